@@ -1,0 +1,163 @@
+"""Write a trace down as spans: the `cwm`, `repl` and `symbolic` formats.
+
+To add a format, write a function `(trace, shown, context, encoding) -> spans` and register it in FORMATS.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from remedy.data_gen.program import Event, Frame, Trace, Value
+from remedy.data_gen.reveal import RevealConfig, Shown, reveal
+from remedy.data_gen.roles import Role, Span, Special
+from remedy.data_gen.strings import pieces
+
+_EVENT_TOKENS = {
+    Event.CALL: Special.CALL_SEP,
+    Event.LINE: Special.LINE_SEP,
+    Event.RETURN: Special.RETURN_SEP,
+    Event.EXCEPTION: Special.EXCEPTION_SEP,
+}
+
+
+def render(
+    trace: Trace,
+    format: str = "cwm",
+    config: RevealConfig | None = None,
+    *,
+    context: bool = True,
+    strings: str = "plain",
+    seed: int = 0,
+) -> list[Span]:
+    """The trace as spans.
+
+    `context`: whether the program precedes the trace (the `cwm` format always has it). `strings`: an encoding's name.
+    `seed`: chooses variables of `seeded` reveals.
+    """
+    shown = reveal(trace.frames, config or RevealConfig(), seed)
+    return FORMATS[format](trace, shown, context, strings)
+
+
+class _Spans(list[Span]):
+    """A list of spans that joins neighbouring text of one kind, so that tokenizers see whole pieces."""
+
+    def text(self, role: Role, text: str, frame: int, string: bool = False) -> None:
+        if not text:
+            return
+        if self:
+            last = self[-1]
+            if isinstance(last.piece, str) and last.role is role and last.frame == frame and last.string == string:
+                self[-1] = Span(role, last.piece + text, frame, string)
+                return
+        self.append(Span(role, text, frame, string))
+
+    def special(self, token: Special, frame: int, role: Role = Role.STRUCTURE) -> None:
+        self.append(Span(role, token, frame))
+
+    def value(self, role: Role, value: Value, encoding: str, frame: int) -> None:
+        for piece in pieces(value, encoding):
+            self.text(role, piece.text, frame, piece.string)
+
+
+def _cwm(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) -> list[Span]:
+    """The code world model's own format: prompt, then one frame after another."""
+    spans = _Spans()
+    spans.special(Special.BEGIN_OF_TEXT, -1, Role.CONTEXT)
+    spans.special(Special.TRACE_CONTEXT_START, -1, Role.CONTEXT)
+    code = trace.program.code
+    spans.text(Role.CONTEXT, "\n" + code + ("" if code.endswith("\n") else "\n"), -1)
+    spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
+    for number, (frame, state) in enumerate(zip(trace.frames, shown)):
+        if number == 0:  # the seeded first frame is part of the prompt
+            seeded = _Spans()
+            _cwm_frame(seeded, frame, state, encoding, 0)
+            spans.extend(Span(Role.CONTEXT, span.piece, -1, span.string) for span in seeded)
+        else:
+            _cwm_frame(spans, frame, state, encoding, number)
+    spans.special(Special.END_OF_TEXT, len(trace.frames))
+    return spans
+
+
+def _cwm_frame(spans: _Spans, frame: Frame, state: Shown | None, encoding: str, number: int) -> None:
+    spans.special(_EVENT_TOKENS[frame.event], number)
+    if state is not None:
+        before = "{"
+        for name, value in state.items():
+            spans.text(Role.STATE, f'{before}{json.dumps(name)}: "', number)
+            spans.value(Role.STATE, value, encoding, number)
+            before = '", '
+        spans.text(Role.STATE, '"}' if state else "{}", number)
+    spans.special(Special.ACTION_SEP, number)
+    spans.text(Role.ACTION, frame.source, number)
+    if frame.value is not None:
+        spans.special(Special.ARG_SEP, number)
+        spans.text(Role.VALUE, '"', number)
+        spans.value(Role.VALUE, frame.value, encoding, number)
+        spans.text(Role.VALUE, '"', number)
+    spans.special(Special.FRAME_SEP, number)
+
+
+def _repl(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) -> list[Span]:
+    """A Python session: `>>> COMMAND` lines, and reveals `>>> print('a', a)` answered by `a 2`.
+
+    A reveal stands before the command whose frame it belongs to; the newline that ends its answer is STRUCTURE, which
+    is how a decoder knows that a written value is complete.
+    """
+    spans = _Spans()
+    spans.special(Special.BEGIN_OF_TEXT, -1, Role.CONTEXT)
+    if trace.setup:
+        spans.text(Role.CONTEXT, "".join(f">>> {line}\n" for line in trace.setup), -1)
+        if context:
+            spans.text(Role.CONTEXT, "".join(f">>> {frame.source}" for frame in trace.frames if frame.source), -1)
+    elif context:
+        spans.text(Role.CONTEXT, trace.program.code, -1)
+    spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
+    for number, (frame, state) in enumerate(zip(trace.frames, shown)):
+        for name, value in (state or {}).items():
+            spans.text(Role.ACTION, f">>> print({name!r}, {name})\n", number)
+            spans.text(Role.STATE, f"{name} ", number)
+            spans.value(Role.STATE, value, encoding, number)
+            spans.text(Role.STRUCTURE, "\n", number)
+        if frame.source:
+            spans.text(Role.ACTION, f">>> {frame.source}", number)
+        if frame.value is not None:
+            spans.value(Role.VALUE, frame.value, encoding, number)
+            spans.text(Role.STRUCTURE, "\n", number)
+    spans.special(Special.END_OF_TEXT, len(trace.frames))
+    return spans
+
+
+def _symbolic(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) -> list[Span]:
+    """The classic state-tracking form: one token per variable, value and command; every span is one token.
+
+    A reveal is a query (the variable's name, an ACTION) answered by a value (STATE).
+    """
+    spans = [Span(Role.CONTEXT, Special.BEGIN_OF_TEXT)]
+    for line in trace.setup:
+        spans.extend(Span(Role.CONTEXT, piece) for piece in line.split(" = "))
+    if context:
+        lines = [f.source for f in trace.frames if f.source] if trace.setup else trace.program.physical_lines()
+        spans.extend(Span(Role.CONTEXT, line.rstrip("\n")) for line in lines if line.strip())
+    spans.append(Span(Role.CONTEXT, Special.FRAME_SEP))
+    for number, (frame, state) in enumerate(zip(trace.frames, shown)):
+        for name, value in (state or {}).items():
+            spans.append(Span(Role.ACTION, name, number))
+            spans.append(_one_token(Role.STATE, value, encoding, number))
+        if frame.source:
+            spans.append(Span(Role.ACTION, frame.source.rstrip("\n"), number))
+        if frame.value is not None:
+            spans.append(_one_token(Role.VALUE, frame.value, encoding, number))
+    spans.append(Span(Role.STRUCTURE, Special.END_OF_TEXT, len(trace.frames)))
+    return spans
+
+
+def _one_token(role: Role, value: Value, encoding: str, number: int) -> Span:
+    return Span(role, "".join(piece.text for piece in pieces(value, encoding)), number, value.is_string)
+
+
+FORMATS: dict[str, Callable[[Trace, list[Shown | None], bool, str], list[Span]]] = {
+    "cwm": _cwm,
+    "repl": _repl,
+    "symbolic": _symbolic,
+}

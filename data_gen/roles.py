@@ -1,0 +1,79 @@
+"""The one idea: a rendered trace is a list of spans, and every span has a role.
+
+Supervision, reveal spacing, teacher forcing, error attribution and token cost are all choices over these roles, so
+no later stage ever re-parses rendered text to find out what a token is.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+
+class Role(IntEnum):
+    """What a token of a trace is. The values are stored in data sets: append, never renumber."""
+
+    CONTEXT = 0
+    """Given, never written by a model: the program's source and the seeded first frame."""
+    STRUCTURE = 1
+    """Separators, event tokens, end of text."""
+    ACTION = 2
+    """The source line about to run, or the REPL command."""
+    STATE = 3
+    """The locals, or the values printed by a reveal."""
+    VALUE = 4
+    """A returned or raised value."""
+
+
+PAD_ROLE = -1
+"""The role of padding in arrays: in no set of roles, so never trained on, forced or counted."""
+
+
+class Special(Enum):
+    """Special tokens. They are ids, never text: a source that spells one of these names cannot forge the token."""
+
+    PAD = "<|pad|>"
+    BEGIN_OF_TEXT = "<|begin_of_text|>"
+    END_OF_TEXT = "<|end_of_text|>"
+    TRACE_CONTEXT_START = "<|trace_context_start|>"
+    FRAME_SEP = "<|frame_sep|>"
+    ACTION_SEP = "<|action_sep|>"
+    CALL_SEP = "<|call_sep|>"
+    LINE_SEP = "<|line_sep|>"
+    RETURN_SEP = "<|return_sep|>"
+    EXCEPTION_SEP = "<|exception_sep|>"
+    ARG_SEP = "<|arg_sep|>"
+
+
+CWM_IDS: dict[Special, int] = {
+    Special.BEGIN_OF_TEXT: 128000,
+    Special.END_OF_TEXT: 128001,
+    Special.PAD: 128004,
+    Special.FRAME_SEP: 128100,
+    Special.ACTION_SEP: 128101,
+    Special.RETURN_SEP: 128102,
+    Special.CALL_SEP: 128103,
+    Special.LINE_SEP: 128104,
+    Special.EXCEPTION_SEP: 128105,
+    Special.ARG_SEP: 128106,
+    Special.TRACE_CONTEXT_START: 128107,
+}
+"""Ids of the trace tokens in `facebook/cwm`'s own vocabulary (the model's public guide)."""
+
+
+class Span(NamedTuple):
+    """A piece of text, or one special token, with its role.
+
+    `frame` is the index of the trace frame the span belongs to (-1 in the context). `string` marks the text of a string
+    value, which a tokenizer may be told to cut into characters. In the symbolic format every span is one token.
+    """
+
+    role: Role
+    piece: str | Special
+    frame: int = -1
+    string: bool = False
+
+
+def spans_text(spans: list[Span], separator: str = "") -> str:
+    """The spans as one string for people to read; special tokens appear under their names."""
+    return separator.join(s.piece.value if isinstance(s.piece, Special) else s.piece for s in spans)

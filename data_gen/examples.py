@@ -1,0 +1,193 @@
+"""An example is a pure function of (config, split, index).
+
+The content hash of the *program* picks its split: an index whose candidate falls into another split's share draws again,
+so splits are disjoint by construction, whatever the format, spacing or encoding a program is written in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from remedy.data_gen import composition, permutation, rng, symbolic
+from remedy.data_gen.composition import CompositionConfig
+from remedy.data_gen.config import ConfigError
+from remedy.data_gen.permutation import PermutationBatch, PermutationConfig
+from remedy.data_gen.program import Program, Trace
+from remedy.data_gen.render import render
+from remedy.data_gen.reveal import RevealConfig
+from remedy.data_gen.roles import Role, Span
+from remedy.data_gen.tracer import TraceLimits, trace
+
+Split = Literal["train", "validation", "test"]
+SHARES: dict[str, tuple[int, int]] = {"train": (0, 80), "validation": (80, 90), "test": (90, 100)}
+"""Per cent of the hash range that belongs to each split."""
+
+MAX_ATTEMPTS = 1000
+
+
+class DataConfig(BaseModel):
+    """What is generated (`task`) and how it is written down (the rest)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: Annotated[PermutationConfig | CompositionConfig, Field(discriminator="kind")]
+    format: Literal["cwm", "repl", "symbolic"] = "cwm"
+    context: bool = True
+    """Whether the program precedes its trace (always so in the cwm format)."""
+    reveal: RevealConfig = RevealConfig()
+    strings: Literal["plain", "spaced", "list", "indexed"] = "plain"
+    seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _context_needed(self) -> DataConfig:
+        if self.format == "cwm" and not self.context:
+            raise ValueError("the cwm format always shows the program: remove `context: false`")
+        if self.task.kind == "composition" and not self.context:
+            raise ValueError("a composition needs its program: remove `context: false`")
+        return self
+
+
+class Example(NamedTuple):
+    """One example: its spans, and what is known about it. `slices` are the properties results are broken down by."""
+
+    index: int
+    split: str
+    spans: list[Span]
+    answer: str
+    program: str
+    slices: dict[str, int | str]
+
+
+def example(config: DataConfig, split: str, index: int) -> Example:
+    """The example at one index; see `examples`."""
+    return examples(config, split, [index])[0]
+
+
+def examples(config: DataConfig, split: str, indices: Sequence[int]) -> list[Example]:
+    """The examples at the given indices, each independent of the others.
+
+    Raises:
+        ConfigError: the task's program space is too small to hold any program of this split.
+    """
+    wanted = np.asarray(indices, dtype=np.int64)
+    if isinstance(config.task, PermutationConfig):
+        keys, batch = _permutations(config, split, wanted)
+        return [_permutation_example(config, split, int(i), keys, batch, row) for row, i in enumerate(wanted)]
+    return [_composition_example(config, split, int(index)) for index in wanted]
+
+
+def token_arrays(config: DataConfig, split: str, indices: Sequence[int]) -> symbolic.TokenArrays | None:
+    """Ready arrays of symbolic permutation examples; None where only the span path exists."""
+    if not has_token_arrays(config):
+        return None
+    assert isinstance(config.task, PermutationConfig)
+    keys, batch = _permutations(config, split, np.asarray(indices, dtype=np.int64))
+    return symbolic.batch_arrays(config.task, config.reveal, config.context, batch, keys)
+
+
+def has_token_arrays(config: DataConfig) -> bool:
+    """Whether `token_arrays` covers the config."""
+    return (
+        isinstance(config.task, PermutationConfig) and config.format == "symbolic" and symbolic.supports(config.reveal)
+    )
+
+
+def _in_split(hashes: rng.U64, split: str) -> npt.NDArray[np.bool_]:
+    low, high = SHARES[split]
+    bucket = rng.below_array(rng.mix_array(hashes), 100)
+    return (bucket >= low) & (bucket < high)
+
+
+def _permutations(config: DataConfig, split: str, indices: npt.NDArray[np.int64]) -> tuple[rng.U64, PermutationBatch]:
+    assert isinstance(config.task, PermutationConfig)
+    keys = rng.keys(config.seed, split, indices)
+    batch = permutation.draw(config.task, keys)
+    pending = np.flatnonzero(~_in_split(permutation.content_hash(config.task, batch), split))
+    longest = config.task.length_range()[1]
+    lengths, values = batch.lengths, batch.values
+    moves = np.zeros((len(indices), longest), dtype=np.int64)
+    moves[:, : batch.moves.shape[1]] = batch.moves
+    for attempt in range(1, MAX_ATTEMPTS):
+        if not len(pending):
+            return keys, PermutationBatch(lengths, values, moves)
+        retry = rng.keys(config.seed, split, indices[pending], attempt)
+        again = permutation.draw(config.task, retry)
+        found = _in_split(permutation.content_hash(config.task, again), split)
+        rows = pending[found]
+        keys[rows], lengths[rows], values[rows] = retry[found], again.lengths[found], again.values[found]
+        moves[rows, : again.moves.shape[1]] = again.moves[found]
+        pending = pending[~found]
+    raise _too_small(config, split)
+
+
+def _too_small(config: DataConfig, split: str) -> ConfigError:
+    return ConfigError(
+        f"data.task ({config.task.kind}): no program of the {split} split found in {MAX_ATTEMPTS} draws; "
+        "there are too few different programs: make the task larger (length, n, functions, input_length)"
+    )
+
+
+def _permutation_example(
+    config: DataConfig, split: str, index: int, keys: rng.U64, batch: PermutationBatch, row: int
+) -> Example:
+    task = config.task
+    assert isinstance(task, PermutationConfig)
+    session = permutation.session(task, batch, row)
+    final = session.frames[-1].locals
+    assert final is not None
+    answer = ",".join(f"{name}={value.text}" for name, value in final.items())
+    traced: Trace = session
+    if config.format == "cwm":
+        traced = trace(permutation.function(task, batch, row))
+    slices: dict[str, int | str] = {"n": task.n, "moves": task.moves, "length": int(batch.lengths[row])}
+    return _example(config, split, index, traced, answer, slices, int(keys[row]))
+
+
+def _composition_example(config: DataConfig, split: str, index: int) -> Example:
+    assert isinstance(config.task, CompositionConfig)
+    for attempt in range(MAX_ATTEMPTS):
+        key = rng.key(config.seed, split, index, attempt)
+        composed = composition.draw(config.task, rng.Draws(key))
+        if _in_split(np.array([text_hash(composed.identity)], dtype=np.uint64), split)[0]:
+            break
+    else:
+        raise _too_small(config, split)
+    traced = trace(Program(composed.code, f"composition {split}/{index}"), TraceLimits())
+    result = traced.result
+    assert result is not None
+    slices: dict[str, int | str] = {
+        "family": config.task.family,
+        "depth": composed.depth,
+        "flatten": int(config.task.flatten),
+        "functions": " ".join(composed.functions),
+    }
+    return _example(config, split, index, traced, result.text, slices, key)
+
+
+def _example(
+    config: DataConfig, split: str, index: int, traced: Trace, answer: str, slices: dict[str, Any], key: int
+) -> Example:
+    spans = render(
+        traced, config.format, config.reveal, context=config.context, strings=config.strings, seed=key
+    )
+    return Example(index, split, spans, answer, traced.program.code, slices | {"frames": len(traced.frames)})
+
+
+def text_hash(text: str) -> int:
+    """A stable 64-bit hash of a text."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def answer_frame(spans: Sequence[Span]) -> int:
+    """The frame that says the final answer: the last with a VALUE, or in forms without one, the last with a STATE."""
+    for role in (Role.VALUE, Role.STATE):
+        frames = [span.frame for span in spans if span.role is role]
+        if frames:
+            return max(frames)
+    return -1

@@ -1,0 +1,23 @@
+"""The state a decoder carries between calls: one Transformers cache layer per decoder layer, able to hold any mixer's."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from transformers.cache_utils import Cache, LinearAttentionAndFullAttentionLayer
+
+
+class MixerCache(Cache):
+    """Keys and values, convolution windows or recurrent states, whichever each layer's mixer stores; batch comes first."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__(layers=[LinearAttentionAndFullAttentionLayer() for _ in range(layers)])
+        self.seen = 0
+        """Tokens read so far; the decoder advances it once per call."""
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.seen
+
+    def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
+        # The base class answers only once a convolution window exists, which GRU and LSTM do not have.
+        state: Tensor | None = self.layers[layer_idx].recurrent_states[state_idx]
+        return state

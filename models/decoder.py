@@ -1,0 +1,142 @@
+"""A small decoder whose only varying part is the sequence mixer, chosen per layer: two architectures differ in nothing else.
+
+Pre-norm blocks of a mixer and a SwiGLU MLP, RMSNorm, untied embeddings. It is a Transformers model: `save_pretrained`,
+`AutoModelForCausalLM.from_pretrained` and `.generate` work once this module is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from remedy.models.cache import MixerCache
+from remedy.models.config import RemedyConfig
+from remedy.models.mixers import build_mixer
+
+
+class GatedMLP(nn.Module):
+    """SwiGLU (Shazeer, "GLU variants improve Transformer", 2020)."""
+
+    def __init__(self, config: RemedyConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D)."""
+
+    def __init__(self, config: RemedyConfig, layer: int) -> None:
+        super().__init__()
+        self.mixer_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.mixer = build_mixer(config, layer)
+        self.mlp_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.mlp = GatedMLP(config)
+
+    def forward(self, x: Tensor, cache: MixerCache | None) -> Tensor:
+        x = x + self.mixer(self.mixer_norm(x), cache)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class RemedyForCausalLM(PreTrainedModel, GenerationMixin):
+    """The decoder with a language-model head."""
+
+    config: RemedyConfig
+    config_class = RemedyConfig
+    base_model_prefix = ""
+    _supports_sdpa = True
+    _is_stateful = True
+    main_input_name = "input_ids"
+    _no_split_modules = ["Block"]
+
+    def __init__(self, config: RemedyConfig) -> None:
+        super().__init__(config)
+        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList([Block(config, layer) for layer in range(config.num_hidden_layers)])
+        self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Small normal embeddings and projections; mixers keep the initialisation they built themselves."""
+        std = self.config.initializer_range
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=std)
+        elif isinstance(module, GatedMLP):
+            for linear in (module.gate_proj, module.up_proj, module.down_proj):
+                nn.init.normal_(linear.weight, std=std)
+        elif module is self.lm_head:
+            nn.init.normal_(module.weight, std=std)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embeddings
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        assert isinstance(value, nn.Embedding)
+        self.embeddings = value
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def new_cache(self) -> MixerCache:
+        """An empty state, for step-by-step decoding."""
+        return MixerCache(self.config.num_hidden_layers)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        past_key_values: MixerCache | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        logits_to_keep: int = 0,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        """Logits (B, T, V), and with `labels` (B, T; -100 where not supervised) the mean loss of the supervised tokens.
+
+        Inputs are left-aligned and padded on the right: causality makes a mask unnecessary, so `attention_mask` is
+        accepted and must be all ones up to the padding. `past_key_values` carries the state of a previous call; a call
+        that continues one may read any number of tokens with attention, one at a time with recurrent mixers.
+        """
+        if use_cache and past_key_values is None:
+            past_key_values = self.new_cache()
+        x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
+        for layer in self.layers:
+            x = layer(x, past_key_values)
+        if past_key_values is not None:
+            past_key_values.seen += x.shape[1]
+        x = self.norm(x)
+        logits = self.lm_head(x[:, -logits_to_keep:] if logits_to_keep else x)
+        loss = None
+        if labels is not None:
+            targets = labels[:, 1:].reshape(-1)
+            losses = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), targets, ignore_index=-100, reduction="sum")
+            count = (targets != -100).sum() if num_items_in_batch is None else num_items_in_batch
+            loss = losses / torch.as_tensor(count, device=losses.device).clamp(min=1)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
+
+    def _prepare_cache_for_generation(
+        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
+            model_kwargs["past_key_values"] = self.new_cache()
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Number of trainable parameters."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+AutoConfig.register(RemedyConfig.model_type, RemedyConfig, exist_ok=True)
+AutoModelForCausalLM.register(RemedyConfig, RemedyForCausalLM, exist_ok=True)

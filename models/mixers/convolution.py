@@ -1,0 +1,28 @@
+"""A short causal depthwise convolution with a cached window, as delta-rule and state-space mixers use before their state."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from remedy.models.cache import MixerCache
+
+
+class ShortConvolution(nn.Module):
+    """SiLU of a depthwise convolution over the last `kernel` tokens; shapes (B, T, C)."""
+
+    def __init__(self, channels: int, layer: int, kernel: int = 4) -> None:
+        super().__init__()
+        self.layer = layer
+        self.kernel = kernel
+        self.conv1d = nn.Conv1d(channels, channels, kernel, groups=channels)
+
+    def forward(self, x: Tensor, cache: MixerCache | None) -> Tensor:
+        x = x.transpose(1, 2)
+        if cache is None:
+            window = F.pad(x, (self.kernel - 1, 0))
+        else:
+            window = cache.update_conv_state(x, self.layer, conv_kernel_size=self.kernel)
+            missing = x.shape[-1] + self.kernel - 1 - window.shape[-1]
+            window = F.pad(window, (missing, 0)) if missing > 0 else window[..., -missing:]
+        return F.silu(self.conv1d(window)).transpose(1, 2)

@@ -62,6 +62,7 @@ class Example(NamedTuple):
     answer: str
     program: str
     slices: dict[str, int | str]
+    outcome: str = "ok"
 
 
 def example(config: DataConfig, split: str, index: int) -> Example:

@@ -1,0 +1,106 @@
+"""Settings of a training run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.roles import Role
+from remedy.models.config import ModelConfig
+from remedy.models.tokenizers import TokenizerConfig
+
+RoleName = Literal["context", "structure", "action", "state", "value"]
+
+
+class Stage(BaseModel):
+    """A stretch of the curriculum: `steps` optimizer steps on the run's data with these settings changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int = Field(ge=1)
+    length: int | tuple[int, int] | None = None
+    depth: int | tuple[int, int] | None = None
+    every: float | None = None
+
+    def apply(self, data: DataConfig) -> DataConfig:
+        """The stage's data."""
+        task = {k: v for k, v in (("length", self.length), ("depth", self.depth)) if v is not None}
+        reveal = {"every": self.every} if self.every is not None else {}
+        changed = data.model_dump()
+        changed["task"].update(task)
+        changed["reveal"].update(reveal)
+        return DataConfig.model_validate(changed)
+
+
+class TrackingConfig(BaseModel):
+    """`metrics.jsonl` is always written; W&B goes online when logged in and offline otherwise."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    wandb: bool = True
+    project: str = "cwm-remedy"
+    group: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+class TrainConfig(BaseModel):
+    """Optimisation. `batch_size` is rows per optimizer step over all processes; `accumulate` splits it in time.
+
+    `loss_on`: roles whose tokens are supervised. `batching`: `pad` makes one row per example, `pack` joins `pack`
+    consecutive examples into a row (state and attention run across the border, which a begin-of-text token marks).
+    `curriculum`: stages; without it, `steps` steps on the data as configured.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int = Field(default=1000, ge=1)
+    curriculum: tuple[Stage, ...] = ()
+    batch_size: int = Field(default=64, ge=1)
+    accumulate: int = Field(default=1, ge=1)
+    loss_on: tuple[RoleName, ...] = Field(default=("state", "value", "action", "structure"), min_length=1)
+    batching: Literal["pad", "pack"] = "pad"
+    pack: int = Field(default=4, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    schedule: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
+    warmup: float = Field(default=0.05, ge=0, le=1, description="share of the steps")
+    weight_decay: float = Field(default=0.01, ge=0)
+    clip: float = Field(default=1.0, gt=0)
+    beta2: float = Field(default=0.98, gt=0, lt=1)
+    bf16: bool = False
+    zero_stage: int | None = Field(default=None, ge=0, le=3, description="DeepSpeed ZeRO stage; none: no DeepSpeed")
+    log_every: int = Field(default=20, ge=1)
+    save_every: int = Field(default=500, ge=1)
+    keep_last: int = Field(default=2, ge=1)
+    seed: int = Field(default=0, ge=0)
+    threads: int | None = Field(default=None, ge=1, description="CPU threads of this process; none: PyTorch's choice")
+
+    @model_validator(mode="after")
+    def _divides(self) -> TrainConfig:
+        if self.batch_size % self.accumulate:
+            raise ValueError(f"batch_size ({self.batch_size}) must be a multiple of accumulate ({self.accumulate})")
+        return self
+
+    @property
+    def total_steps(self) -> int:
+        return sum(stage.steps for stage in self.curriculum) or self.steps
+
+    def loss_roles(self) -> frozenset[Role]:
+        return frozenset(Role[name.upper()] for name in self.loss_on)
+
+
+class RunConfig(BaseModel):
+    """A training run: what it reads, what learns, and how."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = "run"
+    output: str = "runs/run"
+    data: DataConfig
+    shards: str | None = None
+    """A folder written by `remedy generate` with the same data and tokenizer; none: examples are made on the fly."""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    tracking: TrackingConfig = TrackingConfig()

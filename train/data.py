@@ -1,0 +1,97 @@
+"""From example indices to batches: which example a row holds, and which of its tokens are supervised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from remedy.data_gen.examples import DataConfig, examples, has_token_arrays, token_arrays
+from remedy.data_gen.roles import PAD_ROLE, Role
+from remedy.models.tokenizers import TraceTokenizer
+from remedy.train.config import TrainConfig
+
+
+class Row(NamedTuple):
+    """One row of a batch before padding."""
+
+    ids: npt.NDArray[np.int64]
+    roles: npt.NDArray[np.int8]
+
+
+def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Row]:
+    """The examples at the indices as token arrays."""
+    if tokenizer.config.kind == "symbols" and has_token_arrays(data):
+        arrays = token_arrays(data, split, indices)
+        assert arrays is not None
+        return [Row(arrays.ids[i, :n], arrays.roles[i, :n]) for i, n in enumerate(arrays.lengths.tolist())]
+    encoded = (tokenizer.encode(example.spans) for example in examples(data, split, indices))
+    return [Row(np.array(e.ids, np.int64), np.array(e.roles, np.int8)) for e in encoded]
+
+
+class TraceDataset(Dataset[Row]):
+    """The rows of a run in training order: row i is a function of i alone, whatever process asks.
+
+    The curriculum's stages follow one another by rows, so that a run resumed at any step, on any number of processes,
+    reads what it would have read.
+    """
+
+    def __init__(self, data: DataConfig, tokenizer: TraceTokenizer, config: TrainConfig) -> None:
+        self.tokenizer = tokenizer
+        self.pack = config.pack if config.batching == "pack" else 1
+        stages = config.curriculum
+        self.stages = [stage.apply(data) for stage in stages] or [data]
+        steps = [stage.steps for stage in stages] or [config.total_steps]
+        self.ends = np.cumsum(steps) * config.batch_size
+
+    def __len__(self) -> int:
+        return int(self.ends[-1])
+
+    def __getitem__(self, row: int) -> Row:
+        return self.__getitems__([row])[0]
+
+    def __getitems__(self, rows: Sequence[int]) -> list[Row]:
+        """A batch of rows at once; the DataLoader calls this."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        stage_of = np.searchsorted(self.ends, wanted, side="right")
+        out: list[Row | None] = [None] * len(wanted)
+        for stage in np.unique(stage_of):
+            places = np.flatnonzero(stage_of == stage)
+            indices = (wanted[places][:, None] * self.pack + np.arange(self.pack)).reshape(-1)
+            encoded = encode_rows(self.stages[stage], self.tokenizer, "train", indices.tolist())
+            for position, place in enumerate(places):
+                group = encoded[position * self.pack : (position + 1) * self.pack]
+                out[place] = joined(group)
+        return [row for row in out if row is not None]
+
+
+def joined(rows: list[Row]) -> Row:
+    """Rows one after another in one row."""
+    return Row(np.concatenate([r.ids for r in rows]), np.concatenate([r.roles for r in rows]))
+
+
+class Collator:
+    """Rows to tensors: `input_ids`, `labels` (-100 where a token's role is not supervised), `attention_mask`; (B, T)."""
+
+    def __init__(self, pad_id: int, loss_roles: frozenset[Role]) -> None:
+        self.pad_id = pad_id
+        self.roles = np.array(sorted(loss_roles), dtype=np.int8)
+
+    def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        width = max(len(row.ids) for row in rows)
+        ids = np.full((len(rows), width), self.pad_id, dtype=np.int64)
+        roles = np.full((len(rows), width), PAD_ROLE, dtype=np.int8)
+        for i, row in enumerate(rows):
+            ids[i, : len(row.ids)] = row.ids
+            roles[i, : len(row.roles)] = row.roles
+        labels = np.where(np.isin(roles, self.roles), ids, -100)
+        return {
+            "input_ids": torch.from_numpy(ids),
+            "labels": torch.from_numpy(labels),
+            "attention_mask": torch.from_numpy((roles != PAD_ROLE).astype(np.int64)),
+        }

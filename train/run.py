@@ -1,0 +1,191 @@
+"""One training run, from a resolved configuration to a saved model; the same code in one process and under any launcher."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from transformers import TrainingArguments, set_seed
+
+from remedy.data_gen import symbolic
+from remedy.data_gen.config import UserError, dump
+from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.permutation import PermutationConfig
+from remedy.data_gen.roles import Special
+from remedy.models import tokenizers
+from remedy.models.config import RemedyConfig
+from remedy.models.decoder import RemedyForCausalLM, parameter_count
+from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer
+from remedy.train.config import RunConfig, TrainConfig
+from remedy.train.data import Collator, TraceDataset
+from remedy.train.shards import ShardDataset
+from remedy.train.tracking import MetricsFile, WandbRun
+from remedy.train.trainer import MarkComplete, RowTrainer, last_complete_checkpoint
+
+CONFIG_FILE = "config.yaml"
+BPE_EXAMPLES = 1000
+"""How many training examples a BPE vocabulary is learnt from."""
+
+
+def train(config: RunConfig, resume: bool = False) -> Path:
+    """Train and save; returns the run's folder, which holds model, tokenizer, resolved config and metrics.
+
+    Raises:
+        UserError: the output holds another run's checkpoints and `resume` was not asked for, or resume does not fit.
+    """
+    output = Path(config.output)
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    main = int(os.environ.get("RANK", "0")) == 0
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
+    checkpoint = _starting_point(config, output, resume)
+    if main:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / CONFIG_FILE).write_text(dump(config), encoding="utf-8")
+
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    set_seed(config.train.seed)
+    arguments = training_arguments(config, world)
+    model = RemedyForCausalLM(model_config(config, tokenizer))
+    rows: Any = TraceDataset(config.data, tokenizer, config.train)
+    if config.shards:
+        rows = ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
+    trainer = RowTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=rows,
+        data_collator=Collator(tokenizer.pad_id, config.train.loss_roles()),
+        callbacks=[MetricsFile(output), MarkComplete(), *([WandbRun(config, output)] if config.tracking.wandb else [])],
+    )
+    if main:
+        print(f"{config.name}: {parameter_count(model):,} parameters, {config.train.total_steps} steps", flush=True)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trainer.save_model(str(output))
+    if main:
+        tokenizer.save(output)
+    return output
+
+
+def build_tokenizer(config: TokenizerConfig, data: DataConfig) -> TraceTokenizer:
+    """The tokenizer of a run: a function of its configuration, so every process builds the same."""
+    vocabulary: list[str | Special] = []
+    if isinstance(data.task, PermutationConfig) and data.format == "symbolic":
+        vocabulary = symbolic.vocabulary(data.task)
+    texts = (
+        span.piece
+        for example in (examples(data, "train", range(BPE_EXAMPLES)) if config.kind == "bpe" else [])
+        for span in example.spans
+        if isinstance(span.piece, str)
+    )
+    return tokenizers.build(config, vocabulary, texts)
+
+
+def model_config(config: RunConfig, tokenizer: TraceTokenizer) -> RemedyConfig:
+    """The decoder's configuration for a tokenizer."""
+    return RemedyConfig.from_model(
+        config.model,
+        tokenizer.vocab_size,
+        tokenizer.fingerprint,
+        pad_token_id=tokenizer.pad_id,
+        bos_token_id=tokenizer.bos_id,
+        eos_token_id=tokenizer.eos_id,
+    )
+
+
+def training_arguments(config: RunConfig, world: int) -> TrainingArguments:
+    """Hugging Face's arguments for a run over `world` processes."""
+    settings = config.train
+    if settings.batch_size % (world * settings.accumulate):
+        raise UserError(
+            f"train.batch_size ({settings.batch_size}) is not a multiple of {world} processes x train.accumulate "
+            f"({settings.accumulate}); choose a multiple of {world * settings.accumulate}"
+        )
+    return TrainingArguments(
+        output_dir=config.output,
+        max_steps=settings.total_steps,
+        per_device_train_batch_size=settings.batch_size // (world * settings.accumulate),
+        gradient_accumulation_steps=settings.accumulate,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type=settings.schedule,
+        warmup_steps=round(settings.warmup * settings.total_steps),
+        weight_decay=settings.weight_decay,
+        adam_beta2=settings.beta2,
+        max_grad_norm=settings.clip,
+        bf16=settings.bf16,
+        seed=settings.seed,
+        logging_steps=settings.log_every,
+        logging_nan_inf_filter=False,
+        save_steps=settings.save_every,
+        save_total_limit=settings.keep_last,
+        report_to=[],
+        remove_unused_columns=False,
+        dataloader_num_workers=0,
+        ddp_find_unused_parameters=False,
+        use_cpu=not torch.cuda.is_available(),
+        deepspeed=deepspeed_config(settings) if settings.zero_stage is not None else None,
+    )
+
+
+def deepspeed_config(settings: TrainConfig) -> dict[str, Any]:
+    """DeepSpeed's JSON from ours; what both know is left to Trainer to fill in from ours."""
+    assert settings.zero_stage is not None
+    from deepspeed.ops import __compatible_ops__
+
+    # On a CPU this op would be compiled for half a minute at first use; gloo does the same work.
+    if not torch.cuda.is_available():
+        __compatible_ops__["deepspeed_shm_comm"] = False
+    if "RANK" not in os.environ:  # plain `python`: a world of one
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    return {
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "bf16": {"enabled": "auto"},
+        "zero_optimization": {
+            "stage": settings.zero_stage,
+            "stage3_gather_16bit_weights_on_model_save": True,
+        },
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+    }
+
+
+def finish() -> None:
+    """Leave a distributed run cleanly.
+
+    Two gloo processes sometimes abort while the interpreter shuts down, after all work is done; ending the process here
+    avoids that.
+    """
+    if dist.is_available() and dist.is_initialized():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group()
+        os._exit(0)
+
+
+def _starting_point(config: RunConfig, output: Path, resume: bool) -> Path | None:
+    checkpoint = last_complete_checkpoint(output)
+    if not resume:
+        if checkpoint is not None:
+            raise UserError(
+                f"output: {output} already holds {checkpoint.name}; pass --resume to continue it, or choose another output"
+            )
+        return None
+    if checkpoint is None:
+        for partial in output.glob("checkpoint-*"):
+            shutil.rmtree(partial, ignore_errors=True)
+    return checkpoint
+
+

@@ -1,0 +1,66 @@
+"""Rows from a folder of Parquet shards instead of made on the fly; the same rows, since shards are only a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from remedy.data_gen.config import UserError
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.write import WriteConfig, data_hash, plan, read_manifest, read_shard
+from remedy.models.tokenizers import TraceTokenizer
+from remedy.train.config import TrainConfig
+from remedy.train.data import Row, joined
+
+
+class ShardDataset(Dataset[Row]):
+    """Rows of a run read from shards in index order, over again when the run is longer than the data.
+
+    Raises:
+        UserError: the folder was made with another data configuration or tokenizer, or has no train split.
+        ShardError: a shard is missing or damaged (all are looked at first, before a step is trained).
+    """
+
+    def __init__(self, directory: Path, data: DataConfig, tokenizer: TraceTokenizer, config: TrainConfig) -> None:
+        manifest = read_manifest(directory)
+        if manifest["data_hash"] != data_hash(data):
+            raise UserError(f"shards: {directory} was generated from another `data` section than this run's")
+        if manifest["tokenizer"] != tokenizer.fingerprint:
+            raise UserError(f"shards: {directory} was generated with another tokenizer than this run's")
+        if config.curriculum:
+            raise UserError("shards: a curriculum changes the data during training; remove `shards` or the curriculum")
+        written = WriteConfig(splits=manifest["splits"], shard_size=manifest["shard_size"])
+        train = [shard for shard in plan(written) if shard.split == "train"]
+        if not train:
+            raise UserError(f"shards: {directory} has no train split")
+        self.paths = [directory / "data" / shard.name for shard in train]
+        for path in self.paths:
+            read_shard(path, ["index"])
+        self.count, self.shard_size = manifest["splits"]["train"], manifest["shard_size"]
+        self.pack = config.pack if config.batching == "pack" else 1
+        self.rows = config.total_steps * config.batch_size
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, row: int) -> Row:
+        return self.__getitems__([row])[0]
+
+    def __getitems__(self, rows: Sequence[int]) -> list[Row]:
+        return [joined([self._example(row * self.pack + i) for i in range(self.pack)]) for row in rows]
+
+    def _example(self, index: int) -> Row:
+        shard, place = divmod(index % self.count, self.shard_size)
+        ids, roles = _columns(self.paths[shard])
+        return Row(np.array(ids[place].as_py(), np.int64), np.array(roles[place].as_py(), np.int8))
+
+
+@lru_cache(maxsize=4)
+def _columns(path: Path) -> tuple[Any, Any]:
+    table = read_shard(path, ["input_ids", "roles"])
+    return table["input_ids"], table["roles"]

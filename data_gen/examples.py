@@ -21,7 +21,7 @@ from remedy.data_gen.permutation import PermutationBatch, PermutationConfig
 from remedy.data_gen.program import Program, Trace
 from remedy.data_gen.render import render
 from remedy.data_gen.reveal import RevealConfig
-from remedy.data_gen.roles import Role, Span
+from remedy.data_gen.roles import Span
 from remedy.data_gen.tracer import TraceLimits, trace
 
 Split = Literal["train", "validation", "test"]
@@ -61,6 +61,8 @@ class Example(NamedTuple):
     spans: list[Span]
     answer: str
     program: str
+    identity: str
+    """The same for a program however it is written down (format, spacing, encoding, nested or flattened)."""
     slices: dict[str, int | str]
     outcome: str = "ok"
 
@@ -147,7 +149,7 @@ def _permutation_example(
     if config.format == "cwm":
         traced = trace(permutation.function(task, batch, row))
     slices: dict[str, int | str] = {"n": task.n, "moves": task.moves, "length": int(batch.lengths[row])}
-    return _example(config, split, index, traced, answer, slices, int(keys[row]))
+    return _example(config, split, index, traced, answer, session.program.code, slices, int(keys[row]))
 
 
 def _composition_example(config: DataConfig, split: str, index: int) -> Example:
@@ -168,27 +170,24 @@ def _composition_example(config: DataConfig, split: str, index: int) -> Example:
         "flatten": int(config.task.flatten),
         "functions": " ".join(composed.functions),
     }
-    return _example(config, split, index, traced, result.text, slices, key)
+    return _example(config, split, index, traced, result.text, composed.identity, slices, key)
 
 
 def _example(
-    config: DataConfig, split: str, index: int, traced: Trace, answer: str, slices: dict[str, Any], key: int
+    config: DataConfig,
+    split: str,
+    index: int,
+    traced: Trace,
+    answer: str,
+    identity: str,
+    slices: dict[str, Any],
+    key: int,
 ) -> Example:
-    spans = render(
-        traced, config.format, config.reveal, context=config.context, strings=config.strings, seed=key
-    )
-    return Example(index, split, spans, answer, traced.program.code, slices | {"frames": len(traced.frames)})
+    spans = render(traced, config.format, config.reveal, context=config.context, strings=config.strings, seed=key)
+    slices = slices | {"frames": len(traced.frames)}
+    return Example(index, split, spans, answer, traced.program.code, identity, slices)
 
 
 def text_hash(text: str) -> int:
     """A stable 64-bit hash of a text."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
-def answer_frame(spans: Sequence[Span]) -> int:
-    """The frame that says the final answer: the last with a VALUE, or in forms without one, the last with a STATE."""
-    for role in (Role.VALUE, Role.STATE):
-        frames = [span.frame for span in spans if span.role is role]
-        if frames:
-            return max(frames)
-    return -1

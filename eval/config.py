@@ -1,0 +1,96 @@
+"""Settings of an evaluation: which diagnostics, over which conditions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from remedy.data_gen.composition import FamilyName
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.roles import Role
+from remedy.eval.forced import FORCINGS
+
+Forcing = str | tuple[str, ...]
+
+
+def fed_roles(forcing: Forcing) -> frozenset[Role]:
+    """The roles a forcing feeds: a name of FORCINGS, or a list of role names."""
+    if isinstance(forcing, str):
+        return FORCINGS[forcing]
+    return frozenset(Role[name.upper()] for name in forcing)
+
+
+def forcing_name(forcing: Forcing) -> str:
+    """How records and reports call a forcing."""
+    return forcing if isinstance(forcing, str) else "+".join(forcing)
+
+
+class _Diagnostic(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    forcing: tuple[Forcing, ...] = Field(default=("free",), min_length=1)
+    examples: int = Field(default=100, ge=1)
+
+    @field_validator("forcing")
+    @classmethod
+    def _known(cls, value: tuple[Forcing, ...]) -> tuple[Forcing, ...]:
+        names = [role.name.lower() for role in Role]
+        for forcing in value:
+            if isinstance(forcing, str) and forcing not in FORCINGS:
+                raise ValueError(f"unknown forcing {forcing!r}; valid: {', '.join(FORCINGS)}, or a list of roles")
+            if not isinstance(forcing, str) and not set(forcing) <= set(names):
+                raise ValueError(f"a forcing lists roles among {', '.join(names)}")
+        return value
+
+
+class PermutationDiagnostic(_Diagnostic):
+    """Final-state accuracy by length, spacing and forcing. No `every`: the spacing the data is configured with."""
+
+    kind: Literal["permutation"] = "permutation"
+    lengths: tuple[int, ...] = Field(default=(8, 16, 32, 64, 128), min_length=1)
+    every: tuple[float, ...] = ()
+
+
+class CompositionDiagnostic(_Diagnostic):
+    """Atomic accuracy per function (`examples` each), then accuracy by depth, nested and flattened."""
+
+    kind: Literal["composition"] = "composition"
+    families: tuple[FamilyName, ...] = Field(default=("strings",), min_length=1)
+    functions: tuple[str, ...] = ()
+    depths: tuple[int, ...] = (2, 3, 4, 5)
+    forms: tuple[Literal["nested", "flattened"], ...] = ("nested", "flattened")
+
+
+class EvalConfig(BaseModel):
+    """`data`: overrides of the data configuration stored with the checkpoint, or all of it for a checkpoint without one.
+
+    `budget`: most tokens a model may write freely before its trace counts as truncated.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    diagnostics: tuple[Annotated[PermutationDiagnostic | CompositionDiagnostic, Field(discriminator="kind")], ...]
+    data: dict[str, Any] = {}
+    split: Literal["validation", "test"] = "test"
+    batch_size: int = Field(default=100, ge=1)
+    budget: int = Field(default=4096, ge=1)
+    threads: int | None = Field(default=None, ge=1)
+
+
+class Condition(BaseModel):
+    """One cell of a diagnostic's grid: the data to decode, how, and the labels its records carry."""
+
+    model_config = ConfigDict(frozen=True)
+
+    diagnostic: str
+    data: DataConfig
+    forcing: Forcing
+    examples: int
+    labels: dict[str, int | float | str]
+
+    @property
+    def slug(self) -> str:
+        """A file name that is this condition's alone."""
+        parts = [self.diagnostic, *(f"{key}={value}" for key, value in self.labels.items())]
+        return "__".join(parts).replace("/", "-").replace(" ", "")

@@ -1,0 +1,180 @@
+"""Evaluate a checkpoint: one Parquet file of records per condition, and a summary; interrupted and rerun, it continues."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from remedy.data_gen.config import ConfigError, UserError, build, read_yaml
+from remedy.data_gen.examples import DataConfig, examples, text_hash
+from remedy.data_gen.roles import Role
+from remedy.eval.attribution import Judgement, judge_predicted, judge_written, tokens_by_role
+from remedy.eval.config import Condition, EvalConfig, fed_roles
+from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.eval.forced import FULLY_FORCED, decode, predict
+from remedy.eval.stats import rate
+from remedy.models.tokenizers import Encoded, TraceTokenizer
+
+RECORDS = "records"
+SUMMARY = "summary.json"
+REQUEST = "evaluation.json"
+
+
+def evaluate(
+    model: Any,
+    tokenizer: TraceTokenizer,
+    data: DataConfig,
+    config: EvalConfig,
+    directory: Path,
+    name: str,
+    progress: Callable[[str], None] = lambda message: None,
+) -> Path:
+    """Run every condition that has no records yet, then write the summary; returns its path.
+
+    Raises:
+        UserError: the folder holds the evaluation of another checkpoint or configuration.
+    """
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    _claim(directory, data, config, name)
+    conditions = [c for settings in config.diagnostics for c in DIAGNOSTICS[settings.kind](settings, data)]
+    frames = []
+    for number, condition in enumerate(conditions, start=1):
+        path = directory / RECORDS / f"{condition.slug}.parquet"
+        if not path.exists():
+            rows = run_condition(model, tokenizer, condition, config)
+            _replace(path, lambda partial, rows=rows: pd.DataFrame(rows).assign(run=name).to_parquet(partial))
+        frames.append(read_records(path))
+        right = frames[-1]["final_right"].mean()
+        progress(f"{number}/{len(conditions)} {condition.slug}: {right:.3f}")
+    summary = summarise(pd.concat(frames, ignore_index=True), name)
+    text = json.dumps(summary, indent=1)
+    _replace(directory / SUMMARY, lambda partial: partial.write_text(text, encoding="utf-8"))
+    return directory / SUMMARY
+
+
+def run_condition(
+    model: Any, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig
+) -> list[dict[str, Any]]:
+    """Records of one condition, one per example."""
+    rows: list[dict[str, Any]] = []
+    for start in range(0, condition.examples, config.batch_size):
+        indices = range(start, min(start + config.batch_size, condition.examples))
+        batch = examples(condition.data, config.split, indices)
+        truths = [tokenizer.encode(example.spans) for example in batch]
+        judgements = judge_batch(model, tokenizer, truths, condition, config.budget)
+        for example, truth, judged in zip(batch, truths, judgements):
+            rows.append(
+                {
+                    "diagnostic": condition.diagnostic,
+                    "example": f"{text_hash(example.answer + example.identity):016x}",
+                    "index": example.index,
+                    "split": config.split,
+                    "functions": str(example.slices.get("functions", "")),
+                    "format": condition.data.format,
+                    "strings": condition.data.strings,
+                    "show": condition.data.reveal.show,
+                    "frames": max(truth.frames) + 1,
+                    **condition.labels,
+                    **judged._asdict(),
+                    **tokens_by_role(truth),
+                }
+            )
+    return rows
+
+
+def judge_batch(
+    model: Any, tokenizer: TraceTokenizer, truths: list[Encoded], condition: Condition, budget: int
+) -> list[Judgement]:
+    """Decode a batch under a condition's forcing and judge every example."""
+    fed = fed_roles(condition.forcing)
+    if fed == FULLY_FORCED:
+        told = {Role.STATE, Role.VALUE} | ({Role.ACTION, Role.STRUCTURE} if condition.data.context else set())
+        predictions = predict(model, tokenizer, truths)
+        return [judge_predicted(t, p, frozenset(told)) for t, p in zip(truths, predictions)]
+    exact = condition.data.format == "symbolic"
+    written = decode(model, tokenizer, truths, fed, exact=exact, budget=budget)
+    return [judge_written(t, w, tokenizer) for t, w in zip(truths, written)]
+
+
+def summarise(records: pd.DataFrame, name: str) -> dict[str, Any]:
+    """Rates with intervals per condition."""
+    keys = [k for k in ("diagnostic", "family", "form", "depth", "function", "length", "every", "forcing") if k in records]
+    rows = []
+    for values, group in records.groupby(keys, dropna=False, sort=True):
+        right = rate(group["final_right"].tolist())
+        departed = group[group["departure_role"] != ""]["departure_role"].value_counts().sort_index()
+        cost = [c for c in group if str(c).startswith("tokens_") and c != "tokens_context"]
+        rows.append(
+            {
+                **{k: _plain(v) for k, v in zip(keys, values) if not pd.isna(v)},
+                "examples": right.count,
+                "accuracy": right.mean,
+                "low": right.low,
+                "high": right.high,
+                "truncated": float(group["truncated"].mean()),
+                "frames_right": float(group["frames_right"].mean()),
+                "tokens": float(group[cost].sum(axis=1).mean()),
+                "departures": {str(role): int(count) for role, count in departed.items()},
+            }
+        )
+    return {"run": name, "conditions": rows}
+
+
+def read_records(path: Path) -> pd.DataFrame:
+    """One condition's records.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: damaged records ({str(error).splitlines()[0]}); delete the file and evaluate again") from None
+
+
+def checkpoint_data(checkpoint: str, overrides: dict[str, Any]) -> DataConfig:
+    """The data configuration stored with a run, with an evaluation's overrides merged in.
+
+    Raises:
+        ConfigError: the checkpoint stores none and the overrides are not complete, or the merge does not validate.
+    """
+    path = Path(checkpoint) / "config.yaml"
+    stored = read_yaml(path).get("data", {}) if path.exists() else {}
+    if not stored and "task" not in overrides:
+        raise ConfigError(f"{checkpoint} stores no data configuration: give one under `data` in the evaluation's config")
+    return build(DataConfig, _merge(stored, overrides), f"data of {checkpoint}")
+
+
+def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        nested = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if nested else value
+    return merged
+
+
+def _claim(directory: Path, data: DataConfig, config: EvalConfig, name: str) -> None:
+    request = {"run": name, "data": data.model_dump(mode="json"), "evaluation": config.model_dump(mode="json")}
+    text = json.dumps(request, indent=1, sort_keys=True)
+    path = directory / REQUEST
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise UserError(f"{directory}: holds another evaluation; choose another --out or delete it")
+    (directory / RECORDS).mkdir(parents=True, exist_ok=True)
+    _replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    write(partial)
+    os.replace(partial, path)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,89 @@
+"""Statistics of right-or-wrong outcomes: intervals for one rate, and paired comparisons on the same examples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+Z95 = float(stats.norm.ppf(0.975))
+
+
+class Rate(NamedTuple):
+    """A rate with its Wilson 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+
+def rate(outcomes: Sequence[bool]) -> Rate:
+    """The share of true outcomes with its Wilson (1927) score interval.
+
+    Raises:
+        ValueError: there are no outcomes.
+    """
+    if not len(outcomes):
+        raise ValueError("no outcomes")
+    right = int(np.sum(outcomes))
+    interval = stats.binomtest(right, len(outcomes)).proportion_ci(0.95, method="wilson")
+    return Rate(right / len(outcomes), float(interval.low), float(interval.high), len(outcomes))
+
+
+class Paired(NamedTuple):
+    """Two conditions on the same examples. `gained`: wrong in the baseline, right in the treatment; `lost`: the reverse."""
+
+    count: int
+    baseline: float
+    treatment: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    gained: int
+    lost: int
+
+
+def paired(baseline: Sequence[bool], treatment: Sequence[bool]) -> Paired:
+    """Difference of two paired rates with a 95 % interval, and McNemar's exact test.
+
+    The interval is Agresti & Min's adjusted Wald interval for matched pairs ("Simple improved confidence intervals for
+    comparing matched proportions", Statistics in Medicine 24, 2005): half an observation is added to each of the four
+    cells. The p-value is the two-sided exact binomial test of gained against lost pairs.
+
+    Raises:
+        ValueError: the sequences differ in length or are empty.
+    """
+    before, after = np.asarray(baseline, dtype=bool), np.asarray(treatment, dtype=bool)
+    if before.shape != after.shape or not len(before):
+        raise ValueError("paired outcomes need two equally long, non-empty sequences")
+    count = len(before)
+    gained, lost = int((~before & after).sum()), int((before & ~after).sum())
+    p_value = float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    total, up, down = count + 2, gained + 0.5, lost + 0.5
+    centre = (up - down) / total
+    half = Z95 * math.sqrt(max(up + down - (up - down) ** 2 / total, 0)) / total
+    return Paired(
+        count,
+        float(before.mean()),
+        float(after.mean()),
+        (gained - lost) / count,
+        max(centre - half, -1.0),
+        min(centre + half, 1.0),
+        p_value,
+        gained,
+        lost,
+    )
+
+
+def verdict(result: Paired, level: float = 0.05, enough: float = 0.95) -> str:
+    """`fixed`: significantly better and at least `enough` right; `helped`; `worse`; or `no evidence`."""
+    if result.p_value >= level:
+        return "no evidence"
+    if result.difference < 0:
+        return "worse"
+    return "fixed" if result.treatment >= enough else "helped"

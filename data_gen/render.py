@@ -5,13 +5,13 @@ To add a format, write a function `(trace, shown, context, encoding) -> spans` a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from functools import lru_cache
 
 from remedy.data_gen.program import Event, Frame, Trace, Value
 from remedy.data_gen.reveal import RevealConfig, Shown, reveal
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.strings import pieces
+from remedy.data_gen.strings import escape, pieces
 
 _EVENT_TOKENS = {
     Event.CALL: Special.CALL_SEP,
@@ -53,11 +53,16 @@ class _Spans(list[Span]):
         self.append(Span(role, text, frame, string))
 
     def special(self, token: Special, frame: int, role: Role = Role.STRUCTURE) -> None:
-        self.append(Span(role, token, frame))
+        self.append(_special(role, token, frame))
 
     def value(self, role: Role, value: Value, encoding: str, frame: int) -> None:
         for piece in pieces(value, encoding):
             self.text(role, piece.text, frame, piece.string)
+
+
+@lru_cache(maxsize=10_000)
+def _special(role: Role, token: Special, frame: int) -> Span:
+    return Span(role, token, frame)  # half of all spans are separators: made once per frame number
 
 
 def _cwm(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) -> list[Span]:
@@ -82,14 +87,20 @@ def _cwm(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) 
 def _cwm_frame(spans: _Spans, frame: Frame, state: Shown | None, encoding: str, number: int) -> None:
     spans.special(_EVENT_TOKENS[frame.event], number)
     if state is not None:
-        before = "{"
+        text = "{"
         for name, value in state.items():
-            spans.text(Role.STATE, f'{before}{json.dumps(name)}: "', number)
-            spans.value(Role.STATE, value, encoding, number)
-            before = '", '
-        spans.text(Role.STATE, '"}' if state else "{}", number)
+            text += f'"{escape(name)}": "'
+            for piece in pieces(value, encoding):
+                if piece.string:
+                    spans.append(Span(Role.STATE, text, number))
+                    spans.append(Span(Role.STATE, piece.text, number, True))
+                    text = ""
+                else:
+                    text += piece.text
+            text += '", '
+        spans.append(Span(Role.STATE, text[:-2] + "}" if state else "{}", number))
     spans.special(Special.ACTION_SEP, number)
-    spans.text(Role.ACTION, frame.source, number)
+    spans.append(Span(Role.ACTION, frame.source, number))
     if frame.value is not None:
         spans.special(Special.ARG_SEP, number)
         spans.text(Role.VALUE, '"', number)

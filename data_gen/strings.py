@@ -7,9 +7,10 @@ written in place of the string (its repr goes into the trace), `decode` gives th
 from __future__ import annotations
 
 import ast
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
 from remedy.data_gen.program import Value
@@ -41,6 +42,8 @@ ENCODINGS: dict[str, Encoding] = {
 
 # A string literal inside the repr of a built-in container.
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+# What else the repr of containers of built-in values is made of; anything else may hold quotes that are no literal's.
+_PLAIN = re.compile(r"(?:[\d\s.,:(){}\[\]+\-ej]|True|False|None|nan|inf|set|frozenset)*")
 _CONTAINERS = frozenset({"list", "tuple", "dict", "set", "frozenset"})
 
 
@@ -51,25 +54,29 @@ class Piece(NamedTuple):
     string: bool
 
 
-def pieces(value: Value, encoding: str) -> Iterator[Piece]:
+@lru_cache(maxsize=100_000)
+def pieces(value: Value, encoding: str) -> tuple[Piece, ...]:
     """The value's text under the encoding, cut at its strings: those it is, or holds inside built-in containers.
 
     The text is what goes between the quotes of the trace's JSON, that is, already JSON-escaped.
     """
-    if value.is_string:
-        yield Piece(_escape(_encoded(value.text, encoding)), True)
-        return
     text = value.text
-    if value.type in _CONTAINERS and ("'" in text or '"' in text) and _is_literal(text):
-        end = 0
-        for match in _LITERAL.finditer(text):
-            if match.start() > end:
-                yield Piece(_escape(text[end : match.start()]), False)
-            yield Piece(_escape(_encoded(match.group(), encoding)), True)
-            end = match.end()
-        yield Piece(_escape(text[end:]), False)
-        return
-    yield Piece(_escape(text), False)
+    if value.is_string:
+        return (Piece(escape(_encoded(text, encoding)), True),)
+    if value.type not in _CONTAINERS or not ("'" in text or '"' in text) or not _PLAIN.fullmatch(_LITERAL.sub("", text)):
+        return (Piece(escape(text), False),)
+    found, end = [], 0
+    for match in _LITERAL.finditer(text):
+        if match.start() > end:
+            found.append(Piece(escape(text[end : match.start()]), False))
+        found.append(Piece(escape(_encoded(match.group(), encoding)), True))
+        end = match.end()
+    return (*found, Piece(escape(text[end:]), False))
+
+
+def escape(text: str) -> str:
+    """JSON's escaping of a string, without the quotes."""
+    return encode_basestring_ascii(text)[1:-1]
 
 
 def decode_value(text: str, encoding: str) -> str:
@@ -90,15 +97,3 @@ def _encoded(literal: str, encoding: str) -> str:
     if encoding == "plain":
         return literal
     return repr(ENCODINGS[encoding].encode(ast.literal_eval(literal)))
-
-
-def _escape(text: str) -> str:
-    return json.dumps(text)[1:-1]
-
-
-def _is_literal(text: str) -> bool:
-    try:
-        ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return False
-    return True

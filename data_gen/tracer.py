@@ -8,8 +8,9 @@ from __future__ import annotations
 import builtins
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from remedy.data_gen.program import Event, Frame, Program, ProgramError, Trace, describe
 
@@ -25,6 +26,9 @@ class TraceLimits:
     output: int = 16_000_000
 
 
+_EVENTS = {event.value: event for event in Event}
+
+
 class _Stop(BaseException):
     """Ends a traced program from inside the trace function. Not an Exception, so that most programs let it pass."""
 
@@ -35,39 +39,48 @@ class _Recorder:
         self.filename = filename
         self.limits = limits
         self.frames: list[Frame] = []
-        self.written = 0
         self.error: ProgramError | None = None
         self.name = program.name
 
-    def stop(self, kind: str, message: str) -> None:
+    def stop(self, kind: str, message: str) -> NoReturn:
+        """End the program."""
         self.error = ProgramError(kind, f"{self.name}: {message}")
         sys.settrace(None)
         raise _Stop
 
-    def __call__(self, frame: types.FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code.co_filename != self.filename:
-            return None
-        if event == "opcode":
-            return self
-        if len(self.frames) >= self.limits.frames:
-            self.stop("frames", f"stopped after {self.limits.frames} frames")
-        source = self.lines[frame.f_lineno - 1]
-        try:
-            if event == "call" or event == "line":
-                shown = {name: describe(value) for name, value in frame.f_locals.items()}
-                recorded = Frame(Event(event), source, shown)
-                self.written += sum(len(value.text) for value in shown.values())
-            else:
-                result = describe(arg)
-                recorded = Frame(Event(event), source, None, result)
-                self.written += len(result.text)
-        except Exception as error:
-            where = source.strip()
-            self.stop("repr", f"the repr of a value raised {type(error).__name__} at `{where}`")
-        if self.written > self.limits.output:
-            self.stop("output", f"stopped after {self.limits.output} characters of values")
-        self.frames.append(recorded)
-        return self
+    def tracer(self) -> Callable[[types.FrameType, str, Any], Any]:
+        """The trace function: a closure, since it runs at every line."""
+        filename, lines, limits, frames = self.filename, self.lines, self.limits, self.frames
+        written = 0
+
+        def record(frame: types.FrameType, event: str, arg: Any) -> Any:
+            nonlocal written
+            if frame.f_code.co_filename != filename:
+                return None
+            if len(frames) >= limits.frames:
+                self.stop("frames", f"stopped after {limits.frames} frames")
+            source = lines[frame.f_lineno - 1]
+            try:
+                if event == "line" or event == "call":
+                    shown = {}
+                    for name, value in frame.f_locals.items():
+                        shown[name] = described = describe(value)
+                        written += len(described.text)
+                    recorded = Frame(_EVENTS[event], source, shown)
+                else:
+                    result = describe(arg)
+                    written += len(result.text)
+                    recorded = Frame(_EVENTS[event], source, None, result)
+            except RecursionError:
+                self.stop("recursion", f"recursed too deeply to be traced, at `{source.strip()}`")
+            except Exception as error:
+                self.stop("repr", f"the repr of a value raised {type(error).__name__}, at `{source.strip()}`")
+            if written > limits.output:
+                self.stop("output", f"stopped after {limits.output} characters of values")
+            frames.append(recorded)
+            return record
+
+        return record
 
 
 def trace(program: Program, limits: TraceLimits | None = None) -> Trace:
@@ -89,11 +102,16 @@ def trace(program: Program, limits: TraceLimits | None = None) -> Trace:
     sys.modules[MODULE] = module  # dataclasses, typing and enum look their module up
     try:
         try:
-            exec(compile(program.code, filename, "exec", dont_inherit=True), module.__dict__)
+            code = compile(program.code, filename, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ProgramError("syntax", f"{program.name}: does not compile: {error}") from None
+        try:
+            exec(code, module.__dict__)
             function = module.__dict__[entry]
         except (Exception, SystemExit) as error:
             raise ProgramError("raised", f"{program.name}: raised {type(error).__name__} while loading: {error}") from None
-        sys.settrace(recorder)
+        tracer = recorder.tracer()
+        sys.settrace(tracer)
         try:
             function()
         except _Stop:
@@ -101,6 +119,8 @@ def trace(program: Program, limits: TraceLimits | None = None) -> Trace:
         except (Exception, SystemExit, GeneratorExit):
             pass
         finally:
+            # Python drops a trace function that cannot be called for want of stack; so may the program.
+            lost = recorder.error is None and sys.gettrace() is not tracer
             sys.settrace(previous_tracer)
     finally:
         if previous_module is None:
@@ -109,4 +129,6 @@ def trace(program: Program, limits: TraceLimits | None = None) -> Trace:
             sys.modules[MODULE] = previous_module
     if recorder.error is not None:
         raise recorder.error
+    if lost:
+        raise ProgramError("recursion", f"{program.name}: recursed too deeply to be traced, or changed the tracer")
     return Trace(program, recorder.frames)

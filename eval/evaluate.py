@@ -19,6 +19,7 @@ from remedy.eval.config import Condition, EvalConfig, fed_roles
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.forced import FULLY_FORCED, decode, predict
 from remedy.eval.stats import rate
+from remedy.models.decoder import parameter_count
 from remedy.models.tokenizers import Encoded, TraceTokenizer
 
 RECORDS = "records"
@@ -42,7 +43,8 @@ def evaluate(
     """
     if config.threads:
         torch.set_num_threads(config.threads)
-    _claim(directory, data, config, name)
+    about = describe(model, tokenizer, data)
+    _claim(directory, {"run": name, "checkpoint": about, "data": data.model_dump(mode="json")}, config)
     conditions = [c for settings in config.diagnostics for c in DIAGNOSTICS[settings.kind](settings, data)]
     frames = []
     for number, condition in enumerate(conditions, start=1):
@@ -160,9 +162,27 @@ def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _claim(directory: Path, data: DataConfig, config: EvalConfig, name: str) -> None:
-    request = {"run": name, "data": data.model_dump(mode="json"), "evaluation": config.model_dump(mode="json")}
-    text = json.dumps(request, indent=1, sort_keys=True)
+def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[str, Any]:
+    """What a report says of a checkpoint, in words."""
+    settings = model.config
+    mixers = getattr(settings, "layer_mixers", None)
+    kind = " + ".join(dict.fromkeys(mixers)) if mixers else settings.model_type
+    if mixers and "deltanet" in mixers:
+        kind += " in [-1, 1]" if settings.eigenvalues == "signed" else " in [0, 1]"
+    chosen = tokenizer.config
+    task = data.task.model_dump(mode="json")
+    summary = ", ".join(f"{key} {value}" for key, value in task.items() if key != "kind" and value not in ([], None, False))
+    return {
+        "model": f"{kind}, {settings.num_hidden_layers} layers, width {settings.hidden_size}",
+        "parameters": parameter_count(model),
+        "tokenizer": chosen.kind + (", strings by characters" if chosen.string_tokens == "characters" else ""),
+        "fingerprint": tokenizer.fingerprint,
+        "data": f"{task['kind']} ({summary}); {data.format}, spacing {data.reveal.every:g}, strings {data.strings}",
+    }
+
+
+def _claim(directory: Path, request: dict[str, Any], config: EvalConfig) -> None:
+    text = json.dumps({**request, "evaluation": config.model_dump(mode="json")}, indent=1, sort_keys=True)
     path = directory / REQUEST
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise UserError(f"{directory}: holds another evaluation; choose another --out or delete it")

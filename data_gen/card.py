@@ -1,0 +1,119 @@
+"""The card of a generated data set: what it is, how much, its slices, tokens by role, configuration and versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+
+from remedy.data_gen.config import dump
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.roles import Role
+from remedy.data_gen.write import WriteConfig, plan, read_shard
+
+_WHAT = {
+    "permutation": "Permutation programs: a few variables whose values are permuted command by command.",
+    "composition": "Composition programs: functions of one domain applied to each other's results.",
+}
+_OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames"}
+
+
+def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer: str) -> Path:
+    """Read all shards and write `README.md` beside them; returns its path.
+
+    Raises:
+        ShardError: a shard is missing or damaged.
+    """
+    counts: dict[str, Counter[str]] = {}
+    slices: dict[str, Counter[str]] = {}
+    outcomes: Counter[str] = Counter()
+    lengths: list[int] = []
+    for shard in plan(config):
+        table = read_shard(directory / "data" / shard.name)
+        split = counts.setdefault(shard.split, Counter())
+        split["examples"] += table.num_rows
+        roles = table["roles"].combine_chunks().flatten()
+        split.update({Role(r["values"]).name.lower(): r["counts"] for r in pc.value_counts(roles).to_pylist()})
+        lengths += pc.list_value_length(table["input_ids"]).to_pylist()
+        outcomes.update(table["outcome"].to_pylist())
+        for name in table.column_names:
+            if name not in _OWN:
+                slices.setdefault(name, Counter()).update(str(v) for v in table[name].to_pylist())
+    path = directory / "README.md"
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_text(_text(data, tokenizer, counts, slices, outcomes, lengths), encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def _text(
+    data: DataConfig,
+    tokenizer: str,
+    counts: dict[str, Counter[str]],
+    slices: dict[str, Counter[str]],
+    outcomes: Counter[str],
+    lengths: list[int],
+) -> str:
+    roles = [role.name.lower() for role in Role]
+    rows = [
+        f"| {split} | {count['examples']:,} | {sum(count[r] for r in roles):,} | "
+        + " | ".join(f"{count[r]:,}" for r in roles)
+        + " |"
+        for split, count in sorted(counts.items())
+    ]
+    quantiles = np.quantile(lengths, [0.5, 0.9, 1.0])
+    shown = [f"- `{name}`: {_values(values)}" for name, values in slices.items()]
+    packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "pyarrow", "tokenizers", "numpy"))
+    return "\n".join(
+        [
+            "---",
+            "configs:",
+            "- config_name: default",
+            "  data_files:",
+            *(f"  - split: {split}\n    path: data/{split}-*.parquet" for split in sorted(counts)),
+            "---",
+            f"# {data.task.kind} traces in {data.format} format",
+            "",
+            f"{_WHAT[data.task.kind]} Every example is a function of (configuration, split, index); the program's content",
+            "hash picks its split, so no program occurs in two of them.",
+            "",
+            "| split | examples | tokens | " + " | ".join(roles) + " |",
+            "|---" * (3 + len(roles)) + "|",
+            *rows,
+            "",
+            f"Tokens per example: median {quantiles[0]:.0f}, 90 % {quantiles[1]:.0f}, longest {quantiles[2]:.0f}.",
+            f"Outcomes: {', '.join(f'{name} {count:,}' for name, count in sorted(outcomes.items()))}.",
+            "",
+            "## Slices",
+            "",
+            *shown,
+            "",
+            "## Columns",
+            "",
+            "`spans`: the trace as pieces of text with their role, frame number, and whether a piece is one special token or",
+            "the text of a string value; `input_ids`, `roles` (0 context, 1 structure, 2 action, 3 state, 4 value) and `frames`:",
+            "the same per token; `program`, `answer`, `outcome`, `index`; the slices above.",
+            "",
+            "## Configuration",
+            "",
+            "```yaml",
+            dump(data).rstrip(),
+            "```",
+            "",
+            f"Tokenizer: `{tokenizer}`",
+            "",
+            f"Made with Python {platform.python_version()}, {packages}.",
+            "",
+        ]
+    )
+
+
+def _values(counter: Counter[str]) -> str:
+    if len(counter) > 12:
+        return f"{len(counter):,} different values"
+    return ", ".join(f"{value} ({count:,})" for value, count in sorted(counter.items()))

@@ -1,0 +1,131 @@
+"""The `remedy` command: generate, trace, train, evaluate, report, run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+os.environ.setdefault("USE_HUB_KERNELS", "0")
+
+import typer
+
+from remedy.data_gen.config import UserError, load
+from remedy.data_gen.program import ProgramError
+
+app = typer.Typer(
+    help="Test cures for the failures of code world models: generate, train, diagnose, compare.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Overrides = Annotated[Optional[list[str]], typer.Argument(metavar="[key=value ...]", help="settings to change")]  # noqa: UP045
+
+
+@app.command()
+def generate(
+    config: Annotated[str, typer.Argument(help="YAML with `data`, `tokenizer` and `write`")],
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="folder for shards and data card")] = ...,  # type: ignore[assignment]
+    shard: Annotated[str, typer.Option(help="i/N: make every N-th shard from the i-th, counted from 0")] = "0/1",
+    workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
+) -> None:
+    """Write a data set as Parquet shards with a data card; run again to continue."""
+    from remedy.launch.generate import generate as run
+
+    run(config, overrides or [], out, shard, workers)
+
+
+@app.command()
+def trace(
+    file: Annotated[Path, typer.Argument(help="a Python file with one function marked `# << START_OF_TRACE`")],
+    format: Annotated[str, typer.Option(help="cwm, repl or symbolic")] = "cwm",
+    locals: Annotated[str, typer.Option(help="full or diff")] = "full",
+    reveal_every: Annotated[str, typer.Option(help="spacing K, or inf")] = "1",
+    strings: Annotated[str, typer.Option(help="plain, spaced, list or indexed")] = "plain",
+    timeout: Annotated[float, typer.Option(min=0.1, help="seconds the program may run")] = 10.0,
+) -> None:
+    """Print prompt and trace of a program, exactly as a model sees them."""
+    from remedy.launch.trace import trace as run
+
+    print(run(file, format, locals, reveal_every, strings, timeout), end="")
+
+
+@app.command()
+def train(
+    config: Annotated[str, typer.Argument(help="YAML of a run")],
+    overrides: Overrides = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue from the last whole checkpoint")] = False,
+) -> None:
+    """Train a model in this process (under `torchrun` or `deepspeed`: launch/train.py)."""
+    from remedy.train.config import RunConfig
+    from remedy.train.run import train as run
+
+    print(f"saved {run(load(RunConfig, config, overrides or []), resume)}")
+
+
+@app.command()
+def evaluate(
+    checkpoint: Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")],
+    config: Annotated[str, typer.Argument(help="YAML with `diagnostics`")],
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="folder for records and summary")] = ...,  # type: ignore[assignment]
+    name: Annotated[str, typer.Option(help="what reports call it (default: the checkpoint's path)")] = "",
+) -> None:
+    """Run diagnostics on a checkpoint; run again to continue."""
+    from remedy.eval.config import EvalConfig
+    from remedy.eval.evaluate import checkpoint_data
+    from remedy.eval.evaluate import evaluate as run
+    from remedy.models.load import load_checkpoint
+
+    settings = load(EvalConfig, config, overrides or [])
+    data = checkpoint_data(checkpoint, settings.data)
+    model, tokenizer = load_checkpoint(checkpoint)
+    print(f"summary: {run(model, tokenizer, data, settings, out, name or checkpoint, lambda m: print(m, flush=True))}")
+
+
+@app.command()
+def report(
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="evaluations; the first is the baseline")],
+    out: Annotated[Path, typer.Option(help="folder for the report")] = ...,  # type: ignore[assignment]
+    comparisons: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="an experiment's YAML: make its comparisons instead of each run against the first"),
+    ] = None,
+    title: Annotated[str, typer.Option()] = "Report",
+) -> None:
+    """Write Markdown and one HTML page with figures and the verdict table."""
+    from remedy.eval.report import report as run
+    from remedy.launch.experiment import ExperimentConfig
+
+    chosen = load(ExperimentConfig, comparisons).comparisons if comparisons else None
+    print(f"report: {run(directories, out, chosen, title)}")
+
+
+@app.command("run")
+def run_experiment(
+    config: Annotated[str, typer.Argument(help="YAML of an experiment")],
+    overrides: Overrides = None,
+) -> None:
+    """Run an experiment from training to report, skipping the stages already done."""
+    from remedy.launch.experiment import ExperimentConfig
+    from remedy.launch.experiment import run as run
+
+    page = run(load(ExperimentConfig, config, overrides or []), config)
+    print(f"report: open {page} (or {page.with_suffix('.md')})")
+
+
+def main() -> None:
+    """Run the command line; a user's error is one message and exit status 2."""
+    try:
+        app()
+    except (UserError, ProgramError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""`remedy generate`: a data set as Parquet shards, with its card."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from remedy.data_gen.card import write_card
+from remedy.data_gen.config import ConfigError, load
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.write import Encoder, WriteConfig, plan, write
+from remedy.models.tokenizers import TokenizerConfig
+from remedy.train.run import build_tokenizer
+
+
+class GenerateConfig(BaseModel):
+    """What to generate, the tokenizer its ids and token counts are of, and how much."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: DataConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    write: WriteConfig = WriteConfig()
+
+
+def generate(config: str, overrides: Sequence[str], out: Path, shard: str, workers: int) -> None:
+    """Write the missing shards of this part, and the card once all are there."""
+    settings = load(GenerateConfig, config, overrides)
+    part = _part(shard)
+    tokenizer = build_tokenizer(settings.tokenizer, settings.data)
+    shards = plan(settings.write)
+    begin, made = time.perf_counter(), 0
+    encoder = partial(_encoder, settings.tokenizer, settings.data)
+    for done in write(settings.data, settings.write, out, encoder, tokenizer.fingerprint, part, workers):
+        made += done.stop - done.start
+        print(f"{done.name}: {made} examples, {made / (time.perf_counter() - begin):.0f}/s", flush=True)
+    missing = [s.name for s in shards if not (out / "data" / s.name).exists()]
+    if missing:
+        print(f"{len(shards) - len(missing)} of {len(shards)} shards in {out}; the card is written with the last one")
+        return
+    print(f"data card: {write_card(settings.data, settings.write, out, tokenizer.config.model_dump_json())}")
+
+
+def _encoder(tokenizer: TokenizerConfig, data: DataConfig) -> Encoder:
+    return build_tokenizer(tokenizer, data).encode
+
+
+def _part(text: str) -> tuple[int, int]:
+    index, _, count = text.partition("/")
+    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
+        raise ConfigError(f"--shard {text!r}: write i/N with 0 <= i < N, for example 0/4")
+    return int(index), int(count)

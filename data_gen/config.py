@@ -119,7 +119,10 @@ def _explain(model: type[BaseModel], detail: ErrorDetails) -> str:
         return f"missing key {'.'.join(path)!r}"
     if detail["type"].startswith("union_tag"):
         return f"key {'.'.join(path)!r}: {detail['msg']}"
-    return f"key {'.'.join(path) or '(top level)'!r}: {detail['msg']}, got {detail['input']!r}"
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "value_error":  # a validator of ours: its message says it all
+        return f"{'.'.join(path)}: {message}" if path else message
+    return f"key {'.'.join(path) or '(top level)'!r}: {message}, got {detail['input']!r}"
 
 
 def _owner(model: type[BaseModel], location: list[int | str]) -> tuple[type[BaseModel] | None, list[str]]:

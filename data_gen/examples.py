@@ -6,8 +6,10 @@ so splits are disjoint by construction, whatever the format, spacing or encoding
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -82,7 +84,8 @@ def examples(config: DataConfig, split: str, indices: Sequence[int]) -> list[Exa
     if isinstance(config.task, PermutationConfig):
         keys, batch = _permutations(config, split, wanted)
         return [_permutation_example(config, split, int(i), keys, batch, row) for row, i in enumerate(wanted)]
-    return [_composition_example(config, split, int(index)) for index in wanted]
+    with _collector_paused():
+        return [_composition_example(config, split, int(index)) for index in wanted]
 
 
 def token_arrays(config: DataConfig, split: str, indices: Sequence[int]) -> symbolic.TokenArrays | None:
@@ -99,6 +102,18 @@ def has_token_arrays(config: DataConfig) -> bool:
     return (
         isinstance(config.task, PermutationConfig) and config.format == "symbolic" and symbolic.supports(config.reveal)
     )
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Traces are many small objects without cycles: looking through them for cycles costs as much as making them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _in_split(hashes: rng.U64, split: str) -> npt.NDArray[np.bool_]:

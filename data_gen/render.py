@@ -11,7 +11,7 @@ from functools import lru_cache
 from remedy.data_gen.program import Event, Frame, Trace, Value
 from remedy.data_gen.reveal import RevealConfig, Shown, reveal
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.strings import escape, pieces
+from remedy.data_gen.strings import escape, pieces, source_pieces
 
 _EVENT_TOKENS = {
     Event.CALL: Special.CALL_SEP,
@@ -55,6 +55,10 @@ class _Spans(list[Span]):
     def special(self, token: Special, frame: int, role: Role = Role.STRUCTURE) -> None:
         self.append(_special(role, token, frame))
 
+    def source(self, role: Role, text: str, frame: int) -> None:
+        for piece in source_pieces(text):
+            self.append(Span(role, piece.text, frame, piece.string))
+
     def value(self, role: Role, value: Value, encoding: str, frame: int) -> None:
         for piece in pieces(value, encoding):
             self.text(role, piece.text, frame, piece.string)
@@ -71,7 +75,7 @@ def _cwm(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) 
     spans.special(Special.BEGIN_OF_TEXT, -1, Role.CONTEXT)
     spans.special(Special.TRACE_CONTEXT_START, -1, Role.CONTEXT)
     code = trace.program.code
-    spans.text(Role.CONTEXT, "\n" + code + ("" if code.endswith("\n") else "\n"), -1)
+    spans.source(Role.CONTEXT, "\n" + code + ("" if code.endswith("\n") else "\n"), -1)
     spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
     for number, (frame, state) in enumerate(zip(trace.frames, shown)):
         if number == 0:  # the seeded first frame is part of the prompt
@@ -100,7 +104,7 @@ def _cwm_frame(spans: _Spans, frame: Frame, state: Shown | None, encoding: str, 
             text += '", '
         spans.append(Span(Role.STATE, text[:-2] + "}" if state else "{}", number))
     spans.special(Special.ACTION_SEP, number)
-    spans.append(Span(Role.ACTION, frame.source, number))
+    spans.source(Role.ACTION, frame.source, number)
     if frame.value is not None:
         spans.special(Special.ARG_SEP, number)
         spans.text(Role.VALUE, '"', number)
@@ -122,7 +126,7 @@ def _repl(trace: Trace, shown: list[Shown | None], context: bool, encoding: str)
         if context:
             spans.text(Role.CONTEXT, "".join(f">>> {frame.source}" for frame in trace.frames if frame.source), -1)
     elif context:
-        spans.text(Role.CONTEXT, trace.program.code, -1)
+        spans.source(Role.CONTEXT, trace.program.code, -1)
     spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
     for number, (frame, state) in enumerate(zip(trace.frames, shown)):
         for name, value in (state or {}).items():
@@ -131,7 +135,7 @@ def _repl(trace: Trace, shown: list[Shown | None], context: bool, encoding: str)
             spans.value(Role.STATE, value, encoding, number)
             spans.text(Role.STRUCTURE, "\n", number)
         if frame.source:
-            spans.text(Role.ACTION, f">>> {frame.source}", number)
+            spans.source(Role.ACTION, f">>> {frame.source}", number)
         if frame.value is not None:
             spans.value(Role.VALUE, frame.value, encoding, number)
             spans.text(Role.STRUCTURE, "\n", number)

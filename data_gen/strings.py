@@ -42,6 +42,10 @@ ENCODINGS: dict[str, Encoding] = {
 
 # A string literal inside the repr of a built-in container.
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_SOURCE = re.compile(
+    r"""(?:\"{3}[\s\S]*?\"{3}|'{3}[\s\S]*?'{3}|\#[^\n]*)"""
+    r"""|(?P<literal>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")"""
+)
 # What else the repr of containers of built-in values is made of; anything else may hold quotes that are no literal's.
 _PLAIN = re.compile(r"(?:[\d\s.,:(){}\[\]+\-ej]|True|False|None|nan|inf|set|frozenset)*")
 _CONTAINERS = frozenset({"list", "tuple", "dict", "set", "frozenset"})
@@ -72,6 +76,22 @@ def pieces(value: Value, encoding: str) -> tuple[Piece, ...]:
         found.append(Piece(escape(_encoded(match.group(), encoding)), True))
         end = match.end()
     return (*found, Piece(escape(text[end:]), False))
+
+
+@lru_cache(maxsize=100_000)
+def source_pieces(source: str) -> tuple[Piece, ...]:
+    """Source text cut at its one-line string literals, which are string values too; docstrings and comments are not."""
+    found, end = [], 0
+    for match in _SOURCE.finditer(source):
+        if match.lastgroup != "literal":
+            continue
+        if match.start() > end:
+            found.append(Piece(source[end : match.start()], False))
+        found.append(Piece(match.group(), True))
+        end = match.end()
+    if end < len(source):
+        found.append(Piece(source[end:], False))
+    return tuple(found)
 
 
 def escape(text: str) -> str:

@@ -1,0 +1,37 @@
+# `make quickstart` and `make test` need only Python 3.10 to 3.13 with venv; everything else they install into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+# Nothing may ask a model hub: tests and quickstart run without one.
+export HF_HUB_OFFLINE := 1
+export USE_HUB_KERNELS := 0
+
+.PHONY: quickstart test lint bench clean
+
+quickstart: .venv/ready
+	$(BIN)/remedy run configs/experiment/quickstart.yaml
+
+test: .venv/ready-dev lint
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/ready-dev
+	$(BIN)/python benchmarks/generation.py
+	$(BIN)/python benchmarks/training.py
+
+# torch comes first and pinned: left to a resolver, another version pulls gigabytes of CUDA libraries.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/ready-dev: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv runs build *.egg-info

@@ -1,0 +1,27 @@
+"""Shared fixtures. Nothing in the suite may ask a model hub."""
+
+import os
+from pathlib import Path
+
+os.environ["USE_HUB_KERNELS"] = "0"
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("TQDM_DISABLE", "1")
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Public data that is not part of the repository, in a folder beside the checkout."""
+    folder = Path(os.environ.get("REMEDY_SHARED", ROOT.parent / "shared")) / "data"
+    if not folder.is_dir():
+        pytest.skip(f"needs the public data files in {folder} (or $REMEDY_SHARED/data)")
+    return folder

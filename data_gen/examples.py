@@ -199,7 +199,7 @@ def _example(
     key: int,
 ) -> Example:
     spans = render(traced, config.format, config.reveal, context=config.context, strings=config.strings, seed=key)
-    slices = slices | {"frames": len(traced.frames)}
+    slices = slices | {"frame_count": len(traced.frames)}
     return Example(index, split, spans, answer, traced.program.code, identity, slices)
 
 

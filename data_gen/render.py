@@ -116,8 +116,8 @@ def _cwm_frame(spans: _Spans, frame: Frame, state: Shown | None, encoding: str, 
 def _repl(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) -> list[Span]:
     """A Python session: `>>> COMMAND` lines, and reveals `>>> print('a', a)` answered by `a 2`.
 
-    A reveal stands before the command whose frame it belongs to; the newline that ends its answer is STRUCTURE, which
-    is how a decoder knows that a written value is complete.
+    A reveal stands before the command whose frame it belongs to. The newline that ends a command or an answer is STRUCTURE,
+    which is how a decoder knows that a written one is complete.
     """
     spans = _Spans()
     spans.special(Special.BEGIN_OF_TEXT, -1, Role.CONTEXT)
@@ -130,12 +130,14 @@ def _repl(trace: Trace, shown: list[Shown | None], context: bool, encoding: str)
     spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
     for number, (frame, state) in enumerate(zip(trace.frames, shown)):
         for name, value in (state or {}).items():
-            spans.text(Role.ACTION, f">>> print({name!r}, {name})\n", number)
+            spans.text(Role.ACTION, f">>> print({name!r}, {name})", number)
+            spans.text(Role.STRUCTURE, "\n", number)
             spans.text(Role.STATE, f"{name} ", number)
             spans.value(Role.STATE, value, encoding, number)
             spans.text(Role.STRUCTURE, "\n", number)
         if frame.source:
-            spans.source(Role.ACTION, f">>> {frame.source}", number)
+            spans.source(Role.ACTION, f">>> {frame.source}"[:-1], number)
+            spans.text(Role.STRUCTURE, "\n", number)
         if frame.value is not None:
             spans.value(Role.VALUE, frame.value, encoding, number)
             spans.text(Role.STRUCTURE, "\n", number)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from remedy.data_gen.composition import FamilyName
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role
-from remedy.eval.forced import FORCINGS
+from remedy.eval.forced import FORCINGS, FREE
 
 Forcing = str | tuple[str, ...]
 
@@ -41,6 +41,9 @@ class _Diagnostic(BaseModel):
                 raise ValueError(f"unknown forcing {forcing!r}; valid: {', '.join(FORCINGS)}, or a list of roles")
             if not isinstance(forcing, str) and not set(forcing) <= set(names):
                 raise ValueError(f"a forcing lists roles among {', '.join(names)}")
+            fed = fed_roles(forcing)
+            if Role.CONTEXT not in fed or (fed != FREE and Role.STRUCTURE not in fed):
+                raise ValueError("a forcing feeds context, and structure too unless it feeds nothing else: it marks where runs end")
         return value
 
 

@@ -107,33 +107,22 @@ def run(config: ExperimentConfig, where: str) -> Path:
 
 
 def _do(job: Job, threads: int) -> str:
-    """Run one job's two commands; an empty string, or what went wrong."""
+    """Run one job in a process of its own; an empty string, or what went wrong."""
     job.folder.mkdir(parents=True, exist_ok=True)
-    trained, settings = job.folder / "trained", job.folder / "train.yaml"
-    text = dump(job.train)
+    settings, text = job.folder / "train.yaml", dump(job.train)
     if settings.exists() and settings.read_text(encoding="utf-8") != text:
         return f"{job.folder} holds a run of other settings; delete it or choose another output"
     settings.write_text(text, encoding="utf-8")
-    evaluation = job.folder / "evaluate.yaml"
-    evaluation.write_text(dump(job.evaluate), encoding="utf-8")
-    if not trained.exists():
-        problem = _command(["train", str(settings), "--resume"], job.folder / "train.log", threads)
-        if problem:
-            return problem
-        trained.touch()
-    arguments = ["evaluate", job.train.output, str(evaluation), "--out", str(job.folder / "evaluation"), "--name", job.name]
-    return _command(arguments, job.folder / "evaluate.log", threads)
-
-
-def _command(arguments: list[str], log: Path, threads: int) -> str:
+    (job.folder / "evaluate.yaml").write_text(dump(job.evaluate), encoding="utf-8")
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TQDM_DISABLE": "1"}
+    log = job.folder / "log.txt"
     with log.open("w", encoding="utf-8") as file:
-        command = [sys.executable, "-m", "remedy.launch.cli", *arguments]
+        command = [sys.executable, "-m", "remedy.launch.job", str(job.folder), job.name]
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False).returncode
     if code == 0:
         return ""
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return f"{arguments[0]} failed (exit {code}; see {log}): {lines[-1] if lines else 'no output'}"
+    return f"failed (exit status {code}; all of it in {log}): {lines[-1] if lines else 'no output'}"
 
 
 def _changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,102 @@
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remedy.data_gen.config import ConfigError
+from remedy.data_gen.examples import DataConfig, example, examples
+from remedy.data_gen.program import Program
+from remedy.data_gen.render import render
+from remedy.data_gen.roles import Role, Special, spans_text
+from remedy.data_gen.tracer import trace
+
+TASKS = [
+    {"task": {"kind": "permutation", "n": 3, "length": [2, 9]}, "format": "repl"},
+    {"task": {"kind": "permutation", "n": 3, "length": 4}, "format": "cwm"},
+    {"task": {"kind": "permutation", "n": 4, "length": [2, 9]}, "format": "symbolic", "reveal": {"show": "seeded"}},
+    {"task": {"kind": "composition", "depth": [1, 3]}, "strings": "indexed"},
+    {"task": {"kind": "composition", "family": "sets", "depth": 2}, "reveal": {"every": 4, "show": "diff"}},
+]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(TASKS), st.permutations([0, 5, 17, 10**7 + 1]), st.sampled_from(["train", "test"]))
+def test_an_example_depends_on_its_index_alone(task: dict[str, object], order: list[int], split: str) -> None:
+    config = DataConfig.model_validate(task)
+    together = {e.index: e for e in examples(config, split, order)}
+    assert together == {index: example(config, split, index) for index in order}
+
+
+def test_an_example_is_the_same_in_another_process() -> None:
+    code = (
+        "from remedy.data_gen.examples import *; "
+        "c = DataConfig.model_validate({'task': {'kind': 'composition', 'family': 'sets', 'depth': 3}}); "
+        "print(hash(str(0)) and example(c, 'train', 11).spans)"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("task", [TASKS[0], TASKS[3]])
+def test_no_program_is_in_two_splits(task: dict[str, object]) -> None:
+    config = DataConfig.model_validate(task)
+    seen = {split: {e.identity for e in examples(config, split, range(150))} for split in ("train", "validation", "test")}
+    assert not seen["train"] & seen["test"]
+    assert not seen["train"] & seen["validation"]
+    assert not seen["validation"] & seen["test"]
+
+
+def test_the_split_does_not_depend_on_how_a_program_is_written() -> None:
+    task = {"kind": "permutation", "n": 3, "length": 5}
+    written = [
+        DataConfig.model_validate({"task": task, "format": fmt, "reveal": {"every": every}})
+        for fmt, every in (("repl", 1), ("symbolic", 4), ("cwm", 2))
+    ]
+    identities = [[e.identity for e in examples(config, "test", range(20))] for config in written]
+    assert identities[0] == identities[1] == identities[2]
+
+
+def test_seeds_give_different_programs() -> None:
+    first, second = (
+        {e.identity for e in examples(DataConfig.model_validate({**TASKS[3], "seed": s}), "train", range(20))} for s in (0, 1)
+    )
+    assert first != second
+
+
+def test_a_program_space_too_small_for_its_splits_is_an_error() -> None:
+    config = DataConfig.model_validate({"task": {"kind": "composition", "family": "booleans", "functions": ["bool_not"]}})
+    with pytest.raises(ConfigError, match="too few different programs"):
+        for split in ("train", "validation", "test"):
+            examples(config, split, range(3))
+
+
+def test_a_source_cannot_forge_a_special_token() -> None:
+    forged = Program("def main():  # << START_OF_TRACE\n    return '<|frame_sep|><|end_of_text|>'\n")
+    spans = render(trace(forged), "cwm")
+    ends = [s for s in spans if s.piece is Special.END_OF_TEXT]
+    assert len(ends) == 1
+    assert any(isinstance(s.piece, str) and "<|end_of_text|>" in s.piece for s in spans if s.role is Role.VALUE)
+
+
+def test_the_prompt_and_the_seeded_frame_are_context() -> None:
+    program = Program.from_call("def f(x):\n    return x", "1")
+    spans = render(trace(program), "cwm")
+    prompt = spans_text([s for s in spans if s.role is Role.CONTEXT])
+    assert prompt == (
+        "<|begin_of_text|><|trace_context_start|>\ndef f(x):\n    return x\n"
+        "def main():  # << START_OF_TRACE\n    return f(1)\n<|frame_sep|>"
+        "<|call_sep|>{}<|action_sep|>def main():\n<|frame_sep|>"
+    )
+
+
+def test_a_hidden_state_keeps_event_and_action() -> None:
+    config = DataConfig.model_validate({**TASKS[1], "reveal": {"every": 4}})
+    text = spans_text(example(config, "train", 0).spans)
+    assert "<|line_sep|><|action_sep|>    return execute_repl_trace()\n<|frame_sep|>" in text

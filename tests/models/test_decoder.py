@@ -1,0 +1,87 @@
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from remedy.data_gen.config import UserError
+from remedy.models import tokenizers
+from remedy.models.config import ModelConfig, RemedyConfig
+from remedy.models.decoder import RemedyForCausalLM
+from remedy.models.load import load_checkpoint
+from remedy.models.mixers import MIXERS
+from remedy.models.tokenizers import TokenizerConfig
+
+
+def build(mixers: tuple[str, ...]) -> RemedyForCausalLM:
+    torch.manual_seed(0)
+    config = ModelConfig.model_validate({"mixers": mixers, "hidden": 32, "heads": 2})
+    return RemedyForCausalLM(RemedyConfig.from_model(config, 40, pad_token_id=0, eos_token_id=39)).eval()
+
+
+@pytest.mark.parametrize("name", MIXERS)
+@torch.no_grad()
+def test_saved_and_loaded_by_the_auto_class_it_is_the_same_model(name: str, tmp_path: Path) -> None:
+    model = build((name,))
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / "model.safetensors").exists()
+    again = AutoModelForCausalLM.from_pretrained(tmp_path, trust_remote_code=False).eval()
+    assert type(again) is RemedyForCausalLM
+    tokens = torch.randint(0, 40, (2, 30))
+    torch.testing.assert_close(again(tokens).logits, model(tokens).logits, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", MIXERS)
+@torch.no_grad()
+def test_generate_is_greedy_decoding_with_a_cache(name: str) -> None:
+    model = build((name,))
+    prompt = torch.randint(0, 38, (2, 6))
+    generated = model.generate(prompt, max_new_tokens=12, do_sample=False, eos_token_id=None)
+    expected = prompt
+    for _ in range(12):
+        expected = torch.cat([expected, model(expected).logits[:, -1:].argmax(-1)], 1)
+    assert torch.equal(generated, expected)
+
+
+def test_loss_is_the_mean_over_supervised_tokens() -> None:
+    model = build(("gru",))
+    tokens = torch.randint(0, 40, (2, 10))
+    labels = tokens.clone()
+    labels[:, :4] = -100
+    output = model(tokens, labels=labels)
+    logits, targets = output.logits[:, 3:-1].flatten(0, 1), tokens[:, 4:].flatten()
+    torch.testing.assert_close(output.loss, torch.nn.functional.cross_entropy(logits, targets))
+    doubled = model(tokens, labels=labels, num_items_in_batch=24)
+    torch.testing.assert_close(doubled.loss, output.loss / 2)
+
+
+def test_a_checkpoint_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    mine = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
+    other = tokenizers.build(TokenizerConfig(kind="chars", string_tokens="characters"), [], [])
+    config = RemedyConfig.from_model(ModelConfig(hidden=32), mine.vocab_size, mine.fingerprint)
+    RemedyForCausalLM(config).save_pretrained(tmp_path)
+    mine.save(tmp_path)
+    load_checkpoint(str(tmp_path))
+    other.save(tmp_path)
+    with pytest.raises(UserError, match="trained with tokenizer"):
+        load_checkpoint(str(tmp_path))
+    (tmp_path / tokenizers.FILE).unlink()
+    with pytest.raises(UserError, match="is missing"):
+        load_checkpoint(str(tmp_path))
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    tokenizer = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
+    config = RemedyConfig.from_model(ModelConfig(hidden=32), tokenizer.vocab_size, tokenizer.fingerprint)
+    RemedyForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"\0" * 100)
+    with pytest.raises(UserError, match="weights cannot be read"):
+        load_checkpoint(str(tmp_path))
+    with pytest.raises(UserError, match="not a model folder"):
+        load_checkpoint(str(tmp_path / "nothing"))
+
+
+def test_hidden_must_fit_the_heads() -> None:
+    with pytest.raises(ValueError, match="multiple of twice heads"):
+        ModelConfig(hidden=36, heads=4)

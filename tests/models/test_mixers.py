@@ -1,0 +1,99 @@
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
+
+from remedy.models.config import ModelConfig, RemedyConfig
+from remedy.models.decoder import RemedyForCausalLM
+from remedy.models.mixers import MIXERS
+from remedy.models.mixers.deltanet import DeltaNet, delta_rule_chunked, delta_rule_recurrent
+
+ALL = [(name,) for name in MIXERS] + [("attention", "deltanet"), ("gru", "mamba2", "attention")]
+
+
+def decoder(mixers: tuple[str, ...], **settings: object) -> RemedyForCausalLM:
+    torch.manual_seed(0)
+    config = ModelConfig.model_validate({"mixers": mixers, "layers": max(2, len(mixers)), "hidden": 32, "heads": 2, **settings})
+    return RemedyForCausalLM(RemedyConfig.from_model(config, 40)).eval()
+
+
+@pytest.mark.parametrize("mixers", ALL, ids="+".join)
+@torch.no_grad()
+def test_parallel_and_step_by_step_agree(mixers: tuple[str, ...]) -> None:
+    model = decoder(mixers)
+    tokens = torch.randint(0, 40, (3, 83))
+    parallel = model(tokens).logits
+    for prefill in (1, 9):
+        cache = model.new_cache()
+        steps = [model(tokens[:, :prefill], past_key_values=cache).logits]
+        steps += [model(tokens[:, t : t + 1], past_key_values=cache).logits for t in range(prefill, 83)]
+        torch.testing.assert_close(torch.cat(steps, 1), parallel, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("mixers", ALL, ids="+".join)
+@torch.no_grad()
+def test_no_token_sees_the_future(mixers: tuple[str, ...]) -> None:
+    model = decoder(mixers)
+    tokens = torch.randint(0, 40, (2, 50))
+    changed = tokens.clone()
+    changed[:, 30:] = torch.randint(0, 40, (2, 20))
+    torch.testing.assert_close(model(tokens).logits[:, :30], model(changed).logits[:, :30], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("mixers", ALL, ids="+".join)
+def test_every_parameter_gets_a_gradient(mixers: tuple[str, ...]) -> None:
+    model = decoder(mixers).train()
+    tokens = torch.randint(0, 40, (2, 20))
+    model(tokens, labels=tokens).loss.backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == []
+
+
+def rule_inputs(steps: int, beta_max: float, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(steps)
+    q, k, v = (torch.randn(2, 3, steps, 8, dtype=dtype) for _ in range(3))
+    return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, beta_max * torch.rand(2, 3, steps, dtype=dtype)
+
+
+@pytest.mark.parametrize("steps", [1, 5, 32, 33, 100])
+@pytest.mark.parametrize("beta_max", [1.0, 2.0])
+def test_chunked_delta_rule_is_the_recurrence(steps: int, beta_max: float) -> None:
+    q, k, v, beta = (x.requires_grad_() for x in rule_inputs(steps, beta_max))
+    state = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    naive, naive_state = delta_rule_recurrent(q, k, v, beta, state)
+    chunked, chunked_state = delta_rule_chunked(q, k, v, beta, state, chunk=16)
+    torch.testing.assert_close(chunked, naive, atol=1e-10, rtol=0)
+    torch.testing.assert_close(chunked_state, naive_state, atol=1e-10, rtol=0)
+    weights = torch.randn_like(naive)
+    for left, right in zip(*(torch.autograd.grad((y * weights).sum(), (q, k, v, beta)) for y in (naive, chunked))):
+        torch.testing.assert_close(left, right, atol=1e-9, rtol=0)
+
+
+def test_chunked_delta_rule_is_transformers_gated_rule_without_decay() -> None:
+    q, k, v, beta = rule_inputs(70, 1.0, torch.float32)
+    ours, state = delta_rule_chunked(q, k, v, beta)
+    by_time = [x.transpose(1, 2) for x in (q, k, v, beta)]
+    theirs, their_state = torch_chunk_gated_delta_rule(
+        *by_time[:3], g=torch.zeros_like(by_time[3]), beta=by_time[3], output_final_state=True
+    )
+    torch.testing.assert_close(ours * 8**-0.5, theirs.transpose(1, 2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(state, their_state, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("eigenvalues", "low"), [("positive", 0.0), ("signed", -1.0)])
+def test_eigenvalues_of_the_transition_lie_in_the_configured_range(eigenvalues: str, low: float) -> None:
+    mixer = decoder(("deltanet",), eigenvalues=eigenvalues).layers[0].mixer
+    assert isinstance(mixer, DeltaNet)
+    beta = mixer.beta_max * torch.sigmoid(torch.linspace(-50, 50, 101))
+    along_key = 1 - beta  # the other eigenvalues of I - beta k k^T are 1
+    assert along_key.min() == low
+    assert along_key.max() == 1
+
+
+def test_one_reflection_swaps_two_values() -> None:
+    keys = torch.eye(8, dtype=torch.float64)[:2]
+    state = torch.zeros(1, 1, 8, 8, dtype=torch.float64)
+    state[0, 0, 0], state[0, 0, 1] = 3.0, 7.0
+    swap = F.normalize(keys[0] - keys[1], dim=0)[None, None, None]
+    zero, two = torch.zeros_like(swap), torch.full((1, 1, 1), 2.0, dtype=torch.float64)
+    _, after = delta_rule_chunked(swap, swap, zero, two, state)
+    torch.testing.assert_close(after[0, 0, :2, 0], torch.tensor([7.0, 3.0], dtype=torch.float64))

@@ -18,47 +18,51 @@ from remedy.data_gen.program import MARKER
 from remedy.data_gen.rng import Draws
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-Draw = Callable[[Draws], Any]
+Draw = Callable[[Draws, "CompositionConfig"], Any]
 
 
 def _integer(low: int, high: int) -> Draw:
-    return lambda draws: draws.integer(low, high)
+    return lambda draws, config: draws.integer(low, high)
 
 
-def _word(low: int, high: int, alphabet: str = LETTERS) -> Draw:
-    return lambda draws: draws.text(alphabet, low, high)
+def _word(low: int, high: int) -> Draw:
+    return lambda draws, config: draws.text(config.alphabet, low, high)
 
 
-def _boolean(draws: Draws) -> bool:
+def _letter(alphabet: str) -> Draw:
+    return lambda draws, config: draws.choice(alphabet)
+
+
+def _boolean(draws: Draws, config: CompositionConfig) -> bool:
     return draws.choice((False, True))
 
 
-def _small_list(draws: Draws) -> list[int]:
+def _small_list(draws: Draws, config: CompositionConfig) -> list[int]:
     return [draws.integer(0, 9) for _ in range(draws.integer(2, 6))]
 
 
-def _small_set(draws: Draws) -> set[int]:
-    return set(_small_list(draws))
+def _small_set(draws: Draws, config: CompositionConfig) -> set[int]:
+    return set(_small_list(draws, config))
 
 
-def _small_dict(draws: Draws) -> dict[str, int]:
+def _small_dict(draws: Draws, config: CompositionConfig) -> dict[str, int]:
     return {draws.choice(LETTERS): draws.integer(0, 9) for _ in range(draws.integer(2, 5))}
 
 
 class Family(NamedTuple):
     """A domain: how to draw an input, and its functions, each with the draws of its extra arguments."""
 
-    draw_input: Callable[[Draws, tuple[int, int]], Any]
+    draw_input: Callable[[Draws, CompositionConfig], Any]
     functions: dict[str, tuple[Draw, ...]]
     module: Any
 
 
-_LETTER = _word(1, 1)
-_EITHER_CASE = _word(1, 1, LETTERS + LETTERS.upper())
+_LETTER = _letter(LETTERS)
+_EITHER_CASE = _letter(LETTERS + LETTERS.upper())
 
 FAMILIES: dict[str, Family] = {
     "strings": Family(
-        lambda draws, length: draws.text(LETTERS, *length),
+        lambda draws, config: draws.text(config.alphabet, *config.input_length),
         {
             "deterministic_shuffle": (),
             "repeat_str": (_integer(2, 3),),
@@ -73,7 +77,7 @@ FAMILIES: dict[str, Family] = {
             "alternate_case": (),
             "shift_chars": (_integer(1, 5),),
             "vowel_to_number": (),
-            "insert_separator": (_word(1, 1, "-_|.,"),),
+            "insert_separator": (_letter("-_|.,"),),
             "duplicate_every_char": (),
             "fancy_brackets": (),
             "compress_repeats": (),
@@ -89,7 +93,7 @@ FAMILIES: dict[str, Family] = {
         string_functions,
     ),
     "booleans": Family(
-        lambda draws, length: _boolean(draws),
+        _boolean,
         {
             "bool_not": (),
             "bool_and": (_boolean,),
@@ -103,7 +107,7 @@ FAMILIES: dict[str, Family] = {
         zoo_functions,
     ),
     "bitwise": Family(
-        lambda draws, length: draws.integer(0, 255),
+        lambda draws, config: draws.integer(0, 255),
         {
             "bits_and": (_integer(0, 255),),
             "bits_or": (_integer(0, 255),),
@@ -118,7 +122,7 @@ FAMILIES: dict[str, Family] = {
         zoo_functions,
     ),
     "math": Family(
-        lambda draws, length: draws.integer(-99, 99),
+        lambda draws, config: draws.integer(-99, 99),
         {
             "math_add": (_integer(1, 20),),
             "math_subtract": (_integer(1, 20),),
@@ -133,7 +137,7 @@ FAMILIES: dict[str, Family] = {
         zoo_functions,
     ),
     "characters": Family(
-        lambda draws, length: _EITHER_CASE(draws),
+        lambda draws, config: _EITHER_CASE(draws, config),
         {
             "char_upper": (),
             "char_lower": (),
@@ -147,7 +151,7 @@ FAMILIES: dict[str, Family] = {
         zoo_functions,
     ),
     "lists": Family(
-        lambda draws, length: _small_list(draws),
+        _small_list,
         {
             "list_reverse": (),
             "list_sort": (),
@@ -162,7 +166,7 @@ FAMILIES: dict[str, Family] = {
         zoo_functions,
     ),
     "sets": Family(
-        lambda draws, length: _small_set(draws),
+        _small_set,
         {
             "set_add": (_integer(0, 9),),
             "set_discard": (_integer(0, 9),),
@@ -176,7 +180,7 @@ FAMILIES: dict[str, Family] = {
         zoo_functions,
     ),
     "dicts": Family(
-        lambda draws, length: _small_dict(draws),
+        _small_dict,
         {
             "dict_put": (_LETTER, _integer(0, 9)),
             "dict_remove": (_LETTER,),
@@ -197,7 +201,8 @@ FamilyName = Literal["strings", "booleans", "bitwise", "math", "characters", "li
 
 class CompositionConfig(BaseModel):
     """Programs of one family. `functions`: which may occur (empty: all); `depth` and `input_length` (characters of a
-    random input string): fixed or drawn from [low, high]; `flatten`: one call a line, into temporaries."""
+    random input string): fixed or drawn from [low, high]; `alphabet`: the letters of random strings; `flatten`: one call
+    a line, into temporaries."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -207,6 +212,7 @@ class CompositionConfig(BaseModel):
     depth: int | tuple[int, int] = Field(default=1)
     flatten: bool = False
     input_length: tuple[int, int] = (3, 8)
+    alphabet: str = Field(default=LETTERS, min_length=1)
 
     @model_validator(mode="after")
     def _known(self) -> CompositionConfig:
@@ -242,8 +248,8 @@ def draw(config: CompositionConfig, draws: Draws) -> Composition:
     family = FAMILIES[config.family]
     depth = draws.integer(*config.depth_range())
     names = tuple(draws.choice(config.function_names()) for _ in range(depth))
-    argument = repr(family.draw_input(draws, config.input_length))
-    extras = ["".join(f", {extra(draws)!r}" for extra in family.functions[name]) for name in names]
+    argument = repr(family.draw_input(draws, config))
+    extras = ["".join(f", {extra(draws, config)!r}" for extra in family.functions[name]) for name in names]
 
     nested, steps = argument, []
     for number, (name, extra) in enumerate(zip(names, extras), start=1):

@@ -126,25 +126,30 @@ def _explain(model: type[BaseModel], detail: ErrorDetails) -> str:
 
 
 def _owner(model: type[BaseModel], location: list[int | str]) -> tuple[type[BaseModel] | None, list[str]]:
-    """The model a location points into, and the location as the user writes it (without union tags)."""
+    """The model a location points into, and the location as the user writes it, without the names of union branches."""
     current: Any = model
     path: list[str] = []
     for part in location:
         options = _options(current)
         models = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        field = next((m.model_fields[part] for m in models if isinstance(part, str) and part in m.model_fields), None)
+        holders = [o for o in options if get_origin(o) in (list, tuple, dict)]
+        fields = [m.model_fields[part] for m in models if isinstance(part, str) and part in m.model_fields]
         tagged = [m for m in models if "kind" in m.model_fields and m.model_fields["kind"].default == part]
         if tagged:
             current = tagged[0]
-        elif field is not None:
+        elif fields:
             path.append(str(part))
-            current = field.annotation
-        elif isinstance(part, int) or any(get_origin(o) in (list, tuple, dict) for o in options):
+            current = fields[0].annotation
+        elif isinstance(part, int) or any(get_origin(holder) is dict for holder in holders):
             path.append(str(part))
-            holder = next((o for o in options if get_origin(o) in (list, tuple, dict)), None)
-            current = get_args(holder)[-1] if holder else None
+            current = _element(holders[0]) if holders else None
     models = [o for o in _options(current) if isinstance(o, type) and issubclass(o, BaseModel)]
     return (models[0] if models else None), path
+
+
+def _element(holder: Any) -> Any:
+    """What a container holds; `tuple[X, ...]` holds X."""
+    return [arg for arg in get_args(holder) if arg is not Ellipsis][-1]
 
 
 def _options(annotation: Any) -> list[Any]:

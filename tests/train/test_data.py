@@ -1,0 +1,117 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remedy.data_gen.config import UserError
+from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.roles import Role
+from remedy.launch.generate import generate
+from remedy.models.tokenizers import TokenizerConfig
+from remedy.train.config import Stage, TrainConfig
+from remedy.train.data import Collator, TraceDataset, encode_rows
+from remedy.train.run import build_tokenizer
+from remedy.train.shards import ShardDataset
+
+TEXT = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": [2, 5]}, "format": "repl"})
+SYMBOLIC = DataConfig.model_validate(
+    {"task": {"kind": "permutation", "n": 3, "length": [2, 5]}, "format": "symbolic", "reveal": {"every": 2}}
+)
+CHARS = build_tokenizer(TokenizerConfig(kind="chars"), TEXT)
+SYMBOLS = build_tokenizer(TokenizerConfig(kind="symbols"), SYMBOLIC)
+
+
+@pytest.mark.parametrize("roles", [{Role.STATE}, {Role.ACTION, Role.STRUCTURE}, {Role.STATE, Role.VALUE}])
+def test_labels_are_exactly_the_tokens_of_the_supervised_roles(roles: set[Role]) -> None:
+    rows = encode_rows(TEXT, CHARS, "train", range(5))
+    batch = Collator(CHARS.pad_id, frozenset(roles))(rows)
+    for i, row in enumerate(rows):
+        size = len(row.ids)
+        supervised = np.isin(row.roles, [int(r) for r in roles])
+        assert batch["labels"][i, :size].tolist() == np.where(supervised, row.ids, -100).tolist()
+        assert (batch["labels"][i, size:] == -100).all()
+        assert (batch["input_ids"][i, size:] == CHARS.pad_id).all()
+        assert int(batch["attention_mask"][i].sum()) == size
+
+
+def test_the_array_path_and_the_span_path_give_the_same_rows() -> None:
+    fast = encode_rows(SYMBOLIC, SYMBOLS, "train", range(8))
+    for index, row in enumerate(fast):
+        slow = SYMBOLS.encode(example(SYMBOLIC, "train", index).spans)
+        assert (row.ids.tolist(), row.roles.tolist()) == (slow.ids, slow.roles)
+
+
+CURRICULUM = TrainConfig(
+    batch_size=4,
+    curriculum=(Stage(steps=2, length=3, every=1), Stage(steps=3, length=(4, 5), every=4)),
+)
+
+
+def test_stages_follow_one_another_by_rows() -> None:
+    rows = TraceDataset(SYMBOLIC, SYMBOLS, CURRICULUM)
+    assert len(rows) == 20
+    for stage, row in ((0, 0), (0, 7), (1, 8), (1, 19)):
+        data = CURRICULUM.curriculum[stage].apply(SYMBOLIC)
+        expected = encode_rows(data, SYMBOLS, "train", [row])[0]
+        assert rows[row].ids.tolist() == expected.ids.tolist()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(range(20)))
+def test_a_row_is_a_function_of_its_number(order: list[int]) -> None:
+    rows = TraceDataset(SYMBOLIC, SYMBOLS, CURRICULUM)
+    together = rows.__getitems__(order)
+    assert [r.ids.tolist() for r in together] == [rows[i].ids.tolist() for i in order]
+
+
+def test_packing_joins_consecutive_examples() -> None:
+    rows = TraceDataset(TEXT, CHARS, TrainConfig(steps=2, batch_size=2, batching="pack", pack=3))
+    parts = encode_rows(TEXT, CHARS, "train", [3, 4, 5])
+    assert rows[1].ids.tolist() == [token for part in parts for token in part.ids.tolist()]
+    assert rows[1].ids.tolist().count(CHARS.bos_id) == 3
+
+
+def write_shards(tmp_path: Path) -> Path:
+    config = tmp_path / "data.yaml"
+    config.write_text(
+        "data: {task: {kind: permutation, n: 3, length: [2, 5]}, format: repl}\n"
+        "tokenizer: {kind: chars}\nwrite: {splits: {train: 25}, shard_size: 10}\n"
+    )
+    generate(str(config), [], tmp_path / "out", "0/1", 1)
+    return tmp_path / "out"
+
+
+def test_shards_are_only_a_cache(tmp_path: Path) -> None:
+    out = write_shards(tmp_path)
+    settings = TrainConfig(steps=10, batch_size=3)
+    cached, made = ShardDataset(out, TEXT, CHARS, settings), TraceDataset(TEXT, CHARS, settings)
+    for row in (0, 9, 10, 24):
+        assert cached[row].ids.tolist() == made[row].ids.tolist()
+        assert cached[row].roles.tolist() == made[row].roles.tolist()
+    assert cached[25].ids.tolist() == made[0].ids.tolist()  # a second pass
+
+
+def test_missing_damaged_and_foreign_shards_are_named_before_training(tmp_path: Path) -> None:
+    out = write_shards(tmp_path)
+    path = out / "data" / "train-00001-of-00003.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"train-00001-of-00003\.parquet: shard is damaged"):
+        ShardDataset(out, TEXT, CHARS, TrainConfig())
+    path.unlink()
+    with pytest.raises(UserError, match=r"train-00001-of-00003\.parquet: shard is missing"):
+        ShardDataset(out, TEXT, CHARS, TrainConfig())
+    with pytest.raises(UserError, match="another `data` section"):
+        ShardDataset(out, SYMBOLIC, SYMBOLS, TrainConfig())
+    with pytest.raises(UserError, match="another tokenizer"):
+        ShardDataset(out, TEXT, SYMBOLS, TrainConfig())
+    with pytest.raises(UserError, match=r"manifest\.json"):
+        ShardDataset(tmp_path, TEXT, CHARS, TrainConfig())
+
+
+def test_collated_tensors_are_integers() -> None:
+    batch = Collator(0, frozenset({Role.STATE}))(encode_rows(SYMBOLIC, SYMBOLS, "train", range(2)))
+    assert {t.dtype for t in batch.values()} == {torch.int64}

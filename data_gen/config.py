@@ -110,7 +110,7 @@ def suggest(name: str, valid: Iterable[str]) -> str:
 
 
 def _explain(model: type[BaseModel], detail: ErrorDetails) -> str:
-    location = [part for part in detail["loc"]]
+    location = list(detail["loc"])
     owner, path = _owner(model, location[:-1] if detail["type"] == "extra_forbidden" else location)
     if detail["type"] == "extra_forbidden":
         name = str(location[-1])

@@ -10,12 +10,12 @@ import contextlib
 import gc
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-
 from remedy.data_gen import composition, permutation, rng, symbolic
 from remedy.data_gen.composition import CompositionConfig
 from remedy.data_gen.config import ConfigError
@@ -55,7 +55,8 @@ class DataConfig(BaseModel):
         return self
 
 
-class Example(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Example:
     """One example: its spans, and what is known about it. `slices` are the properties results are broken down by."""
 
     index: int

@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
-
 from remedy.data_gen import rng
 from remedy.data_gen.program import MARKER, Event, Frame, Program, Trace, Value
 
@@ -55,7 +54,9 @@ def move_table(n: int, moves: str) -> Ints:
         return np.array(list(itertools.permutations(range(n))), dtype=np.int64)
     rows = []
     for chosen in itertools.combinations(range(n), 2 if moves == "swaps" else 3):
-        rotations = [chosen[1:] + chosen[:1]] if moves == "swaps" else [chosen[1:] + chosen[:1], chosen[2:] + chosen[:2]]
+        rotations = (
+            [chosen[1:] + chosen[:1]] if moves == "swaps" else [chosen[1:] + chosen[:1], chosen[2:] + chosen[:2]]
+        )
         for sources in rotations:
             row = list(range(n))
             for target, source in zip(chosen, sources):
@@ -87,7 +88,9 @@ def draw(config: PermutationConfig, keys: rng.U64) -> PermutationBatch:
     low, high = config.length_range()
     lengths = low + rng.below_array(rng.bits_array(keys, np.array([_LENGTH])), high - low + 1)[:, 0]
     digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))
-    values = np.argsort(digits, axis=1)[:, : config.n] if config.distinct else rng.below_array(digits[:, : config.n], 10)
+    values = (
+        np.argsort(digits, axis=1)[:, : config.n] if config.distinct else rng.below_array(digits[:, : config.n], 10)
+    )
     positions = np.arange(_MOVES, _MOVES + int(lengths.max(initial=0)))
     moves = rng.below_array(rng.bits_array(keys, positions), len(move_table(config.n, config.moves)))
     return PermutationBatch(lengths, values, moves)
@@ -126,7 +129,9 @@ def session(config: PermutationConfig, batch: PermutationBatch, row: int = 0) ->
     """
     length = int(batch.lengths[row])
     names = NAMES[: config.n]
-    one = PermutationBatch(batch.lengths[row : row + 1], batch.values[row : row + 1], batch.moves[row : row + 1, :length])
+    one = PermutationBatch(
+        batch.lengths[row : row + 1], batch.values[row : row + 1], batch.moves[row : row + 1, :length]
+    )
     lines = commands(config.n, config.moves)
     setup = [f"{name} = {value}" for name, value in zip(names, one.values[0].tolist())]
     body = [lines[rank] for rank in one.moves[0].tolist()]

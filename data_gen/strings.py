@@ -25,7 +25,8 @@ class Encoding(NamedTuple):
 
 def _decode_indexed(text: str | list[str]) -> str:
     assert isinstance(text, str)
-    characters, position = [], 0
+    characters: list[str] = []
+    position = 0
     while position < len(text):
         position += len(f"{len(characters)}:")
         characters.append(text[position : position + 1])
@@ -67,7 +68,11 @@ def pieces(value: Value, encoding: str) -> tuple[Piece, ...]:
     text = value.text
     if value.is_string:
         return (Piece(escape(_encoded(text, encoding)), True),)
-    if value.type not in _CONTAINERS or not ("'" in text or '"' in text) or not _PLAIN.fullmatch(_LITERAL.sub("", text)):
+    if (
+        value.type not in _CONTAINERS
+        or not ("'" in text or '"' in text)
+        or not _PLAIN.fullmatch(_LITERAL.sub("", text))
+    ):
         return (Piece(escape(text), False),)
     found, end = [], 0
     for match in _LITERAL.finditer(text):

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
 from remedy.data_gen import permutation, rng
 from remedy.data_gen.permutation import PermutationBatch, PermutationConfig
 from remedy.data_gen.reveal import REVEAL_POSITION, RevealConfig, chosen_variable
@@ -51,7 +50,10 @@ def batch_arrays(
     width = max(part.ids.shape[1] for _, part in parts)
     shape = (len(batch.lengths), width)
     out = TokenArrays(
-        np.zeros(shape, np.int64), np.full(shape, PAD_ROLE, np.int8), np.full(shape, -1, np.int32), np.zeros(shape[0], np.int64)
+        np.zeros(shape, np.int64),
+        np.full(shape, PAD_ROLE, np.int8),
+        np.full(shape, -1, np.int32),
+        np.zeros(shape[0], np.int64),
     )
     for rows, part in parts:
         size = part.ids.shape[1]
@@ -103,8 +105,6 @@ def _one_length(
         np.broadcast_to(plan.frames, shape),
         np.full(count, shape[1], dtype=np.int64),
     )
-
-
 
 
 class _Plan(NamedTuple):

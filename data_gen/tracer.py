@@ -109,7 +109,9 @@ def trace(program: Program, limits: TraceLimits | None = None) -> Trace:
             exec(code, module.__dict__)
             function = module.__dict__[entry]
         except (Exception, SystemExit) as error:
-            raise ProgramError("raised", f"{program.name}: raised {type(error).__name__} while loading: {error}") from None
+            raise ProgramError(
+                "raised", f"{program.name}: raised {type(error).__name__} while loading: {error}"
+            ) from None
         tracer = recorder.tracer()
         sys.settrace(tracer)
         try:

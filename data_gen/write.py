@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
-
 from remedy.data_gen.config import UserError
 from remedy.data_gen.examples import DataConfig, Example, Split, examples
 from remedy.data_gen.roles import Span, Special
@@ -139,7 +138,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise ShardError(f"{directory / MANIFEST}: missing or damaged; is this a folder of `remedy generate`?") from None
+        raise ShardError(
+            f"{directory / MANIFEST}: missing or damaged; is this a folder of `remedy generate`?"
+        ) from None
     return manifest
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
-
 from remedy.data_gen.composition import FamilyName
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role
@@ -43,7 +42,9 @@ class _Diagnostic(BaseModel):
                 raise ValueError(f"a forcing lists roles among {', '.join(names)}")
             fed = fed_roles(forcing)
             if Role.CONTEXT not in fed or (fed != FREE and Role.STRUCTURE not in fed):
-                raise ValueError("a forcing feeds context, and structure too unless it feeds nothing else: it marks where runs end")
+                raise ValueError(
+                    "a forcing feeds context, and structure too unless it feeds nothing else: it marks where runs end"
+                )
         return value
 
 

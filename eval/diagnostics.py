@@ -20,7 +20,9 @@ def permutation(settings: PermutationDiagnostic, data: DataConfig) -> list[Condi
     if not isinstance(data.task, PermutationConfig):
         raise ConfigError("the permutation diagnostic needs data.task.kind permutation")
     return [
-        _condition("permutation", _with(data, {"length": length}, every), settings, forcing, {"length": length, "every": every})
+        _condition(
+            "permutation", _with(data, {"length": length}, every), settings, forcing, {"length": length, "every": every}
+        )
         for every in settings.every or (data.reveal.every,)
         for length in settings.lengths
         for forcing in settings.forcing

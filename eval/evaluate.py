@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-
 from remedy.data_gen.config import ConfigError, UserError, build, read_yaml
 from remedy.data_gen.examples import DataConfig, examples, text_hash
 from remedy.data_gen.roles import Role
@@ -51,7 +50,7 @@ def evaluate(
         path = directory / RECORDS / f"{condition.slug}.parquet"
         if not path.exists():
             rows = run_condition(model, tokenizer, condition, config)
-            _replace(path, lambda partial, rows=rows: pd.DataFrame(rows).assign(run=name).to_parquet(partial))
+            _replace(path, pd.DataFrame(rows).assign(run=name).to_parquet)
         frames.append(read_records(path))
         right = frames[-1]["final_right"].mean()
         progress(f"{number}/{len(conditions)} {condition.slug}: {right:.3f}")
@@ -107,7 +106,9 @@ def judge_batch(
 
 def summarise(records: pd.DataFrame, name: str) -> dict[str, Any]:
     """Rates with intervals per condition."""
-    keys = [k for k in ("diagnostic", "family", "form", "depth", "function", "length", "every", "forcing") if k in records]
+    keys = [
+        k for k in ("diagnostic", "family", "form", "depth", "function", "length", "every", "forcing") if k in records
+    ]
     rows = []
     for values, group in records.groupby(keys, dropna=False, sort=True):
         right = rate(group["final_right"].tolist())
@@ -116,7 +117,7 @@ def summarise(records: pd.DataFrame, name: str) -> dict[str, Any]:
         rows.append(
             {
                 **{k: _plain(v) for k, v in zip(keys, values) if not pd.isna(v)},
-                "examples": right.count,
+                "examples": right.examples,
                 "accuracy": right.mean,
                 "low": right.low,
                 "high": right.high,
@@ -138,7 +139,9 @@ def read_records(path: Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: damaged records ({str(error).splitlines()[0]}); delete the file and evaluate again") from None
+        raise UserError(
+            f"{path}: damaged records ({str(error).splitlines()[0]}); delete the file and evaluate again"
+        ) from None
 
 
 def checkpoint_data(checkpoint: str, overrides: dict[str, Any]) -> DataConfig:
@@ -150,7 +153,9 @@ def checkpoint_data(checkpoint: str, overrides: dict[str, Any]) -> DataConfig:
     path = Path(checkpoint) / "config.yaml"
     stored = read_yaml(path).get("data", {}) if path.exists() else {}
     if not stored and "task" not in overrides:
-        raise ConfigError(f"{checkpoint} stores no data configuration: give one under `data` in the evaluation's config")
+        raise ConfigError(
+            f"{checkpoint} stores no data configuration: give one under `data` in the evaluation's config"
+        )
     return build(DataConfig, _merge(stored, overrides), f"data of {checkpoint}")
 
 
@@ -171,7 +176,9 @@ def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[st
         kind += " in [-1, 1]" if settings.eigenvalues == "signed" else " in [0, 1]"
     chosen = tokenizer.config
     task = data.task.model_dump(mode="json")
-    summary = ", ".join(f"{key} {value}" for key, value in task.items() if key != "kind" and value not in ([], None, False))
+    summary = ", ".join(
+        f"{key} {value}" for key, value in task.items() if key != "kind" and value not in ([], None, False)
+    )
     return {
         "model": f"{kind}, {settings.num_hidden_layers} layers, width {settings.hidden_size}",
         "parameters": parameter_count(model),

@@ -13,7 +13,6 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-
 from remedy.data_gen.roles import Role
 from remedy.eval.stats import rate
 from remedy.eval.verdicts import COST

@@ -7,10 +7,10 @@ feeding every role is one parallel forward pass, in which each token is predicte
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
-
 from remedy.data_gen.roles import Role
 from remedy.models.tokenizers import Encoded, TraceTokenizer
 
@@ -104,7 +104,7 @@ def _runs(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]:
     """Maximal stretches of fed and of written tokens, as (start, stop, fed)."""
     flags = [role in fed for role in truth.roles]
     borders = [0, *(i for i in range(1, len(flags)) if flags[i] != flags[i - 1]), len(flags)]
-    return [(a, b, flags[a]) for a, b in zip(borders, borders[1:])]
+    return [(a, b, flags[a]) for a, b in pairwise(borders)]
 
 
 @torch.no_grad()

@@ -12,7 +12,6 @@ import jinja2
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
-
 from remedy.data_gen.config import UserError
 from remedy.eval.evaluate import RECORDS, REQUEST, read_records
 from remedy.eval.figures import FIGURES
@@ -54,7 +53,11 @@ def report(
     (output / MARKDOWN).write_text(_markdown(title, verdicts, figures, tables), encoding="utf-8")
     environment = jinja2.Environment(loader=jinja2.PackageLoader("remedy.eval", "."), autoescape=True)
     page = environment.get_template("report.html.j2").render(
-        title=title, verdicts=[_verdict_row(v) for v in verdicts], columns=VERDICT_COLUMNS, figures=figures, tables=tables
+        title=title,
+        verdicts=[_verdict_row(v) for v in verdicts],
+        columns=VERDICT_COLUMNS,
+        figures=figures,
+        tables=tables,
     )
     (output / PAGE).write_text(page, encoding="utf-8")
     return output / PAGE
@@ -76,7 +79,17 @@ def find_evaluations(directories: Sequence[Path]) -> list[Path]:
     return found
 
 
-VERDICT_COLUMNS = ["Mitigation", "Failure", "Baseline", "With it", "Difference", "95 % interval", "p", "Tokens", "Verdict"]
+VERDICT_COLUMNS = [
+    "Mitigation",
+    "Failure",
+    "Baseline",
+    "With it",
+    "Difference",
+    "95 % interval",
+    "p",
+    "Tokens",
+    "Verdict",
+]
 
 
 def _verdict_row(item: Verdict) -> list[str]:
@@ -177,7 +190,9 @@ def _markdown(
     title: str, verdicts: list[Verdict], figures: list[FigureFile], tables: dict[str, list[list[str]]]
 ) -> str:
     parts = [f"# {title}", "## Verdicts"]
-    parts.append(_table([VERDICT_COLUMNS, *(_verdict_row(v) for v in verdicts)]) if verdicts else "No comparison asked for.")
+    parts.append(
+        _table([VERDICT_COLUMNS, *(_verdict_row(v) for v in verdicts)]) if verdicts else "No comparison asked for."
+    )
     parts.append(
         "Differences are over the same examples; intervals are Agresti and Min's for matched pairs, p-values McNemar's exact "
         "test. Fixed: significantly better and at least 95 % right. Tokens: the trace's, relative to the baseline's."

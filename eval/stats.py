@@ -18,7 +18,7 @@ class Rate(NamedTuple):
     mean: float
     low: float
     high: float
-    count: int
+    examples: int
 
 
 def rate(outcomes: Sequence[bool]) -> Rate:
@@ -37,7 +37,7 @@ def rate(outcomes: Sequence[bool]) -> Rate:
 class Paired(NamedTuple):
     """Two conditions on the same examples. `gained`: wrong in the baseline, right in the treatment; `lost`: the reverse."""
 
-    count: int
+    examples: int
     baseline: float
     treatment: float
     difference: float

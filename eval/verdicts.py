@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
-
 from remedy.data_gen.config import ConfigError, suggest
 from remedy.eval.stats import Paired, paired, verdict
 
@@ -110,7 +109,7 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
 
 def _sentence(comparison: Comparison, result: Paired, ratio: float, word: str) -> str:
     cost = "the same tokens" if abs(ratio - 1) < 0.005 else f"{ratio:.2f} times the tokens"
-    sure = f"{result.gained} examples gained, {result.lost} lost of {result.count}"
+    sure = f"{result.gained} examples gained, {result.lost} lost of {result.examples}"
     change = f"{result.baseline:.0%} to {result.treatment:.0%}"
     lead = {
         "fixed": f"Fixed: {change} right",

@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
-
 from remedy.data_gen.config import ConfigError, UserError, apply_overrides, build, dump
 from remedy.eval.config import EvalConfig
 from remedy.eval.report import report
@@ -126,4 +125,6 @@ def _do(job: Job, threads: int) -> str:
 
 
 def _changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    return apply_overrides(base, [f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in changes.items()])
+    return apply_overrides(
+        base, [f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in changes.items()]
+    )

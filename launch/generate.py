@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
-
 from remedy.data_gen.card import write_card
 from remedy.data_gen.config import ConfigError, load
 from remedy.data_gen.examples import DataConfig

@@ -32,7 +32,9 @@ def main() -> None:
             (args.folder / TRAINED).touch()
         data = checkpoint_data(run.output, settings.data)
         model, tokenizer = load_checkpoint(run.output)
-        evaluate(model, tokenizer, data, settings, args.folder / "evaluation", args.name, lambda m: print(m, flush=True))
+        evaluate(
+            model, tokenizer, data, settings, args.folder / "evaluation", args.name, lambda m: print(m, flush=True)
+        )
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

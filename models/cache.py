@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 from transformers.cache_utils import Cache, LinearAttentionAndFullAttentionLayer
 
@@ -19,5 +21,6 @@ class MixerCache(Cache):
 
     def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
         # The base class answers only once a convolution window exists, which GRU and LSTM do not have.
-        state: Tensor | None = self.layers[layer_idx].recurrent_states[state_idx]
+        layer: Any = self.layers[layer_idx]
+        state: Tensor | None = layer.recurrent_states[state_idx]
         return state

@@ -76,7 +76,7 @@ class RemedyConfig(PretrainedConfig):
     @classmethod
     def from_model(cls, config: ModelConfig, vocab_size: int, fingerprint: str = "", **token_ids: Any) -> RemedyConfig:
         """The checkpoint configuration of a user's `ModelConfig` for a tokenizer."""
-        mixers = [config.mixers[i % len(config.mixers)] for i in range(config.layers)]
+        mixers: list[str] = [config.mixers[i % len(config.mixers)] for i in range(config.layers)]
         ffn = config.ffn or 8 * ((config.hidden * 8 // 3 + 7) // 8)
         return cls(
             vocab_size=vocab_size,

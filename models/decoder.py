@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from remedy.models.cache import MixerCache
+from remedy.models.config import RemedyConfig
+from remedy.models.mixers import build_mixer
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
-
-from remedy.models.cache import MixerCache
-from remedy.models.config import RemedyConfig
-from remedy.models.mixers import build_mixer
 
 
 class GatedMLP(nn.Module):
@@ -56,7 +55,7 @@ class RemedyForCausalLM(PreTrainedModel, GenerationMixin):
     _supports_sdpa = True
     _is_stateful = True
     main_input_name = "input_ids"
-    _no_split_modules = ["Block"]
+    _no_split_modules = ["Block"]  # noqa: RUF012 (the base class declares it so)
 
     def __init__(self, config: RemedyConfig) -> None:
         super().__init__(config)
@@ -128,9 +127,10 @@ class RemedyForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _prepare_cache_for_generation(
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> None:
+    ) -> bool:
         if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
             model_kwargs["past_key_values"] = self.new_cache()
+        return True
 
 
 def parameter_count(model: nn.Module) -> int:

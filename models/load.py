@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
-
 from remedy.data_gen.config import UserError
 from remedy.models import decoder, tokenizers
 from remedy.models.config import RemedyConfig
 from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM
 
 
 def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTokenizer]:
@@ -24,7 +23,9 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTok
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise UserError(f"checkpoint {path}: not a model folder or a reachable model ({str(error).splitlines()[0]})") from None
+        raise UserError(
+            f"checkpoint {path}: not a model folder or a reachable model ({str(error).splitlines()[0]})"
+        ) from None
     if (folder / tokenizers.FILE).exists():
         tokenizer = tokenizers.load(folder)
     elif isinstance(config, RemedyConfig):

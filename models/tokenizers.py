@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import tokenizers
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-
 from remedy.data_gen.config import UserError
 from remedy.data_gen.roles import CWM_IDS, Span, Special
 
@@ -252,14 +251,17 @@ class HuggingFace:
         from transformers import AutoTokenizer
 
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise TokenizerError(
                 f"tokenizer {name!r} cannot be loaded: give the folder of a local copy as `name`, or check the hub's "
                 f"access ({str(error).splitlines()[0]})"
             ) from None
+        self.tokenizer = tokenizer
         known = self.tokenizer.get_vocab()
-        if known.get(Special.BEGIN_OF_TEXT.value) == CWM_IDS[Special.BEGIN_OF_TEXT] and len(known) > max(CWM_IDS.values()):
+        if known.get(Special.BEGIN_OF_TEXT.value) == CWM_IDS[Special.BEGIN_OF_TEXT] and len(known) > max(
+            CWM_IDS.values()
+        ):
             self.special_ids = dict(CWM_IDS)
         else:
             self.tokenizer.add_tokens([s.value for s in Special if s.value not in known], special_tokens=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.models.config import ModelConfig

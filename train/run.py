@@ -12,9 +12,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-
-from transformers import TrainingArguments, set_seed
-
 from remedy.data_gen import symbolic
 from remedy.data_gen.config import UserError, dump
 from remedy.data_gen.examples import DataConfig, examples
@@ -29,6 +26,7 @@ from remedy.train.data import Collator, TraceDataset
 from remedy.train.shards import ShardDataset
 from remedy.train.tracking import MetricsFile, WandbRun
 from remedy.train.trainer import MarkComplete, RowTrainer, last_complete_checkpoint
+from transformers import TrainingArguments, set_seed
 
 CONFIG_FILE = "config.yaml"
 BPE_EXAMPLES = 1000
@@ -187,5 +185,3 @@ def _starting_point(config: RunConfig, output: Path, resume: bool) -> Path | Non
         for partial in output.glob("checkpoint-*"):
             shutil.rmtree(partial, ignore_errors=True)
     return checkpoint
-
-

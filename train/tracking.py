@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-
 from remedy.train.config import RunConfig
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 METRICS = "metrics.jsonl"
 
@@ -84,7 +83,9 @@ class WandbRun(TrainerCallback):
                 config=self.config.model_dump(mode="json"),
             )
         except Exception as error:
-            print(f"W&B is not available ({type(error).__name__}: {error}); metrics go to {METRICS} only", file=sys.stderr)
+            print(
+                f"W&B is not available ({type(error).__name__}: {error}); metrics go to {METRICS} only", file=sys.stderr
+            )
 
     def on_log(
         self,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-
 from remedy.models.cache import MixerCache
 from remedy.models.config import RemedyConfig
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class Attention(nn.Module):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
-
 from remedy.models.cache import MixerCache
 from remedy.models.config import RemedyConfig
+from torch import Tensor, nn
 
 
 class GRU(nn.Module):

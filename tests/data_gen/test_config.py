@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-
 from remedy.data_gen.config import ConfigError, apply_overrides, build, dump, load
 from remedy.eval.config import EvalConfig
 from remedy.train.config import RunConfig
@@ -14,8 +13,14 @@ TASK = {"task": {"kind": "permutation"}}
     [
         ({"modell": {}}, "x.yaml: unknown key 'modell'; did you mean 'model'?"),
         ({"train": {"curiculum": []}}, "unknown key 'train.curiculum'; did you mean 'curriculum'?"),
-        ({"train": {"curriculum": [{"steps": 1, "evry": 2}]}}, "unknown key 'train.curriculum.0.evry'; did you mean 'every'?"),
-        ({"data": {"task": {"kind": "permutation", "lenght": 3}}}, "unknown key 'data.task.lenght'; did you mean 'length'?"),
+        (
+            {"train": {"curriculum": [{"steps": 1, "evry": 2}]}},
+            "unknown key 'train.curriculum.0.evry'; did you mean 'every'?",
+        ),
+        (
+            {"data": {"task": {"kind": "permutation", "lenght": 3}}},
+            "unknown key 'data.task.lenght'; did you mean 'length'?",
+        ),
         ({"data": {"task": {"kind": "composition", "dept": 3}}}, "unknown key 'data.task.dept'; did you mean 'depth'?"),
         ({"data": {}}, "missing key 'data.task'"),
         ({"train": {"steps": "many"}}, "key 'train.steps': Input should be a valid integer"),
@@ -56,6 +61,10 @@ def test_the_resolved_configuration_reads_back(tmp_path: Path) -> None:
 
 
 def test_unknown_forcings_are_explained() -> None:
-    for forcing, says in (("freee", "unknown forcing"), (["context", "acton"], "lists roles"), (["context", "action"], "structure")):
+    for forcing, says in (
+        ("freee", "unknown forcing"),
+        (["context", "acton"], "lists roles"),
+        (["context", "action"], "structure"),
+    ):
         with pytest.raises(ConfigError, match=says):
             build(EvalConfig, {"diagnostics": [{"kind": "permutation", "forcing": [forcing]}]}, "x")

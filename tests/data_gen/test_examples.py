@@ -4,7 +4,6 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.examples import DataConfig, example, examples
 from remedy.data_gen.program import Program
@@ -47,7 +46,9 @@ def test_an_example_is_the_same_in_another_process() -> None:
 @pytest.mark.parametrize("task", [TASKS[0], TASKS[3]])
 def test_no_program_is_in_two_splits(task: dict[str, object]) -> None:
     config = DataConfig.model_validate(task)
-    seen = {split: {e.identity for e in examples(config, split, range(150))} for split in ("train", "validation", "test")}
+    seen = {
+        split: {e.identity for e in examples(config, split, range(150))} for split in ("train", "validation", "test")
+    }
     assert not seen["train"] & seen["test"]
     assert not seen["train"] & seen["validation"]
     assert not seen["validation"] & seen["test"]
@@ -65,16 +66,23 @@ def test_the_split_does_not_depend_on_how_a_program_is_written() -> None:
 
 def test_seeds_give_different_programs() -> None:
     first, second = (
-        {e.identity for e in examples(DataConfig.model_validate({**TASKS[3], "seed": s}), "train", range(20))} for s in (0, 1)
+        {e.identity for e in examples(DataConfig.model_validate({**TASKS[3], "seed": s}), "train", range(20))}
+        for s in (0, 1)
     )
     assert first != second
 
 
 def test_a_program_space_too_small_for_its_splits_is_an_error() -> None:
-    config = DataConfig.model_validate({"task": {"kind": "composition", "family": "booleans", "functions": ["bool_not"]}})
-    with pytest.raises(ConfigError, match="too few different programs"):
+    config = DataConfig.model_validate(
+        {"task": {"kind": "composition", "family": "booleans", "functions": ["bool_not"]}}
+    )
+
+    def all_splits() -> None:
         for split in ("train", "validation", "test"):
             examples(config, split, range(3))
+
+    with pytest.raises(ConfigError, match="too few different programs"):
+        all_splits()
 
 
 def test_a_source_cannot_forge_a_special_token() -> None:

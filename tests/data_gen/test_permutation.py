@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from remedy.data_gen import permutation, rng, symbolic
 from remedy.data_gen.examples import DataConfig, examples, token_arrays
 from remedy.data_gen.permutation import PermutationConfig
@@ -63,7 +62,9 @@ def test_the_function_form_returns_the_final_state(config: PermutationConfig) ->
 
 
 @settings(max_examples=60, deadline=None)
-@given(configs, st.sampled_from([1, 2, 3, float("inf")]), st.sampled_from(["all", "round_robin", "seeded"]), st.booleans())
+@given(
+    configs, st.sampled_from([1, 2, 3, float("inf")]), st.sampled_from(["all", "round_robin", "seeded"]), st.booleans()
+)
 def test_symbolic_arrays_are_the_tokens_of_the_rendered_spans(
     task: PermutationConfig, every: float, show: str, context: bool
 ) -> None:

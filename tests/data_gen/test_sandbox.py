@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from remedy.data_gen.program import Program, ProgramError
 from remedy.data_gen.sandbox import Sandbox, SandboxLimits
 from remedy.data_gen.tracer import trace
@@ -61,7 +60,9 @@ def test_ten_gigabytes_are_refused(sandbox: Sandbox) -> None:
 def test_files_cannot_be_filled_and_the_folder_is_emptied(sandbox: Sandbox, tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
     frames = sandbox.trace(
-        program(f"try:\n    with open({str(target)!r}, 'w') as f:\n        f.write('x' * 10)\nexcept OSError:\n    x = 'refused'")
+        program(
+            f"try:\n    with open({str(target)!r}, 'w') as f:\n        f.write('x' * 10)\nexcept OSError:\n    x = 'refused'"
+        )
     ).frames
     assert frames[-2].locals is not None
     assert frames[-2].locals["x"].text == "'refused'"

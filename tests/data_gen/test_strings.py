@@ -3,7 +3,6 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-
 from remedy.data_gen.program import Value, describe
 from remedy.data_gen.strings import ENCODINGS, decode_value, pieces, source_pieces
 
@@ -28,7 +27,11 @@ def test_a_string_value_in_a_trace_can_be_read_back(name: str, text: str) -> Non
     assert decode_value(json.loads(f'"{written}"'), name) == repr(text)
 
 
-@given(st.recursive(anything | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(anything, inner), max_leaves=8))
+@given(
+    st.recursive(
+        anything | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(anything, inner), max_leaves=8
+    )
+)
 def test_plain_pieces_join_to_the_json_of_the_repr(value: object) -> None:
     described = describe(value)
     assert "".join(piece.text for piece in pieces(described, "plain")) == json.dumps(described.text)[1:-1]

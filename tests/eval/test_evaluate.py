@@ -5,7 +5,6 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-
 from remedy.data_gen.config import ConfigError, UserError, build
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role
@@ -21,13 +20,22 @@ from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer
 from remedy.train.run import build_tokenizer
 
 PERMUTATION = DataConfig.model_validate(
-    {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4}, "format": "symbolic", "reveal": {"every": 2}}
+    {
+        "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4},
+        "format": "symbolic",
+        "reveal": {"every": 2},
+    }
 )
 SETTINGS = build(
     EvalConfig,
     {
         "diagnostics": [
-            {"kind": "permutation", "lengths": [3, 6], "forcing": ["free", "action_forced", "fully_forced"], "examples": 6}
+            {
+                "kind": "permutation",
+                "lengths": [3, 6],
+                "forcing": ["free", "action_forced", "fully_forced"],
+                "examples": 6,
+            }
         ],
         "batch_size": 4,
         "budget": 200,
@@ -81,7 +89,7 @@ def test_interrupted_and_rerun_it_continues(tmp_path: Path, monkeypatch: pytest.
 
 def test_free_decoding_without_the_program_is_refused() -> None:
     blind = PERMUTATION.model_copy(update={"context": False})
-    with pytest.raises(ConfigError, match="data.context=true"):
+    with pytest.raises(ConfigError, match=r"data\.context=true"):
         module.DIAGNOSTICS["permutation"](SETTINGS.diagnostics[0], blind)
 
 
@@ -97,7 +105,8 @@ def composition_records() -> pd.DataFrame:
     atomic = [("a", True), ("a", True), ("b", True), ("b", False)]
     rows = [{"form": "atomic", "depth": 1, "function": f, "functions": f, "final_right": right} for f, right in atomic]
     rows += [
-        {"form": "nested", "depth": 2, "function": "", "functions": names, "final_right": False} for names in ("a b", "b b")
+        {"form": "nested", "depth": 2, "function": "", "functions": names, "final_right": False}
+        for names in ("a b", "b b")
     ]
     return pd.DataFrame(rows)
 
@@ -110,7 +119,7 @@ def test_the_theory_line_is_the_product_of_atomic_accuracies() -> None:
 @pytest.fixture
 def two_runs(tmp_path: Path) -> list[Path]:
     folders = []
-    for seed, name in enumerate(["first", "<second> & \"co\""]):
+    for seed, name in enumerate(["first", '<second> & "co"']):
         model, tokenizer = model_for(PERMUTATION, "symbols", seed)
         evaluate(model, tokenizer, PERMUTATION, SETTINGS, tmp_path / str(seed), name)
         folders.append(tmp_path / str(seed))
@@ -132,11 +141,13 @@ def test_the_report_is_one_self_contained_escaped_page_and_markdown(two_runs: li
 
 
 def test_comparisons_are_paired_on_the_same_examples_and_say_what_is_missing(two_runs: list[Path]) -> None:
-    records = pd.concat([pd.read_parquet(p) for f in two_runs for p in (f / "records").glob("*.parquet")], ignore_index=True)
+    records = pd.concat(
+        [pd.read_parquet(p) for f in two_runs for p in (f / "records").glob("*.parquet")], ignore_index=True
+    )
     every = pairwise(records, "first")
     assert len(every) == 6
     found = judge(every[0], records)
-    assert found.result.count == 6
+    assert found.result.examples == 6
     assert found.token_ratio == 1.0
 
     def comparison(where: dict[str, Any], run: str = "first") -> Comparison:

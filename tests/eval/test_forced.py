@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.roles import Role
 from remedy.eval.attribution import answer_start, judge_predicted, judge_written
@@ -19,7 +18,11 @@ STATE_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.STATE})
 FORMS = {
     "cwm": {"task": {"kind": "composition", "depth": 1, "functions": ["mirror_str", "repeat_str"]}},
     "repl": {"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "repl", "reveal": {"every": 2}},
-    "symbolic": {"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "symbolic", "reveal": {"every": 2}},
+    "symbolic": {
+        "task": {"kind": "permutation", "n": 3, "length": [2, 6]},
+        "format": "symbolic",
+        "reveal": {"every": 2},
+    },
 }
 
 
@@ -27,7 +30,9 @@ class Reciter(torch.nn.Module):
     """Stands for a model that knows the truths by heart: it continues each row as its truth does from where the row has
     come to, whatever was written, except that at the positions in `mistakes` it writes `wrong` instead."""
 
-    def __init__(self, truths: list[Encoded], vocab: int, mistakes: dict[int, int] | None = None, wrong: int = 0) -> None:
+    def __init__(
+        self, truths: list[Encoded], vocab: int, mistakes: dict[int, int] | None = None, wrong: int = 0
+    ) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.zeros(1))
         self.truths, self.vocab, self.mistakes, self.wrong = truths, vocab, mistakes or {}, wrong
@@ -122,7 +127,9 @@ def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mi
     forced = decode(model, tokenizer, truths, ACTION_FORCED)
     assert forced == [decode(model, tokenizer, [truth], ACTION_FORCED)[0] for truth in truths]
     prompt = truths[0].ids[: truths[0].roles.count(int(Role.CONTEXT))]
-    generated = model.generate(torch.tensor([prompt]), max_new_tokens=15, do_sample=False, eos_token_id=tokenizer.eos_id)
+    generated = model.generate(
+        torch.tensor([prompt]), max_new_tokens=15, do_sample=False, eos_token_id=tokenizer.eos_id
+    )
     assert generated[0, len(prompt) :].tolist() == together[0][0].ids
 
 
@@ -130,7 +137,9 @@ def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mi
 def test_action_forcing_reads_the_models_own_states_and_the_true_actions() -> None:
     tokenizer, truths = prepared("repl", 1)
     torch.manual_seed(1)
-    model = RemedyForCausalLM(RemedyConfig.from_model(ModelConfig(mixers=("gru",), hidden=32), tokenizer.vocab_size)).eval()
+    model = RemedyForCausalLM(
+        RemedyConfig.from_model(ModelConfig(mixers=("gru",), hidden=32), tokenizer.vocab_size)
+    ).eval()
     runs = decode(model, tokenizer, truths, ACTION_FORCED)[0]
     read = list(truths[0].ids)
     for run in reversed(runs):

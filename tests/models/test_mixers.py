@@ -1,19 +1,20 @@
 import pytest
 import torch
-from torch.nn import functional as F
-from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
-
 from remedy.models.config import ModelConfig, RemedyConfig
 from remedy.models.decoder import RemedyForCausalLM
 from remedy.models.mixers import MIXERS
 from remedy.models.mixers.deltanet import DeltaNet, delta_rule_chunked, delta_rule_recurrent
+from torch.nn import functional as F
+from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
 ALL = [(name,) for name in MIXERS] + [("attention", "deltanet"), ("gru", "mamba2", "attention")]
 
 
 def decoder(mixers: tuple[str, ...], **settings: object) -> RemedyForCausalLM:
     torch.manual_seed(0)
-    config = ModelConfig.model_validate({"mixers": mixers, "layers": max(2, len(mixers)), "hidden": 32, "heads": 2, **settings})
+    config = ModelConfig.model_validate(
+        {"mixers": mixers, "layers": max(2, len(mixers)), "hidden": 32, "heads": 2, **settings}
+    )
     return RemedyForCausalLM(RemedyConfig.from_model(config, 40)).eval()
 
 

@@ -4,8 +4,6 @@ import pytest
 import tokenizers as hf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import PreTrainedTokenizerFast
-
 from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.program import Program
 from remedy.data_gen.render import render
@@ -14,6 +12,7 @@ from remedy.data_gen.tracer import trace
 from remedy.models import tokenizers
 from remedy.models.tokenizers import TokenizerConfig, TokenizerError, TraceTokenizer
 from remedy.train.run import build_tokenizer
+from transformers import PreTrainedTokenizerFast
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}})
 BPE = build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=400), DATA)
@@ -94,7 +93,9 @@ def pretrained(folder: Path, special: list[str]) -> Path:
     model.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.decoder = hf.decoders.ByteLevel()
     alphabet = sorted(hf.pre_tokenizers.ByteLevel.alphabet())
-    model.train_from_iterator(["def f(x): return x"] * 9, hf.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet))
+    model.train_from_iterator(
+        ["def f(x): return x"] * 9, hf.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet)
+    )
     fast = PreTrainedTokenizerFast(tokenizer_object=model)
     fast.add_tokens(special, special_tokens=True)
     fast.save_pretrained(folder)

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from remedy.data_gen.config import UserError
 from remedy.data_gen.examples import DataConfig, example
 from remedy.data_gen.roles import Role

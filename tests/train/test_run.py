@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-
 from remedy.train.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,7 +123,9 @@ def test_user_errors_are_one_line_and_exit_status_2(tmp_path: Path) -> None:
         assert failed.returncode == 2
         assert says in failed.stderr
         assert "Traceback" not in failed.stderr
-    missing = subprocess.run([sys.executable, SCRIPT, str(tmp_path / "no.yaml")], capture_output=True, text=True, check=False)
+    missing = subprocess.run(
+        [sys.executable, SCRIPT, str(tmp_path / "no.yaml")], capture_output=True, text=True, check=False
+    )
     assert missing.returncode == 2
     assert "no.yaml: cannot be read" in missing.stderr
 

@@ -18,6 +18,7 @@ from remedy.data_gen.write import WriteConfig, plan, read_shard
 _WHAT = {
     "permutation": "Permutation programs: a few variables whose values are permuted command by command.",
     "composition": "Composition programs: functions of one domain applied to each other's results.",
+    "programs": "Real programs, run in a sandbox; what could not be traced is marked by its outcome.",
 }
 _OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames"}
 

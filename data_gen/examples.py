@@ -10,20 +10,22 @@ import contextlib
 import gc
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from remedy.data_gen import composition, permutation, rng, symbolic
+from remedy.data_gen import composition, permutation, programs, rng, symbolic
 from remedy.data_gen.composition import CompositionConfig
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.permutation import PermutationBatch, PermutationConfig
-from remedy.data_gen.program import Program, Trace
+from remedy.data_gen.program import Program, ProgramError, Trace
+from remedy.data_gen.programs import ProgramsConfig
 from remedy.data_gen.render import render
 from remedy.data_gen.reveal import RevealConfig
-from remedy.data_gen.roles import Span
+from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.tracer import TraceLimits, trace
 
 Split = Literal["train", "validation", "test"]
@@ -38,7 +40,7 @@ class DataConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    task: Annotated[PermutationConfig | CompositionConfig, Field(discriminator="kind")]
+    task: Annotated[PermutationConfig | CompositionConfig | ProgramsConfig, Field(discriminator="kind")]
     format: Literal["cwm", "repl", "symbolic"] = "cwm"
     context: bool = True
     """Whether the program precedes its trace (always so in the cwm format)."""
@@ -50,8 +52,8 @@ class DataConfig(BaseModel):
     def _context_needed(self) -> DataConfig:
         if self.format == "cwm" and not self.context:
             raise ValueError("the cwm format always shows the program: remove `context: false`")
-        if self.task.kind == "composition" and not self.context:
-            raise ValueError("a composition needs its program: remove `context: false`")
+        if self.task.kind != "permutation" and not self.context:
+            raise ValueError(f"task {self.task.kind} needs its program: remove `context: false`")
         return self
 
 
@@ -78,13 +80,19 @@ def example(config: DataConfig, split: str, index: int) -> Example:
 def examples(config: DataConfig, split: str, indices: Sequence[int]) -> list[Example]:
     """The examples at the given indices, each independent of the others.
 
+    A program of the `programs` task that cannot be traced becomes an example of its context alone, with its `outcome`.
+
     Raises:
-        ConfigError: the task's program space is too small to hold any program of this split.
+        ConfigError: the task's program space is too small to hold any program of this split, or a `programs` path has
+            no program at an index.
     """
     wanted = np.asarray(indices, dtype=np.int64)
     if isinstance(config.task, PermutationConfig):
         keys, batch = _permutations(config, split, wanted)
         return [_permutation_example(config, split, int(i), keys, batch, row) for row, i in enumerate(wanted)]
+    if isinstance(config.task, ProgramsConfig):
+        found = _programs_of(config.task.path, split)
+        return [_program_example(config, config.task, split, int(index), found) for index in wanted]
     with _collector_paused():
         return [_composition_example(config, split, int(index)) for index in wanted]
 
@@ -187,6 +195,32 @@ def _composition_example(config: DataConfig, split: str, index: int) -> Example:
         "functions": " ".join(composed.functions),
     }
     return _example(config, split, index, traced, result.text, composed.identity, slices, key)
+
+
+def _program_example(
+    config: DataConfig, task: ProgramsConfig, split: str, index: int, found: Sequence[Program]
+) -> Example:
+    if index >= len(found):
+        raise ConfigError(
+            f"data.task.path: {task.path} has {len(found)} programs of the {split} split; index {index} was asked for"
+        )
+    program = found[index]
+    slices: dict[str, int | str] = {"source": program.name}
+    try:
+        traced = programs.sandbox(task.limits()).trace(program)
+    except ProgramError as error:
+        empty = _example(config, split, index, Trace(program, []), "", program.code, slices, 0)
+        given = [span for span in empty.spans if span.role is Role.CONTEXT]
+        return replace(empty, spans=given, outcome=error.kind)
+    answer = traced.result.text if traced.result is not None else ""
+    return _example(config, split, index, traced, answer, program.code, slices, text_hash(program.code))
+
+
+@lru_cache(maxsize=24)
+def _programs_of(path: str, split: str) -> tuple[Program, ...]:
+    everything = programs.load_programs(path)
+    hashes = np.array([text_hash(program.code) for program in everything], dtype=np.uint64)
+    return tuple(program for program, inside in zip(everything, _in_split(hashes, split)) if inside)
 
 
 def _example(

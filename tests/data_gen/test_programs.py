@@ -1,0 +1,105 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from remedy.data_gen.config import ConfigError
+from remedy.data_gen.examples import SHARES, DataConfig, examples
+from remedy.data_gen.roles import Role
+from remedy.data_gen.write import read_shard
+
+GOOD = "def f(x):\n    return x * {n}"
+BAD = {
+    "syntax": "def f(x:\n    return",
+    "raised": "raise ValueError('at import')\ndef f(x):\n    return x",
+    "time": "def f(x):\n    import time\n    time.sleep(60)",
+    "frames": "def f(x):\n    while True:\n        x = 1",
+    "repr": "class A:\n    def __repr__(self):\n        raise OSError\ndef f(x):\n    a = A()\n    return x",
+    "killed": "def f(x):\n    import os\n    os._exit(1)",
+}
+
+
+def config(path: Path) -> DataConfig:
+    return DataConfig.model_validate({"task": {"kind": "programs", "path": str(path), "seconds": 1, "frames": 500}})
+
+
+def everything(path: Path) -> list[str]:
+    """Outcome of every program of all splits, in order of split and index."""
+    outcomes = []
+    for split in SHARES:
+        index = 0
+        while True:
+            try:
+                outcomes.append(examples(config(path), split, [index])[0].outcome)
+            except ConfigError:
+                break
+            index += 1
+    return outcomes
+
+
+def test_every_program_is_in_one_split_and_failures_are_marked(tmp_path: Path) -> None:
+    path = tmp_path / "programs.jsonl"
+    codes = [GOOD.format(n=n) for n in range(12)] + list(BAD.values())
+    path.write_text("".join(json.dumps({"code": code, "input": "3"}) + "\n" for code in codes))
+    outcomes = everything(path)
+    assert sorted(outcomes) == sorted(["ok"] * 12 + list(BAD))
+
+
+def test_a_failed_program_keeps_its_context_only(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(json.dumps({"code": BAD["frames"], "input": "3"}) + "\n")
+    found = []
+    for split in SHARES:
+        try:
+            found += examples(config(path), split, [0])
+        except ConfigError:
+            continue
+    assert len(found) == 1
+    assert found[0].outcome == "frames"
+    assert {span.role for span in found[0].spans} == {Role.CONTEXT}
+
+
+def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    for n in range(30):
+        body = "    while True: pass" if n == 7 else f"    return {n}"
+        (folder / f"p{n:02}.py").write_text(f"def main():  # << START_OF_TRACE\n{body}\n")
+    count = sum(_exists(folder, index) for index in range(30))
+    settings = {
+        "data": config(folder).model_dump(mode="json"),
+        "write": {"splits": {"train": count}, "shard_size": 100},
+    }
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump(settings))
+    command = [sys.executable, "-m", "remedy.launch.cli", "generate", str(tmp_path / "d.yaml"), "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = read_shard(tmp_path / "out" / "data" / "train-00000-of-00001.parquet").to_pylist()
+    assert len(rows) == count
+    assert all(row["outcome"] == ("time" if "p07" in row["source"] else "ok") for row in rows)
+    more = subprocess.run([*command[:-1], str(tmp_path / "more"), "write.splits.train=31"], capture_output=True, text=True)
+    assert more.returncode == 2
+    assert f"has {count} programs of the train split" in more.stderr
+
+
+def _exists(folder: Path, index: int) -> bool:
+    try:
+        examples(config(folder), "train", [index])
+    except ConfigError:
+        return False
+    return True
+
+
+def test_malformed_lines_and_empty_folders_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"code": "def f(): pass", "input": ""}\n{"code": 3}\n')
+    with pytest.raises(ConfigError, match=r"p\.jsonl:2: not a JSON object"):
+        examples(config(path), "train", [0])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="holds no program"):
+        examples(config(tmp_path / "empty"), "train", [0])
+    with pytest.raises(ConfigError, match="cannot be read"):
+        examples(config(tmp_path / "nothing.jsonl"), "train", [0])

@@ -21,7 +21,6 @@ NAMES = "abcdefgh"
 _LENGTH, _VALUES, _MOVES = 0, 1, 16  # first random position of each draw
 
 Ints = npt.NDArray[np.int64]
-Length = int | tuple[int, int]
 
 
 class PermutationConfig(BaseModel):

@@ -1,0 +1,84 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from remedy.launch.trace import trace
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "reverse.py"
+
+
+def remedy(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "remedy.launch.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_a_trace_is_what_a_model_sees() -> None:
+    text = trace(EXAMPLE, "cwm", "diff", "1", "plain", 10)
+    assert text.startswith('<|begin_of_text|><|trace_context_start|>\ndef reverse(word):\n    result = ""\n')
+    assert (
+        '<|line_sep|>{"word": "..", "result": "\'a\'", "letter": ".."}<|action_sep|>    for letter in word:\n<|frame_sep|>' in text
+    )
+    assert text.endswith("<|arg_sep|>\"'cba'\"<|frame_sep|><|end_of_text|>\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "piece"),
+    [
+        (("repl", "full", "inf", "plain"), ">>>     return result\n'cba'\n"),
+        (("symbolic", "full", "1", "plain"), " result 'ba' "),
+        (("cwm", "full", "1", "spaced"), "\"'c b a'\""),
+        (("cwm", "full", "1", "list"), "\"['c', 'b', 'a']\""),
+        (("cwm", "full", "1", "indexed"), "\"'0:c 1:b 2:a'\""),
+        (("cwm", "full", "inf", "plain"), "<|line_sep|><|action_sep|>    for letter in word:\n"),
+    ],
+)
+def test_formats_spacing_and_encodings(options: tuple[str, str, str, str], piece: str) -> None:
+    assert piece in trace(EXAMPLE, *options, 10)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def main(:  # << START_OF_TRACE\n    pass\n", "does not compile"),
+        ("def main():\n    pass\n", "no function marked"),
+        ("raise KeyError('k')\ndef main():  # << START_OF_TRACE\n    pass\n", "KeyError while loading"),
+        ("def main():  # << START_OF_TRACE\n    import time; time.sleep(99)\n", "stopped after 1 s"),
+        ("class A:\n    def __repr__(self): 1 / 0\ndef main():  # << START_OF_TRACE\n    a = A()\n    a\n", "ZeroDivisionError"),
+    ],
+)
+def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad program.py"
+    path.write_text(code)
+    failed = remedy("trace", path, "--timeout", "1")
+    assert failed.returncode == 2
+    assert failed.stdout == ""
+    assert len(failed.stderr.strip().splitlines()) == 1
+    assert failed.stderr.startswith("error: ")
+    assert "bad program.py" in failed.stderr
+    assert says in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("trace", EXAMPLE, "--format", "cwn"), "--format 'cwn': did you mean 'cwm'?"),
+        (("trace", EXAMPLE, "--reveal-every", "0"), "must be a whole number >= 1, or inf"),
+        (("trace", "nothing.py"), "nothing.py: cannot be read"),
+        (("evaluate", "nothing", "configs/evaluate/any_model.yaml", "--out", "/tmp/none"), "not a model folder"),
+        (("evaluate", "nothing", "configs/evaluate/permutation.yaml", "--out", "/tmp/none"), "stores no data configuration"),
+        (("report", "configs", "--out", "/tmp/none"), "no evaluation found"),
+        (("run", "configs/experiment/quickstart.yaml", "worker=1"), "unknown key 'worker'; did you mean 'workers'?"),
+        (
+            ("run", "configs/experiment/quickstart.yaml", "groups.permutation.base.model.hiden=1"),
+            "groups.permutation.runs.deltanet-spacing-4: unknown key 'model.hiden'; did you mean 'hidden'?",
+        ),
+    ],
+)
+def test_bad_options_exit_2_with_one_line(arguments: tuple[object, ...], says: str) -> None:
+    failed = remedy(*arguments)
+    assert failed.returncode == 2
+    assert says in failed.stderr
+    assert len(failed.stderr.strip().splitlines()) == 1

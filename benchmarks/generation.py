@@ -1,6 +1,6 @@
 """How fast examples are made, on one core, beside reference loops measured in the same run.
 
-    python benchmarks/generation.py
+python benchmarks/generation.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
-
 from remedy.data_gen import composition, rng
 from remedy.data_gen.composition import CompositionConfig
 from remedy.data_gen.examples import DataConfig, examples, token_arrays
@@ -93,7 +92,9 @@ def main() -> None:
     print(f"string programs, bare settrace (reference): {bare:,.0f}/s")
     print(f"string programs, plain trace-and-render loop (reference): {plain:,.0f}/s")
     ours = median_rate(lambda n: examples(STRINGS, "train", range(n * 400, (n + 1) * 400)), 400)
-    print(f"string programs, ours, drawn, traced and rendered to spans: {ours:,.0f}/s ({ours / plain:.2f} of the plain loop)")
+    print(
+        f"string programs, ours, drawn, traced and rendered to spans: {ours:,.0f}/s ({ours / plain:.2f} of the plain loop)"
+    )
     with Sandbox() as sandbox:
         boxed = median_rate(lambda _: [sandbox.trace(program) for program in programs], len(programs), repeats=3)
     forks = median_rate(lambda _: fork_loop(200), 200, repeats=3)

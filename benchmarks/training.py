@@ -1,6 +1,6 @@
 """Training throughput on this machine: every mixer, and our Trainer against a bare PyTorch loop of the same model and batch.
 
-    python benchmarks/training.py
+python benchmarks/training.py
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import time
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["USE_HUB_KERNELS"] = "0"
 import torch
-
 from remedy.models.config import ModelConfig, RemedyConfig
 from remedy.models.decoder import RemedyForCausalLM
 from remedy.models.mixers import MIXERS
@@ -74,7 +73,9 @@ def trainer_against_loop() -> None:
         optimizer.zero_grad()
         rates.append(int(batch["attention_mask"].sum()) / (time.perf_counter() - begin))
     bare = statistics.median(rates[10:])
-    print(f"trainer: {ours:,.0f} tokens/s, {ours / bare:.2f} of a bare loop ({bare:,.0f}); data wait {wait:.1%} of the time")
+    print(
+        f"trainer: {ours:,.0f} tokens/s, {ours / bare:.2f} of a bare loop ({bare:,.0f}); data wait {wait:.1%} of the time"
+    )
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.program import Program
 from remedy.data_gen.sandbox import Sandbox, SandboxLimits

@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 from remedy.data_gen.roles import Role
 from remedy.eval.stats import rate
 from remedy.eval.verdicts import COST
@@ -20,6 +21,7 @@ from remedy.eval.verdicts import COST
 # Okabe & Ito's colours, told apart with any colour vision.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+LINES = ["-", "--", ":", "-."]
 ROLE_COLOURS = {"none": "#DDDDDD", "structure": "#7F7F7F", "action": "#D55E00", "state": "#0072B2", "value": "#009E73"}
 
 plt.rcParams.update(
@@ -43,11 +45,13 @@ def accuracy_by_length(records: pd.DataFrame) -> Figure | None:
         return None
     forcings = sorted(rows["forcing"].unique())
     figure, axes = _panels(len(forcings))
+    runs, spacings = _runs(records), sorted(rows["every"].unique())
     keys = sorted({(run, every) for run, every in zip(rows["run"], rows["every"])})
     for panel, forcing in zip(axes, forcings):
-        for number, (run, every) in enumerate(keys):
+        for run, every in keys:
             line = rows[(rows["run"] == run) & (rows["every"] == every) & (rows["forcing"] == forcing)]
-            _rate_line(panel, line, "length", f"{run}, spacing {_spacing(every)}", number)
+            style = LINES[spacings.index(every) % len(LINES)]
+            _rate_line(panel, line, "length", f"{run}, spacing {_spacing(every)}", runs.index(run), style)
         lengths = sorted(rows["length"].unique())
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [str(int(length)) for length in lengths])
@@ -68,6 +72,7 @@ def composition(records: pd.DataFrame) -> Figure | None:
         mine = rows[(rows["run"] == run) & (rows["family"] == family)]
         theory = theory_line(mine)
         panel.plot(theory.index, theory.values, "k--", label="product of atomic accuracies")
+        _rate_line(panel, mine[mine["form"] == "atomic"], "depth", "single functions", 2)
         for number, form in enumerate(["nested", "flattened"]):
             _rate_line(panel, mine[mine["form"] == form], "depth", form, number)
         panel.set(xlabel="depth", ylim=(-0.03, 1.03), title=f"{run}: {family}")
@@ -117,11 +122,13 @@ def accuracy_by_tokens(records: pd.DataFrame) -> Figure | None:
     rows = rows.assign(cost=rows[list(COST)].sum(axis=1))
     figure, axis = plt.subplots(figsize=(7, 4.2))
     keys = [key for key in ("length", "depth", "form", "every", "forcing", "family") if key in rows]
-    for number, (run, mine) in enumerate(rows.groupby("run")):
+    for number, run in enumerate(_runs(records)):
+        mine = rows[rows["run"] == run]
         points = mine.groupby(keys, dropna=False).agg(cost=("cost", "mean"), right=("final_right", "mean"))
         points = points.sort_values("cost")
         axis.plot(points["cost"], points["right"], MARKERS[number % 8], color=COLOURS[number % 8], label=run, alpha=0.8)
-    axis.set_xscale("log")
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter(ScalarFormatter())
     axis.set(xlabel="tokens of the trace (without the program)", ylabel="answer right", ylim=(-0.03, 1.03))
     _legend(figure, axis)
     return figure
@@ -150,13 +157,18 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, axes[:count]
 
 
-def _rate_line(panel: Axes, rows: pd.DataFrame, x: str, label: str, number: int) -> None:
+def _runs(records: pd.DataFrame) -> list[str]:
+    """All runs in order: a run's place gives its colour and marker in every figure."""
+    return list(dict.fromkeys(records["run"]))
+
+
+def _rate_line(panel: Axes, rows: pd.DataFrame, x: str, label: str, number: int, style: str = "-") -> None:
     if rows.empty:
         return
     points: list[tuple[Any, Any]] = [(at, rate(group["final_right"].tolist())) for at, group in rows.groupby(x)]
     xs = [at for at, _ in points]
     colour = COLOURS[number % len(COLOURS)]
-    panel.plot(xs, [r.mean for _, r in points], marker=MARKERS[number % 8], color=colour, label=label)
+    panel.plot(xs, [r.mean for _, r in points], style, marker=MARKERS[number % 8], color=colour, label=label)
     panel.fill_between(xs, [r.low for _, r in points], [r.high for _, r in points], color=colour, alpha=0.13, lw=0)
 
 

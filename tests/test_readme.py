@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from remedy.launch.experiment import ExperimentConfig, expand, run
 from transformers import CwmConfig, CwmForCausalLM
 
-from remedy.launch.experiment import ExperimentConfig, expand, run
 from tests.models.test_tokenizers import pretrained
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,7 +19,14 @@ BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
 COMMANDS = [line.split("  #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
 
 STEPS = ["train.steps=2", "train.curriculum=[]", "train.batch_size=4", "train.log_every=1", "train.save_every=2"]
-TINY = ["model.layers=2", "model.hidden=16", "model.heads=2", "train.bf16=false", "tracking.wandb=false", "train.threads=1"]
+TINY = [
+    "model.layers=2",
+    "model.hidden=16",
+    "model.heads=2",
+    "train.bf16=false",
+    "tracking.wandb=false",
+    "train.threads=1",
+]
 SMALL_TRAIN = [*STEPS, *TINY, "data.task.length=4"]
 SMALL_STRINGS = [*STEPS, *TINY, "data.task.depth=1", "tokenizer.vocab_size=400"]
 SMALL_DATA = ["write.splits.train=20", "write.splits.validation=4", "write.splits.test=4", "write.shard_size=4"]
@@ -31,7 +38,11 @@ def smaller(command: str, model: Path) -> list[str]:
     if words[:2] == ["remedy", "generate"]:
         return [*words, *SMALL_DATA]
     if "configs/train/permutation.yaml" in words:
-        shrink = [o for o in SMALL_TRAIN if not any(w.startswith("data.task.length=") and o.startswith("data.task") for w in words)]
+        shrink = [
+            o
+            for o in SMALL_TRAIN
+            if not any(w.startswith("data.task.length=") and o.startswith("data.task") for w in words)
+        ]
         return [*words, *shrink]
     if "configs/train/strings.yaml" in words:
         two = ["2" if words[i - 1] == "--nproc_per_node" else w for i, w in enumerate(words)]
@@ -134,7 +145,9 @@ def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -
     assert models == {p: p.stat().st_mtime_ns for p in models}
 
 
-@pytest.mark.parametrize("words", [["remedy"], *(["remedy", c] for c in ("generate", "trace", "train", "evaluate", "report", "run"))])
+@pytest.mark.parametrize(
+    "words", [["remedy"], *(["remedy", c] for c in ("generate", "trace", "train", "evaluate", "report", "run"))]
+)
 def test_every_command_has_help(words: list[str]) -> None:
     arguments = [sys.executable, "-m", "remedy.launch.cli", *words[1:], "--help"]
     output = run_command(arguments, ROOT)

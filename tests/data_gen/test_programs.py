@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.examples import SHARES, DataConfig, examples
 from remedy.data_gen.roles import Role
@@ -74,13 +73,23 @@ def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
         "write": {"splits": {"train": count}, "shard_size": 100},
     }
     (tmp_path / "d.yaml").write_text(yaml.safe_dump(settings))
-    command = [sys.executable, "-m", "remedy.launch.cli", "generate", str(tmp_path / "d.yaml"), "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "remedy.launch.cli",
+        "generate",
+        str(tmp_path / "d.yaml"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = read_shard(tmp_path / "out" / "data" / "train-00000-of-00001.parquet").to_pylist()
     assert len(rows) == count
     assert all(row["outcome"] == ("time" if "p07" in row["source"] else "ok") for row in rows)
-    more = subprocess.run([*command[:-1], str(tmp_path / "more"), "write.splits.train=31"], capture_output=True, text=True)
+    more = subprocess.run(
+        [*command[:-1], str(tmp_path / "more"), "write.splits.train=31"], capture_output=True, text=True
+    )
     assert more.returncode == 2
     assert f"has {count} programs of the train split" in more.stderr
 

@@ -3,7 +3,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from remedy.launch.trace import trace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +18,8 @@ def test_a_trace_is_what_a_model_sees() -> None:
     text = trace(EXAMPLE, "cwm", "diff", "1", "plain", 10)
     assert text.startswith('<|begin_of_text|><|trace_context_start|>\ndef reverse(word):\n    result = ""\n')
     assert (
-        '<|line_sep|>{"word": "..", "result": "\'a\'", "letter": ".."}<|action_sep|>    for letter in word:\n<|frame_sep|>' in text
+        '<|line_sep|>{"word": "..", "result": "\'a\'", "letter": ".."}<|action_sep|>    for letter in word:\n<|frame_sep|>'
+        in text
     )
     assert text.endswith("<|arg_sep|>\"'cba'\"<|frame_sep|><|end_of_text|>\n")
 
@@ -46,7 +46,10 @@ def test_formats_spacing_and_encodings(options: tuple[str, str, str, str], piece
         ("def main():\n    pass\n", "no function marked"),
         ("raise KeyError('k')\ndef main():  # << START_OF_TRACE\n    pass\n", "KeyError while loading"),
         ("def main():  # << START_OF_TRACE\n    import time; time.sleep(99)\n", "stopped after 1 s"),
-        ("class A:\n    def __repr__(self): 1 / 0\ndef main():  # << START_OF_TRACE\n    a = A()\n    a\n", "ZeroDivisionError"),
+        (
+            "class A:\n    def __repr__(self): 1 / 0\ndef main():  # << START_OF_TRACE\n    a = A()\n    a\n",
+            "ZeroDivisionError",
+        ),
     ],
 )
 def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, says: str, tmp_path: Path) -> None:
@@ -68,7 +71,10 @@ def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, sa
         (("trace", EXAMPLE, "--reveal-every", "0"), "must be a whole number >= 1, or inf"),
         (("trace", "nothing.py"), "nothing.py: cannot be read"),
         (("evaluate", "nothing", "configs/evaluate/any_model.yaml", "--out", "/tmp/none"), "not a model folder"),
-        (("evaluate", "nothing", "configs/evaluate/permutation.yaml", "--out", "/tmp/none"), "stores no data configuration"),
+        (
+            ("evaluate", "nothing", "configs/evaluate/permutation.yaml", "--out", "/tmp/none"),
+            "stores no data configuration",
+        ),
         (("report", "configs", "--out", "/tmp/none"), "no evaluation found"),
         (("run", "configs/experiment/quickstart.yaml", "worker=1"), "unknown key 'worker'; did you mean 'workers'?"),
         (

@@ -131,6 +131,12 @@ def _in_split(hashes: rng.U64, split: str) -> npt.NDArray[np.bool_]:
     return (bucket >= low) & (bucket < high)
 
 
+def split_of(content_hash: int) -> str:
+    """The split a program belongs to; what `_in_split` says of arrays."""
+    bucket = rng.below(rng.mix(content_hash), 100)
+    return next(split for split, (low, high) in SHARES.items() if low <= bucket < high)
+
+
 def _permutations(config: DataConfig, split: str, indices: npt.NDArray[np.int64]) -> tuple[rng.U64, PermutationBatch]:
     assert isinstance(config.task, PermutationConfig)
     keys = rng.keys(config.seed, split, indices)
@@ -181,7 +187,7 @@ def _composition_example(config: DataConfig, split: str, index: int) -> Example:
     for attempt in range(MAX_ATTEMPTS):
         key = rng.key(config.seed, split, index, attempt)
         composed = composition.draw(config.task, rng.Draws(key))
-        if _in_split(np.array([text_hash(composed.identity)], dtype=np.uint64), split)[0]:
+        if split_of(text_hash(composed.identity)) == split:
             break
     else:
         raise _too_small(config, split)
@@ -219,8 +225,7 @@ def _program_example(
 @lru_cache(maxsize=24)
 def _programs_of(path: str, split: str) -> tuple[Program, ...]:
     everything = programs.load_programs(path)
-    hashes = np.array([text_hash(program.code) for program in everything], dtype=np.uint64)
-    return tuple(program for program, inside in zip(everything, _in_split(hashes, split)) if inside)
+    return tuple(program for program in everything if split_of(text_hash(program.code)) == split)
 
 
 def _example(

@@ -34,6 +34,8 @@ class Event(Enum):
     RETURN = "return"
     EXCEPTION = "exception"
 
+    __hash__ = object.__hash__  # members are single objects; Enum's own hash is a slow call on a hot path
+
 
 class Value(NamedTuple):
     """A runtime value as written down: its repr with addresses removed, and the name of its exact type."""
@@ -108,7 +110,7 @@ class Program:
 
     def physical_lines(self) -> list[str]:
         """The source lines, each ending in a newline, with the marker removed: what an ACTION shows."""
-        return [_MARKER_RE.sub("", line) + "\n" for line in self.code.split("\n")]
+        return [(_MARKER_RE.sub("", line) if MARKER in line else line) + "\n" for line in self.code.split("\n")]
 
 
 @dataclass(slots=True)

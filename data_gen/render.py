@@ -11,7 +11,7 @@ from functools import lru_cache
 from remedy.data_gen.program import Event, Frame, Trace, Value
 from remedy.data_gen.reveal import RevealConfig, Shown, reveal
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.strings import escape, pieces, source_pieces
+from remedy.data_gen.strings import Piece, escape, pieces, source_pieces
 
 _EVENT_TOKENS = {
     Event.CALL: Special.CALL_SEP,
@@ -56,17 +56,32 @@ class _Spans(list[Span]):
         self.append(_special(role, token, frame))
 
     def source(self, role: Role, text: str, frame: int) -> None:
-        for piece in source_pieces(text):
-            self.append(Span(role, piece.text, frame, piece.string))
+        self.extend(_source(role, text, frame))
 
     def value(self, role: Role, value: Value, encoding: str, frame: int) -> None:
         for piece in pieces(value, encoding):
             self.text(role, piece.text, frame, piece.string)
 
 
-@lru_cache(maxsize=10_000)
+# Separators and source lines come back in example after example at the same frame numbers: those spans are made once.
+
+
+@lru_cache(maxsize=20_000)
 def _special(role: Role, token: Special, frame: int) -> Span:
-    return Span(role, token, frame)  # half of all spans are separators: made once per frame number
+    return Span(role, token, frame)
+
+
+@lru_cache(maxsize=50_000)
+def _source(role: Role, text: str, frame: int) -> tuple[Span, ...]:
+    return tuple(Span(role, piece.text, frame, piece.string) for piece in source_pieces(text))
+
+
+@lru_cache(maxsize=50_000)
+def _entry(name: str, value: Value, encoding: str) -> tuple[Piece, ...]:
+    """`"NAME": "VALUE", ` cut at the value's strings; most values stay the same from frame to frame."""
+    before, after = Piece(f'"{escape(name)}": "', False), Piece('", ', False)
+    parts = (before, *pieces(value, encoding), after)
+    return parts if any(part.string for part in parts) else (Piece("".join(part.text for part in parts), False),)
 
 
 def _cwm(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) -> list[Span]:
@@ -89,28 +104,27 @@ def _cwm(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) 
 
 
 def _cwm_frame(spans: _Spans, frame: Frame, state: Shown | None, encoding: str, number: int) -> None:
-    spans.special(_EVENT_TOKENS[frame.event], number)
+    add = spans.append
+    add(_special(Role.STRUCTURE, _EVENT_TOKENS[frame.event], number))
     if state is not None:
         text = "{"
         for name, value in state.items():
-            text += f'"{escape(name)}": "'
-            for piece in pieces(value, encoding):
+            for piece in _entry(name, value, encoding):
                 if piece.string:
-                    spans.append(Span(Role.STATE, text, number))
-                    spans.append(Span(Role.STATE, piece.text, number, True))
+                    add(Span(Role.STATE, text, number))
+                    add(Span(Role.STATE, piece.text, number, True))
                     text = ""
                 else:
                     text += piece.text
-            text += '", '
-        spans.append(Span(Role.STATE, text[:-2] + "}" if state else "{}", number))
-    spans.special(Special.ACTION_SEP, number)
-    spans.source(Role.ACTION, frame.source, number)
+        add(Span(Role.STATE, text[:-2] + "}" if state else "{}", number))
+    add(_special(Role.STRUCTURE, Special.ACTION_SEP, number))
+    spans += _source(Role.ACTION, frame.source, number)
     if frame.value is not None:
-        spans.special(Special.ARG_SEP, number)
+        add(_special(Role.STRUCTURE, Special.ARG_SEP, number))
         spans.text(Role.VALUE, '"', number)
         spans.value(Role.VALUE, frame.value, encoding, number)
         spans.text(Role.VALUE, '"', number)
-    spans.special(Special.FRAME_SEP, number)
+    add(_special(Role.STRUCTURE, Special.FRAME_SEP, number))
 
 
 def _repl(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) -> list[Span]:

@@ -36,7 +36,7 @@ class RevealConfig(BaseModel):
 
     def keeps(self, ordinal: int, last: int) -> bool:
         """Whether the frame with this ordinal, among those that have locals, keeps its state."""
-        return ordinal == 0 or ordinal == last or (self.every != math.inf and ordinal % int(self.every) == 0)
+        return ordinal % self.every == 0 or ordinal == last
 
 
 def reveal(frames: list[Frame], config: RevealConfig, seed: int = 0) -> list[Shown | None]:

@@ -44,6 +44,8 @@ class Special(Enum):
     EXCEPTION_SEP = "<|exception_sep|>"
     ARG_SEP = "<|arg_sep|>"
 
+    __hash__ = object.__hash__  # members are single objects; Enum's own hash is a slow call on a hot path
+
 
 CWM_IDS: dict[Special, int] = {
     Special.BEGIN_OF_TEXT: 128000,

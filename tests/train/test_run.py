@@ -47,7 +47,9 @@ def finished(process: subprocess.Popen[str], code: int = 0) -> str:
 
 
 def curve(folder: Path) -> list[tuple[Any, ...]]:
-    return [(r["step"], r["loss"], r.get("grad_norm"), r["learning_rate"]) for r in read_metrics(folder / "metrics.jsonl")]
+    return [
+        (r["step"], r["loss"], r.get("grad_norm"), r["learning_rate"]) for r in read_metrics(folder / "metrics.jsonl")
+    ]
 
 
 def free_port() -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
+
 from remedy.data_gen import composition, rng
 from remedy.data_gen.composition import CompositionConfig
 from remedy.data_gen.examples import DataConfig, examples, token_arrays

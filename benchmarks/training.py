@@ -14,12 +14,15 @@ import time
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["USE_HUB_KERNELS"] = "0"
 import torch
-from remedy.models.config import ModelConfig, RemedyConfig
+
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM
 from remedy.models.mixers import MIXERS
+from remedy.models.tokenizers import build_tokenizer
 from remedy.train.config import RunConfig
 from remedy.train.data import Collator, TraceDataset
-from remedy.train.run import build_tokenizer, train
+from remedy.train.run import train
 from remedy.train.tracking import read_metrics
 
 RUN = {

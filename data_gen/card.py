@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
+
 from remedy.data_gen.config import dump
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role

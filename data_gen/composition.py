@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from remedy.data_gen import string_functions, zoo_functions
 from remedy.data_gen.config import suggest
 from remedy.data_gen.program import MARKER

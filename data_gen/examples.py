@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from remedy.data_gen import composition, permutation, programs, rng, symbolic
 from remedy.data_gen.composition import CompositionConfig
 from remedy.data_gen.config import ConfigError

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
+
 from remedy.data_gen import rng
 from remedy.data_gen.program import MARKER, Event, Frame, Program, Trace, Value
 

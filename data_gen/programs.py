@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.program import Program
 from remedy.data_gen.sandbox import Sandbox, SandboxLimits

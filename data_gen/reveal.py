@@ -6,6 +6,7 @@ import math
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+
 from remedy.data_gen import rng
 from remedy.data_gen.program import Event, Frame, Value
 

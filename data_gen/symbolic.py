@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
 from remedy.data_gen import permutation, rng
 from remedy.data_gen.permutation import PermutationBatch, PermutationConfig
 from remedy.data_gen.reveal import REVEAL_POSITION, RevealConfig, chosen_variable

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
+
 from remedy.data_gen.config import UserError
 from remedy.data_gen.examples import DataConfig, Example, Split, examples
 from remedy.data_gen.roles import Span, Special

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+
 from remedy.data_gen.composition import FamilyName
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role

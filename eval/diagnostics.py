@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from remedy.data_gen.composition import FAMILIES, CompositionConfig
-from remedy.data_gen.config import ConfigError
+from remedy.data_gen.config import ConfigError, build
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.permutation import PermutationConfig
 from remedy.eval.config import CompositionDiagnostic, Condition, Forcing, PermutationDiagnostic, forcing_name
@@ -56,7 +56,7 @@ def _with(data: DataConfig, task: dict[str, Any], every: float | None = None) ->
     changed["task"].update(task)
     if every is not None:
         changed["reveal"]["every"] = every
-    return DataConfig.model_validate(changed)
+    return build(DataConfig, changed, "diagnostic")
 
 
 def _condition(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+
 from remedy.data_gen.config import ConfigError, UserError, build, read_yaml
 from remedy.data_gen.examples import DataConfig, examples, text_hash
 from remedy.data_gen.roles import Role

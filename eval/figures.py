@@ -14,6 +14,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
+
 from remedy.data_gen.roles import Role
 from remedy.eval.stats import rate
 from remedy.eval.verdicts import COST

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
+
 from remedy.data_gen.roles import Role
 from remedy.models.tokenizers import Encoded, TraceTokenizer
 

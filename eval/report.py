@@ -12,6 +12,7 @@ import jinja2
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+
 from remedy.data_gen.config import UserError
 from remedy.eval.evaluate import RECORDS, REQUEST, read_records
 from remedy.eval.figures import FIGURES

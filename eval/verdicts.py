@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
+
 from remedy.data_gen.config import ConfigError, suggest
 from remedy.eval.stats import Paired, paired, verdict
 

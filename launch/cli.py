@@ -10,6 +10,7 @@ from typing import Annotated, Optional
 os.environ.setdefault("USE_HUB_KERNELS", "0")
 
 import typer
+
 from remedy.data_gen.config import UserError, load
 from remedy.data_gen.program import ProgramError
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
+
 from remedy.data_gen.config import ConfigError, UserError, apply_overrides, build, dump
 from remedy.eval.config import EvalConfig
 from remedy.eval.report import report

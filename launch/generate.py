@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
+
 from remedy.data_gen.card import write_card
 from remedy.data_gen.config import ConfigError, load
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.write import Encoder, WriteConfig, plan, write
-from remedy.models.tokenizers import TokenizerConfig
-from remedy.train.run import build_tokenizer
+from remedy.models.tokenizers import TokenizerConfig, build_tokenizer
 
 
 class GenerateConfig(BaseModel):

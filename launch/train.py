@@ -15,7 +15,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for example train.steps=100")
     parser.add_argument("--resume", action="store_true", help="continue from the last whole checkpoint in the output")
     parser.add_argument("--local_rank", type=int, help="given by the deepspeed launcher")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     os.environ.setdefault("USE_HUB_KERNELS", "0")
     from remedy.train.config import RunConfig
     from remedy.train.run import finish, train

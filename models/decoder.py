@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from remedy.models.cache import MixerCache
-from remedy.models.config import RemedyConfig
-from remedy.models.mixers import build_mixer
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from remedy.models.cache import MixerCache
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.mixers import build_mixer
 
 
 class GatedMLP(nn.Module):

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from remedy.data_gen.config import UserError
-from remedy.models import decoder, tokenizers
-from remedy.models.config import RemedyConfig
-from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
+
+from remedy.data_gen.config import UserError
+from remedy.models import decoder, tokenizers  # noqa: F401 (the decoder registers itself)
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer
 
 
 def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTokenizer]:
@@ -39,13 +41,10 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTok
         )
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(path, trust_remote_code=False, use_safetensors=True)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"checkpoint {path}: weights cannot be read ({str(error).splitlines()[0]})") from None
     rows = model.get_input_embeddings().weight.shape[0]
     if tokenizer.vocab_size > rows:
         model.resize_token_embeddings(tokenizer.vocab_size)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     return model.to(chosen).eval(), tokenizer
-
-
-__all__ = ["decoder", "load_checkpoint"]

@@ -15,10 +15,16 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import tokenizers
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from remedy.data_gen import symbolic
 from remedy.data_gen.config import UserError
+from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.permutation import PermutationConfig
 from remedy.data_gen.roles import CWM_IDS, Span, Special
 
 FILE = "trace_tokenizer.json"
+BPE_EXAMPLES = 1000
+"""How many training examples a BPE vocabulary is learnt from."""
 
 
 class TokenizerConfig(BaseModel):
@@ -302,6 +308,24 @@ def build(config: TokenizerConfig, vocabulary: Sequence[str | Special], texts: I
         assert config.name is not None
         backend = HuggingFace(config.name)
     return TraceTokenizer(config, backend)
+
+
+def build_tokenizer(config: TokenizerConfig, data: DataConfig) -> TraceTokenizer:
+    """The tokenizer of a data configuration: a function of the two, so every process builds the same.
+
+    Raises:
+        TokenizerError: as `build`.
+    """
+    vocabulary: list[str | Special] = []
+    if isinstance(data.task, PermutationConfig) and data.format == "symbolic":
+        vocabulary = symbolic.vocabulary(data.task)
+    texts = (
+        span.piece
+        for example in (examples(data, "train", range(BPE_EXAMPLES)) if config.kind == "bpe" else [])
+        for span in example.spans
+        if isinstance(span.piece, str)
+    )
+    return build(config, vocabulary, texts)
 
 
 def load(directory: Path) -> TraceTokenizer:

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from remedy.launch.experiment import ExperimentConfig, expand, run
 from transformers import CwmConfig, CwmForCausalLM
 
+from remedy.launch.experiment import ExperimentConfig, expand, run
 from tests.models.test_tokenizers import pretrained
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -138,7 +138,7 @@ def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -
     html = page.read_text()
     assert html.count("<tr class=") == len(config.comparisons)
     written = {p: p.stat().st_mtime_ns for p in (tmp_path / "quickstart").rglob("*.parquet")}
-    models = {p: p.stat().st_mtime_ns for p in (tmp_path / "quickstart").rglob("model.safetensors")}
+    models = {p: p.stat().st_mtime_ns for p in (tmp_path / "quickstart").glob("*/*/model/model.safetensors")}
     assert len(models) == 6
     assert run(config, "quickstart") == page
     assert written == {p: p.stat().st_mtime_ns for p in written}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from remedy.data_gen.config import build
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.models.config import ModelConfig
@@ -30,7 +32,7 @@ class Stage(BaseModel):
         changed = data.model_dump()
         changed["task"].update(task)
         changed["reveal"].update(reveal)
-        return DataConfig.model_validate(changed)
+        return build(DataConfig, changed, "train.curriculum")
 
 
 class TrackingConfig(BaseModel):

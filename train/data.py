@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
 from remedy.data_gen.examples import DataConfig, examples, has_token_arrays, token_arrays
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.models.tokenizers import TraceTokenizer
 from remedy.train.config import TrainConfig
-from torch import Tensor
-from torch.utils.data import Dataset
 
 
 class Row(NamedTuple):

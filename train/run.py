@@ -12,25 +12,19 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from remedy.data_gen import symbolic
-from remedy.data_gen.config import UserError, dump
-from remedy.data_gen.examples import DataConfig, examples
-from remedy.data_gen.permutation import PermutationConfig
-from remedy.data_gen.roles import Special
-from remedy.models import tokenizers
-from remedy.models.config import RemedyConfig
+from transformers import TrainingArguments, set_seed
+
+from remedy.data_gen.config import UserError, dump, load
+from remedy.models.checkpoint import RemedyConfig
 from remedy.models.decoder import RemedyForCausalLM, parameter_count
-from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer
+from remedy.models.tokenizers import TraceTokenizer, build_tokenizer
 from remedy.train.config import RunConfig, TrainConfig
 from remedy.train.data import Collator, TraceDataset
 from remedy.train.shards import ShardDataset
 from remedy.train.tracking import MetricsFile, WandbRun
 from remedy.train.trainer import MarkComplete, RowTrainer, last_complete_checkpoint
-from transformers import TrainingArguments, set_seed
 
 CONFIG_FILE = "config.yaml"
-BPE_EXAMPLES = 1000
-"""How many training examples a BPE vocabulary is learnt from."""
 
 
 def train(config: RunConfig, resume: bool = False) -> Path:
@@ -70,20 +64,6 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     if main:
         tokenizer.save(output)
     return output
-
-
-def build_tokenizer(config: TokenizerConfig, data: DataConfig) -> TraceTokenizer:
-    """The tokenizer of a run: a function of its configuration, so every process builds the same."""
-    vocabulary: list[str | Special] = []
-    if isinstance(data.task, PermutationConfig) and data.format == "symbolic":
-        vocabulary = symbolic.vocabulary(data.task)
-    texts = (
-        span.piece
-        for example in (examples(data, "train", range(BPE_EXAMPLES)) if config.kind == "bpe" else [])
-        for span in example.spans
-        if isinstance(span.piece, str)
-    )
-    return tokenizers.build(config, vocabulary, texts)
 
 
 def model_config(config: RunConfig, tokenizer: TraceTokenizer) -> RemedyConfig:
@@ -173,6 +153,25 @@ def finish() -> None:
         os._exit(0)
 
 
+FREE_ON_RESUME = {"log_every", "save_every", "keep_last", "threads"}
+"""Training settings that may change when a run is resumed; any other would make it another run."""
+
+
+def _same_run(config: RunConfig, output: Path) -> None:
+    path = output / CONFIG_FILE
+    if not path.exists():
+        return
+    before, now = load(RunConfig, path).model_dump(), config.model_dump()
+    for key in ("data", "tokenizer", "model", "shards"):
+        if before[key] != now[key]:
+            raise UserError(f"--resume: `{key}` differs from that of the run in {output} ({path}); use another output")
+    for key, value in now["train"].items():
+        if key not in FREE_ON_RESUME and before["train"][key] != value:
+            raise UserError(
+                f"--resume: train.{key} is {value} but was {before['train'][key]} in {path}; use another output"
+            )
+
+
 def _starting_point(config: RunConfig, output: Path, resume: bool) -> Path | None:
     checkpoint = last_complete_checkpoint(output)
     if not resume:
@@ -181,6 +180,7 @@ def _starting_point(config: RunConfig, output: Path, resume: bool) -> Path | Non
                 f"output: {output} already holds {checkpoint.name}; pass --resume to continue it, or choose another output"
             )
         return None
+    _same_run(config, output)
     if checkpoint is None:
         for partial in output.glob("checkpoint-*"):
             shutil.rmtree(partial, ignore_errors=True)

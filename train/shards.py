@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch.utils.data import Dataset
+
 from remedy.data_gen.config import UserError
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.write import WriteConfig, data_hash, plan, read_manifest, read_shard
 from remedy.models.tokenizers import TraceTokenizer
 from remedy.train.config import TrainConfig
 from remedy.train.data import Row, joined
-from torch.utils.data import Dataset
 
 
 class ShardDataset(Dataset[Row]):

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from remedy.train.config import RunConfig
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from remedy.train.config import RunConfig
 
 METRICS = "metrics.jsonl"
 

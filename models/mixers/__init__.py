@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from remedy.models.config import RemedyConfig
+from torch import nn
+
+from remedy.models.checkpoint import RemedyConfig
 from remedy.models.mixers.attention import Attention
 from remedy.models.mixers.deltanet import DeltaNet
 from remedy.models.mixers.recurrent import GRU, LSTM
 from remedy.models.mixers.ssm import Mamba, Mamba2
-from torch import nn
 
 MIXERS: dict[str, Callable[[RemedyConfig, int], nn.Module]] = {
     "attention": Attention,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from remedy.models.cache import MixerCache
-from remedy.models.config import RemedyConfig
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from remedy.models.cache import MixerCache
+from remedy.models.checkpoint import RemedyConfig
 
 
 class Attention(nn.Module):

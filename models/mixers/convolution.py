@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from remedy.models.cache import MixerCache
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from remedy.models.cache import MixerCache
 
 
 class ShortConvolution(nn.Module):

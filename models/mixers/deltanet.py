@@ -11,11 +11,12 @@ which lets one step be a reflection: a swap.
 from __future__ import annotations
 
 import torch
-from remedy.models.cache import MixerCache
-from remedy.models.config import RemedyConfig
-from remedy.models.mixers.convolution import ShortConvolution
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from remedy.models.cache import MixerCache
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.mixers.convolution import ShortConvolution
 
 CHUNK = 32
 """Tokens a chunk holds; 32 was the fastest on a CPU at head sizes 16 to 64 (of 16, 32, 64, 128)."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
-from remedy.models.cache import MixerCache
-from remedy.models.config import RemedyConfig
 from torch import Tensor, nn
+
+from remedy.models.cache import MixerCache
+from remedy.models.checkpoint import RemedyConfig
 
 
 class GRU(nn.Module):

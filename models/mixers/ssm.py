@@ -5,12 +5,13 @@ Mamba (Gu & Dao, 2023) runs its selective scan in parallel through mambapy; Mamb
 
 from __future__ import annotations
 
-from remedy.models.cache import MixerCache
-from remedy.models.config import RemedyConfig
 from torch import Tensor, nn
 from transformers import Mamba2Config, MambaConfig
 from transformers.models.mamba.modeling_mamba import MambaMixer
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
+
+from remedy.models.cache import MixerCache
+from remedy.models.checkpoint import RemedyConfig
 
 
 class Mamba(nn.Module):

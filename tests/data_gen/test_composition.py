@@ -3,6 +3,7 @@ import inspect
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from remedy.data_gen import rng, string_functions
 from remedy.data_gen.composition import FAMILIES, CompositionConfig, draw
 from remedy.data_gen.examples import DataConfig, example

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from remedy.data_gen.config import ConfigError, apply_overrides, build, dump, load
 from remedy.eval.config import EvalConfig
 from remedy.train.config import RunConfig

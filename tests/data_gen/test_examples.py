@@ -4,6 +4,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.examples import DataConfig, example, examples
 from remedy.data_gen.program import Program

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from remedy.data_gen import permutation, rng, symbolic
 from remedy.data_gen.examples import DataConfig, examples, token_arrays
 from remedy.data_gen.permutation import PermutationConfig

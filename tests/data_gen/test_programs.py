@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.examples import SHARES, DataConfig, examples
 from remedy.data_gen.roles import Role

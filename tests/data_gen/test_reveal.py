@@ -2,6 +2,7 @@ import math
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from remedy.data_gen.program import Event, Frame, Value
 from remedy.data_gen.reveal import UNCHANGED, RevealConfig, reveal
 

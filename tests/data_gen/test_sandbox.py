@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from remedy.data_gen.program import Program, ProgramError
 from remedy.data_gen.sandbox import Sandbox, SandboxLimits
 from remedy.data_gen.tracer import trace

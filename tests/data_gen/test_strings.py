@@ -3,6 +3,7 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
 from remedy.data_gen.program import Value, describe
 from remedy.data_gen.strings import ENCODINGS, decode_value, pieces, source_pieces
 

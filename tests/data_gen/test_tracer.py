@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from remedy.data_gen.program import Event, Program, ProgramError
 from remedy.data_gen.render import render
 from remedy.data_gen.reveal import RevealConfig

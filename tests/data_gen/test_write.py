@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from remedy.data_gen.write import read_shard
 from remedy.launch.generate import generate as run_generate
 

@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+
 from remedy.data_gen.config import ConfigError, UserError, build
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role
@@ -14,10 +15,10 @@ from remedy.eval.evaluate import checkpoint_data, evaluate
 from remedy.eval.figures import theory_line
 from remedy.eval.report import report
 from remedy.eval.verdicts import Comparison, judge, pairwise
-from remedy.models.config import ModelConfig, RemedyConfig
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer
-from remedy.train.run import build_tokenizer
+from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer, build_tokenizer
 
 PERMUTATION = DataConfig.model_validate(
     {

@@ -3,15 +3,16 @@ from typing import Any
 
 import pytest
 import torch
+
 from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.roles import Role
 from remedy.eval.attribution import answer_start, judge_predicted, judge_written
 from remedy.eval.forced import ACTION_FORCED, FREE, decode, predict
-from remedy.models.config import ModelConfig, RemedyConfig
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM
 from remedy.models.mixers import MIXERS
-from remedy.models.tokenizers import Encoded, TokenizerConfig, TraceTokenizer
-from remedy.train.run import build_tokenizer
+from remedy.models.tokenizers import Encoded, TokenizerConfig, TraceTokenizer, build_tokenizer
 
 STATE_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.STATE})
 

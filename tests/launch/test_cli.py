@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from remedy.launch.trace import trace
 
 ROOT = Path(__file__).resolve().parents[2]

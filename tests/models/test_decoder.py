@@ -2,14 +2,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
+
 from remedy.data_gen.config import UserError
 from remedy.models import tokenizers
-from remedy.models.config import ModelConfig, RemedyConfig
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM
 from remedy.models.load import load_checkpoint
 from remedy.models.mixers import MIXERS
 from remedy.models.tokenizers import TokenizerConfig
-from transformers import AutoModelForCausalLM
 
 
 def build(mixers: tuple[str, ...]) -> RemedyForCausalLM:

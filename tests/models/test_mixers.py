@@ -1,11 +1,13 @@
 import pytest
 import torch
-from remedy.models.config import ModelConfig, RemedyConfig
+from torch.nn import functional as F
+from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
+
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM
 from remedy.models.mixers import MIXERS
 from remedy.models.mixers.deltanet import DeltaNet, delta_rule_chunked, delta_rule_recurrent
-from torch.nn import functional as F
-from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
 ALL = [(name,) for name in MIXERS] + [("attention", "deltanet"), ("gru", "mamba2", "attention")]
 

@@ -4,15 +4,15 @@ import pytest
 import tokenizers as hf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
+
 from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.program import Program
 from remedy.data_gen.render import render
-from remedy.data_gen.roles import Role, Span, Special, spans_text
+from remedy.data_gen.roles import CWM_IDS, Role, Span, Special, spans_text
 from remedy.data_gen.tracer import trace
 from remedy.models import tokenizers
-from remedy.models.tokenizers import TokenizerConfig, TokenizerError, TraceTokenizer
-from remedy.train.run import build_tokenizer
-from transformers import PreTrainedTokenizerFast
+from remedy.models.tokenizers import TokenizerConfig, TokenizerError, TraceTokenizer, build_tokenizer
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}})
 BPE = build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=400), DATA)
@@ -116,6 +116,17 @@ def test_a_hugging_face_tokenizer_gains_the_trace_tokens_it_lacks_and_reuses_the
     again = tokenizers.load(tmp_path / "saved")
     assert again.fingerprint == tokenizer.fingerprint
     assert again.encode(one.spans) == tokenizer.encode(one.spans)
+
+
+def test_a_code_world_models_own_vocabulary_keeps_its_ids(tmp_path: Path) -> None:
+    words = {f"w{number}": number for number in range(128_256)}
+    words = {{"w128000": "<|begin_of_text|>"}.get(word, word): number for word, number in words.items()}
+    model = hf.Tokenizer(hf.models.WordLevel(words, unk_token="w0"))
+    PreTrainedTokenizerFast(tokenizer_object=model).save_pretrained(tmp_path)
+    tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name=str(tmp_path)), [], [])
+    assert tokenizer.special_ids == CWM_IDS
+    assert tokenizer.vocab_size == 128_256
+    assert tokenizer.encode([Span(Role.STRUCTURE, Special.ACTION_SEP)]).ids == [128_101]
 
 
 def test_a_hub_name_without_a_hub_is_one_clear_message() -> None:

@@ -5,14 +5,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from remedy.data_gen.config import UserError
 from remedy.data_gen.examples import DataConfig, example
 from remedy.data_gen.roles import Role
 from remedy.launch.generate import generate
-from remedy.models.tokenizers import TokenizerConfig
+from remedy.models.tokenizers import TokenizerConfig, build_tokenizer
 from remedy.train.config import Stage, TrainConfig
 from remedy.train.data import Collator, TraceDataset, encode_rows
-from remedy.train.run import build_tokenizer
 from remedy.train.shards import ShardDataset
 
 TEXT = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": [2, 5]}, "format": "repl"})

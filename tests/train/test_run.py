@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from remedy.train.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,6 +78,8 @@ def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path
 
     refused = finished(start([sys.executable, SCRIPT, config, f"output={killed}"]), code=2)
     assert "--resume" in refused
+    other = [sys.executable, SCRIPT, config, f"output={killed}", "--resume", "train.learning_rate=0.5"]
+    assert "train.learning_rate is 0.5 but was 0.001" in finished(start(other), code=2)
     finished(start([sys.executable, SCRIPT, config, f"output={killed}", "--resume"]))
     assert curve(killed) == curve(whole)
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()

@@ -11,7 +11,8 @@ from remedy.data_gen.permutation import PermutationConfig
 from remedy.data_gen.program import Event, Program
 from remedy.data_gen.roles import PAD_ROLE
 from remedy.data_gen.tracer import trace
-from remedy.models.tokenizers import Symbols, TokenizerConfig, TraceTokenizer
+from remedy.models.backends import Symbols
+from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer
 
 configs = st.builds(
     PermutationConfig,

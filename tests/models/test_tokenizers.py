@@ -12,7 +12,8 @@ from remedy.data_gen.render import render
 from remedy.data_gen.roles import CWM_IDS, Role, Span, Special, spans_text
 from remedy.data_gen.tracer import trace
 from remedy.models import tokenizers
-from remedy.models.tokenizers import TokenizerConfig, TokenizerError, TraceTokenizer, build_tokenizer
+from remedy.models.backends import TokenizerError
+from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer, build_tokenizer
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}})
 BPE = build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=400), DATA)

@@ -1,0 +1,161 @@
+"""The kinds of tokenizer: text to ids and back, special tokens by id, and how each is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import tokenizers
+
+from remedy.data_gen.config import UserError
+from remedy.data_gen.roles import CWM_IDS, Special
+
+
+class TokenizerError(UserError):
+    """Text that a tokenizer cannot write, or a tokenizer that is not what was expected."""
+
+
+class Backend(Protocol):
+    """What a kind of tokenizer provides: text to ids and back, and how it is stored."""
+
+    size: int
+    special_ids: dict[Special, int]
+
+    def text_ids(self, text: str) -> list[int]: ...
+
+    def text(self, ids: Sequence[int]) -> str: ...
+
+    def stored(self) -> dict[str, Any]: ...
+
+
+class Symbols:
+    """A fixed list of symbols, each one token."""
+
+    def __init__(self, vocabulary: Sequence[str | Special]) -> None:
+        self.vocabulary = list(vocabulary)
+        self.size = len(self.vocabulary)
+        self.ids = {piece: number for number, piece in enumerate(self.vocabulary)}
+        self.special_ids = {piece: number for piece, number in self.ids.items() if isinstance(piece, Special)}
+
+    def text_ids(self, text: str) -> list[int]:
+        if text not in self.ids:
+            raise TokenizerError(
+                f"tokenizer.kind symbols has no symbol {text!r}: it covers symbolic permutation data only; use chars or bpe"
+            )
+        return [self.ids[text]]
+
+    def text(self, ids: Sequence[int]) -> str:
+        return " ".join(str(self.vocabulary[i]) for i in ids)
+
+    def stored(self) -> dict[str, Any]:
+        return {"vocabulary": [[p.value, True] if isinstance(p, Special) else [p, False] for p in self.vocabulary]}
+
+
+class Characters:
+    """Printable ASCII and Latin-1 characters, newline and tab; every other character as its UTF-8 bytes."""
+
+    alphabet = "\n\t" + "".join(chr(c) for c in [*range(32, 127), *range(161, 256)])
+
+    def __init__(self) -> None:
+        self.special_ids = {special: number for number, special in enumerate(Special)}
+        first = len(Special)
+        self.byte0 = first + len(self.alphabet)
+        self.size = self.byte0 + 256
+        self.ids = {character: first + number for number, character in enumerate(self.alphabet)}
+
+    def text_ids(self, text: str) -> list[int]:
+        ids: list[int] = []
+        for character in text:
+            token = self.ids.get(character)
+            if token is None:
+                ids += [self.byte0 + byte for byte in character.encode("utf-8", "surrogatepass")]
+            else:
+                ids.append(token)
+        return ids
+
+    def text(self, ids: Sequence[int]) -> str:
+        out = bytearray()
+        for token in ids:
+            if token >= self.byte0:
+                out.append(token - self.byte0)
+            else:
+                out += self.alphabet[token - len(Special)].encode()
+        return out.decode("utf-8", "replace")
+
+    def stored(self) -> dict[str, Any]:
+        return {"alphabet": self.alphabet}
+
+
+class BytePairs:
+    """Byte-level BPE; special tokens live above the trained vocabulary, outside the text model."""
+
+    def __init__(self, model: tokenizers.Tokenizer) -> None:
+        self.model = model
+        base = model.get_vocab_size()
+        self.special_ids = {special: base + number for number, special in enumerate(Special)}
+        self.size = base + len(Special)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int) -> BytePairs:
+        """Train on texts; deterministic."""
+        model = tokenizers.Tokenizer(tokenizers.models.BPE())
+        model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        model.decoder = tokenizers.decoders.ByteLevel()
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=vocab_size - len(Special),
+            initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        model.train_from_iterator(texts, trainer)
+        return cls(model)
+
+    def text_ids(self, text: str) -> list[int]:
+        ids: list[int] = self.model.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def text(self, ids: Sequence[int]) -> str:
+        text: str = self.model.decode(list(ids), skip_special_tokens=False)
+        return text
+
+    def stored(self) -> dict[str, Any]:
+        return {"model": self.model.to_str()}
+
+
+class HuggingFace:
+    """A pretrained tokenizer; trace tokens it already has are re-used, code world models' own by their ids, others added."""
+
+    def __init__(self, name: str) -> None:
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise TokenizerError(
+                f"tokenizer {name!r} cannot be loaded: give the folder of a local copy as `name`, or check the hub's "
+                f"access ({str(error).splitlines()[0]})"
+            ) from None
+        self.tokenizer = tokenizer
+        known = self.tokenizer.get_vocab()
+        if known.get(Special.BEGIN_OF_TEXT.value) == CWM_IDS[Special.BEGIN_OF_TEXT] and len(known) > max(
+            CWM_IDS.values()
+        ):
+            self.special_ids = dict(CWM_IDS)
+        else:
+            self.tokenizer.add_tokens([s.value for s in Special if s.value not in known], special_tokens=True)
+            self.special_ids = {s: int(self.tokenizer.convert_tokens_to_ids(s.value)) for s in Special}
+        self.size = max(len(self.tokenizer), max(self.special_ids.values()) + 1)
+        self.name = name
+
+    def text_ids(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return ids
+
+    def text(self, ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+        return text
+
+    def stored(self) -> dict[str, Any]:
+        digest = hashlib.sha256(json.dumps(self.tokenizer.get_vocab(), sort_keys=True).encode()).hexdigest()
+        return {"special_ids": {s.value: i for s, i in self.special_ids.items()}, "vocabulary_sha256": digest}

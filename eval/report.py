@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import platform
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jinja2
 import pandas as pd
+import torch
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
@@ -59,6 +63,7 @@ def report(
         columns=VERDICT_COLUMNS,
         figures=figures,
         tables=tables,
+        made=made_with(),
     )
     (output / PAGE).write_text(page, encoding="utf-8")
     return output / PAGE
@@ -200,7 +205,14 @@ def _markdown(
     )
     parts += [f"## {figure.caption}\n\n![{figure.caption}](figures/{figure.name}.png)" for figure in figures]
     parts += [f"## {name}\n\n{_table(rows)}" for name, rows in tables.items()]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, made_with()]) + "\n"
+
+
+def made_with() -> str:
+    """One line on the software and machine behind a report."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "torch", "transformers"))
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} CPU cores, no GPU"
+    return f"Report made with {packages}, Python {platform.python_version()}; {device}."
 
 
 def _table(rows: list[list[str]]) -> str:

@@ -88,6 +88,10 @@ def run(config: ExperimentConfig, where: str) -> Path:
     """
     jobs = expand(config, where)
     failed: list[str] = []
+    print(
+        f"{len(jobs)} runs, {config.workers} at a time; each writes log.txt in its folder below {config.output}",
+        flush=True,
+    )
     begin = time.perf_counter()
     with ThreadPoolExecutor(config.workers) as pool:
         futures: dict[Future[str], Job] = {pool.submit(_do, job, config.threads): job for job in jobs}
@@ -108,6 +112,7 @@ def run(config: ExperimentConfig, where: str) -> Path:
 
 def _do(job: Job, threads: int) -> str:
     """Run one job in a process of its own; an empty string, or what went wrong."""
+    print(f"           {job.name}: started", flush=True)
     job.folder.mkdir(parents=True, exist_ok=True)
     settings, text = job.folder / "train.yaml", dump(job.train)
     if settings.exists() and settings.read_text(encoding="utf-8") != text:

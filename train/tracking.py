@@ -72,7 +72,7 @@ class WandbRun(TrainerCallback):
             import wandb
 
             os.environ.setdefault("WANDB_SILENT", "true")
-            mode = os.environ.get("WANDB_MODE") or ("online" if wandb.api.api_key else "offline")
+            mode = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
             tracking = self.config.tracking
             self.run = wandb.init(
                 project=tracking.project,

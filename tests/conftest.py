@@ -9,6 +9,11 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 
 import pytest
 import torch
+from hypothesis import settings
+
+# A busy machine is no failure.
+settings.register_profile("suite", deadline=None, print_blob=True)
+settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent
 

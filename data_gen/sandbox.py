@@ -61,9 +61,14 @@ class Sandbox:
             ProgramError: as `tracer.trace`, or kind `time`, `memory` or `killed` when a limit ended the process.
         """
         reply = self._ask({"code": program.code, "name": program.name, "limits": asdict(self.limits)})
-        if "error" in reply:
-            raise ProgramError(reply["error"], reply["message"])
-        return Trace(program, [_frame(fields) for fields in reply["frames"]])
+        try:
+            if "error" not in reply:
+                return Trace(program, [_frame(fields) for fields in reply["frames"]])
+            kind, message = str(reply["error"]), str(reply["message"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            # The program can write to the pipe its frames travel through; what it writes is data.
+            kind, message = "killed", f"{program.name}: wrote something other than frames to the sandbox"
+        raise ProgramError(kind, message)
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._server is None:
@@ -72,19 +77,20 @@ class Sandbox:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         try:
-            send(self._server.stdin, request)
+            send(self._server.stdin, json.dumps(request).encode())
             reply = receive(self._server.stdout)
         except OSError:
             reply = None
+        except ValueError:
+            reply = {}
         if reply is None:
             self.close()  # the next program gets a new server
             return {"error": "killed", "message": f"{request['name']}: ended the sandbox's server"}
         return reply
 
 
-def send(pipe: IO[bytes], message: dict[str, Any]) -> None:
-    """Write one length-prefixed JSON message."""
-    data = json.dumps(message).encode()
+def send(pipe: IO[bytes], data: bytes) -> None:
+    """Write one length-prefixed message, which is JSON."""
     pipe.write(struct.pack("<Q", len(data)) + data)
     pipe.flush()
 

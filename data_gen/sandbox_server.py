@@ -39,7 +39,8 @@ def serve() -> None:
             _reap()
 
 
-def _run(request: dict[str, Any], folder: str) -> dict[str, Any]:
+def _run(request: dict[str, Any], folder: str) -> bytes:
+    """The reply as JSON: the child's own, passed on unread, or what ended it."""
     limits, name = request["limits"], request["name"]
     reader, writer = os.pipe()
     child = os.fork()
@@ -57,13 +58,13 @@ def _run(request: dict[str, Any], folder: str) -> dict[str, Any]:
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder, exist_ok=True)
     if data is not None:
-        reply: dict[str, Any] = json.loads(data)
-        return reply  # the child dies while the next program starts; `serve` reaps it
+        return data  # the child dies while the next program starts; `serve` reaps it
     _, status = os.waitpid(child, 0)
     if timed_out or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
-        return {"error": "time", "message": f"{name}: stopped after {limits['seconds']:g} s"}
+        return json.dumps({"error": "time", "message": f"{name}: stopped after {limits['seconds']:g} s"}).encode()
     how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
-    return {"error": "killed", "message": f"{name}: ended its process before its trace was complete ({how})"}
+    message = f"{name}: ended its process before its trace was complete ({how})"
+    return json.dumps({"error": "killed", "message": message}).encode()
 
 
 def _reap() -> None:
@@ -78,6 +79,9 @@ def _child(request: dict[str, Any], folder: str, writer: int) -> None:
     limits = request["limits"]
     os.setsid()
     os.chdir(folder)
+    # The server's own pipes must be out of the program's reach: it could answer in the next program's name.
+    os.closerange(3, writer)
+    os.closerange(writer + 1, writer + 64)
     seconds = int(limits["seconds"]) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (limits["megabytes"] * _MEGABYTE,) * 2)

@@ -36,6 +36,14 @@ def test_the_sandbox_gives_the_same_frames_as_this_process(sandbox: Sandbox) -> 
         ("killed", "import os; os._exit(0)"),
         ("killed", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"),
         ("killed", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"),
+        (
+            "killed",
+            "import os\nfor fd in range(3, 30):\n    try: os.write(fd, bytes([5]) + bytes(7) + b'[1,2]')\n    except OSError: pass",
+        ),
+        (
+            "killed",
+            "import os\nfor fd in range(3, 30):\n    try: os.write(fd, bytes([5]) + bytes(7) + b'{1,2]')\n    except OSError: pass",
+        ),
         ("repr", "class A:\n    def __repr__(self): raise OSError\nx = A()"),
         ("time", "class A:\n    def __repr__(self):\n        while True: pass\nx = A()"),
         ("recursion", "def f(): return f()\nf()"),

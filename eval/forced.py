@@ -39,7 +39,7 @@ class Cursor:
     """Walks one example: hands out fed tokens, takes written ones, and knows when a written run ends.
 
     A run between fed tokens ends when the model writes the token that truly follows it or any special token, neither of
-    which belongs to it, or after `slack(length)` tokens. A run at the end of the example ends with the end-of-text token.
+    which belongs to it, or at a limit. A run at the end of the example ends with the end-of-text token.
     """
 
     def __init__(

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import struct
 import subprocess
 import sys
+import tempfile
 from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
-from remedy.data_gen.program import Event, Frame, Program, ProgramError, Trace, Value
+from remedy.data_gen.program import Program, ProgramError, Trace
+from remedy.data_gen.sandbox_wire import frame_from, receive, send
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Sandbox:
     def __init__(self, limits: SandboxLimits | None = None) -> None:
         self.limits = limits or SandboxLimits()
         self._server: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Sandbox:
         return self
@@ -53,6 +55,9 @@ class Sandbox:
             self._server.kill()
             self._server.wait()
             self._server = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
     def trace(self, program: Program) -> Trace:
         """The program's trace.
@@ -63,7 +68,7 @@ class Sandbox:
         reply = self._ask({"code": program.code, "name": program.name, "limits": asdict(self.limits)})
         try:
             if "error" not in reply:
-                return Trace(program, [_frame(fields) for fields in reply["frames"]])
+                return Trace(program, [frame_from(fields) for fields in reply["frames"]])
             kind, message = str(reply["error"]), str(reply["message"])
         except (ValueError, KeyError, TypeError, AttributeError):
             # The program can write to the pipe its frames travel through; what it writes is data.
@@ -72,7 +77,8 @@ class Sandbox:
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._server is None:
-            command = [sys.executable, "-m", "remedy.data_gen.sandbox_server"]
+            self._folder = tempfile.TemporaryDirectory(prefix="remedy-", ignore_cleanup_errors=True)
+            command = [sys.executable, "-m", "remedy.data_gen.sandbox_server", self._folder.name]
             self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._server.stdin is not None
         assert self._server.stdout is not None
@@ -87,38 +93,3 @@ class Sandbox:
             self.close()  # the next program gets a new server
             return {"error": "killed", "message": f"{request['name']}: ended the sandbox's server"}
         return reply
-
-
-def send(pipe: IO[bytes], data: bytes) -> None:
-    """Write one length-prefixed message, which is JSON."""
-    pipe.write(struct.pack("<Q", len(data)) + data)
-    pipe.flush()
-
-
-def receive(pipe: IO[bytes]) -> dict[str, Any] | None:
-    """Read one message; None at the end of the stream."""
-    header = pipe.read(8)
-    if len(header) < 8:
-        return None
-    (size,) = struct.unpack("<Q", header)
-    data = pipe.read(size)
-    if len(data) < size:
-        return None
-    message: dict[str, Any] = json.loads(data)
-    return message
-
-
-def frame_fields(frame: Frame) -> list[Any]:
-    """A frame as JSON; the inverse of what `Sandbox.trace` reads."""
-    shown = None if frame.locals is None else [[name, *value] for name, value in frame.locals.items()]
-    return [frame.event.value, frame.source, shown, frame.value]
-
-
-def _frame(fields: list[Any]) -> Frame:
-    event, source, shown, value = fields
-    return Frame(
-        Event(event),
-        source,
-        None if shown is None else {name: Value(text, kind) for name, text, kind in shown},
-        None if value is None else Value(*value),
-    )

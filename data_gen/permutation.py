@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from remedy.data_gen import rng
 from remedy.data_gen.program import MARKER, Event, Frame, Program, Trace, Value
@@ -39,6 +39,13 @@ class PermutationConfig(BaseModel):
     length: int | tuple[int, int] = 16
     distinct: bool = False
     prints: bool = False
+
+    @model_validator(mode="after")
+    def _ordered(self) -> PermutationConfig:
+        low, high = self.length_range()
+        if not 0 <= low <= high:
+            raise ValueError(f"length must be >= 0, or [low, high] with 0 <= low <= high; got {self.length}")
+        return self
 
     def length_range(self) -> tuple[int, int]:
         return (self.length, self.length) if isinstance(self.length, int) else self.length

@@ -48,7 +48,7 @@ def _run(request: dict[str, Any], folder: str) -> bytes:
         finally:
             os._exit(1)
     os.close(writer)
-    data, timed_out = _collect(reader, limits["seconds"])
+    data, timed_out = _collect(reader, limits["seconds"], limits["megabytes"] * _MEGABYTE)
     os.close(reader)
     _kill_group(child)
     if os.listdir(folder):
@@ -107,19 +107,24 @@ def _child(request: dict[str, Any], folder: str, writer: int) -> None:
     os._exit(0)
 
 
-def _collect(reader: int, seconds: float) -> tuple[bytes | None, bool]:
-    """The child's message, or None if it ended or time ran out (then true) before the message was whole."""
+def _collect(reader: int, seconds: float, most: int) -> tuple[bytes | None, bool]:
+    """The child's message, or None if it ended or time ran out (then true) before the message was whole.
+
+    A message longer than `most`, the child's own memory, is no honest one: reading on would only fill ours.
+    """
     deadline = time.monotonic() + seconds
-    data = b""
+    data = bytearray()
     while len(data) < 8 or len(data) < 8 + struct.unpack_from("<Q", data)[0]:
         ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
+        if not ready or time.monotonic() > deadline:
             return None, True
         chunk = os.read(reader, 1 << 20)
         if not chunk:
             return None, False
         data += chunk
-    return data[8:], False
+        if len(data) > most:
+            return None, False
+    return bytes(data[8:]), False
 
 
 def _kill_group(child: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from remedy.eval.config import Condition, EvalConfig, fed_roles
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.forced import FULLY_FORCED, decode, predict
 from remedy.eval.stats import rate
+from remedy.eval.verdicts import CONDITION_KEYS, COST
 from remedy.models.decoder import parameter_count
 from remedy.models.tokenizers import Encoded, TraceTokenizer
 
@@ -107,14 +109,11 @@ def judge_batch(
 
 def summarise(records: pd.DataFrame, name: str) -> dict[str, Any]:
     """Rates with intervals per condition."""
-    keys = [
-        k for k in ("diagnostic", "family", "form", "depth", "function", "length", "every", "forcing") if k in records
-    ]
+    keys = [key for key in CONDITION_KEYS if key in records]
     rows = []
     for values, group in records.groupby(keys, dropna=False, sort=True):
         right = rate(group["final_right"].tolist())
         departed = group[group["departure_role"] != ""]["departure_role"].value_counts().sort_index()
-        cost = [c for c in group if str(c).startswith("tokens_") and c != "tokens_context"]
         rows.append(
             {
                 **{k: _plain(v) for k, v in zip(keys, values) if not pd.isna(v)},
@@ -124,7 +123,7 @@ def summarise(records: pd.DataFrame, name: str) -> dict[str, Any]:
                 "high": right.high,
                 "truncated": float(group["truncated"].mean()),
                 "frames_right": float(group["frames_right"].mean()),
-                "tokens": float(group[cost].sum(axis=1).mean()),
+                "tokens": float(group[list(COST)].sum(axis=1).mean()),
                 "departures": {str(role): int(count) for role, count in departed.items()},
             }
         )
@@ -185,8 +184,22 @@ def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[st
         "parameters": parameter_count(model),
         "tokenizer": chosen.kind + (", strings by characters" if chosen.string_tokens == "characters" else ""),
         "fingerprint": tokenizer.fingerprint,
+        "weights": weights_digest(model),
         "data": f"{task['kind']} ({summary}); {data.format}, spacing {data.reveal.every:g}, strings {data.strings}",
     }
+
+
+def weights_digest(model: Any) -> str:
+    """Tells checkpoints of one architecture apart, so that records of other weights are never taken for this model's.
+
+    A hash of up to 64 evenly spaced values of every parameter, which is quick at any size.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        flat = parameter.detach().reshape(-1)
+        sample = flat[:: max(1, flat.numel() // 64)][:64].float().cpu().numpy()
+        digest.update(name.encode() + sample.tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _claim(directory: Path, request: dict[str, Any], config: EvalConfig) -> None:

@@ -41,7 +41,9 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     checkpoint = _starting_point(config, output, resume)
     if main:
         output.mkdir(parents=True, exist_ok=True)
-        (output / CONFIG_FILE).write_text(dump(config), encoding="utf-8")
+        partial = output / f".{CONFIG_FILE}.partial"  # other processes may be reading the one there is
+        partial.write_text(dump(config), encoding="utf-8")
+        os.replace(partial, output / CONFIG_FILE)
 
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     set_seed(config.train.seed)

@@ -26,6 +26,7 @@ TASK = {"task": {"kind": "permutation"}}
         ({"data": {}}, "missing key 'data.task'"),
         ({"train": {"steps": "many"}}, "key 'train.steps': Input should be a valid integer"),
         ({"data": {"task": {"kind": "permutation", "length": "long"}}}, "key 'data.task.length'"),
+        ({"data": {"task": {"kind": "permutation", "length": [9, 2]}}}, "length must be >= 0, or [low, high]"),
         ({"train": {"batch_size": 10, "accumulate": 3}}, "train: batch_size (10) must be a multiple of accumulate (3)"),
     ],
 )

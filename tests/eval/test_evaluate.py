@@ -88,6 +88,14 @@ def test_interrupted_and_rerun_it_continues(tmp_path: Path, monkeypatch: pytest.
         evaluate(model, tokenizer, PERMUTATION, SETTINGS.model_copy(update={"budget": 9}), tmp_path, "gru")
 
 
+def test_records_of_other_weights_are_not_taken_for_this_models(tmp_path: Path) -> None:
+    model, tokenizer = model_for(PERMUTATION, "symbols")
+    evaluate(model, tokenizer, PERMUTATION, SETTINGS, tmp_path, "gru")
+    retrained, _ = model_for(PERMUTATION, "symbols", seed=1)
+    with pytest.raises(UserError, match="another evaluation"):
+        evaluate(retrained, tokenizer, PERMUTATION, SETTINGS, tmp_path, "gru")
+
+
 def test_free_decoding_without_the_program_is_refused() -> None:
     blind = PERMUTATION.model_copy(update={"context": False})
     with pytest.raises(ConfigError, match=r"data\.context=true"):

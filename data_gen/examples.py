@@ -9,31 +9,37 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from remedy.data_gen import composition, permutation, programs, rng, symbolic
+from remedy.data_gen import composition, permutation, rng, symbolic
+from remedy.data_gen.budget import densest, describe, may_step_over, shallower
 from remedy.data_gen.composition import CompositionConfig
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.permutation import PermutationBatch, PermutationConfig
 from remedy.data_gen.program import Program, ProgramError, Trace
-from remedy.data_gen.programs import ProgramsConfig
+from remedy.data_gen.programs import Case, ProgramsConfig, load_cases
 from remedy.data_gen.render import render
 from remedy.data_gen.reveal import RevealConfig
 from remedy.data_gen.roles import Role, Span
+from remedy.data_gen.sandbox import TracerConfig
 from remedy.data_gen.tracer import TraceLimits, trace
+from remedy.data_gen.tracing import Outcome, trace_all
 
 Split = Literal["train", "validation", "test"]
 SHARES: dict[str, tuple[int, int]] = {"train": (0, 80), "validation": (80, 90), "test": (90, 100)}
 """Per cent of the hash range that belongs to each split."""
 
 MAX_ATTEMPTS = 1000
+
+Count = Callable[[Sequence[Span]], int]
+"""How many tokens spans have; made by a tokenizer."""
 
 
 class DataConfig(BaseModel):
@@ -47,6 +53,8 @@ class DataConfig(BaseModel):
     """Whether the program precedes its trace (always so in the cwm format)."""
     reveal: RevealConfig = RevealConfig()
     strings: Literal["plain", "spaced", "list", "indexed"] = "plain"
+    tracer: TracerConfig = TracerConfig()
+    """How programs of the user's or a benchmark's are run; our own run in this process."""
     seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
@@ -55,6 +63,8 @@ class DataConfig(BaseModel):
             raise ValueError("the cwm format always shows the program: remove `context: false`")
         if self.task.kind != "permutation" and not self.context:
             raise ValueError(f"task {self.task.kind} needs its program: remove `context: false`")
+        if self.reveal.direct and self.format != "cwm":
+            raise ValueError("reveal.direct needs the cwm format, whose return separator asks for the answer")
         return self
 
 
@@ -66,36 +76,45 @@ class Example:
     split: str
     spans: list[Span]
     answer: str
-    program: str
+    trace: Trace
     identity: str
-    """The same for a program however it is written down (format, spacing, encoding, nested or flattened)."""
+    """The same for a program however it is written down (format, spacing, encoding, nested or flattened, rewritten)."""
     slices: dict[str, int | str]
     outcome: str = "ok"
 
+    @property
+    def program(self) -> str:
+        return self.trace.program.code
 
-def example(config: DataConfig, split: str, index: int) -> Example:
+
+def example(config: DataConfig, split: str, index: int, count: Count | None = None) -> Example:
     """The example at one index; see `examples`."""
-    return examples(config, split, [index])[0]
+    return examples(config, split, [index], count)[0]
 
 
-def examples(config: DataConfig, split: str, indices: Sequence[int]) -> list[Example]:
+def examples(
+    config: DataConfig, split: str, indices: Sequence[int], count: Count | None = None, workers: int = 1
+) -> list[Example]:
     """The examples at the given indices, each independent of the others.
 
-    A program of the `programs` task that cannot be traced becomes an example of its context alone, with its `outcome`.
+    `count` says how many tokens spans have; `reveal.budget` needs it. `workers`: sandboxes that trace the user's programs.
+    The `programs` task has a further split `all`. A program of it that cannot be traced, or written within the budget,
+    becomes an example of its context alone, with its `outcome`.
 
     Raises:
-        ConfigError: the task's program space is too small to hold any program of this split, or a `programs` path has
-            no program at an index.
+        ConfigError: the task's program space is too small to hold any program of this split, a `programs` source has
+            no program at an index, or a budget is set and `count` is missing.
     """
+    if config.reveal.budget is not None and count is None:
+        raise ConfigError("data.reveal.budget is in tokens: nothing here knows a tokenizer to count them with")
     wanted = np.asarray(indices, dtype=np.int64)
     if isinstance(config.task, PermutationConfig):
         keys, batch = _permutations(config, split, wanted)
-        return [_permutation_example(config, split, int(i), keys, batch, row) for row, i in enumerate(wanted)]
+        return [_permutation_example(config, split, int(i), keys, batch, row, count) for row, i in enumerate(wanted)]
     if isinstance(config.task, ProgramsConfig):
-        found = _programs_of(config.task.path, split)
-        return [_program_example(config, config.task, split, int(index), found) for index in wanted]
+        return _program_examples(config, config.task, split, [int(index) for index in wanted], count, workers)
     with _collector_paused():
-        return [_composition_example(config, split, int(index)) for index in wanted]
+        return [_composition_example(config, split, int(index), count) for index in wanted]
 
 
 def token_arrays(config: DataConfig, split: str, indices: Sequence[int]) -> symbolic.TokenArrays | None:
@@ -175,7 +194,7 @@ def _too_small(config: DataConfig, split: str) -> ConfigError:
 
 
 def _permutation_example(
-    config: DataConfig, split: str, index: int, keys: rng.U64, batch: PermutationBatch, row: int
+    config: DataConfig, split: str, index: int, keys: rng.U64, batch: PermutationBatch, row: int, count: Count | None
 ) -> Example:
     task = config.task
     assert isinstance(task, PermutationConfig)
@@ -187,10 +206,10 @@ def _permutation_example(
     if config.format == "cwm":
         traced = trace(permutation.function(task, batch, row))
     slices: dict[str, int | str] = {"n": task.n, "moves": task.moves, "length": int(batch.lengths[row])}
-    return _example(config, split, index, traced, answer, session.program.code, slices, int(keys[row]))
+    return _example(config, split, index, traced, answer, session.program.code, slices, int(keys[row]), count)
 
 
-def _composition_example(config: DataConfig, split: str, index: int) -> Example:
+def _composition_example(config: DataConfig, split: str, index: int, count: Count | None) -> Example:
     assert isinstance(config.task, CompositionConfig)
     for attempt in range(MAX_ATTEMPTS):
         key = rng.key(config.seed, split, index, attempt)
@@ -208,32 +227,59 @@ def _composition_example(config: DataConfig, split: str, index: int) -> Example:
         "flatten": int(config.task.flatten),
         "functions": " ".join(composed.functions),
     }
-    return _example(config, split, index, traced, result.text, composed.identity, slices, key)
+    return _example(config, split, index, traced, result.text, composed.identity, slices, key, count)
+
+
+def _program_examples(
+    config: DataConfig, task: ProgramsConfig, split: str, indices: Sequence[int], count: Count | None, workers: int
+) -> list[Example]:
+    cases = _cases_of(task, split)
+    missing = next((index for index in indices if index >= len(cases)), None)
+    if missing is not None:
+        raise ConfigError(
+            f"data.task: {task.benchmark or task.path} has {len(cases)} programs of the {split} split; "
+            f"index {missing} was asked for"
+        )
+    chosen = [cases[index] for index in indices]
+    outcomes = trace_all([case.program for case in chosen], config.tracer, workers)
+    return [
+        _program_example(config, split, index, case, outcome, count)
+        for index, case, outcome in zip(indices, chosen, outcomes)
+    ]
 
 
 def _program_example(
-    config: DataConfig, task: ProgramsConfig, split: str, index: int, found: Sequence[Program]
+    config: DataConfig, split: str, index: int, case: Case, outcome: Outcome, count: Count | None
 ) -> Example:
-    if index >= len(found):
-        raise ConfigError(
-            f"data.task.path: {task.path} has {len(found)} programs of the {split} split; index {index} was asked for"
-        )
-    program = found[index]
-    slices: dict[str, int | str] = {"source": program.name}
-    try:
-        traced = programs.sandbox(task.limits()).trace(program)
-    except ProgramError as error:
-        empty = _example(config, split, index, Trace(program, []), "", program.code, slices, 0)
-        given = [span for span in empty.spans if span.role is Role.CONTEXT]
-        return replace(empty, spans=given, outcome=error.kind)
-    answer = traced.result.text if traced.result is not None else ""
-    return _example(config, split, index, traced, answer, program.code, slices, text_hash(program.code))
+    if isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output") and may_step_over(config.reveal):
+        outcome = shallower(case.program, config.tracer, outcome)
+    identity = case.identity
+    slices: dict[str, int | str] = {"source": case.id}
+    if isinstance(outcome, Trace):
+        answer = outcome.result.text if outcome.result is not None else ""
+        return _example(config, split, index, outcome, answer, identity, slices, text_hash(identity), count)
+    whole = config.model_copy(update={"reveal": RevealConfig()})
+    return _context_alone(
+        _example(whole, split, index, Trace(case.program, []), "", identity, slices, 0, None), outcome.kind
+    )
+
+
+def _context_alone(whole: Example, outcome: str) -> Example:
+    given = [span for span in whole.spans if span.role is Role.CONTEXT]
+    return replace(whole, spans=given, outcome=outcome)
+
+
+def program_count(task: ProgramsConfig, split: str) -> int:
+    """How many programs a split has."""
+    return len(_cases_of(task, split))
 
 
 @lru_cache(maxsize=24)
-def _programs_of(path: str, split: str) -> tuple[Program, ...]:
-    everything = programs.load_programs(path)
-    return tuple(program for program in everything if split_of(text_hash(program.code)) == split)
+def _cases_of(task: ProgramsConfig, split: str) -> tuple[Case, ...]:
+    everything = load_cases(task)
+    if split == "all":
+        return everything
+    return tuple(case for case in everything if split_of(text_hash(case.identity)) == split)
 
 
 def _example(
@@ -243,12 +289,23 @@ def _example(
     traced: Trace,
     answer: str,
     identity: str,
-    slices: dict[str, Any],
+    slices: dict[str, int | str],
     key: int,
+    count: Count | None,
 ) -> Example:
-    spans = render(traced, config.format, config.reveal, context=config.context, strings=config.strings, seed=key)
+    def written(reveal: RevealConfig) -> list[Span]:
+        return render(traced, config.format, reveal, context=config.context, strings=config.strings, seed=key)
+
     slices = slices | {"frame_count": len(traced.frames)}
-    return Example(index, split, spans, answer, traced.program.code, identity, slices)
+    if config.reveal.budget is None or count is None:
+        return Example(index, split, written(config.reveal), answer, traced, identity, slices)
+    chosen = densest(traced, config.reveal, lambda reveal: count(written(reveal)))
+    if chosen is None:
+        whole = Example(
+            index, split, written(config.reveal), answer, traced, identity, slices | {"reveal": "none fits"}
+        )
+        return _context_alone(whole, "budget")
+    return Example(index, split, written(chosen), answer, traced, identity, slices | {"reveal": describe(chosen)})
 
 
 def text_hash(text: str) -> int:

@@ -18,7 +18,7 @@ class ProgramError(Exception):
     """A program that cannot be traced, or whose tracing was stopped. `kind` is one word, used as the recorded outcome.
 
     Kinds: syntax, entry (no marked entry point), raised (while loading the module), repr, recursion, frames, output, time,
-    memory, killed.
+    memory, killed; and, in the sandbox, what a program may not do: process, thread, network, files, native.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -73,9 +73,9 @@ class Program:
     name: str = "<program>"
 
     @classmethod
-    def from_call(cls, code: str, arguments: str, name: str = "<program>") -> Program:
-        """A program that calls `f(arguments)` from a marked `main`, laid out as code world models are prompted."""
-        return cls(f"{code}\ndef main():  {MARKER}\n    return f({arguments})\n", name)
+    def from_call(cls, code: str, arguments: str, name: str = "<program>", function: str = "f") -> Program:
+        """A program that calls `function(arguments)` from a marked `main`, laid out as code world models are prompted."""
+        return cls(f"{code}\ndef main():  {MARKER}\n    return {function}({arguments})\n", name)
 
     def entry_point(self) -> str:
         """Name of the marked function.

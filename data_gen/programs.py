@@ -1,64 +1,155 @@
-"""A user's own programs: a folder of `.py` files with a marked entry, or a JSONL file of {code, input}.
+"""Real programs: the published benchmarks, and a user's own, each with its arguments and, where known, its result.
 
-They are untrusted: each runs in the sandbox, and one that cannot be traced is an example with its outcome on record.
+They are untrusted: they are traced in a sandbox (`tracing`), and one that cannot be traced has its outcome on record.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, model_validator
 
+from remedy.data_gen import humaneval
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.program import Program
-from remedy.data_gen.sandbox import Sandbox, SandboxLimits
+
+BenchmarkName = Literal["cruxeval", "humaneval"]
 
 
 class ProgramsConfig(BaseModel):
-    """`path`: a folder of `.py` files, or a JSONL file whose lines hold `code` (defining `f`) and `input` (its arguments).
-
-    `seconds`, `megabytes`, `frames`, `output` (characters of values): limits of one program.
-    """
+    """`benchmark`: CruxEval-O (800 functions) or HumanEval (723 executions), from the Hugging Face hub or, given a `path`, from
+    a JSONL file in the benchmark's own form. `path` alone: a folder of `.py` files with a marked entry point, or a JSONL file
+    whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output` and `id`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["programs"] = "programs"
-    path: str
-    seconds: float = Field(default=10.0, gt=0)
-    megabytes: int = Field(default=1024, ge=64)
-    frames: int = Field(default=100_000, ge=1)
-    output: int = Field(default=16_000_000, ge=1)
+    benchmark: BenchmarkName | None = None
+    path: str | None = None
 
-    def limits(self) -> SandboxLimits:
-        return SandboxLimits(self.seconds, self.megabytes, self.frames, self.output)
+    @model_validator(mode="after")
+    def _given(self) -> ProgramsConfig:
+        if self.benchmark is None and self.path is None:
+            raise ValueError(
+                "task programs needs `benchmark: cruxeval` or `humaneval`, or the `path` of your own programs"
+            )
+        return self
+
+
+class Case(NamedTuple):
+    """One program, its name, the repr of its result where that is known, and its `identity`: its text before any rewriting."""
+
+    id: str
+    program: Program
+    identity: str
+    expected: str | None = None
+
+
+class _Benchmark(NamedTuple):
+    hub: str
+    split: str
+    cases: Callable[[dict[str, Any]], Iterable[Case]]
+
+
+def load_cases(config: ProgramsConfig) -> tuple[Case, ...]:
+    """All programs, in the order of the benchmark, of file names, or of lines.
+
+    Raises:
+        ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named).
+    """
+    return _load(config.benchmark, config.path)
 
 
 @lru_cache(maxsize=8)
-def load_programs(path: str) -> tuple[Program, ...]:
-    """All programs, in order of file name or line.
-
-    Raises:
-        ConfigError: the path holds none, or a line is malformed; the message names file and line.
-    """
-    source = Path(path)
-    if source.is_dir():
-        files = sorted(source.rglob("*.py"))
-        programs = tuple(Program(_read(file), str(file)) for file in files)
+def _load(benchmark: BenchmarkName | None, path: str | None) -> tuple[Case, ...]:
+    if benchmark is not None:
+        read = _BENCHMARKS[benchmark].cases
+        rows = _lines(path) if path is not None else _from_hub(benchmark)
+        cases = tuple(case for where, row in rows for case in _parsed(read, row, where))
     else:
-        lines = _read(source).splitlines()
-        programs = tuple(_parse(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.strip())
-    if not programs:
+        assert path is not None
+        if Path(path).is_dir():
+            cases = tuple(
+                _case(str(file), Program(_read(file), str(file))) for file in sorted(Path(path).rglob("*.py"))
+            )
+        else:
+            cases = tuple(case for where, row in _lines(path) for case in _parsed(_own, row, where))
+    if not cases:
         raise ConfigError(f"data.task.path: {path} holds no program: give a folder of .py files or a JSONL file")
-    return programs
+    ids = [case.id for case in cases]
+    if len(set(ids)) < len(ids):
+        twice = next(id for id in ids if ids.count(id) > 1)
+        raise ConfigError(f"data.task.path: {path}: the id {twice!r} is given twice")
+    return cases
 
 
-@lru_cache(maxsize=2)
-def sandbox(limits: SandboxLimits) -> Sandbox:
-    """This process's sandbox for these limits; its server ends with the process."""
-    return Sandbox(limits)
+def _case(name: str, program: Program, expected: str | None = None) -> Case:
+    return Case(name, program, program.code, expected)
+
+
+def _cruxeval(row: dict[str, Any]) -> Iterable[Case]:
+    name = f"cruxeval/{row['id']}"
+    return [_case(name, Program.from_call(row["code"], row["input"], name), row["output"])]
+
+
+def _humaneval(row: dict[str, Any]) -> Iterable[Case]:
+    code, function = row["prompt"] + row["canonical_solution"], row["entry_point"]
+    for number, (arguments, result) in enumerate(humaneval.executions(row["test"])):
+        name = f"{row['task_id']}/{number}"
+        yield _case(name, Program.from_call(code, arguments, name, function), result)
+
+
+def _own(row: dict[str, Any]) -> Iterable[Case]:
+    name = str(row["id"])
+    return [_case(name, Program.from_call(row["code"], row["input"], name), row.get("output"))]
+
+
+_BENCHMARKS: dict[str, _Benchmark] = {
+    "cruxeval": _Benchmark("cruxeval-org/cruxeval", "test", _cruxeval),
+    "humaneval": _Benchmark("openai/openai_humaneval", "test", _humaneval),
+}
+
+
+def _from_hub(benchmark: BenchmarkName) -> Sequence[tuple[str, dict[str, Any]]]:
+    from datasets import load_dataset
+
+    hub, split, _ = _BENCHMARKS[benchmark]
+    try:
+        rows = load_dataset(hub, split=split)
+    except Exception as error:  # offline, not cached, refused, renamed: many types from several libraries
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(
+            f"data.task.benchmark {benchmark}: {hub} cannot be read from the Hugging Face hub ({first}); "
+            "give a local copy as data.task.path (a JSONL file)"
+        ) from None
+    return [(f"{hub}:{number}", dict(row)) for number, row in enumerate(rows, start=1)]
+
+
+def _lines(path: str) -> Sequence[tuple[str, dict[str, Any]]]:
+    found = []
+    for number, line in enumerate(_read(Path(path)).split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            row = json.loads(line)
+            found.append((where, {"id": where, **row}))
+        except (ValueError, TypeError):
+            raise ConfigError(f"{where}: not a JSON object") from None
+    return found
+
+
+def _parsed(read: Callable[[dict[str, Any]], Iterable[Case]], row: dict[str, Any], where: str) -> list[Case]:
+    try:
+        return list(read(row))
+    except KeyError as error:
+        raise ConfigError(f"{where}: has no key {error}") from None
+    except (TypeError, SyntaxError, ValueError) as error:
+        raise ConfigError(f"{where}: not a line of such programs: {error}") from None
 
 
 def _read(file: Path) -> str:
@@ -66,11 +157,3 @@ def _read(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"data.task.path: {file} cannot be read as UTF-8 text: {error}") from None
-
-
-def _parse(line: str, where: str) -> Program:
-    try:
-        fields = json.loads(line)
-        return Program.from_call(fields["code"], fields["input"], where)
-    except (ValueError, KeyError, TypeError):
-        raise ConfigError(f"{where}: not a JSON object with `code` and `input`") from None

@@ -1,15 +1,16 @@
 """Write a trace down as spans: the `cwm`, `repl` and `symbolic` formats.
 
-To add a format, write a function `(trace, shown, context, encoding) -> spans` and register it in FORMATS.
+To add a format, write a function `(trace, steps, context, encoding) -> spans` and register it in FORMATS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 from remedy.data_gen.program import Event, Frame, Trace, Value
-from remedy.data_gen.reveal import RevealConfig, Shown, reveal
+from remedy.data_gen.reveal import RevealConfig, Shown, reveal, written
 from remedy.data_gen.roles import Role, Span, Special
 from remedy.data_gen.strings import Piece, escape, pieces, source_pieces
 
@@ -19,6 +20,14 @@ _EVENT_TOKENS = {
     Event.RETURN: Special.RETURN_SEP,
     Event.EXCEPTION: Special.EXCEPTION_SEP,
 }
+
+
+class Step(NamedTuple):
+    """A frame that is written, its number in the trace, and the state it shows, if any."""
+
+    number: int
+    frame: Frame
+    state: Shown | None
 
 
 def render(
@@ -35,8 +44,11 @@ def render(
     `context`: whether the program precedes the trace (the `cwm` format always has it). `strings`: an encoding's name.
     `seed`: chooses variables of `seeded` reveals.
     """
-    shown = reveal(trace.frames, config or RevealConfig(), seed)
-    return FORMATS[format](trace, shown, context, strings)
+    config = config or RevealConfig()
+    numbers = written(trace.frames, config)
+    frames = trace.frames if len(numbers) == len(trace.frames) else [trace.frames[number] for number in numbers]
+    steps = list(map(Step, numbers, frames, reveal(frames, config, seed)))
+    return FORMATS[format](trace, steps, context, strings)
 
 
 class _Spans(list[Span]):
@@ -84,21 +96,28 @@ def _entry(name: str, value: Value, encoding: str) -> tuple[Piece, ...]:
     return parts if any(part.string for part in parts) else (Piece("".join(part.text for part in parts), False),)
 
 
-def _cwm(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) -> list[Span]:
-    """The code world model's own format: prompt, then one frame after another."""
+def _cwm(trace: Trace, steps: list[Step], context: bool, encoding: str) -> list[Span]:
+    """The code world model's own format: prompt, then one frame after another.
+
+    Where the answer comes at once, the separator of its frame is given too: it says that no trace is wanted.
+    """
     spans = _Spans()
     spans.special(Special.BEGIN_OF_TEXT, -1, Role.CONTEXT)
     spans.special(Special.TRACE_CONTEXT_START, -1, Role.CONTEXT)
     code = trace.program.code
     spans.source(Role.CONTEXT, "\n" + code + ("" if code.endswith("\n") else "\n"), -1)
     spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
-    for number, (frame, state) in enumerate(zip(trace.frames, shown)):
+    direct = len(steps) == 2 and steps[1].number > 1
+    for number, frame, state in steps:
         if number == 0:  # the seeded first frame is part of the prompt
             seeded = _Spans()
             _cwm_frame(seeded, frame, state, encoding, 0)
             spans.extend(Span(Role.CONTEXT, span.piece, -1, span.string) for span in seeded)
-        else:
-            _cwm_frame(spans, frame, state, encoding, number)
+            continue
+        start = len(spans)
+        _cwm_frame(spans, frame, state, encoding, number)
+        if direct:
+            spans[start] = Span(Role.CONTEXT, spans[start].piece)
     spans.special(Special.END_OF_TEXT, len(trace.frames))
     return spans
 
@@ -127,7 +146,7 @@ def _cwm_frame(spans: _Spans, frame: Frame, state: Shown | None, encoding: str, 
     add(_special(Role.STRUCTURE, Special.FRAME_SEP, number))
 
 
-def _repl(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) -> list[Span]:
+def _repl(trace: Trace, steps: list[Step], context: bool, encoding: str) -> list[Span]:
     """A Python session: `>>> COMMAND` lines, and reveals `>>> print('a', a)` answered by `a 2`.
 
     A reveal stands before the command whose frame it belongs to. The newline that ends a command or an answer is STRUCTURE,
@@ -142,7 +161,7 @@ def _repl(trace: Trace, shown: list[Shown | None], context: bool, encoding: str)
     elif context:
         spans.source(Role.CONTEXT, trace.program.code, -1)
     spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
-    for number, (frame, state) in enumerate(zip(trace.frames, shown)):
+    for number, frame, state in steps:
         for name, value in (state or {}).items():
             spans.text(Role.ACTION, f">>> print({name!r}, {name})", number)
             spans.text(Role.STRUCTURE, "\n", number)
@@ -159,7 +178,7 @@ def _repl(trace: Trace, shown: list[Shown | None], context: bool, encoding: str)
     return spans
 
 
-def _symbolic(trace: Trace, shown: list[Shown | None], context: bool, encoding: str) -> list[Span]:
+def _symbolic(trace: Trace, steps: list[Step], context: bool, encoding: str) -> list[Span]:
     """The classic state-tracking form: one token per variable, value and command; every span is one token.
 
     A reveal is a query (the variable's name, an ACTION) answered by a value (STATE).
@@ -171,7 +190,7 @@ def _symbolic(trace: Trace, shown: list[Shown | None], context: bool, encoding: 
         lines = [f.source for f in trace.frames if f.source] if trace.setup else trace.program.physical_lines()
         spans.extend(Span(Role.CONTEXT, line.rstrip("\n")) for line in lines if line.strip())
     spans.append(Span(Role.CONTEXT, Special.FRAME_SEP))
-    for number, (frame, state) in enumerate(zip(trace.frames, shown)):
+    for number, frame, state in steps:
         for name, value in (state or {}).items():
             spans.append(Span(Role.ACTION, name, number))
             spans.append(_one_token(Role.STATE, value, encoding, number))
@@ -187,7 +206,7 @@ def _one_token(role: Role, value: Value, encoding: str, number: int) -> Span:
     return Span(role, "".join(piece.text for piece in pieces(value, encoding)), number, value.is_string)
 
 
-FORMATS: dict[str, Callable[[Trace, list[Shown | None], bool, str], list[Span]]] = {
+FORMATS: dict[str, Callable[[Trace, list[Step], bool, str], list[Span]]] = {
     "cwm": _cwm,
     "repl": _repl,
     "symbolic": _symbolic,

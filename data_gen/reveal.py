@@ -1,8 +1,9 @@
-"""Which frames keep their STATE, and what a kept one shows. Spacing and diff are independent knobs."""
+"""Which frames are written, which of them keep their STATE, and what a kept one shows. The knobs are independent."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -21,12 +22,19 @@ class RevealConfig(BaseModel):
 
     `show`: all variables; one variable per reveal, in turn (`round_robin`) or drawn (`seeded`); or the `diff`, in which
     `..` stands for a value that has not changed since it was last shown.
+
+    `depth`: write the frames of calls down to this level only (0: the entry point's own); deeper calls are stepped over.
+    `direct`: write the answer alone, after the seeded first frame. `budget`: tokens an example may have; one that has more is
+    written in the densest way that fits (see `budget`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: float = Field(default=1, description="spacing k >= 1, or inf")
     show: Literal["all", "round_robin", "seeded", "diff"] = "all"
+    depth: int | None = Field(default=None, ge=0)
+    direct: bool = False
+    budget: int | None = Field(default=None, ge=1)
 
     @field_validator("every")
     @classmethod
@@ -40,7 +48,28 @@ class RevealConfig(BaseModel):
         return ordinal % self.every == 0 or ordinal == last
 
 
-def reveal(frames: list[Frame], config: RevealConfig, seed: int = 0) -> list[Shown | None]:
+def written(frames: Sequence[Frame], config: RevealConfig) -> list[int]:
+    """The numbers of the frames that are written."""
+    if config.direct:
+        return [0, len(frames) - 1] if len(frames) > 1 else list(range(len(frames)))
+    if config.depth is None:
+        return list(range(len(frames)))
+    return [number for number, level in enumerate(levels(frames)) if level <= config.depth]
+
+
+def levels(frames: Sequence[Frame]) -> list[int]:
+    """The call level of every frame, the entry point's being 0. A generator's frames have the level it is resumed at."""
+    found, level = [], -1
+    for frame in frames:
+        if frame.event is Event.CALL:
+            level += 1
+        found.append(level)
+        if frame.event is Event.RETURN:
+            level -= 1
+    return found
+
+
+def reveal(frames: Sequence[Frame], config: RevealConfig, seed: int = 0) -> list[Shown | None]:
     """What each frame's STATE shows; None for a frame without one.
 
     The last frame with locals always shows its state: all of it, unless `show` is `diff` and a returned value follows

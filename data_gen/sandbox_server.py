@@ -1,10 +1,12 @@
 """The sandbox's server process: reads programs from standard input, forks for each, replies with its frames.
 
+Started by `isolation.server_command`, perhaps by another interpreter than ours, so that nothing but the standard library is used.
 Imports stay few and light: with subprocess, tempfile and shutil in it a process takes 1.5 times as long to fork.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -14,8 +16,10 @@ import signal
 import struct
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
+from remedy.data_gen import guard
 from remedy.data_gen.program import Program, ProgramError
 from remedy.data_gen.sandbox_wire import frame_fields, receive, send
 from remedy.data_gen.tracer import TraceLimits, trace
@@ -24,20 +28,30 @@ _MEGABYTE = 1 << 20
 
 
 def serve(folder: str) -> None:
-    """Answer requests until standard input ends; programs run in `folder`, which is emptied after each."""
+    """Say hello, then answer requests until standard input ends; programs run in `folder`, which is emptied after each."""
     replies = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb")
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
+    folder = os.path.realpath(folder)
+    send(replies, json.dumps({"python": _version()}).encode())
     gc.freeze()  # a collection in a child then leaves the pages it shares with this process alone
     while (request := receive(requests)) is not None:
-        send(replies, _run(request, folder))
-        _reap()
+        reply, child = _run(request, folder)
+        send(replies, reply)
+        _end(child)  # while the reply is being read
+        if os.listdir(folder):
+            _empty(folder)
 
 
-def _run(request: dict[str, Any], folder: str) -> bytes:
-    """The reply as JSON: the child's own, passed on unread, or what ended it."""
+def _version() -> str:
+    name = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name, sys.implementation.name)
+    return f"{name} {'.'.join(map(str, sys.version_info[:3]))}"
+
+
+def _run(request: dict[str, Any], folder: str) -> tuple[bytes, int]:
+    """The reply as JSON (the child's own, passed on unread, or what ended it) and the child, which may still live."""
     limits, name = request["limits"], request["name"]
     reader, writer = os.pipe()
     child = os.fork()
@@ -50,17 +64,53 @@ def _run(request: dict[str, Any], folder: str) -> bytes:
     os.close(writer)
     data, timed_out = _collect(reader, limits["seconds"], limits["megabytes"] * _MEGABYTE)
     os.close(reader)
-    _kill_group(child)
-    if os.listdir(folder):
-        _empty(folder)
     if data is not None:
-        return data  # the child dies while the next program starts; `serve` reaps it
+        return data, child
+    if timed_out:
+        os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if timed_out or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
-        return json.dumps({"error": "time", "message": f"{name}: stopped after {limits['seconds']:g} s"}).encode()
+        return _problem("time", name, f"stopped after {limits['seconds']:g} s"), child
     how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
-    message = f"{name}: ended its process before its trace was complete ({how})"
-    return json.dumps({"error": "killed", "message": message}).encode()
+    return _problem("killed", name, f"ended its process before its trace was complete ({how})"), child
+
+
+def _problem(kind: str, name: str, message: str) -> bytes:
+    return json.dumps({"error": kind, "message": f"{name}: {message}"}).encode()
+
+
+def _end(child: int) -> None:
+    """Kill what is left of a program: its process group, and processes that left the group, which come back to this one.
+
+    If they multiply faster than they die, end this server: with bubblewrap that ends them all.
+    """
+    _kill(os.killpg, child)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child, 0)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            found, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not found:
+            for process in _children():
+                _kill(os.kill, process)
+            time.sleep(0.001)
+    os._exit(1)
+
+
+def _kill(how: Callable[[int, int], None], target: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        how(target, signal.SIGKILL)
+
+
+def _children() -> list[int]:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(process) for process in file.read().split()]
+    except OSError:
+        return []
 
 
 def _empty(folder: str) -> None:
@@ -68,14 +118,6 @@ def _empty(folder: str) -> None:
 
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder, exist_ok=True)
-
-
-def _reap() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG) != (0, 0):
-            pass
-    except ChildProcessError:
-        pass
 
 
 def _child(request: dict[str, Any], folder: str, writer: int) -> None:
@@ -86,22 +128,33 @@ def _child(request: dict[str, Any], folder: str, writer: int) -> None:
     os.closerange(3, writer)
     os.closerange(writer + 1, writer + 64)
     seconds = int(limits["seconds"]) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_AS, (limits["megabytes"] * _MEGABYTE,) * 2)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for what, most in (
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_AS, limits["megabytes"] * _MEGABYTE),
+        (resource.RLIMIT_FSIZE, _MEGABYTE),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NPROC, 0),
+    ):
+        resource.setrlimit(what, (most, most))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     program = Program(request["code"], request["name"])
-    reply: dict[str, Any]
+
+    def stop(kind: str, message: str) -> NoReturn:
+        _answer(writer, _problem(kind, program.name, message))
+
+    guard.install(folder, stop)
     try:
-        traced = trace(program, TraceLimits(limits["frames"], limits["output"]))
-        reply = {"frames": [frame_fields(frame) for frame in traced.frames]}
+        traced = trace(program, TraceLimits(limits["frames"], limits["output"]), request["depth"])
+        reply = json.dumps({"frames": [frame_fields(frame) for frame in traced.frames]}).encode()
     except ProgramError as error:
-        reply = {"error": error.kind, "message": str(error)}
+        reply = json.dumps({"error": error.kind, "message": str(error)}).encode()
     except MemoryError:
-        reply = {"error": "memory", "message": f"{program.name}: needed more than {limits['megabytes']} MB"}
-    data = json.dumps(reply).encode()
-    data = struct.pack("<Q", len(data)) + data
+        stop("memory", f"needed more than {limits['megabytes']} MB")
+    _answer(writer, reply)
+
+
+def _answer(writer: int, reply: bytes) -> NoReturn:
+    data = struct.pack("<Q", len(reply)) + reply
     while data:
         data = data[os.write(writer, data) :]
     os._exit(0)
@@ -125,16 +178,3 @@ def _collect(reader: int, seconds: float, most: int) -> tuple[bytes | None, bool
         if len(data) > most:
             return None, False
     return bytes(data[8:]), False
-
-
-def _kill_group(child: int) -> None:
-    for target in (lambda: os.killpg(child, signal.SIGKILL), lambda: os.kill(child, signal.SIGKILL)):
-        try:
-            target()
-        except (ProcessLookupError, PermissionError):
-            continue
-
-
-if __name__ == "__main__":
-    sys.setrecursionlimit(1000)
-    serve(sys.argv[1])

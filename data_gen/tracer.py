@@ -48,15 +48,22 @@ class _Recorder:
         sys.settrace(None)
         raise _Stop
 
-    def tracer(self) -> Callable[[types.FrameType, str, Any], Any]:
+    def tracer(self, depth: int | None) -> Callable[[types.FrameType, str, Any], Any]:
         """The trace function: a closure, since it runs at every line."""
         filename, lines, limits, frames = self.filename, self.lines, self.limits, self.frames
-        written = 0
+        deepest = sys.maxsize if depth is None else depth
+        written, level = 0, -1
 
         def record(frame: types.FrameType, event: str, arg: Any) -> Any:
-            nonlocal written
+            nonlocal written, level
             if frame.f_code.co_filename != filename:
                 return None
+            if event == "call":
+                if level == deepest:
+                    return None
+                level += 1
+            elif event == "return":
+                level -= 1
             if len(frames) >= limits.frames:
                 self.stop("frames", f"stopped after {limits.frames} frames")
             source = lines[frame.f_lineno - 1]
@@ -83,14 +90,15 @@ class _Recorder:
         return record
 
 
-def trace(program: Program, limits: TraceLimits | None = None) -> Trace:
-    """Run the program's marked entry point in this process and record every frame.
+def trace(program: Program, limits: TraceLimits | None = None, depth: int | None = None) -> Trace:
+    """Run the program's marked entry point in this process and record its frames, of calls down to level `depth` if given
+    (0: the entry point's own), which makes the trace of a program that runs too long short.
 
     An exception that leaves the entry point ends the trace normally: its EXCEPTION and RETURN frames are the record.
 
     Raises:
         ProgramError: the program does not compile, has no marked entry, raises while loading, has a value whose repr
-            raises, or exceeds a limit.
+            raises, exceeds a limit, or runs out of memory, which says more of the machine than of the program.
     """
     entry = program.entry_point()
     filename = f"<{MODULE}>"
@@ -112,12 +120,14 @@ def trace(program: Program, limits: TraceLimits | None = None) -> Trace:
             raise ProgramError(
                 "raised", f"{program.name}: raised {type(error).__name__} while loading: {error}"
             ) from None
-        tracer = recorder.tracer()
+        tracer = recorder.tracer(depth)
         sys.settrace(tracer)
         try:
             function()
         except _Stop:
             pass
+        except MemoryError:
+            raise ProgramError("memory", f"{program.name}: ran out of memory") from None
         except (Exception, SystemExit, GeneratorExit):
             pass
         finally:

@@ -47,11 +47,15 @@ def trace(
     reveal_every: Annotated[str, typer.Option(help="spacing K, or inf")] = "1",
     strings: Annotated[str, typer.Option(help="plain, spaced, list or indexed")] = "plain",
     timeout: Annotated[float, typer.Option(min=0.1, help="seconds the program may run")] = 10.0,
+    python: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="interpreter that runs the program (default: this one)"),
+    ] = None,
 ) -> None:
     """Print prompt and trace of a program, exactly as a model sees them."""
     from remedy.launch.trace import trace as run
 
-    print(run(file, format, locals, reveal_every, strings, timeout), end="")
+    print(run(file, format, locals, reveal_every, strings, timeout, python), end="")
 
 
 @app.command()

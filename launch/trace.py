@@ -9,11 +9,11 @@ from remedy.data_gen.program import Program
 from remedy.data_gen.render import FORMATS, render
 from remedy.data_gen.reveal import RevealConfig
 from remedy.data_gen.roles import spans_text
-from remedy.data_gen.sandbox import Sandbox, SandboxLimits
+from remedy.data_gen.sandbox import Sandbox, TracerConfig
 from remedy.data_gen.strings import ENCODINGS
 
 
-def trace(file: Path, format: str, shown: str, every: str, strings: str, timeout: float) -> str:
+def trace(file: Path, format: str, shown: str, every: str, strings: str, timeout: float, python: str | None) -> str:
     """Trace a file in the sandbox and render it.
 
     Raises:
@@ -32,7 +32,7 @@ def trace(file: Path, format: str, shown: str, every: str, strings: str, timeout
         code = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: cannot be read as UTF-8 text: {error}") from None
-    with Sandbox(SandboxLimits(seconds=timeout)) as sandbox:
+    with Sandbox(TracerConfig(seconds=timeout, python=python)) as sandbox:
         traced = sandbox.trace(Program(code, str(file)))
     spans = render(traced, format, policy, strings=strings)
     if format == "symbolic":

@@ -19,11 +19,14 @@ BAD = {
     "frames": "def f(x):\n    while True:\n        x = 1",
     "repr": "class A:\n    def __repr__(self):\n        raise OSError\ndef f(x):\n    a = A()\n    return x",
     "killed": "def f(x):\n    import os\n    os._exit(1)",
+    "process": "def f(x):\n    import os\n    while True:\n        os.fork()",
 }
 
 
 def config(path: Path) -> DataConfig:
-    return DataConfig.model_validate({"task": {"kind": "programs", "path": str(path), "seconds": 1, "frames": 500}})
+    return DataConfig.model_validate(
+        {"task": {"kind": "programs", "path": str(path)}, "tracer": {"seconds": 1, "frames": 500}}
+    )
 
 
 def everything(path: Path) -> list[str]:
@@ -106,7 +109,7 @@ def _exists(folder: Path, index: int) -> bool:
 def test_malformed_lines_and_empty_folders_are_named(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text('{"code": "def f(): pass", "input": ""}\n{"code": 3}\n')
-    with pytest.raises(ConfigError, match=r"p\.jsonl:2: not a JSON object"):
+    with pytest.raises(ConfigError, match=r"p\.jsonl:2: has no key 'input'"):
         examples(config(path), "train", [0])
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="holds no program"):

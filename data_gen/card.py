@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from remedy.data_gen.config import dump
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role
+from remedy.data_gen.tracing import environment
 from remedy.data_gen.write import WriteConfig, plan, read_shard
 
 _WHAT = {
@@ -69,6 +70,10 @@ def _text(
     ]
     quantiles = np.quantile(lengths, [0.5, 0.9, 1.0])
     shown = [f"- `{name}`: {_values(values)}" for name, values in slices.items()]
+    ran = ""
+    if data.task.kind == "programs":
+        python, isolation = environment(data.tracer)
+        ran = f"The programs ran on {python}, isolation: {isolation}. Traces of other Python versions differ. "
     packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "pyarrow", "tokenizers", "numpy"))
     return "\n".join(
         [
@@ -108,7 +113,7 @@ def _text(
             "",
             f"Tokenizer: `{tokenizer}`",
             "",
-            f"Made with Python {platform.python_version()}, {packages}.",
+            f"{ran}Made with Python {platform.python_version()}, {packages}.",
             "",
         ]
     )

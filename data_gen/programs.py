@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from remedy.data_gen import humaneval
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.program import Program
+from remedy.data_gen.rewrites import RewriteName, rewrite_program
 
 BenchmarkName = Literal["cruxeval", "humaneval"]
 
@@ -23,13 +24,15 @@ BenchmarkName = Literal["cruxeval", "humaneval"]
 class ProgramsConfig(BaseModel):
     """`benchmark`: CruxEval-O (800 functions) or HumanEval (723 executions), from the Hugging Face hub or, given a `path`, from
     a JSONL file in the benchmark's own form. `path` alone: a folder of `.py` files with a marked entry point, or a JSONL file
-    whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output` and `id`."""
+    whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output` and `id`. `rewrites`: applied to every
+    program (`remedy.data_gen.rewrites`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["programs"] = "programs"
     benchmark: BenchmarkName | None = None
     path: str | None = None
+    rewrites: tuple[RewriteName, ...] = ()
 
     @model_validator(mode="after")
     def _given(self) -> ProgramsConfig:
@@ -61,7 +64,10 @@ def load_cases(config: ProgramsConfig) -> tuple[Case, ...]:
     Raises:
         ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named).
     """
-    return _load(config.benchmark, config.path)
+    cases = _load(config.benchmark, config.path)
+    if not config.rewrites:
+        return cases
+    return tuple(case._replace(program=rewrite_program(case.program, config.rewrites)) for case in cases)
 
 
 @lru_cache(maxsize=8)

@@ -11,9 +11,11 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from remedy.data_gen.program import Value
+
+EncodingName = Literal["plain", "spaced", "list", "indexed"]
 
 
 class Encoding(NamedTuple):
@@ -34,7 +36,7 @@ def _decode_indexed(text: str | list[str]) -> str:
     return "".join(characters)
 
 
-ENCODINGS: dict[str, Encoding] = {
+ENCODINGS: dict[EncodingName, Encoding] = {
     "plain": Encoding(lambda s: s, lambda t: "".join(t)),
     "spaced": Encoding(lambda s: " ".join(s), lambda t: "".join(t[::2])),
     "list": Encoding(lambda s: list(s), lambda t: "".join(t)),

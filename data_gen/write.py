@@ -105,7 +105,8 @@ def write(
 
 def write_shard(data: DataConfig, shard: Shard, folder: Path, encode: Encoder) -> None:
     """Write one shard under a hidden name and move it into place."""
-    rows = [_row(example, encode) for example in examples(data, shard.split, range(shard.start, shard.stop))]
+    found = examples(data, shard.split, range(shard.start, shard.stop), lambda spans: len(encode(spans)[0]))
+    rows = [_row(example, encode) for example in found]
     table = pa.Table.from_pylist(rows, schema=_schema(rows[0]))
     partial = folder / f".{shard.name}.{os.getpid()}.partial"
     try:

@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from remedy.data_gen.composition import FamilyName
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.programs import ProgramsConfig
+from remedy.data_gen.rewrites import Rewriting
 from remedy.data_gen.roles import Role
+from remedy.data_gen.strings import EncodingName
 from remedy.eval.forced import FORCINGS, FREE
 
 Forcing = str | tuple[str, ...]
@@ -67,15 +70,41 @@ class CompositionDiagnostic(_Diagnostic):
     forms: tuple[Literal["nested", "flattened"], ...] = ("nested", "flattened")
 
 
-class EvalConfig(BaseModel):
-    """`data`: overrides of the data configuration stored with the checkpoint, or all of it for a checkpoint without one.
+class CodeDiagnostic(BaseModel):
+    """Real programs: `programs`, or those the data is configured with, as written and under each of `rewrites`.
 
-    `budget`: most tokens a model may write freely before its trace counts as truncated.
+    `forcing`: `free` (the model writes the whole trace), `action_forced` (its states carry on from true actions) and `direct` (it
+    writes the returned value at once, without a trace). `examples`: the first so many programs; all if not given. `every`,
+    `show`, `strings`: how traces are written, one condition each; by default as the data is configured.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    diagnostics: tuple[Annotated[PermutationDiagnostic | CompositionDiagnostic, Field(discriminator="kind")], ...]
+    kind: Literal["code"] = "code"
+    programs: tuple[ProgramsConfig, ...] = ()
+    forcing: tuple[Literal["free", "action_forced", "direct"], ...] = Field(
+        default=("free", "action_forced", "direct"), min_length=1
+    )
+    rewrites: tuple[Rewriting, ...] = Field(default=("none",), min_length=1)
+    examples: int | None = Field(default=None, ge=1)
+    every: tuple[float, ...] = ()
+    show: tuple[Literal["all", "diff"], ...] = ()
+    strings: tuple[EncodingName, ...] = ()
+
+
+Settings = PermutationDiagnostic | CompositionDiagnostic | CodeDiagnostic
+
+
+class EvalConfig(BaseModel):
+    """`data`: overrides of the data configuration stored with the checkpoint, or all of it for a checkpoint without one.
+
+    `budget`: most tokens a model may write freely before its trace counts as truncated. `split`: of generated data, and of
+    programs that the checkpoint was trained on; other programs are all evaluated.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    diagnostics: tuple[Annotated[Settings, Field(discriminator="kind")], ...]
     data: dict[str, Any] = {}
     split: Literal["validation", "test"] = "test"
     batch_size: int = Field(default=100, ge=1)
@@ -92,6 +121,7 @@ class Condition(BaseModel):
     data: DataConfig
     forcing: Forcing
     examples: int
+    split: str
     labels: dict[str, int | float | str]
 
     @property

@@ -70,7 +70,7 @@ def run_condition(
     rows: list[dict[str, Any]] = []
     for start in range(0, condition.examples, config.batch_size):
         indices = range(start, min(start + config.batch_size, condition.examples))
-        batch = examples(condition.data, config.split, indices)
+        batch = examples(condition.data, config.split, indices, tokenizer.count)
         truths = [tokenizer.encode(example.spans) for example in batch]
         judgements = judge_batch(model, tokenizer, truths, condition, config.budget)
         for example, truth, judged in zip(batch, truths, judgements):

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from remedy.data_gen import symbolic
 from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.permutation import PermutationConfig
-from remedy.data_gen.roles import Span, Special
+from remedy.data_gen.roles import Role, Span, Special
 from remedy.models.backends import Backend, BytePairs, Characters, HuggingFace, Symbols, TokenizerError
 
 FILE = "trace_tokenizer.json"
@@ -95,18 +95,36 @@ class TraceTokenizer:
             frames += [span.frame] * len(new)
         return Encoded(ids, roles, frames)
 
+    def count(self, spans: Iterable[Span]) -> int:
+        """How many tokens the spans have."""
+        return sum(self.count_by_role(spans))
+
+    def count_by_role(self, spans: Iterable[Span]) -> list[int]:
+        """How many tokens of each role the spans have, by the roles' numbers."""
+        counts = [0] * len(Role)
+        by_characters = self.config.string_tokens == "characters"
+        for role, piece, _, string in spans:
+            counts[role] += len(self._text_ids(piece, string and by_characters)) if isinstance(piece, str) else 1
+        return counts
+
     def decode(self, ids: Iterable[int]) -> str:
         """Text of the ids; special tokens appear under their names."""
-        parts: list[str] = []
+        return "".join(piece.value if isinstance(piece, Special) else piece for piece in self.pieces(ids))
+
+    def pieces(self, ids: Iterable[int]) -> list[str | Special]:
+        """The ids as runs of text and special tokens, which text that spells their names is not taken for."""
+        found: list[str | Special] = []
         run: list[int] = []
         for token in ids:
             special = self._special_of.get(int(token))
             if special is None:
                 run.append(int(token))
                 continue
-            parts += [self.backend.text(run), special.value]
-            run = []
-        return "".join([*parts, self.backend.text(run)])
+            if run:
+                found.append(self.backend.text(run))
+                run = []
+            found.append(special)
+        return [*found, self.backend.text(run)] if run else found
 
     def is_special(self, token: int) -> bool:
         return token in self._special_of
@@ -171,9 +189,10 @@ def build_tokenizer(config: TokenizerConfig, data: DataConfig) -> TraceTokenizer
     vocabulary: list[str | Special] = []
     if isinstance(data.task, PermutationConfig) and data.format == "symbolic":
         vocabulary = symbolic.vocabulary(data.task)
+    unlimited = data.model_copy(update={"reveal": data.reveal.model_copy(update={"budget": None})})
     texts = (
         span.piece
-        for example in (examples(data, "train", range(BPE_EXAMPLES)) if config.kind == "bpe" else [])
+        for example in (examples(unlimited, "train", range(BPE_EXAMPLES)) if config.kind == "bpe" else [])
         for span in example.spans
         if isinstance(span.piece, str)
     )

@@ -30,7 +30,7 @@ def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices
         arrays = token_arrays(data, split, indices)
         assert arrays is not None
         return [Row(arrays.ids[i, :n], arrays.roles[i, :n]) for i, n in enumerate(arrays.lengths.tolist())]
-    encoded = (tokenizer.encode(example.spans) for example in examples(data, split, indices))
+    encoded = (tokenizer.encode(example.spans) for example in examples(data, split, indices, tokenizer.count))
     return [Row(np.array(e.ids, np.int64), np.array(e.roles, np.int8)) for e in encoded]
 
 

@@ -1,0 +1,82 @@
+"""Rewrites that keep what a program does and change how it is written, each meant to cure one kind of failure.
+
+To add one, write a function `(tree, names, functions) -> changed` that changes the functions of a module's tree, and register it
+in REWRITES.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from remedy.data_gen.program import MARKER, Program, ProgramError
+from remedy.data_gen.rewrites.characters import LOOPS, characters
+from remedy.data_gen.rewrites.comprehensions import comprehensions
+from remedy.data_gen.rewrites.fstrings import fstrings
+from remedy.data_gen.rewrites.names import Names
+from remedy.data_gen.rewrites.temporaries import chains, temporaries
+
+RewriteName = Literal["fstrings", "comprehensions", "characters", "chains", "temporaries"]
+Rewriting = Literal["none", "fstrings", "comprehensions", "characters", "chains", "temporaries", "all"]
+"""One rewrite, all of them, or the program as it is."""
+
+Rewrite = Callable[[ast.Module, Names, list[ast.FunctionDef]], bool]
+
+REWRITES: dict[str, Rewrite] = {
+    "fstrings": fstrings,
+    "comprehensions": comprehensions,
+    "characters": characters,
+    "chains": chains,
+    "temporaries": temporaries,
+}
+"""In the order in which several are applied: each leaves work for those after it."""
+
+
+def rewrite_program(program: Program, kinds: Sequence[str]) -> Program:
+    """The program with its functions rewritten, all but the marked one; itself where nothing changes or it has no such form.
+
+    Comments and layout of a program that changes are lost.
+    """
+    try:
+        entry = program.entry_point()
+        tree = ast.parse(program.code)
+    except (ProgramError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return program
+    if not _rewrite(tree, kinds, entry):
+        return program
+    try:
+        lines = ast.unparse(ast.fix_missing_locations(tree)).split("\n")
+    except RecursionError:
+        return program
+    marked = max(number for number, line in enumerate(lines) if line.startswith(f"def {entry}("))
+    lines[marked] += f"  {MARKER}"
+    return Program("\n".join(lines) + "\n", program.name)
+
+
+def rewrite_source(code: str, kinds: Sequence[str]) -> str:
+    """The source with all its functions rewritten, unchanged where there is nothing to rewrite.
+
+    Raises:
+        ProgramError: kind `syntax`, it does not parse.
+    """
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ProgramError("syntax", f"does not compile: {error}") from None
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n" if _rewrite(tree, kinds, None) else code
+
+
+def _rewrite(tree: ast.Module, kinds: Sequence[str], entry: str | None) -> bool:
+    changed = False
+    for kind, rewrite in REWRITES.items():
+        if kind in kinds:
+            changed |= rewrite(tree, Names(tree), _functions(tree, entry))
+    return changed
+
+
+def _functions(tree: ast.Module, entry: str | None) -> list[ast.FunctionDef]:
+    """All functions, inner ones too, outer first, but for the marked one and the loops that `characters` puts in."""
+    left_alone = {entry, *LOOPS.values()}
+    kept = [s for s in tree.body if not (isinstance(s, ast.FunctionDef) and s.name in left_alone)]
+    return [node for statement in kept for node in ast.walk(statement) if isinstance(node, ast.FunctionDef)]

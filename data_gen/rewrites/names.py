@@ -1,0 +1,56 @@
+"""Names in a program: which are taken, which may change behind an expression's back, and fresh ones."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+_SEES_NAMES = {"locals", "vars", "dir", "globals", "eval", "exec"}
+
+
+class Names:
+    """The names of one program."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.taken = set(_all(tree))
+        self.bound = set(_bound(tree))
+        """Names given a value somewhere, so that a builtin of that name may not be the builtin."""
+        self.shared = {n for node in ast.walk(tree) if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names}
+        """Names that a called function may give another value."""
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing in the program has, and that is taken from now on."""
+        number = 1
+        while f"{stem}{number}" in self.taken:
+            number += 1
+        self.taken.add(f"{stem}{number}")
+        return f"{stem}{number}"
+
+
+def looks_at_names(function: ast.AST) -> bool:
+    """Whether a function may ask for its own variables by name, so that one more would show."""
+    return any(isinstance(node, ast.Name) and node.id in _SEES_NAMES for node in ast.walk(function))
+
+
+def _all(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+    yield from _bound(tree)
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=other):
+                yield (other or name).split(".")[0]
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                yield from names

@@ -29,6 +29,7 @@ from remedy.data_gen.render import render
 from remedy.data_gen.reveal import RevealConfig
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.sandbox import TracerConfig
+from remedy.data_gen.strings import EncodingName
 from remedy.data_gen.tracer import TraceLimits, trace
 from remedy.data_gen.tracing import Outcome, trace_all
 
@@ -52,7 +53,7 @@ class DataConfig(BaseModel):
     context: bool = True
     """Whether the program precedes its trace (always so in the cwm format)."""
     reveal: RevealConfig = RevealConfig()
-    strings: Literal["plain", "spaced", "list", "indexed"] = "plain"
+    strings: EncodingName = "plain"
     tracer: TracerConfig = TracerConfig()
     """How programs of the user's or a benchmark's are run; our own run in this process."""
     seed: int = Field(default=0, ge=0)

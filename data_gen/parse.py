@@ -109,7 +109,7 @@ def _frame(pieces: list[Piece]) -> ReadFrame:
     """One frame, without its end."""
     if not pieces or pieces[0] not in _EVENTS:
         raise _Malformed("a frame that does not start with an event")
-    event = _EVENTS[pieces[0]]  # type: ignore[index]
+    event = _EVENTS[pieces[0]]
     before, source, value = _parts(pieces[1:])
     if source is None:
         raise _Malformed(f"a {event.value} frame without a source line")

@@ -36,7 +36,7 @@ def _decode_indexed(text: str | list[str]) -> str:
     return "".join(characters)
 
 
-ENCODINGS: dict[EncodingName, Encoding] = {
+ENCODINGS: dict[str, Encoding] = {
     "plain": Encoding(lambda s: s, lambda t: "".join(t)),
     "spaced": Encoding(lambda s: " ".join(s), lambda t: "".join(t[::2])),
     "list": Encoding(lambda s: list(s), lambda t: "".join(t)),

@@ -14,15 +14,13 @@ import torch
 
 from remedy.data_gen.config import ConfigError, UserError, build, read_yaml
 from remedy.data_gen.examples import DataConfig, examples, text_hash
-from remedy.data_gen.roles import Role
-from remedy.eval.attribution import Judgement, judge_predicted, judge_written, tokens_by_role
-from remedy.eval.config import Condition, EvalConfig, fed_roles
+from remedy.eval.attribution import tokens_by_role
+from remedy.eval.config import Condition, EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.forced import FULLY_FORCED, decode, predict
 from remedy.eval.stats import rate
 from remedy.eval.verdicts import CONDITION_KEYS, COST
 from remedy.models.decoder import parameter_count
-from remedy.models.tokenizers import Encoded, TraceTokenizer
+from remedy.models.tokenizers import TraceTokenizer
 
 RECORDS = "records"
 SUMMARY = "summary.json"
@@ -47,7 +45,9 @@ def evaluate(
         torch.set_num_threads(config.threads)
     about = describe(model, tokenizer, data)
     _claim(directory, {"run": name, "checkpoint": about, "data": data.model_dump(mode="json")}, config)
-    conditions = [c for settings in config.diagnostics for c in DIAGNOSTICS[settings.kind](settings, data)]
+    conditions = [
+        c for settings in config.diagnostics for c in DIAGNOSTICS[settings.kind].conditions(settings, data, config)
+    ]
     frames = []
     for number, condition in enumerate(conditions, start=1):
         path = directory / RECORDS / f"{condition.slug}.parquet"
@@ -70,41 +70,28 @@ def run_condition(
     rows: list[dict[str, Any]] = []
     for start in range(0, condition.examples, config.batch_size):
         indices = range(start, min(start + config.batch_size, condition.examples))
-        batch = examples(condition.data, config.split, indices, tokenizer.count)
+        batch = examples(condition.data, condition.split, indices, tokenizer.count, os.cpu_count() or 1)
         truths = [tokenizer.encode(example.spans) for example in batch]
-        judgements = judge_batch(model, tokenizer, truths, condition, config.budget)
+        judgements = DIAGNOSTICS[condition.diagnostic].judge(model, tokenizer, batch, truths, condition, config)
         for example, truth, judged in zip(batch, truths, judgements):
             rows.append(
                 {
                     "diagnostic": condition.diagnostic,
-                    "example": f"{text_hash(example.answer + example.identity):016x}",
+                    "example": f"{text_hash(example.identity):016x}",
                     "index": example.index,
-                    "split": config.split,
+                    "split": condition.split,
                     "functions": str(example.slices.get("functions", "")),
+                    "source": str(example.slices.get("source", "")),
                     "format": condition.data.format,
                     "strings": condition.data.strings,
                     "show": condition.data.reveal.show,
                     "frames": max(truth.frames) + 1,
                     **condition.labels,
-                    **judged._asdict(),
+                    **judged,
                     **tokens_by_role(truth),
                 }
             )
     return rows
-
-
-def judge_batch(
-    model: Any, tokenizer: TraceTokenizer, truths: list[Encoded], condition: Condition, budget: int
-) -> list[Judgement]:
-    """Decode a batch under a condition's forcing and judge every example."""
-    fed = fed_roles(condition.forcing)
-    if fed == FULLY_FORCED:
-        told = {Role.STATE, Role.VALUE} | ({Role.ACTION, Role.STRUCTURE} if condition.data.context else set())
-        predictions = predict(model, tokenizer, truths)
-        return [judge_predicted(t, p, frozenset(told)) for t, p in zip(truths, predictions)]
-    exact = condition.data.format == "symbolic"
-    written = decode(model, tokenizer, truths, fed, exact=exact, budget=budget)
-    return [judge_written(t, w, tokenizer) for t, w in zip(truths, written)]
 
 
 def summarise(records: pd.DataFrame, name: str) -> dict[str, Any]:

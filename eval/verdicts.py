@@ -10,7 +10,20 @@ from pydantic import BaseModel, ConfigDict
 from remedy.data_gen.config import ConfigError, suggest
 from remedy.eval.stats import Paired, paired, verdict
 
-CONDITION_KEYS = ("diagnostic", "family", "form", "depth", "function", "length", "every", "forcing")
+CONDITION_KEYS = (
+    "diagnostic",
+    "benchmark",
+    "rewrite",
+    "family",
+    "form",
+    "depth",
+    "function",
+    "length",
+    "every",
+    "show",
+    "strings",
+    "forcing",
+)
 COST = ("tokens_structure", "tokens_action", "tokens_state", "tokens_value")
 
 

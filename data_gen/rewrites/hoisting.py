@@ -143,7 +143,7 @@ def _operands(expression: ast.expr) -> list[_Operand]:
         ):
             return [] if _starred(elements) else [_item(elements, number) for number in range(len(elements))]
         case ast.Dict(keys=keys, values=values) if all(keys):
-            return [_item(side, n) for n in range(len(keys)) for side in (keys, values)]  # type: ignore[list-item]
+            return [_item(side, n) for n in range(len(keys)) for side in (keys, values)]  # type: ignore[arg-type]
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             return [_field(expression.generators[0], "iter")]
         case ast.Call(func=function, args=arguments, keywords=keywords):

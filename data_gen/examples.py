@@ -270,6 +270,11 @@ def _context_alone(whole: Example, outcome: str) -> Example:
     return replace(whole, spans=given, outcome=outcome)
 
 
+def example_count(config: DataConfig, split: str) -> int | None:
+    """How many examples a split has; None where they never end."""
+    return program_count(config.task, split) if isinstance(config.task, ProgramsConfig) else None
+
+
 def program_count(task: ProgramsConfig, split: str) -> int:
     """How many programs a split has."""
     return len(_cases_of(task, split))

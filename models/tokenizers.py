@@ -17,7 +17,7 @@ import tokenizers
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from remedy.data_gen import symbolic
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.examples import DataConfig, example_count, examples
 from remedy.data_gen.permutation import PermutationConfig
 from remedy.data_gen.roles import Role, Span, Special
 from remedy.models.backends import Backend, BytePairs, Characters, HuggingFace, Symbols, TokenizerError
@@ -190,9 +190,12 @@ def build_tokenizer(config: TokenizerConfig, data: DataConfig) -> TraceTokenizer
     if isinstance(data.task, PermutationConfig) and data.format == "symbolic":
         vocabulary = symbolic.vocabulary(data.task)
     unlimited = data.model_copy(update={"reveal": data.reveal.model_copy(update={"budget": None})})
+    count = BPE_EXAMPLES
+    if config.kind == "bpe":
+        count = min(count, example_count(data, "train") or count)
     texts = (
         span.piece
-        for example in (examples(unlimited, "train", range(BPE_EXAMPLES)) if config.kind == "bpe" else [])
+        for example in (examples(unlimited, "train", range(count)) if config.kind == "bpe" else [])
         for span in example.spans
         if isinstance(span.piece, str)
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from remedy.data_gen.examples import DataConfig, examples, has_token_arrays, token_arrays
+from remedy.data_gen.examples import DataConfig, example_count, examples, has_token_arrays, token_arrays
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.models.tokenizers import TraceTokenizer
 from remedy.train.config import TrainConfig
@@ -46,6 +46,7 @@ class TraceDataset(Dataset[Row]):
         self.pack = config.pack if config.batching == "pack" else 1
         stages = config.curriculum
         self.stages = [stage.apply(data) for stage in stages] or [data]
+        self.counts = [example_count(stage, "train") for stage in self.stages]  # a finite set comes round again
         steps = [stage.steps for stage in stages] or [config.total_steps]
         self.ends = np.cumsum(steps) * config.batch_size
 
@@ -63,7 +64,10 @@ class TraceDataset(Dataset[Row]):
         for stage in np.unique(stage_of):
             places = np.flatnonzero(stage_of == stage)
             indices = (wanted[places][:, None] * self.pack + np.arange(self.pack)).reshape(-1)
-            encoded = encode_rows(self.stages[stage], self.tokenizer, "train", indices.tolist())
+            count = self.counts[stage]
+            encoded = encode_rows(
+                self.stages[stage], self.tokenizer, "train", (indices % count if count else indices).tolist()
+            )
             for position, place in enumerate(places):
                 group = encoded[position * self.pack : (position + 1) * self.pack]
                 out[place] = joined(group)

@@ -5,7 +5,7 @@ BIN := .venv/bin
 export HF_HUB_OFFLINE := 1
 export USE_HUB_KERNELS := 0
 
-.PHONY: quickstart test lint bench clean
+.PHONY: quickstart test lint bench llama3 clean
 
 quickstart: .venv/ready
 	$(BIN)/remedy run configs/experiment/quickstart.yaml
@@ -35,6 +35,10 @@ bench: .venv/ready-dev
 .venv/ready-dev: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
+
+# The Llama-3 vocabulary, from the package that holds it. It also brings a package called `models`, so it stays off the path.
+llama3: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv/llama3 llama-models==0.3.0
 
 clean:
 	rm -rf .venv runs build *.egg-info

@@ -17,6 +17,7 @@ from remedy.data_gen.examples import DataConfig, examples, text_hash
 from remedy.eval.attribution import tokens_by_role
 from remedy.eval.config import Condition, EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.eval.files import replace_file
 from remedy.eval.stats import rate
 from remedy.eval.verdicts import CONDITION_KEYS, COST
 from remedy.models.decoder import parameter_count
@@ -53,13 +54,13 @@ def evaluate(
         path = directory / RECORDS / f"{condition.slug}.parquet"
         if not path.exists():
             rows = run_condition(model, tokenizer, condition, config)
-            _replace(path, pd.DataFrame(rows).assign(run=name).to_parquet)
+            replace_file(path, pd.DataFrame(rows).assign(run=name).to_parquet)
         frames.append(read_records(path))
         right = frames[-1]["final_right"].mean()
         progress(f"{number}/{len(conditions)} {condition.slug}: {right:.3f}")
     summary = summarise(pd.concat(frames, ignore_index=True), name)
     text = json.dumps(summary, indent=1)
-    _replace(directory / SUMMARY, lambda partial: partial.write_text(text, encoding="utf-8"))
+    replace_file(directory / SUMMARY, lambda partial: partial.write_text(text, encoding="utf-8"))
     return directory / SUMMARY
 
 
@@ -195,13 +196,7 @@ def _claim(directory: Path, request: dict[str, Any], config: EvalConfig) -> None
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise UserError(f"{directory}: holds another evaluation; choose another --out or delete it")
     (directory / RECORDS).mkdir(parents=True, exist_ok=True)
-    _replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
-
-
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    write(partial)
-    os.replace(partial, path)
+    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The `remedy` command: generate, trace, train, evaluate, report, run."""
+"""The `remedy` command: generate, trace, rewrite, train, evaluate, measure, report, run."""
 
 from __future__ import annotations
 
@@ -59,6 +59,20 @@ def trace(
 
 
 @app.command()
+def rewrite(
+    file: Annotated[Path, typer.Argument(help="a Python file")],
+    only: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(help="a rewrite to apply, once for each (default: all)"),
+    ] = None,
+) -> None:
+    """Print a file with its functions rewritten so that they do the same in smaller steps."""
+    from remedy.launch.rewrite import rewrite as run
+
+    print(run(file, only or []), end="")
+
+
+@app.command()
 def train(
     config: Annotated[str, typer.Argument(help="YAML of a run")],
     overrides: Overrides = None,
@@ -92,8 +106,25 @@ def evaluate(
 
 
 @app.command()
+def measure(
+    config: Annotated[str, typer.Argument(help="YAML with `programs` and `tokenizers`")],
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="folder for the measurements")] = ...,  # type: ignore[assignment]
+    workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
+) -> None:
+    """Count what traces cost and how tokenizers cut strings, without a model; `remedy report` reads the folder."""
+    from remedy.eval.measure import MeasureConfig
+    from remedy.eval.measure import measure as run
+
+    settings = load(MeasureConfig, config, overrides or [])
+    print(f"measured: {run(settings, out, workers, lambda m: print(m, flush=True))}")
+
+
+@app.command()
 def report(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="evaluations; the first is the baseline")],
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="evaluations, the baseline first, and measurements")
+    ],
     out: Annotated[Path, typer.Option(help="folder for the report")] = ...,  # type: ignore[assignment]
     comparisons: Annotated[
         Optional[Path],  # noqa: UP045

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import importlib.util
 import json
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
+import tiktoken
 import tokenizers
 
 from remedy.data_gen.config import UserError
@@ -121,6 +126,52 @@ class BytePairs:
 
     def stored(self) -> dict[str, Any]:
         return {"model": self.model.to_str()}
+
+
+LLAMA3_FOLDER = Path(sys.prefix) / "llama3"
+"""Where `make llama3` puts the package that holds the vocabulary: on no import path, since it brings a package `models`."""
+_LLAMA3_FILE = Path("llama_models", "llama3", "tokenizer.model")
+_LLAMA3_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA3_SIZE = 128256
+
+
+class Llama3:
+    """The Llama-3 vocabulary, which `facebook/cwm` uses with trace tokens of its own, from a file of `token rank` lines.
+
+    The pattern that splits text is the one of Meta's own `llama_models.llama3.tokenizer`.
+    """
+
+    size = _LLAMA3_SIZE
+
+    def __init__(self, name: str | None) -> None:
+        path = Path(name) if name is not None else _installed_llama3()
+        try:
+            lines = path.read_bytes().splitlines()
+            ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines)}
+        except (OSError, ValueError) as error:
+            raise TokenizerError(
+                f"tokenizer llama3: {path} cannot be read ({error}); `make llama3` fetches it, or give a copy as `name`"
+            ) from None
+        self.special_ids = dict(CWM_IDS)
+        self.encoding = tiktoken.Encoding("llama3", pat_str=_LLAMA3_SPLIT, mergeable_ranks=ranks, special_tokens={})
+
+    def text_ids(self, text: str) -> list[int]:
+        return self.encoding.encode_ordinary(text)
+
+    def text(self, ids: Sequence[int]) -> str:
+        return self.encoding.decode(list(ids))
+
+    def stored(self) -> dict[str, Any]:
+        return {"vocabulary": "llama3", "size": self.encoding.n_vocab}
+
+
+def _installed_llama3() -> Path:
+    """The vocabulary's file, in the folder of `make llama3` or else in the installed package."""
+    if (LLAMA3_FOLDER / _LLAMA3_FILE).exists():
+        return LLAMA3_FOLDER / _LLAMA3_FILE
+    found = importlib.util.find_spec("llama_models")
+    places = list(found.submodule_search_locations or []) if found is not None else []
+    return Path(places[0]).parent / _LLAMA3_FILE if places else LLAMA3_FOLDER / _LLAMA3_FILE
 
 
 class HuggingFace:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +20,7 @@ from remedy.data_gen import symbolic
 from remedy.data_gen.examples import DataConfig, example_count, examples
 from remedy.data_gen.permutation import PermutationConfig
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.models.backends import Backend, BytePairs, Characters, HuggingFace, Symbols, TokenizerError
+from remedy.models.backends import Backend, BytePairs, Characters, HuggingFace, Llama3, Symbols, TokenizerError
 
 FILE = "trace_tokenizer.json"
 BPE_EXAMPLES = 1000
@@ -29,19 +29,20 @@ BPE_EXAMPLES = 1000
 
 class TokenizerConfig(BaseModel):
     """`symbols`: one token per symbol of a permutation task. `chars`: one per character. `bpe`: byte-level BPE trained on
-    the generated data, with `vocab_size` entries. `hf`: any Hugging Face tokenizer by `name` or path."""
+    the generated data, with `vocab_size` entries. `hf`: any Hugging Face tokenizer by `name` or path. `llama3`: the Llama-3
+    vocabulary that `facebook/cwm` uses, from the package `llama-models` (`make llama3`) or the file `name`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["symbols", "chars", "bpe", "hf"] = "chars"
+    kind: Literal["symbols", "chars", "bpe", "hf", "llama3"] = "chars"
     vocab_size: int = Field(default=512, ge=300)
     name: str | None = None
     string_tokens: Literal["subword", "characters"] = "subword"
 
     @model_validator(mode="after")
     def _named(self) -> TokenizerConfig:
-        if (self.kind == "hf") != (self.name is not None):
-            raise ValueError("`name` is needed for kind hf, and only there")
+        if self.kind != "llama3" and (self.kind == "hf") != (self.name is not None):
+            raise ValueError("`name` is needed for kind hf, and may be given for llama3 only")
         return self
 
 
@@ -62,6 +63,8 @@ class TraceTokenizer:
         self.vocab_size = backend.size
         self.special_ids = backend.special_ids
         self._special_of = {token: special for special, token in self.special_ids.items()}
+        self._cuts_strings = config.string_tokens == "characters"
+        self._merges = config.kind not in ("symbols", "chars")
         self._cache: dict[tuple[str, bool], list[int]] = {}
 
     @property
@@ -85,15 +88,24 @@ class TraceTokenizer:
         ids: list[int] = []
         roles: list[int] = []
         frames: list[int] = []
-        for span in spans:
-            if isinstance(span.piece, Special):
-                new = [self.special_ids[span.piece]]
-            else:
-                new = self._text_ids(span.piece, span.string and self.config.string_tokens == "characters")
+        cuts = self._cuts_strings
+        for role, piece, frame, string in self._whole(spans):
+            new = self._text_ids(piece, string and cuts) if isinstance(piece, str) else [self.special_ids[piece]]
             ids += new
-            roles += [int(span.role)] * len(new)
-            frames += [span.frame] * len(new)
+            roles += [int(role)] * len(new)
+            frames += [frame] * len(new)
         return Encoded(ids, roles, frames)
+
+    def _whole(self, spans: Iterable[Span]) -> Iterable[Span]:
+        """The spans as this tokenizer cuts text: at the borders of strings only if strings are to be cut into characters.
+
+        A subword tokenizer would otherwise see text in other pieces than it was trained on.
+        """
+        return spans if self._cuts_strings or not self._merges else _joined(spans)
+
+    def string_ids(self, text: str) -> list[int]:
+        """Ids of the text of a string value, as this tokenizer cuts it."""
+        return self._text_ids(text, self._cuts_strings)
 
     def count(self, spans: Iterable[Span]) -> int:
         """How many tokens the spans have."""
@@ -102,9 +114,9 @@ class TraceTokenizer:
     def count_by_role(self, spans: Iterable[Span]) -> list[int]:
         """How many tokens of each role the spans have, by the roles' numbers."""
         counts = [0] * len(Role)
-        by_characters = self.config.string_tokens == "characters"
-        for role, piece, _, string in spans:
-            counts[role] += len(self._text_ids(piece, string and by_characters)) if isinstance(piece, str) else 1
+        cuts = self._cuts_strings
+        for role, piece, _, string in self._whole(spans):
+            counts[role] += len(self._text_ids(piece, string and cuts)) if isinstance(piece, str) else 1
         return counts
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -158,6 +170,21 @@ class TraceTokenizer:
         return found
 
 
+def _joined(spans: Iterable[Span]) -> Iterator[Span]:
+    """The spans with a string's text joined to what is around it in the same frame and role."""
+    last: Span | None = None
+    for span in spans:
+        if last is not None:
+            touches = (last.string or span.string) and last.role is span.role and last.frame == span.frame
+            if touches and isinstance(last.piece, str) and isinstance(span.piece, str):
+                last = Span(span.role, last.piece + span.piece, span.frame, True)
+                continue
+            yield last
+        last = span
+    if last is not None:
+        yield last
+
+
 def build(config: TokenizerConfig, vocabulary: Sequence[str | Special], texts: Iterable[str]) -> TraceTokenizer:
     """A new tokenizer. `vocabulary`: the task's symbols, empty where it has no finite list; `texts`: training text of
     kind `bpe`, read only then.
@@ -174,6 +201,8 @@ def build(config: TokenizerConfig, vocabulary: Sequence[str | Special], texts: I
         backend = Characters()
     elif config.kind == "bpe":
         backend = BytePairs.train(texts, config.vocab_size)
+    elif config.kind == "llama3":
+        backend = Llama3(config.name)
     else:
         assert config.name is not None
         backend = HuggingFace(config.name)
@@ -218,6 +247,8 @@ def load(directory: Path) -> TraceTokenizer:
             backend = Symbols([Special(text) if special else text for text, special in kept["vocabulary"]])
         elif config.kind == "chars":
             backend = Characters()
+        elif config.kind == "llama3":
+            backend = Llama3(config.name)
         elif config.kind == "bpe":
             backend = BytePairs(tokenizers.Tokenizer.from_str(kept["model"]))
         else:

@@ -99,7 +99,7 @@ def test_records_of_other_weights_are_not_taken_for_this_models(tmp_path: Path) 
 def test_free_decoding_without_the_program_is_refused() -> None:
     blind = PERMUTATION.model_copy(update={"context": False})
     with pytest.raises(ConfigError, match=r"data\.context=true"):
-        module.DIAGNOSTICS["permutation"](SETTINGS.diagnostics[0], blind)
+        module.DIAGNOSTICS["permutation"].conditions(SETTINGS.diagnostics[0], blind, SETTINGS)
 
 
 def test_a_checkpoint_without_data_needs_it_in_the_config(tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Tokens of a program's trace, by role, for every way to write it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from remedy.data_gen.budget import densest, describe, shallower
+from remedy.data_gen.program import Program, ProgramError
+from remedy.data_gen.render import render
+from remedy.data_gen.reveal import RevealConfig
+from remedy.data_gen.roles import Role
+from remedy.data_gen.sandbox import TracerConfig
+from remedy.data_gen.tracing import Outcome
+from remedy.models.tokenizers import TraceTokenizer
+
+if TYPE_CHECKING:
+    from remedy.eval.measure import BudgetMeasure
+
+ROLE_COLUMNS = [f"tokens_{role.name.lower()}" for role in Role]
+
+
+def token_rows(
+    outcome: Outcome,
+    program: Program,
+    config: BudgetMeasure,
+    tracer: TracerConfig,
+    counters: Mapping[str, TraceTokenizer],
+) -> list[dict[str, Any]]:
+    """One row for every tokenizer, encoding and way to write; no token counts where the program could not be traced whole.
+
+    `way` is `fixed`, or `fit` for the budget-aware choice, which `reveal` then names.
+    """
+    rows: list[dict[str, Any]] = []
+    for (name, counter), strings in itertools.product(counters.items(), config.strings):
+        for every, show in itertools.product(config.every, config.show):
+            reveal = RevealConfig.model_validate({"every": every, "show": show})
+            counts = None if isinstance(outcome, ProgramError) else _counts(outcome, reveal, strings, counter)
+            rows.append(_row(name, strings, "fixed", reveal, counts))
+        if config.fit is not None:
+            rows.append(_fitted(outcome, program, config.fit, tracer, name, strings, counter))
+    return rows
+
+
+def _fitted(
+    outcome: Outcome, program: Program, fit: int, tracer: TracerConfig, name: str, strings: str, counter: TraceTokenizer
+) -> dict[str, Any]:
+    if isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output"):
+        outcome = shallower(program, tracer, outcome)
+    reveal = RevealConfig(budget=fit)
+    if isinstance(outcome, ProgramError):
+        return _row(name, strings, "fit", reveal, None)
+    traced = outcome
+    chosen = densest(traced, reveal, lambda way: sum(_counts(traced, way, strings, counter)))
+    if chosen is None:
+        return _row(name, strings, "fit", reveal, None)
+    return _row(name, strings, "fit", chosen, _counts(traced, chosen, strings, counter))
+
+
+def _counts(traced: Any, reveal: RevealConfig, strings: str, counter: TraceTokenizer) -> list[int]:
+    return counter.count_by_role(render(traced, "cwm", reveal, strings=strings))
+
+
+def _row(name: str, strings: str, way: str, reveal: RevealConfig, counts: list[int] | None) -> dict[str, Any]:
+    return {
+        "tokenizer": name,
+        "strings": strings,
+        "way": way,
+        "every": reveal.every,
+        "show": reveal.show,
+        "depth": -1 if reveal.depth is None else reveal.depth,
+        "reveal": describe(reveal) if counts is not None else "none",
+        **{column: None if counts is None else counts[role] for role, column in zip(Role, ROLE_COLUMNS)},
+    }

@@ -6,6 +6,7 @@ key is an error that names the key and the nearest valid one.
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """A copy of `data` with every `a.b.0.c=value` set; a part that is a number indexes a list."""
-    result: dict[str, Any] = yaml.safe_load(yaml.safe_dump(data))
+    result = copy.deepcopy(data)
     for override in overrides:
         key, separator, text = override.partition("=")
         if not separator or not key.strip():

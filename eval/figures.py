@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import matplotlib
-
-matplotlib.use("Agg")
-
 import pandas as pd
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
 from remedy.data_gen.roles import Role
-from remedy.eval.stats import rate
+from remedy.eval.plotting import COLOURS, LINES, MARKERS, ROLE_COLOURS, legend, panels, rate_line, runs
 from remedy.eval.verdicts import COST
-
-# Okabe & Ito's colours, told apart with any colour vision.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000"]
-MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-LINES = ["-", "--", ":", "-."]
-ROLE_COLOURS = {"none": "#DDDDDD", "structure": "#7F7F7F", "action": "#D55E00", "state": "#0072B2", "value": "#009E73"}
-
-plt.rcParams.update(
-    {
-        "font.size": 10,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.alpha": 0.25,
-        "figure.dpi": 110,
-        "svg.hashsalt": "remedy",
-        "legend.frameon": False,
-    }
-)
 
 
 def accuracy_by_length(records: pd.DataFrame) -> Figure | None:
@@ -45,20 +18,20 @@ def accuracy_by_length(records: pd.DataFrame) -> Figure | None:
     if rows.empty:
         return None
     forcings = sorted(rows["forcing"].unique())
-    figure, axes = _panels(len(forcings))
-    runs, spacings = _runs(records), sorted(rows["every"].unique())
+    figure, axes = panels(len(forcings))
+    names, spacings = runs(records), sorted(rows["every"].unique())
     keys = sorted({(run, every) for run, every in zip(rows["run"], rows["every"])})
     for panel, forcing in zip(axes, forcings):
         for run, every in keys:
             line = rows[(rows["run"] == run) & (rows["every"] == every) & (rows["forcing"] == forcing)]
             style = LINES[spacings.index(every) % len(LINES)]
-            _rate_line(panel, line, "length", f"{run}, spacing {_spacing(every)}", runs.index(run), style)
+            rate_line(panel, line, "length", f"{run}, spacing {_spacing(every)}", names.index(run), style)
         lengths = sorted(rows["length"].unique())
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [str(int(length)) for length in lengths])
         panel.set(xlabel="commands", ylim=(-0.03, 1.03), title=forcing.replace("_", "-"))
     axes[0].set_ylabel("final state right")
-    _legend(figure, axes[0])
+    legend(figure, axes[0])
     return figure
 
 
@@ -68,18 +41,18 @@ def composition(records: pd.DataFrame) -> Figure | None:
     if rows.empty or not (rows["form"] != "atomic").any():
         return None
     groups = sorted({(run, family) for run, family in zip(rows["run"], rows["family"])})
-    figure, axes = _panels(len(groups))
+    figure, axes = panels(len(groups))
     for panel, (run, family) in zip(axes, groups):
         mine = rows[(rows["run"] == run) & (rows["family"] == family)]
         theory = theory_line(mine)
         panel.plot(theory.index, theory.values, "k--", label="product of atomic accuracies")
-        _rate_line(panel, mine[mine["form"] == "atomic"], "depth", "single functions", 2)
+        rate_line(panel, mine[mine["form"] == "atomic"], "depth", "single functions", 2)
         for number, form in enumerate(["nested", "flattened"]):
-            _rate_line(panel, mine[mine["form"] == form], "depth", form, number)
+            rate_line(panel, mine[mine["form"] == form], "depth", form, number)
         panel.set(xlabel="depth", ylim=(-0.03, 1.03), title=f"{run}: {family}")
         panel.set_xticks(sorted(theory.index))
     axes[0].set_ylabel("answer right")
-    _legend(figure, axes[0])
+    legend(figure, axes[0])
     return figure
 
 
@@ -96,7 +69,7 @@ def theory_line(rows: pd.DataFrame) -> pd.Series:
 
 def attribution(records: pd.DataFrame) -> Figure | None:
     """Share of examples by the role of the first token that departs from the truth."""
-    rows = records[(records.get("form", "") != "atomic")] if "form" in records else records
+    rows = _traced(records)
     if rows.empty:
         return None
     rows = rows.assign(role=rows["departure_role"].replace("", "none"))
@@ -111,19 +84,19 @@ def attribution(records: pd.DataFrame) -> Figure | None:
     axis.invert_yaxis()
     axis.set(xlabel="share of examples, by role of the first wrong token", xlim=(0, 1))
     axis.grid(axis="y", visible=False)
-    _legend(figure, axis)
+    legend(figure, axis)
     return figure
 
 
 def accuracy_by_tokens(records: pd.DataFrame) -> Figure | None:
     """Accuracy against the tokens of a trace, one point per run and condition."""
-    rows = records[records.get("form", "") != "atomic"] if "form" in records else records
+    rows = _traced(records)
     if rows.empty:
         return None
     rows = rows.assign(cost=rows[list(COST)].sum(axis=1))
     figure, axis = plt.subplots(figsize=(7, 4.2))
     keys = [key for key in ("length", "depth", "form", "every", "forcing", "family") if key in rows]
-    for number, run in enumerate(_runs(records)):
+    for number, run in enumerate(runs(records)):
         mine = rows[rows["run"] == run]
         points = mine.groupby(keys, dropna=False).agg(cost=("cost", "mean"), right=("final_right", "mean"))
         points = points.sort_values("cost")
@@ -131,53 +104,18 @@ def accuracy_by_tokens(records: pd.DataFrame) -> Figure | None:
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_formatter(ScalarFormatter())
     axis.set(xlabel="tokens of the trace (without the program)", ylabel="answer right", ylim=(-0.03, 1.03))
-    _legend(figure, axis)
+    legend(figure, axis)
     return figure
 
 
-FIGURES: dict[str, tuple[str, Callable[[pd.DataFrame], Figure | None]]] = {
-    "accuracy_by_length": ("Accuracy by length, per architecture and spacing", accuracy_by_length),
-    "composition": ("Composition: observed against the product of atomic accuracies", composition),
-    "attribution": ("Where traces first go wrong", attribution),
-    "accuracy_by_tokens": ("Accuracy against tokens", accuracy_by_tokens),
-}
+def _traced(records: pd.DataFrame) -> pd.DataFrame:
+    """Generated programs' traces, without those of single functions; real programs have figures of their own."""
+    rows = records[records["diagnostic"] != "code"]
+    return rows[rows["form"] != "atomic"] if "form" in rows else rows
 
 
 def _of(records: pd.DataFrame, diagnostic: str) -> pd.DataFrame:
     return records[records["diagnostic"] == diagnostic]
-
-
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    columns = min(count, 3)
-    lines = -(-count // columns)
-    size = (max(5.2, 3.7 * columns), 3.5 * lines + 0.3)
-    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, sharey=True)
-    axes = [axis for line in grid for axis in line]
-    for unused in axes[count:]:
-        unused.set_visible(False)
-    return figure, axes[:count]
-
-
-def _runs(records: pd.DataFrame) -> list[str]:
-    """All runs in order: a run's place gives its colour and marker in every figure."""
-    return list(dict.fromkeys(records["run"]))
-
-
-def _rate_line(panel: Axes, rows: pd.DataFrame, x: str, label: str, number: int, style: str = "-") -> None:
-    if rows.empty:
-        return
-    points: list[tuple[Any, Any]] = [(at, rate(group["final_right"].tolist())) for at, group in rows.groupby(x)]
-    xs = [at for at, _ in points]
-    colour = COLOURS[number % len(COLOURS)]
-    panel.plot(xs, [r.mean for _, r in points], style, marker=MARKERS[number % 8], color=colour, label=label)
-    panel.fill_between(xs, [r.low for _, r in points], [r.high for _, r in points], color=colour, alpha=0.13, lw=0)
-
-
-def _legend(figure: Figure, axis: Axes) -> None:
-    handles, labels = axis.get_legend_handles_labels()
-    figure.tight_layout()
-    columns = min(3, len(labels))
-    figure.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=columns, fontsize=9)
 
 
 def _spacing(every: float) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import platform
+import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -18,71 +20,114 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from remedy.data_gen.config import UserError
+from remedy.eval.code_report import code_sections
 from remedy.eval.evaluate import RECORDS, REQUEST, read_records
-from remedy.eval.figures import FIGURES
+from remedy.eval.figures import accuracy_by_length, accuracy_by_tokens, attribution, composition
+from remedy.eval.measure import CUTS, TOKENS
+from remedy.eval.measure import REQUEST as MEASURED
+from remedy.eval.measure_report import Measurement, measure_sections
+from remedy.eval.sections import Draw, Section
 from remedy.eval.stats import rate
-from remedy.eval.verdicts import COST, Comparison, Verdict, judge, pairwise
+from remedy.eval.verdicts import COST, Comparison, Verdict, default_comparisons, judge
 
 MARKDOWN, PAGE = "report.md", "report.html"
 
 
-class FigureFile(NamedTuple):
-    """A drawn figure: its name, caption and SVG source."""
+class Drawn(NamedTuple):
+    """A section ready for a page: a figure's file name and SVG source, or a table."""
 
+    title: str
+    note: str
     name: str
-    caption: str
     svg: str
+    rows: list[list[str]] | None
+
+
+GENERATED: list[tuple[str, Draw]] = [
+    ("Accuracy by length, per architecture and spacing", accuracy_by_length),
+    ("Composition: observed against the product of atomic accuracies", composition),
+    ("Where traces first go wrong", attribution),
+    ("Accuracy against tokens", accuracy_by_tokens),
+]
+"""Figures of generated programs, with their captions."""
 
 
 def report(
     directories: Sequence[Path], output: Path, comparisons: Sequence[Comparison] | None = None, title: str = "Report"
 ) -> Path:
-    """Write `report.md`, `report.html` and `figures/`; returns the page's path.
+    """Write `report.md`, `report.html` and `figures/` from evaluations and measurements; returns the page's path.
 
-    Without `comparisons`, every run is compared with the first one found, condition by condition.
+    Without `comparisons`, every run is compared with the first one found, condition by condition, and on real programs every
+    condition with the first of its run.
 
     Raises:
-        UserError: no evaluation is found, or a comparison does not fit the records.
+        UserError: no evaluation or measurement is found, or a comparison does not fit the records.
     """
-    evaluations = find_evaluations(directories)
-    records = pd.concat(
-        [read_records(path) for folder in evaluations for path in sorted((folder / RECORDS).glob("*.parquet"))],
-        ignore_index=True,
-    )
-    first = str(records["run"].iloc[0])
-    verdicts = [judge(c, records) for c in (pairwise(records, first) if comparisons is None else comparisons)]
+    evaluations, measured = find(directories)
     requests = [json.loads((folder / REQUEST).read_text(encoding="utf-8")) for folder in evaluations]
+    records = _records(evaluations)
+    chosen = (default_comparisons(records) if len(records) else []) if comparisons is None else comparisons
+    verdicts = [judge(c, records) for c in chosen]
+    fingerprints = {request["run"]: request["checkpoint"]["fingerprint"] for request in requests}
+    sections = [
+        *(Section(caption, figure=draw) for caption, draw in GENERATED if len(records)),
+        *([Section("Runs", rows=_runs_table(requests, records))] if requests else []),
+        *(Section(name, rows=rows) for name, rows in _accuracy_tables(records).items()),
+        *code_sections(records, chosen),
+        *measure_sections([read_measurement(folder) for folder in measured], records, fingerprints),
+    ]
     output.mkdir(parents=True, exist_ok=True)
-    figures = _draw(records, output / "figures")
-    tables = {"Runs": _runs_table(requests, records), **_accuracy_tables(records)}
-    (output / MARKDOWN).write_text(_markdown(title, verdicts, figures, tables), encoding="utf-8")
+    drawn = [d for d in (_drawn(section, records, output / "figures") for section in sections) if d is not None]
+    (output / MARKDOWN).write_text(_markdown(title, verdicts, drawn), encoding="utf-8")
     environment = jinja2.Environment(loader=jinja2.PackageLoader("remedy.eval", "."), autoescape=True)
     page = environment.get_template("report.html.j2").render(
         title=title,
         verdicts=[_verdict_row(v) for v in verdicts],
         columns=VERDICT_COLUMNS,
-        figures=figures,
-        tables=tables,
+        sections=drawn,
         made=made_with(),
     )
     (output / PAGE).write_text(page, encoding="utf-8")
     return output / PAGE
 
 
-def find_evaluations(directories: Sequence[Path]) -> list[Path]:
-    """All evaluation folders at or below the given ones, in the order given.
+def find(directories: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """All folders of evaluations, and all of measurements, at or below the given ones, in the order given.
 
     Raises:
         UserError: a folder holds none.
     """
-    found: list[Path] = []
+    evaluations: list[Path] = []
+    measured: list[Path] = []
     for directory in directories:
         below = sorted(path.parent for path in directory.rglob(REQUEST))
         below = [folder for folder in below if any((folder / RECORDS).glob("*.parquet"))]
-        if not below:
-            raise UserError(f"{directory}: no evaluation found there; `remedy evaluate` writes one")
-        found += [folder for folder in below if folder not in found]
-    return found
+        counted = sorted(path.parent for path in directory.rglob(MEASURED))
+        if not below and not counted:
+            raise UserError(
+                f"{directory}: no evaluation or measurement found there; `remedy evaluate` and `remedy measure` write them"
+            )
+        evaluations += [folder for folder in below if folder not in evaluations]
+        measured += [folder for folder in counted if folder not in measured]
+    return evaluations, measured
+
+
+def read_measurement(folder: Path) -> Measurement:
+    """One folder of `remedy measure`.
+
+    Raises:
+        UserError: a file of it is missing or damaged.
+    """
+    try:
+        request = json.loads((folder / MEASURED).read_text(encoding="utf-8"))
+        return Measurement(request, pd.read_parquet(folder / TOKENS), pd.read_parquet(folder / CUTS))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: damaged measurement ({str(error).splitlines()[0]}); measure again") from None
+
+
+def _records(evaluations: Sequence[Path]) -> pd.DataFrame:
+    found = [read_records(path) for folder in evaluations for path in sorted((folder / RECORDS).glob("*.parquet"))]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame({"diagnostic": [], "run": []})
 
 
 VERDICT_COLUMNS = [
@@ -109,7 +154,7 @@ def _verdict_row(item: Verdict) -> list[str]:
         f"{result.difference:+.1%}",
         f"{result.low:+.1%} to {result.high:+.1%}",
         p_value,
-        f"x {item.token_ratio:.2f}",
+        "" if math.isnan(item.token_ratio) else f"x {item.token_ratio:.2f}",
         item.sentence,
     ]
 
@@ -172,17 +217,19 @@ def _rate_cell(rows: pd.DataFrame) -> str:
     return f"{right.mean:.1%} ({right.low:.0%} to {right.high:.0%}); {tokens:.0f} tokens"
 
 
-def _draw(records: pd.DataFrame, folder: Path) -> list[FigureFile]:
+def _drawn(section: Section, records: pd.DataFrame, folder: Path) -> Drawn | None:
+    """The section with its figure written; None for a figure whose data is not there."""
+    if section.figure is None:
+        return Drawn(section.title, section.note, "", "", section.rows)
+    figure = section.figure(records if section.data is None else section.data)
+    if figure is None:
+        return None
+    name = re.sub(r"[^a-z0-9]+", "_", section.figure.__name__ + section.title.partition("(")[2].lower()).strip("_")
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = []
-    for name, (caption, make) in FIGURES.items():
-        figure = make(records)
-        if figure is None:
-            continue
-        figure.savefig(folder / f"{name}.png", bbox_inches="tight", dpi=150)
-        drawn.append(FigureFile(name, caption, _svg(figure)))
-        plt.close(figure)
-    return drawn
+    figure.savefig(folder / f"{name}.png", bbox_inches="tight", dpi=150)
+    svg = _svg(figure)
+    plt.close(figure)
+    return Drawn(section.title, section.note, name, svg, None)
 
 
 def _svg(figure: Figure) -> str:
@@ -192,19 +239,17 @@ def _svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-def _markdown(
-    title: str, verdicts: list[Verdict], figures: list[FigureFile], tables: dict[str, list[list[str]]]
-) -> str:
-    parts = [f"# {title}", "## Verdicts"]
-    parts.append(
-        _table([VERDICT_COLUMNS, *(_verdict_row(v) for v in verdicts)]) if verdicts else "No comparison asked for."
-    )
-    parts.append(
-        "Differences are over the same examples; intervals are Agresti and Min's for matched pairs, p-values McNemar's exact "
-        "test. Fixed: significantly better and at least 95 % right. Tokens: the trace's, relative to the baseline's."
-    )
-    parts += [f"## {figure.caption}\n\n![{figure.caption}](figures/{figure.name}.png)" for figure in figures]
-    parts += [f"## {name}\n\n{_table(rows)}" for name, rows in tables.items()]
+def _markdown(title: str, verdicts: list[Verdict], sections: list[Drawn]) -> str:
+    parts = [f"# {title}"]
+    if verdicts:
+        parts.append("## Verdicts\n\n" + _table([VERDICT_COLUMNS, *(_verdict_row(v) for v in verdicts)]))
+        parts.append(
+            "Differences are over the same examples; intervals are Agresti and Min's for matched pairs, p-values McNemar's exact "
+            "test. Fixed: significantly better and at least 95 % right. Tokens: the trace's, relative to the baseline's."
+        )
+    for section in sections:
+        shown = _table(section.rows) if section.rows else f"![{section.title}](figures/{section.name}.png)"
+        parts.append("\n\n".join(part for part in (f"## {section.title}", shown, section.note) if part))
     return "\n\n".join([*parts, made_with()]) + "\n"
 
 

@@ -34,6 +34,48 @@ def rate(outcomes: Sequence[bool]) -> Rate:
     return Rate(right / len(outcomes), float(interval.low), float(interval.high), len(outcomes))
 
 
+def mean(values: Sequence[float]) -> Rate:
+    """The mean of shares between 0 and 1 with its 95 % t interval, cut to that range.
+
+    Raises:
+        ValueError: there are no values.
+    """
+    if not len(values):
+        raise ValueError("no values")
+    centre = float(np.mean(values))
+    error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * error if error else 0.0
+    return Rate(centre, max(centre - half, 0.0), min(centre + half, 1.0), len(values))
+
+
+class Unpaired(NamedTuple):
+    """Two rates of different examples, and their difference (treatment minus baseline)."""
+
+    baseline: float
+    treatment: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+
+
+def unpaired(baseline: Sequence[bool], treatment: Sequence[bool]) -> Unpaired:
+    """Difference of two independent rates with Newcombe's 95 % interval from Wilson intervals ("Interval estimation for the
+    difference between independent proportions", Statistics in Medicine 17, 1998, method 10), and Fisher's exact test.
+
+    Raises:
+        ValueError: one side has no outcomes.
+    """
+    before, after = rate(baseline), rate(treatment)
+    difference = after.mean - before.mean
+    low = difference - math.hypot(after.mean - after.low, before.high - before.mean)
+    high = difference + math.hypot(after.high - after.mean, before.mean - before.low)
+    right = [int(np.sum(baseline)), int(np.sum(treatment))]
+    wrong = [before.examples - right[0], after.examples - right[1]]
+    p_value = float(stats.fisher_exact([right, wrong]).pvalue)
+    return Unpaired(before.mean, after.mean, difference, low, high, p_value)
+
+
 class Paired(NamedTuple):
     """Two conditions on the same examples. `gained`: wrong in the baseline, right in the treatment; `lost`: the reverse."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 import pandas as pd
@@ -27,6 +28,9 @@ CONDITION_KEYS = (
 COST = ("tokens_structure", "tokens_action", "tokens_state", "tokens_value")
 
 
+Failure = Literal["token budget", "strings", "long horizon", "any"]
+
+
 class Side(BaseModel):
     """Records of one run; `where` picks conditions by their labels: `{length: 64, forcing: action_forced}`."""
 
@@ -42,7 +46,7 @@ class Comparison(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mitigation: str
-    failure: Literal["token budget", "strings", "long horizon", "any"] = "any"
+    failure: Failure = "any"
     baseline: Side
     treatment: Side
 
@@ -63,6 +67,21 @@ def judge(comparison: Comparison, records: pd.DataFrame) -> Verdict:
     Raises:
         ConfigError: a side names a run or label that the records do not have, or no example is shared.
     """
+    both = merged(comparison, records)
+    result = paired(both["final_right_before"].tolist(), both["final_right_after"].tolist())
+    # Where either side was not written, the tokens compare nothing.
+    written = both[(both["cost_before"] > 0) & (both["cost_after"] > 0)]
+    ratio = float(written["cost_after"].sum() / written["cost_before"].sum()) if len(written) else math.nan
+    word = verdict(result)
+    return Verdict(comparison, result, ratio, word, _sentence(comparison, result, ratio, word))
+
+
+def merged(comparison: Comparison, records: pd.DataFrame) -> pd.DataFrame:
+    """The records of both sides on the examples that both have, one row each, as `..._before` and `..._after`.
+
+    Raises:
+        ConfigError: as `judge`.
+    """
     before, after = (_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment))
     both = before.merge(after, on=["example", "index", "split"], suffixes=("_before", "_after"), validate="1:1")
     if both.empty:
@@ -70,10 +89,46 @@ def judge(comparison: Comparison, records: pd.DataFrame) -> Verdict:
             f"comparison {comparison.mitigation!r}: the two sides share no example; "
             "evaluate both on the same task, seed and lengths"
         )
-    result = paired(both["final_right_before"].tolist(), both["final_right_after"].tolist())
-    ratio = float(both["cost_after"].sum() / both["cost_before"].sum())
-    word = verdict(result)
-    return Verdict(comparison, result, ratio, word, _sentence(comparison, result, ratio, word))
+    return both
+
+
+def default_comparisons(records: pd.DataFrame) -> list[Comparison]:
+    """Every run against the first one, condition by condition, and on real programs every rewrite, forcing and way to write
+    against the first one of its kind in the same run."""
+    first = str(records["run"].iloc[0])
+    return [*pairwise(records, first), *within_runs(records)]
+
+
+def within_runs(records: pd.DataFrame) -> list[Comparison]:
+    """Conditions of the `code` diagnostic that differ from the first one of their run and benchmark in one label."""
+    found = []
+    rows = records[records["diagnostic"] == "code"]
+    for (run, benchmark), group in rows.groupby(["run", "benchmark"] if len(rows) else [], sort=False):
+        conditions = group[list(VARIED)].drop_duplicates().to_dict("records")
+        for condition in conditions[1:]:
+            changed = [label for label in VARIED if condition[label] != conditions[0][label]]
+            if len(changed) == 1:
+                label, value = changed[0], condition[changed[0]]
+                start = f"{run}, {benchmark}: " if rows[["run", "benchmark"]].drop_duplicates().shape[0] > 1 else ""
+                sides = ({"diagnostic": "code", "benchmark": benchmark, **c} for c in (conditions[0], condition))
+                before, after = (Side(run=run, where={str(k): v for k, v in side.items()}) for side in sides)
+                name = f"{start}{label} {value} for {conditions[0][label]}"
+                kind = _AIMS.get((label, value), "any")
+                found.append(Comparison(mitigation=name, failure=kind, baseline=before, treatment=after))
+    return found
+
+
+VARIED = ("rewrite", "every", "show", "strings", "forcing")
+_AIMS: dict[tuple[str, object], Failure] = {
+    ("rewrite", "characters"): "strings",
+    ("rewrite", "fstrings"): "strings",
+    ("strings", "spaced"): "strings",
+    ("strings", "list"): "strings",
+    ("strings", "indexed"): "strings",
+    ("show", "diff"): "token budget",
+    ("forcing", "direct"): "token budget",
+    ("forcing", "action_forced"): "long horizon",
+}
 
 
 def pairwise(records: pd.DataFrame, baseline: str) -> list[Comparison]:
@@ -118,11 +173,14 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         free = [key for key in CONDITION_KEYS if key in chosen and chosen[key].nunique() > 1]
         raise ConfigError(f"{where}: {side.where} leaves several conditions of run {side.run!r}; also fix {free}")
     cost = chosen[list(COST)].sum(axis=1)
-    return chosen.assign(cost=cost)[["example", "index", "split", "final_right", "cost"]]
+    kept = [column for column in ("failure",) if column in chosen]
+    return chosen.assign(cost=cost)[["example", "index", "split", "final_right", "cost", *kept]]
 
 
 def _sentence(comparison: Comparison, result: Paired, ratio: float, word: str) -> str:
     cost = "the same tokens" if abs(ratio - 1) < 0.005 else f"{ratio:.2f} times the tokens"
+    if math.isnan(ratio):
+        cost = "no tokens to compare"
     sure = f"{result.gained} examples gained, {result.lost} lost of {result.examples}"
     change = f"{result.baseline:.0%} to {result.treatment:.0%}"
     lead = {

@@ -176,7 +176,7 @@ def test_comparisons_are_paired_on_the_same_examples_and_say_what_is_missing(two
 
 
 def test_a_folder_without_evaluations_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no evaluation found"):
+    with pytest.raises(UserError, match="no evaluation or measurement found"):
         report([tmp_path], tmp_path / "out")
 
 

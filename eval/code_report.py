@@ -1,0 +1,213 @@
+"""What the report says of the `code` diagnostic: metrics, failure classes, where they arise, and what moved them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
+
+from remedy.eval.failures import CLASSES
+from remedy.eval.operations import OPERATIONS
+from remedy.eval.plotting import CLASS_COLOURS, legend, panels, rate_line, runs
+from remedy.eval.sections import Section
+from remedy.eval.stats import mean, rate
+from remedy.eval.verdicts import COST, Comparison, merged
+
+LABELS = ("run", "benchmark", "rewrite", "every", "show", "strings", "forcing")
+_NAMES = {"run": "Run", "benchmark": "Programs", "every": "Spacing", "show": "Locals", "forcing": "Forcing"}
+_PUBLISHED = [
+    ("Answer right", "88.0%"),
+    ("Valid format", "99.6%"),
+    ("State exact", "96.9%"),
+    ("Action exact", "96.5%"),
+    ("Variables", "99.1%"),
+    ("With values", "98.1%"),
+    ("Tokens a state", "11.7"),
+    ("Tokens an action", "11.2"),
+]
+"""The 32B model's figures on CruxEval, tracing freely."""
+
+RULES = (
+    "One class for every example whose answer is wrong. Truncated: the true trace has more tokens than may be written. Runaway: the "
+    "model left the truth and wrote until its tokens ran out. Else by the first frame that differs: malformed, if it is no frame; "
+    "wrong action, if its event or source line differs; wrong state, if its locals do (with the type of the first wrong variable's "
+    "true value, or `names`); wrong return, if only the value does, so that no check of states sees it."
+)
+
+
+def code_sections(records: pd.DataFrame, comparisons: Sequence[Comparison]) -> list[Section]:
+    """The sections on real programs; none where no record is of them."""
+    rows = records[records["diagnostic"] == "code"]
+    if rows.empty:
+        return []
+    found = [
+        Section(
+            "Real programs",
+            rows=metrics(rows),
+            note="Rates with Wilson intervals. State, action and variable matches are shares of a trace's frames, averaged over "
+            "traces, with t intervals; a program that is not decoded counts as nothing right. Programs ran on "
+            + "; ".join(sorted({f"{p} ({i})" for p, i in zip(rows["python"], rows["isolation"])}))
+            + ".",
+        ),
+        Section("Failure classes", figure=failure_classes, note=RULES),
+        Section("Failure classes, examples", rows=class_counts(rows)),
+    ]
+    grid = operations(rows)
+    if len(grid) > 1:
+        note = "The operation is the departing line's: the first that it does of those listed. Free and action-forced traces."
+        found.append(Section("Failures by operation", rows=grid, note=note))
+    moved = moved_classes(records, comparisons)
+    if len(moved) > 1:
+        note = (
+            "On the same examples: how many failed in this way under the baseline, how many of those are right under the "
+            "treatment, and how many fail in this way then. `right before`: how many of the examples that were right no longer are. "
+            "Published recovery rates are of failures only (the row `all failures`) and leave such losses out."
+        )
+        found.append(Section("What moved which failures", rows=moved, note=note))
+    found.append(Section("Real programs: accuracy by tokens of the true trace", figure=accuracy_by_length))
+    return found
+
+
+def metrics(rows: pd.DataFrame) -> list[list[str]]:
+    """One line for every condition, and the published one."""
+    labels = [label for label in LABELS if label in ("run", "benchmark", "forcing") or rows[label].nunique() > 1]
+    table = [
+        [*(_NAMES.get(label, label.capitalize()) for label in labels), "Examples", *(name for name, _ in _PUBLISHED)]
+    ]
+    for values, group in rows.groupby(labels, sort=False):
+        states, actions = group["states"].sum(), group["actions"].sum()
+        table.append(
+            [
+                *map(str, values),
+                str(len(group)),
+                *(_rate(group[column]) for column in ("final_right", "valid_format")),
+                *(_mean(group[column]) for column in ("state_exact", "action_exact", "key_match", "key_value_match")),
+                f"{group['tokens_state'].sum() / states:.1f}" if states else "",
+                f"{group['tokens_action'].sum() / actions:.1f}" if actions else "",
+            ]
+        )
+    published = {"run": "facebook/cwm 32B, published", "benchmark": "cruxeval", "forcing": "free", "rewrite": "none"}
+    table.append([*(published.get(label, "") for label in labels), "800", *(value for _, value in _PUBLISHED)])
+    return table
+
+
+def class_counts(rows: pd.DataFrame) -> list[list[str]]:
+    """Examples by failure class, wrong states also by type of value, for every condition."""
+    table = [["Run", "Programs", "Rewrite", "Forcing", "Right", *CLASSES, "Wrong states by type"]]
+    for values, group in rows.groupby(["run", "benchmark", "rewrite", "forcing"], sort=False):
+        counts = group["failure"].value_counts()
+        types = group[group["failure"] == "wrong state"]["value_type"].value_counts()
+        table.append(
+            [
+                *map(str, values),
+                str(int(group["final_right"].sum())),
+                *(str(counts.get(name, 0)) for name in CLASSES),
+                ", ".join(f"{kind} {count}" for kind, count in types.items()),
+            ]
+        )
+    return table
+
+
+def operations(rows: pd.DataFrame) -> list[list[str]]:
+    """Failure class by the operation of the departing line, for every run."""
+    failed = rows[(rows["operation"] != "") & (rows["forcing"] != "direct") & (rows["rewrite"] == "none")]
+    table = [["Run", "Forcing", "Failure", *OPERATIONS]]
+    detail = failed["failure"].where(failed["failure"] != "wrong state", "wrong state: " + failed["value_type"])
+    for values, group in failed.groupby(["run", "forcing", detail], sort=False):
+        counts = group["operation"].value_counts()
+        table.append([*map(str, values), *(str(counts.get(name, 0)) for name in OPERATIONS)])
+    return [table[0], *sorted(table[1:], key=lambda line: (line[0], line[1], -sum(map(int, line[3:]))))]
+
+
+def moved_classes(records: pd.DataFrame, comparisons: Sequence[Comparison]) -> list[list[str]]:
+    """For every comparison on real programs and failure class: before, of these right after, and in this class after."""
+    table = [["Mitigation", "Failure class", "Before", "Of these right after", "In this class after"]]
+    for comparison in comparisons:
+        both = merged(comparison, records)
+        if "failure_before" not in both or both["failure_before"].isna().any() or both["failure_after"].isna().any():
+            continue
+        for name in CLASSES:
+            before, after = both["failure_before"] == name, both["failure_after"] == name
+            if before.any() or after.any():
+                table.append(_moved(comparison.mitigation, name, both[before], after))
+        failed, right = both[~both["final_right_before"]], both[both["final_right_before"]]
+        table.append(_moved(comparison.mitigation, "all failures", failed, ~both["final_right_after"]))
+        lost = right[~right["final_right_after"]]["failure_after"].value_counts()
+        how = ", ".join(f"{name} {count}" for name, count in lost.items())
+        share = f" ({_rate(~right['final_right_after'])})" if len(right) else ""
+        table.append([comparison.mitigation, "right before", str(len(right)), f"lost {lost.sum()}{share}", how])
+    return table
+
+
+def _moved(mitigation: str, name: str, before: pd.DataFrame, after: pd.Series) -> list[str]:
+    recovered = int(before["final_right_after"].sum())
+    share = f" ({_rate(before['final_right_after'])})" if len(before) else ""
+    return [mitigation, name, str(len(before)), f"{recovered}{share}", str(int(after.sum()))]
+
+
+def failure_classes(records: pd.DataFrame) -> Figure | None:
+    """Share of examples by failure class, one bar for every condition."""
+    rows = records[records["diagnostic"] == "code"]
+    if rows.empty:
+        return None
+    labels = [label for label in LABELS if label in ("run", "forcing") or rows[label].nunique() > 1]
+    names = rows[labels].astype(str).agg(", ".join, axis=1)
+    shares = (
+        rows["failure"]
+        .replace("", "right")
+        .groupby(names, sort=False)
+        .value_counts(normalize=True)
+        .unstack(fill_value=0.0)
+    )
+    shares = shares.loc[list(dict.fromkeys(names))]
+    figure, axis = plt.subplots(figsize=(8, 0.34 * len(shares) + 1.4))
+    left = pd.Series(0.0, index=shares.index)
+    for name in ["right", *CLASSES]:
+        if name in shares:
+            axis.barh(shares.index, shares[name], left=left, color=CLASS_COLOURS[name], label=name)
+            left = left + shares[name]
+    axis.invert_yaxis()
+    axis.set(xlabel="share of programs", xlim=(0, 1))
+    axis.grid(axis="y", visible=False)
+    legend(figure, axis)
+    return figure
+
+
+def accuracy_by_length(records: pd.DataFrame) -> Figure | None:
+    """Share of right answers by tokens of the program's true trace, in powers of two; one panel for every forcing."""
+    rows = records[(records["diagnostic"] == "code") & (records["rewrite"] == "none")]
+    full = rows[rows["forcing"] != "direct"]
+    if full.empty:
+        return None
+    cost = full.assign(cost=full[list(COST)].sum(axis=1)).groupby("example")["cost"].max()
+    rows = rows.assign(cost=rows["example"].map(cost))
+    rows = rows[rows["cost"] > 0]
+    if rows.empty:
+        return None
+    rows = rows.assign(bin=rows["cost"].map(lambda tokens: 2 ** (int(tokens).bit_length() - 1)))
+    forcings = list(dict.fromkeys(rows["forcing"]))
+    figure, axes = panels(len(forcings))
+    names = runs(records)
+    for panel, forcing in zip(axes, forcings):
+        for run in dict.fromkeys(rows["run"]):
+            line = rows[(rows["run"] == run) & (rows["forcing"] == forcing)]
+            rate_line(panel, line, "bin", run, names.index(run))
+        panel.set_xscale("log", base=2)
+        panel.xaxis.set_major_formatter(ScalarFormatter())
+        panel.set(xlabel="tokens of the true trace, from", ylim=(-0.03, 1.03), title=forcing.replace("_", "-"))
+    axes[0].set_ylabel("answer right")
+    legend(figure, axes[0])
+    return figure
+
+
+def _rate(outcomes: pd.Series) -> str:
+    found = rate(outcomes.astype(bool).tolist())
+    return f"{found.mean:.1%} ({found.low:.1%} to {found.high:.1%})"
+
+
+def _mean(values: pd.Series) -> str:
+    found = mean(values.tolist())
+    return f"{found.mean:.1%} ({found.low:.1%} to {found.high:.1%})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import queue
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,8 @@ _WINDOW = 64
 
 def trace_one(program: Program, config: TracerConfig, depth: int | None = None) -> Outcome:
     """The outcome of one program, in a sandbox of this process's own."""
-    return _outcome(program, config, depth, None if config.isolation == "trusted" else _sandboxes(config, 1)[0])
+    sandbox = None if config.isolation == "trusted" else _sandboxes(config, 1, os.getpid())[0]
+    return _outcome(program, config, depth, sandbox)
 
 
 def trace_all(
@@ -36,7 +38,7 @@ def trace_all(
         yield from (_outcome(program, config, depth, None) for program in programs)
         return
     free: queue.SimpleQueue[Sandbox] = queue.SimpleQueue()
-    for sandbox in _sandboxes(config, workers):
+    for sandbox in _sandboxes(config, workers, os.getpid()):
         free.put(sandbox)
 
     def run(program: Program) -> Outcome:
@@ -55,7 +57,7 @@ def environment(config: TracerConfig) -> Environment:
     """The interpreter that runs the programs, and its isolation."""
     if config.isolation == "trusted":
         return Environment(f"{platform.python_implementation()} {platform.python_version()}", "trusted")
-    return _sandboxes(config, 1)[0].environment
+    return _sandboxes(config, 1, os.getpid())[0].environment
 
 
 def _outcome(program: Program, config: TracerConfig, depth: int | None, sandbox: Sandbox | None) -> Outcome:
@@ -68,6 +70,6 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, sandbox:
 
 
 @lru_cache(maxsize=4)
-def _sandboxes(config: TracerConfig, workers: int) -> tuple[Sandbox, ...]:
-    """This process's sandboxes for a configuration; their servers end with the process."""
+def _sandboxes(config: TracerConfig, workers: int, process: int) -> tuple[Sandbox, ...]:
+    """A process's sandboxes for a configuration; their servers end with it. A forked process must not talk to its parent's."""
     return tuple(Sandbox(config) for _ in range(workers))

@@ -14,7 +14,7 @@ from remedy.eval.operations import OPERATIONS
 from remedy.eval.plotting import CLASS_COLOURS, legend, panels, rate_line, runs
 from remedy.eval.sections import Section
 from remedy.eval.stats import mean, rate
-from remedy.eval.verdicts import COST, Comparison, merged
+from remedy.eval.verdicts import COST, VARIED, Comparison, merged, rank
 
 LABELS = ("run", "benchmark", "rewrite", "every", "show", "strings", "forcing")
 _NAMES = {"run": "Run", "benchmark": "Programs", "every": "Spacing", "show": "Locals", "forcing": "Forcing"}
@@ -40,7 +40,7 @@ RULES = (
 
 def code_sections(records: pd.DataFrame, comparisons: Sequence[Comparison]) -> list[Section]:
     """The sections on real programs; none where no record is of them."""
-    rows = records[records["diagnostic"] == "code"]
+    rows = in_order(records)
     if rows.empty:
         return []
     found = [
@@ -69,6 +69,19 @@ def code_sections(records: pd.DataFrame, comparisons: Sequence[Comparison]) -> l
         found.append(Section("What moved which failures", rows=moved, note=note))
     found.append(Section("Real programs: accuracy by tokens of the true trace", figure=accuracy_by_length))
     return found
+
+
+def in_order(records: pd.DataFrame) -> pd.DataFrame:
+    """The records of real programs, in the order of their runs, plain free traces first."""
+    rows = records[records["diagnostic"] == "code"]
+    if rows.empty:
+        return rows
+    names = runs(records)
+    keys = [
+        (names.index(row["run"]), row["benchmark"], *rank(row))
+        for row in rows[["run", "benchmark", *VARIED]].to_dict("records")
+    ]
+    return rows.iloc[sorted(range(len(rows)), key=keys.__getitem__)]
 
 
 def metrics(rows: pd.DataFrame) -> list[list[str]]:
@@ -150,7 +163,7 @@ def _moved(mitigation: str, name: str, before: pd.DataFrame, after: pd.Series) -
 
 def failure_classes(records: pd.DataFrame) -> Figure | None:
     """Share of examples by failure class, one bar for every condition."""
-    rows = records[records["diagnostic"] == "code"]
+    rows = in_order(records)
     if rows.empty:
         return None
     labels = [label for label in LABELS if label in ("run", "forcing") or rows[label].nunique() > 1]
@@ -178,7 +191,10 @@ def failure_classes(records: pd.DataFrame) -> Figure | None:
 
 def accuracy_by_length(records: pd.DataFrame) -> Figure | None:
     """Share of right answers by tokens of the program's true trace, in powers of two; one panel for every forcing."""
-    rows = records[(records["diagnostic"] == "code") & (records["rewrite"] == "none")]
+    rows = in_order(records)
+    if rows.empty:
+        return None
+    rows = rows[rows["rewrite"] == rows["rewrite"].iloc[0]]
     full = rows[rows["forcing"] != "direct"]
     if full.empty:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -108,7 +109,8 @@ def _measured(config: MeasureConfig, cases: Sequence[tuple[str, Case]], workers:
         counters = load_tokenizers(config)
         yield from (_measure_one(config, counters, benchmark, case) for benchmark, case in cases)
         return
-    with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(config,)) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(config,)) as pool:
         yield from pool.map(_work, cases, chunksize=8)
 
 

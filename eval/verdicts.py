@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from remedy.data_gen.config import ConfigError, suggest
+from remedy.data_gen.rewrites import REWRITES
+from remedy.data_gen.strings import ENCODINGS
 from remedy.eval.stats import Paired, paired, verdict
 
 CONDITION_KEYS = (
@@ -104,7 +107,7 @@ def within_runs(records: pd.DataFrame) -> list[Comparison]:
     found = []
     rows = records[records["diagnostic"] == "code"]
     for (run, benchmark), group in rows.groupby(["run", "benchmark"] if len(rows) else [], sort=False):
-        conditions = group[list(VARIED)].drop_duplicates().to_dict("records")
+        conditions = sorted(group[list(VARIED)].drop_duplicates().to_dict("records"), key=rank)
         for condition in conditions[1:]:
             changed = [label for label in VARIED if condition[label] != conditions[0][label]]
             if len(changed) == 1:
@@ -119,6 +122,20 @@ def within_runs(records: pd.DataFrame) -> list[Comparison]:
 
 
 VARIED = ("rewrite", "every", "show", "strings", "forcing")
+_ORDER: dict[str, tuple[str, ...]] = {
+    "rewrite": ("none", *REWRITES, "all"),
+    "show": ("all", "diff"),
+    "strings": tuple(ENCODINGS),
+    "forcing": ("free", "action_forced", "direct"),
+}
+
+
+def rank(condition: Mapping[Hashable, Any]) -> tuple[Any, ...]:
+    """Sorts conditions on real programs: what is nearest to a plain free trace comes first."""
+    ordered = (_ORDER[label].index(condition[label]) if label in _ORDER else condition[label] for label in VARIED)
+    return tuple(ordered)
+
+
 _AIMS: dict[tuple[str, object], Failure] = {
     ("rewrite", "characters"): "strings",
     ("rewrite", "fstrings"): "strings",

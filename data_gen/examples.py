@@ -31,7 +31,8 @@ from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.sandbox import TracerConfig
 from remedy.data_gen.strings import EncodingName
 from remedy.data_gen.tracer import TraceLimits, trace
-from remedy.data_gen.tracing import Outcome, trace_all
+from remedy.data_gen.tracing import Outcome, environment, trace_all
+from remedy.data_gen.values import same_value
 
 Split = Literal["train", "validation", "test"]
 SHARES: dict[str, tuple[int, int]] = {"train": (0, 80), "validation": (80, 90), "test": (90, 100)}
@@ -255,9 +256,14 @@ def _program_example(
     if isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output") and may_step_over(config.reveal):
         outcome = shallower(case.program, config.tracer, outcome)
     identity = case.identity
-    slices: dict[str, int | str] = {"source": case.id}
+    slices: dict[str, int | str] = {"source": case.id, "python": environment(config.tracer).python}
     if isinstance(outcome, Trace):
         answer = outcome.result.text if outcome.result is not None else ""
+        if case.expected is not None and not same_value(answer, case.expected):
+            outcome = ProgramError(
+                "mismatch", f"{case.id}: gave {answer:.200}, not {case.expected:.200} as its source says"
+            )
+    if isinstance(outcome, Trace):
         return _example(config, split, index, outcome, answer, identity, slices, text_hash(identity), count)
     whole = config.model_copy(update={"reveal": RevealConfig()})
     return _context_alone(

@@ -18,7 +18,8 @@ class ProgramError(Exception):
     """A program that cannot be traced, or whose tracing was stopped. `kind` is one word, used as the recorded outcome.
 
     Kinds: syntax, entry (no marked entry point), raised (while loading the module), repr, recursion, frames, output, time,
-    memory, killed; and, in the sandbox, what a program may not do: process, thread, network, files, native.
+    memory, killed; in the sandbox, what a program may not do: process, thread, network, files, native; and mismatch, where its
+    result is not the one that its source gives.
     """
 
     def __init__(self, kind: str, message: str) -> None:

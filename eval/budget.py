@@ -33,12 +33,14 @@ def token_rows(
     `way` is `fixed`, or `fit` for the budget-aware choice, which `reveal` then names.
     """
     rows: list[dict[str, Any]] = []
-    for (name, counter), strings in itertools.product(counters.items(), config.strings):
-        for every, show in itertools.product(config.every, config.show):
-            reveal = RevealConfig.model_validate({"every": every, "show": show})
-            counts = None if isinstance(outcome, ProgramError) else _counts(outcome, reveal, strings, counter)
+    for strings, show, every in itertools.product(config.strings, config.show, config.every):
+        reveal = RevealConfig.model_validate({"every": every, "show": show})
+        spans = None if isinstance(outcome, ProgramError) else render(outcome, "cwm", reveal, strings=strings)
+        for name, counter in counters.items():
+            counts = None if spans is None else counter.count_by_role(spans)
             rows.append(_row(name, strings, "fixed", reveal, counts))
-        if config.fit is not None:
+    if config.fit is not None:
+        for (name, counter), strings in itertools.product(counters.items(), config.strings):
             rows.append(_fitted(outcome, program, config.fit, tracer, name, strings, counter))
     return rows
 

@@ -18,7 +18,7 @@ from remedy.data_gen.strings import decode_value
 from remedy.data_gen.tracing import environment
 from remedy.data_gen.values import same_value
 from remedy.eval.config import CodeDiagnostic, Condition, EvalConfig, fed_roles
-from remedy.eval.failures import departure, failure_class
+from remedy.eval.failures import TOO_LONG, UNTRACED, departure, failure_class
 from remedy.eval.forced import FREE, Written, decode
 from remedy.eval.operations import Operations, departing_frame
 from remedy.models.tokenizers import Encoded, TraceTokenizer
@@ -29,16 +29,15 @@ SHOWN_CHARACTERS = 500
 
 def conditions(settings: CodeDiagnostic, data: DataConfig, config: EvalConfig) -> list[Condition]:
     """Every set of programs, by rewrite, by how traces are written, by forcing."""
-    trained = data.task if isinstance(data.task, ProgramsConfig) else None
-    sources = settings.programs or ((trained,) if trained else ())
+    sources = settings.programs or ((data.task,) if isinstance(data.task, ProgramsConfig) else ())
     if not sources:
         raise ConfigError("the code diagnostic needs `programs`, or data.task.kind programs")
     if data.format != "cwm":
         raise ConfigError(f"the code diagnostic reads traces in the cwm format, not {data.format}: set data.format=cwm")
     found = []
     for source in sources:
-        # The programs of the training data were split; of others the checkpoint has seen none.
-        split = config.split if source == trained else "all"
+        trained = config.trained_on is not None and _name(config.trained_on) == _name(source)
+        split = config.split if trained else "all"
         count = min(program_count(source, split), settings.examples or 10**9)
         if count == 0:
             raise ConfigError(f"the code diagnostic: {_name(source)} has no program of the {split} split")
@@ -195,7 +194,7 @@ def _matches(true: Sequence[ReadFrame], found: Sequence[ReadFrame]) -> dict[str,
 
 
 def _truncated(example: Example) -> dict[str, Any]:
-    """The record of a program that is not decoded: its true trace is over the budget, or there is none."""
+    """The record of a program that is not decoded: its true trace is over the budget, or it could not be run."""
     return {
         "outcome": example.outcome,
         "final_right": False,
@@ -205,7 +204,7 @@ def _truncated(example: Example) -> dict[str, Any]:
         "frames_right": 0,
         "departure_frame": -1,
         "departure_role": "",
-        "failure": "truncated",
+        "failure": "truncated" if example.outcome in {"ok", *TOO_LONG} else UNTRACED,
         "value_type": "",
         "operation": "",
         "answer": "",

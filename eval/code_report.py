@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
-from remedy.eval.failures import CLASSES
+from remedy.eval.failures import CLASSES, UNTRACED
 from remedy.eval.operations import OPERATIONS
 from remedy.eval.plotting import CLASS_COLOURS, legend, panels, rate_line, runs
 from remedy.eval.sections import Section
@@ -38,8 +38,16 @@ RULES = (
 )
 
 
-def code_sections(records: pd.DataFrame, comparisons: Sequence[Comparison]) -> list[Section]:
-    """The sections on real programs; none where no record is of them."""
+def left_out(records: pd.DataFrame) -> str:
+    """Which programs could not be run, by outcome, in words; empty if all could."""
+    if "failure" not in records:
+        return ""
+    found = records[records["failure"] == UNTRACED].drop_duplicates(["benchmark", "source"])["outcome"].value_counts()
+    return ", ".join(f"{outcome} {count}" for outcome, count in found.items())
+
+
+def code_sections(records: pd.DataFrame, comparisons: Sequence[Comparison], untraced: str) -> list[Section]:
+    """The sections on real programs; none where no record is of them. `untraced`: what `left_out` says of them."""
     rows = in_order(records)
     if rows.empty:
         return []
@@ -50,7 +58,8 @@ def code_sections(records: pd.DataFrame, comparisons: Sequence[Comparison]) -> l
             note="Rates with Wilson intervals. State, action and variable matches are shares of a trace's frames, averaged over "
             "traces, with t intervals; a program that is not decoded counts as nothing right. Programs ran on "
             + "; ".join(sorted({f"{p} ({i})" for p, i in zip(rows["python"], rows["isolation"])}))
-            + ".",
+            + "."
+            + (f" Left out, since they could not be run: {untraced}." if untraced else ""),
         ),
         Section("Failure classes", figure=failure_classes, note=RULES),
         Section("Failure classes, examples", rows=class_counts(rows)),

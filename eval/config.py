@@ -98,8 +98,8 @@ Settings = PermutationDiagnostic | CompositionDiagnostic | CodeDiagnostic
 class EvalConfig(BaseModel):
     """`data`: overrides of the data configuration stored with the checkpoint, or all of it for a checkpoint without one.
 
-    `budget`: most tokens a model may write freely before its trace counts as truncated. `split`: of generated data, and of
-    programs that the checkpoint was trained on; other programs are all evaluated.
+    `budget`: most tokens a model may write freely before its trace counts as truncated. `split`: of generated data, and of the
+    programs of `trained_on` (by default, those that the run's own configuration names); other programs are all evaluated.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -107,6 +107,7 @@ class EvalConfig(BaseModel):
     diagnostics: tuple[Annotated[Settings, Field(discriminator="kind")], ...]
     data: dict[str, Any] = {}
     split: Literal["validation", "test"] = "test"
+    trained_on: ProgramsConfig | None = None
     batch_size: int = Field(default=100, ge=1)
     budget: int = Field(default=4096, ge=1)
     threads: int | None = Field(default=None, ge=1)

@@ -14,9 +14,11 @@ import torch
 
 from remedy.data_gen.config import ConfigError, UserError, build, read_yaml
 from remedy.data_gen.examples import DataConfig, examples, text_hash
+from remedy.data_gen.programs import ProgramsConfig
 from remedy.eval.attribution import tokens_by_role
 from remedy.eval.config import Condition, EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.eval.failures import UNTRACED
 from remedy.eval.files import replace_file
 from remedy.eval.stats import rate
 from remedy.eval.verdicts import CONDITION_KEYS, COST
@@ -55,9 +57,12 @@ def evaluate(
         if not path.exists():
             rows = run_condition(model, tokenizer, condition, config)
             replace_file(path, pd.DataFrame(rows).assign(run=name).to_parquet)
-        frames.append(read_records(path))
+        everything = read_records(path)
+        frames.append(traced_only(everything))
         right = frames[-1]["final_right"].mean()
-        progress(f"{number}/{len(conditions)} {condition.slug}: {right:.3f}")
+        left_out = len(everything) - len(frames[-1])
+        also = f" ({left_out} programs that could not be run are left out)" if left_out else ""
+        progress(f"{number}/{len(conditions)} {condition.slug}: {right:.3f}{also}")
     summary = summarise(pd.concat(frames, ignore_index=True), name)
     text = json.dumps(summary, indent=1)
     replace_file(directory / SUMMARY, lambda partial: partial.write_text(text, encoding="utf-8"))
@@ -132,25 +137,39 @@ def read_records(path: Path) -> pd.DataFrame:
         ) from None
 
 
-def checkpoint_data(checkpoint: str, overrides: dict[str, Any]) -> DataConfig:
-    """The data configuration stored with a run, with an evaluation's overrides merged in.
+def traced_only(records: pd.DataFrame) -> pd.DataFrame:
+    """The records without those of programs that could not be run, at which no model can be right or wrong."""
+    return records[records["failure"] != UNTRACED] if "failure" in records else records
+
+
+def for_checkpoint(checkpoint: str, config: EvalConfig) -> tuple[DataConfig, EvalConfig]:
+    """The data configuration stored with a run, with the evaluation's overrides merged in, and the evaluation with the
+    programs that the run was trained on.
 
     Raises:
         ConfigError: the checkpoint stores none and the overrides are not complete, or the merge does not validate.
     """
     path = Path(checkpoint) / "config.yaml"
     stored = read_yaml(path).get("data", {}) if path.exists() else {}
-    if not stored and "task" not in overrides:
+    if not stored and "task" not in config.data:
         raise ConfigError(
             f"{checkpoint} stores no data configuration: give one under `data` in the evaluation's config"
         )
-    return build(DataConfig, _merge(stored, overrides), f"data of {checkpoint}")
+    data = build(DataConfig, _merge(stored, config.data), f"data of {checkpoint}")
+    if stored and config.trained_on is None:
+        task = build(DataConfig, stored, str(path)).task
+        config = config.model_copy(update={"trained_on": task if isinstance(task, ProgramsConfig) else None})
+    return data, config
 
 
 def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes`, section by section; a section of another `kind` takes the place of the old one."""
     merged = dict(base)
     for key, value in changes.items():
-        nested = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        old = merged.get(key)
+        nested = (
+            isinstance(value, dict) and isinstance(old, dict) and value.get("kind", old.get("kind")) == old.get("kind")
+        )
         merged[key] = _merge(merged[key], value) if nested else value
     return merged
 

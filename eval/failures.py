@@ -2,7 +2,7 @@
 
 The rules, in order, for an example whose answer is wrong:
 
-1. `truncated`: the true trace has more tokens than may be written, or the program is too long to be traced.
+1. `truncated`: the true trace has more tokens than may be written, or the program runs too long to be traced.
 2. `runaway`: the model left the truth and wrote on until its tokens ran out.
 3. By the first frame that differs from the true one at its place, read in the order in which it is written:
    `malformed` if it cannot be read as a frame (or the trace stops there); `wrong action` if its event or, the state being
@@ -18,6 +18,11 @@ from typing import NamedTuple
 
 from remedy.data_gen.parse import ReadFrame, ReadTrace
 from remedy.data_gen.program import Frame
+
+UNTRACED = "untraced"
+"""Stands in place of a class where there is no truth to fail at: the program could not be run. Reports leave such records out."""
+TOO_LONG = frozenset({"frames", "output", "time", "memory", "budget"})
+"""Outcomes of programs that run, but too long."""
 
 CLASSES = ("truncated", "runaway", "malformed", "wrong action", "wrong state", "wrong return")
 

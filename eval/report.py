@@ -20,8 +20,8 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from remedy.data_gen.config import UserError
-from remedy.eval.code_report import code_sections
-from remedy.eval.evaluate import RECORDS, REQUEST, read_records
+from remedy.eval.code_report import code_sections, left_out
+from remedy.eval.evaluate import RECORDS, REQUEST, read_records, traced_only
 from remedy.eval.figures import accuracy_by_length, accuracy_by_tokens, attribution, composition
 from remedy.eval.measure import CUTS, TOKENS
 from remedy.eval.measure import REQUEST as MEASURED
@@ -65,7 +65,8 @@ def report(
     """
     evaluations, measured = find(directories)
     requests = [json.loads((folder / REQUEST).read_text(encoding="utf-8")) for folder in evaluations]
-    records = _records(evaluations)
+    everything = _records(evaluations)
+    records = traced_only(everything)
     chosen = (default_comparisons(records) if len(records) else []) if comparisons is None else comparisons
     verdicts = [judge(c, records) for c in chosen]
     fingerprints = {request["run"]: request["checkpoint"]["fingerprint"] for request in requests}
@@ -73,7 +74,7 @@ def report(
         *(Section(caption, figure=draw) for caption, draw in GENERATED if len(records)),
         *([Section("Runs", rows=_runs_table(requests, records))] if requests else []),
         *(Section(name, rows=rows) for name, rows in _accuracy_tables(records).items()),
-        *code_sections(records, chosen),
+        *code_sections(records, chosen, left_out(everything)),
         *measure_sections([read_measurement(folder) for folder in measured], records, fingerprints),
     ]
     output.mkdir(parents=True, exist_ok=True)

@@ -95,12 +95,11 @@ def evaluate(
 ) -> None:
     """Run diagnostics on a checkpoint; run again to continue."""
     from remedy.eval.config import EvalConfig
-    from remedy.eval.evaluate import checkpoint_data
     from remedy.eval.evaluate import evaluate as run
+    from remedy.eval.evaluate import for_checkpoint
     from remedy.models.load import load_checkpoint
 
-    settings = load(EvalConfig, config, overrides or [])
-    data = checkpoint_data(checkpoint, settings.data)
+    data, settings = for_checkpoint(checkpoint, load(EvalConfig, config, overrides or []))
     model, tokenizer = load_checkpoint(checkpoint)
     print(f"summary: {run(model, tokenizer, data, settings, out, name or checkpoint, lambda m: print(m, flush=True))}")
 

@@ -19,7 +19,7 @@ def main() -> None:
     args = parser.parse_args()
     os.environ.setdefault("USE_HUB_KERNELS", "0")
     from remedy.eval.config import EvalConfig
-    from remedy.eval.evaluate import checkpoint_data, evaluate
+    from remedy.eval.evaluate import evaluate, for_checkpoint
     from remedy.models.load import load_checkpoint
     from remedy.train.config import RunConfig
     from remedy.train.run import train
@@ -30,7 +30,7 @@ def main() -> None:
         if not (args.folder / TRAINED).exists():
             train(run, resume=True)
             (args.folder / TRAINED).touch()
-        data = checkpoint_data(run.output, settings.data)
+        data, settings = for_checkpoint(run.output, settings)
         model, tokenizer = load_checkpoint(run.output)
         evaluate(
             model, tokenizer, data, settings, args.folder / "evaluation", args.name, lambda m: print(m, flush=True)

@@ -240,7 +240,8 @@ def test_evaluation_and_report_of_ones_own_programs(programs: Path, tmp_path: Pa
     rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "run" / "records").glob("*.parquet")])
     assert len(rows) == 2 * 3 * 4
     assert set(rows["outcome"]) == {"ok", "frames", "network"}
-    assert set(rows[rows["outcome"] != "ok"]["failure"]) == {"truncated"}
+    assert set(rows[rows["outcome"] == "frames"]["failure"]) == {"truncated"}
+    assert set(rows[rows["outcome"] == "network"]["failure"]) == {"untraced"}
     assert (rows["failure"] != "").eq(~rows["final_right"]).all()
     assert rows["python"].str.startswith("CPython 3.").all()
     assert (
@@ -252,8 +253,24 @@ def test_evaluation_and_report_of_ones_own_programs(programs: Path, tmp_path: Pa
         assert f"<h2>{title}</h2>" in html
         assert f"## {title}" in markdown
     assert "gru &lt;b&gt;" in html
+    assert "could not be run: network 1." in html
+    assert {c["examples"] for c in json.loads((tmp_path / "run" / "summary.json").read_text())["conditions"]} == {3}
     assert "rewrite all for none" in markdown
     assert "facebook/cwm 32B, published | own.jsonl" not in markdown
+
+
+def test_of_programs_trained_on_only_the_split_is_evaluated(tmp_path: Path) -> None:
+    path = tmp_path / "many.jsonl"
+    path.write_text(
+        "".join(json.dumps({"code": f"def f(x):\n    return x + {n}", "input": "1"}) + "\n" for n in range(60))
+    )
+    source = ProgramsConfig(path=str(path))
+    settings = build(EvalConfig, {"diagnostics": [{"kind": "code", "forcing": ["free"]}]}, "test")
+    (everything,) = code.conditions(settings.diagnostics[0], config(path), settings)  # type: ignore[arg-type]
+    seen = settings.model_copy(update={"trained_on": source})
+    (held_out,) = code.conditions(seen.diagnostics[0], config(path), seen)  # type: ignore[arg-type]
+    assert (everything.split, everything.examples, held_out.split) == ("all", 60, "test")
+    assert 0 < held_out.examples < 20
 
 
 def test_what_cannot_be_read_as_traces_of_programs_is_refused(programs: Path) -> None:

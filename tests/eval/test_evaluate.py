@@ -11,7 +11,7 @@ from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.eval import evaluate as module
 from remedy.eval.config import EvalConfig
-from remedy.eval.evaluate import checkpoint_data, evaluate
+from remedy.eval.evaluate import evaluate, for_checkpoint
 from remedy.eval.figures import theory_line
 from remedy.eval.report import report
 from remedy.eval.verdicts import Comparison, judge, pairwise
@@ -103,11 +103,20 @@ def test_free_decoding_without_the_program_is_refused() -> None:
 
 
 def test_a_checkpoint_without_data_needs_it_in_the_config(tmp_path: Path) -> None:
+    def with_data(data: dict[str, Any]) -> EvalConfig:
+        return SETTINGS.model_copy(update={"data": data})
+
     with pytest.raises(ConfigError, match="stores no data configuration"):
-        checkpoint_data(str(tmp_path), {})
+        for_checkpoint(str(tmp_path), with_data({}))
     (tmp_path / "config.yaml").write_text("data: {task: {kind: permutation, n: 4}, format: repl}")
-    merged = checkpoint_data(str(tmp_path), {"task": {"n": 5}})
-    assert (merged.task.n, merged.format) == (5, "repl")  # type: ignore[union-attr]
+    merged, settings = for_checkpoint(str(tmp_path), with_data({"task": {"n": 5}}))
+    assert (merged.task.n, merged.format, settings.trained_on) == (5, "repl", None)  # type: ignore[union-attr]
+    other, _ = for_checkpoint(str(tmp_path), with_data({"task": {"kind": "programs", "path": "p"}, "format": "cwm"}))
+    assert other.task.kind == "programs"
+    (tmp_path / "config.yaml").write_text("data: {task: {kind: programs, benchmark: cruxeval}}")
+    _, settings = for_checkpoint(str(tmp_path), with_data({}))
+    assert settings.trained_on is not None
+    assert settings.trained_on.benchmark == "cruxeval"
 
 
 def composition_records() -> pd.DataFrame:

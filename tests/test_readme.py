@@ -32,6 +32,9 @@ SMALL_STRINGS = [*STEPS, *TINY, "data.task.depth=1", "tokenizer.vocab_size=400"]
 SMALL_DATA = ["write.splits.train=20", "write.splits.validation=4", "write.splits.test=4", "write.shard_size=4"]
 
 
+OWN = "programs=[{path: examples/functions.jsonl}]"
+
+
 def smaller(command: str, model: Path) -> list[str]:
     """The command's words with overrides that make it small, and launchers asked for two processes."""
     words = shlex.split(command)
@@ -47,6 +50,11 @@ def smaller(command: str, model: Path) -> list[str]:
     if "configs/train/strings.yaml" in words:
         two = ["2" if words[i - 1] == "--nproc_per_node" else w for i, w in enumerate(words)]
         return [*two[:1], *(["--num_gpus", "2"] if two[0] == "deepspeed" else []), *two[1:], *SMALL_STRINGS]
+    if words[:2] == ["remedy", "measure"]:
+        return [*words, OWN, "tokenizers={characters: {kind: chars}}", "budget.strings=[plain]"]
+    if words[:2] == ["remedy", "evaluate"] and ("code.yaml" in command or "own_functions" in command):
+        own = [f"diagnostics.0.{OWN}"] if "code.yaml" in command else []
+        return [str(model) if w == "facebook/cwm" else w for w in words] + [*own, "budget=300"]
     if words[:2] == ["remedy", "evaluate"]:
         few = ["diagnostics.0.examples=2", "budget=60", "batch_size=8"]
         short = ["diagnostics.0.depths=[2]"] if "composition" in command else ["diagnostics.0.lengths=[2]"]
@@ -98,6 +106,7 @@ def test_every_command_of_the_readme_runs_in_order(folder: Path) -> None:
         if command.startswith("remedy trace"):
             assert output.startswith("<|begin_of_text|>")
     assert (folder / "results" / "report" / "report.html").exists()
+    assert "<h2>Real programs</h2>" in (folder / "results" / "programs" / "report.html").read_text()
 
 
 def test_make_targets_exist() -> None:
@@ -146,7 +155,11 @@ def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "words", [["remedy"], *(["remedy", c] for c in ("generate", "trace", "train", "evaluate", "report", "run"))]
+    "words",
+    [
+        ["remedy"],
+        *(["remedy", c] for c in ("generate", "trace", "rewrite", "train", "evaluate", "measure", "report", "run")),
+    ],
 )
 def test_every_command_has_help(words: list[str]) -> None:
     arguments = [sys.executable, "-m", "remedy.launch.cli", *words[1:], "--help"]

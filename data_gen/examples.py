@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -29,14 +28,11 @@ from remedy.data_gen.render import render
 from remedy.data_gen.reveal import RevealConfig
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.sandbox import TracerConfig
+from remedy.data_gen.splits import in_split, split_of, text_hash
 from remedy.data_gen.strings import EncodingName
 from remedy.data_gen.tracer import TraceLimits, trace
 from remedy.data_gen.tracing import Outcome, environment, trace_all
 from remedy.data_gen.values import same_value
-
-Split = Literal["train", "validation", "test"]
-SHARES: dict[str, tuple[int, int]] = {"train": (0, 80), "validation": (80, 90), "test": (90, 100)}
-"""Per cent of the hash range that belongs to each split."""
 
 MAX_ATTEMPTS = 1000
 
@@ -154,23 +150,11 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _in_split(hashes: rng.U64, split: str) -> npt.NDArray[np.bool_]:
-    low, high = SHARES[split]
-    bucket = rng.below_array(rng.mix_array(hashes), 100)
-    return (bucket >= low) & (bucket < high)
-
-
-def split_of(content_hash: int) -> str:
-    """The split a program belongs to; what `_in_split` says of arrays."""
-    bucket = rng.below(rng.mix(content_hash), 100)
-    return next(split for split, (low, high) in SHARES.items() if low <= bucket < high)
-
-
 def _permutations(config: DataConfig, split: str, indices: npt.NDArray[np.int64]) -> tuple[rng.U64, PermutationBatch]:
     assert isinstance(config.task, PermutationConfig)
     keys = rng.keys(config.seed, split, indices)
     batch = permutation.draw(config.task, keys)
-    pending = np.flatnonzero(~_in_split(permutation.content_hash(config.task, batch), split))
+    pending = np.flatnonzero(~in_split(permutation.content_hash(config.task, batch), split))
     longest = config.task.length_range()[1]
     lengths, values = batch.lengths, batch.values
     moves = np.zeros((len(indices), longest), dtype=np.int64)
@@ -180,7 +164,7 @@ def _permutations(config: DataConfig, split: str, indices: npt.NDArray[np.int64]
             return keys, PermutationBatch(lengths, values, moves)
         retry = rng.keys(config.seed, split, indices[pending], attempt)
         again = permutation.draw(config.task, retry)
-        found = _in_split(permutation.content_hash(config.task, again), split)
+        found = in_split(permutation.content_hash(config.task, again), split)
         rows = pending[found]
         keys[rows], lengths[rows], values[rows] = retry[found], again.lengths[found], again.values[found]
         moves[rows, : again.moves.shape[1]] = again.moves[found]
@@ -318,8 +302,3 @@ def _example(
         )
         return _context_alone(whole, "budget")
     return Example(index, split, written(chosen), answer, traced, identity, slices | {"reveal": describe(chosen)})
-
-
-def text_hash(text: str) -> int:
-    """A stable 64-bit hash of a text."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

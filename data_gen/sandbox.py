@@ -26,8 +26,8 @@ class TracerConfig(BaseModel):
 
     `python`: the interpreter, by path or name (default: the one that runs this; 3.12 and later inline comprehensions and so
     trace differently). `isolation`: `auto` uses bubblewrap where it is installed, else limits alone; `trusted` runs programs in
-    this process, with no protection. `seconds` (wall and CPU), `megabytes`, `frames` and `output` (characters of recorded values)
-    limit one program.
+    this process, with no protection and with this process's own order of sets of strings. `seconds` (wall and CPU),
+    `megabytes`, `frames` and `output` (characters of recorded values) limit one program.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from remedy.data_gen.config import UserError
-from remedy.data_gen.examples import DataConfig, Example, Split, examples
+from remedy.data_gen.examples import DataConfig, Example, examples
 from remedy.data_gen.roles import Span, Special
+from remedy.data_gen.splits import Split
 
 MANIFEST = "manifest.json"
 

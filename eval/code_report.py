@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
 from remedy.eval.failures import CLASSES, UNTRACED
 from remedy.eval.operations import OPERATIONS
-from remedy.eval.plotting import CLASS_COLOURS, legend, panels, rate_line, runs
+from remedy.eval.plotting import CLASS_COLOURS, legend, panels, rate_line, runs, stacked_shares
 from remedy.eval.sections import Section
 from remedy.eval.stats import mean, rate
 from remedy.eval.verdicts import COST, VARIED, Comparison, merged, rank
@@ -29,6 +28,9 @@ _PUBLISHED = [
     ("Tokens an action", "11.2"),
 ]
 """The 32B model's figures on CruxEval, tracing freely."""
+
+_SHARES = {"state_exact": "states", "action_exact": "actions", "key_match": "states", "key_value_match": "states"}
+"""Shares of a trace's frames, and the column that counts those frames."""
 
 RULES = (
     "One class for every example whose answer is wrong. Truncated: the true trace has more tokens than may be written. Runaway: the "
@@ -72,8 +74,8 @@ def code_sections(records: pd.DataFrame, comparisons: Sequence[Comparison], untr
     if len(moved) > 1:
         note = (
             "On the same examples: how many failed in this way under the baseline, how many of those are right under the "
-            "treatment, and how many fail in this way then. `right before`: how many of the examples that were right no longer are. "
-            "Published recovery rates are of failures only (the row `all failures`) and leave such losses out."
+            "treatment, and how many fail in this way then. Published recovery rates are of failures only (the rows `all "
+            "failures`); the rows `none` count what they leave out, the examples that were right and no longer are."
         )
         found.append(Section("What moved which failures", rows=moved, note=note))
     found.append(Section("Real programs: accuracy by tokens of the true trace", figure=accuracy_by_length))
@@ -106,7 +108,7 @@ def metrics(rows: pd.DataFrame) -> list[list[str]]:
                 *map(str, values),
                 str(len(group)),
                 *(_rate(group[column]) for column in ("final_right", "valid_format")),
-                *(_mean(group[column]) for column in ("state_exact", "action_exact", "key_match", "key_value_match")),
+                *(_mean(group[column]) if group[of].sum() else "" for column, of in _SHARES.items()),
                 f"{group['tokens_state'].sum() / states:.1f}" if states else "",
                 f"{group['tokens_action'].sum() / actions:.1f}" if actions else "",
             ]
@@ -145,29 +147,43 @@ def operations(rows: pd.DataFrame) -> list[list[str]]:
 
 
 def moved_classes(records: pd.DataFrame, comparisons: Sequence[Comparison]) -> list[list[str]]:
-    """For every comparison on real programs and failure class: before, of these right after, and in this class after."""
-    table = [["Mitigation", "Failure class", "Before", "Of these right after", "In this class after"]]
-    for comparison in comparisons:
-        both = merged(comparison, records)
-        if "failure_before" not in both or both["failure_before"].isna().any() or both["failure_after"].isna().any():
-            continue
-        for name in CLASSES:
-            before, after = both["failure_before"] == name, both["failure_after"] == name
+    """For every failure class and comparison on real programs: before, of these right after, and in this class after."""
+    pairs = [(comparison.mitigation, merged(comparison, records)) for comparison in comparisons]
+    pairs = [(name, both) for name, both in pairs if "failure_before" in both and both[_CLASSED].notna().all(axis=None)]
+    table = [["Failure class", "Mitigation", "Before", "Of these right after", "In this class after"]]
+    for kind in CLASSES:
+        for name, both in pairs:
+            before, after = both["failure_before"] == kind, both["failure_after"] == kind
             if before.any() or after.any():
-                table.append(_moved(comparison.mitigation, name, both[before], after))
-        failed, right = both[~both["final_right_before"]], both[both["final_right_before"]]
-        table.append(_moved(comparison.mitigation, "all failures", failed, ~both["final_right_after"]))
+                table.append([kind, name, *_moved(both[before], int(after.sum()))])
+    for name, both in pairs:
+        failed = both[~both["final_right_before"]]
+        table.append(["all failures", name, *_moved(failed, int((~both["final_right_after"]).sum()))])
+    for name, both in pairs:
+        right = both[both["final_right_before"]]
         lost = right[~right["final_right_after"]]["failure_after"].value_counts()
-        how = ", ".join(f"{name} {count}" for name, count in lost.items())
-        share = f" ({_rate(~right['final_right_after'])})" if len(right) else ""
-        table.append([comparison.mitigation, "right before", str(len(right)), f"lost {lost.sum()}{share}", how])
+        kept = f"{len(right) - lost.sum()}{_share(right['final_right_after'])}"
+        how = ", ".join(f"{kind} {count}" for kind, count in lost.items())
+        table.append(
+            ["none (right before)", name, str(len(right)), kept, f"lost {lost.sum()}" + (f": {how}" if how else "")]
+        )
     return table
 
 
-def _moved(mitigation: str, name: str, before: pd.DataFrame, after: pd.Series) -> list[str]:
-    recovered = int(before["final_right_after"].sum())
-    share = f" ({_rate(before['final_right_after'])})" if len(before) else ""
-    return [mitigation, name, str(len(before)), f"{recovered}{share}", str(int(after.sum()))]
+_CLASSED = ["failure_before", "failure_after"]
+
+
+def _moved(before: pd.DataFrame, after: int) -> list[str]:
+    right = before["final_right_after"]
+    return [str(len(before)), f"{int(right.sum())}{_share(right)}", str(after)]
+
+
+def _share(outcomes: pd.Series) -> str:
+    """The rate in parentheses, or nothing of nothing."""
+    if not len(outcomes):
+        return ""
+    found = rate(outcomes.astype(bool).tolist())
+    return f" ({found.mean:.1%}; {found.low:.1%} to {found.high:.1%})"
 
 
 def failure_classes(records: pd.DataFrame) -> Figure | None:
@@ -177,25 +193,7 @@ def failure_classes(records: pd.DataFrame) -> Figure | None:
         return None
     labels = [label for label in LABELS if label in ("run", "forcing") or rows[label].nunique() > 1]
     names = rows[labels].astype(str).agg(", ".join, axis=1)
-    shares = (
-        rows["failure"]
-        .replace("", "right")
-        .groupby(names, sort=False)
-        .value_counts(normalize=True)
-        .unstack(fill_value=0.0)
-    )
-    shares = shares.loc[list(dict.fromkeys(names))]
-    figure, axis = plt.subplots(figsize=(8, 0.34 * len(shares) + 1.4))
-    left = pd.Series(0.0, index=shares.index)
-    for name in ["right", *CLASSES]:
-        if name in shares:
-            axis.barh(shares.index, shares[name], left=left, color=CLASS_COLOURS[name], label=name)
-            left = left + shares[name]
-    axis.invert_yaxis()
-    axis.set(xlabel="share of programs", xlim=(0, 1))
-    axis.grid(axis="y", visible=False)
-    legend(figure, axis)
-    return figure
+    return stacked_shares(names, rows["failure"].replace("", "right"), CLASS_COLOURS, "share of programs")
 
 
 def accuracy_by_length(records: pd.DataFrame) -> Figure | None:

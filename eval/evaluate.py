@@ -13,8 +13,9 @@ import pandas as pd
 import torch
 
 from remedy.data_gen.config import ConfigError, UserError, build, read_yaml
-from remedy.data_gen.examples import DataConfig, examples, text_hash
+from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.programs import ProgramsConfig
+from remedy.data_gen.splits import text_hash
 from remedy.eval.attribution import tokens_by_role
 from remedy.eval.config import Condition, EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS

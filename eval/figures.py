@@ -7,8 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
-from remedy.data_gen.roles import Role
-from remedy.eval.plotting import COLOURS, LINES, MARKERS, ROLE_COLOURS, legend, panels, rate_line, runs
+from remedy.eval.plotting import COLOURS, LINES, MARKERS, ROLE_COLOURS, legend, panels, rate_line, runs, stacked_shares
 from remedy.eval.verdicts import COST
 
 
@@ -72,20 +71,9 @@ def attribution(records: pd.DataFrame) -> Figure | None:
     rows = _traced(records)
     if rows.empty:
         return None
-    rows = rows.assign(role=rows["departure_role"].replace("", "none"))
-    label = rows["run"] + " (" + rows["forcing"].str.replace("_", "-") + ")"
-    shares = rows.groupby(label)["role"].value_counts(normalize=True).unstack(fill_value=0.0)
-    figure, axis = plt.subplots(figsize=(8, 0.42 * len(shares) + 1.4))
-    left = pd.Series(0.0, index=shares.index)
-    for role in ["none", *(r.name.lower() for r in Role)]:
-        if role in shares:
-            axis.barh(shares.index, shares[role], left=left, color=ROLE_COLOURS.get(role), label=role)
-            left = left + shares[role]
-    axis.invert_yaxis()
-    axis.set(xlabel="share of examples, by role of the first wrong token", xlim=(0, 1))
-    axis.grid(axis="y", visible=False)
-    legend(figure, axis)
-    return figure
+    labels = rows["run"] + " (" + rows["forcing"].str.replace("_", "-") + ")"
+    parts = rows["departure_role"].replace("", "none")
+    return stacked_shares(labels, parts, ROLE_COLOURS, "share of examples, by role of the first wrong token")
 
 
 def accuracy_by_tokens(records: pd.DataFrame) -> Figure | None:

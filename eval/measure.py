@@ -13,9 +13,9 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from remedy.data_gen.config import UserError
-from remedy.data_gen.examples import text_hash
 from remedy.data_gen.programs import Case, ProgramsConfig, load_cases
 from remedy.data_gen.sandbox import TracerConfig
+from remedy.data_gen.splits import text_hash
 from remedy.data_gen.strings import EncodingName
 from remedy.data_gen.tracing import environment, trace_one
 from remedy.eval.budget import token_rows

@@ -72,6 +72,23 @@ def rate_line(panel: Axes, rows: pd.DataFrame, x: str, label: str, number: int, 
     panel.fill_between(xs, [r.low for _, r in points], [r.high for _, r in points], color=colour, alpha=0.13, lw=0)
 
 
+def stacked_shares(labels: pd.Series, parts: pd.Series, colours: dict[str, str], what: str) -> Figure:
+    """One horizontal bar for every label, in order of appearance, of the shares of its parts, in the order of `colours`."""
+    shares = parts.groupby(labels, sort=False).value_counts(normalize=True).unstack(fill_value=0.0)
+    shares = shares.loc[list(dict.fromkeys(labels))]
+    figure, axis = plt.subplots(figsize=(8, 0.38 * len(shares) + 1.4))
+    left = pd.Series(0.0, index=shares.index)
+    for part, colour in colours.items():
+        if part in shares:
+            axis.barh(shares.index, shares[part], left=left, color=colour, label=part)
+            left = left + shares[part]
+    axis.invert_yaxis()
+    axis.set(xlabel=what, xlim=(0, 1))
+    axis.grid(axis="y", visible=False)
+    legend(figure, axis)
+    return figure
+
+
 def legend(figure: Figure, axis: Axes) -> None:
     """Lay the figure out with one legend below it."""
     handles, labels = axis.get_legend_handles_labels()

@@ -1,4 +1,5 @@
 import json
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,12 @@ import pytest
 import yaml
 
 from remedy.data_gen.config import ConfigError
-from remedy.data_gen.examples import SHARES, DataConfig, examples
+from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.program import Program, ProgramError, Trace
 from remedy.data_gen.roles import Role
+from remedy.data_gen.sandbox import TracerConfig
+from remedy.data_gen.splits import SHARES
+from remedy.data_gen.tracing import environment, trace_all
 from remedy.data_gen.write import read_shard
 
 GOOD = "def f(x):\n    return x * {n}"
@@ -91,6 +96,9 @@ def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
     rows = read_shard(tmp_path / "out" / "data" / "train-00000-of-00001.parquet").to_pylist()
     assert len(rows) == count
     assert all(row["outcome"] == ("time" if "p07" in row["source"] else "ok") for row in rows)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"The programs ran on CPython {platform.python_version()}, isolation: " in card
+    assert {row["python"] for row in rows} == {f"CPython {platform.python_version()}"}
     more = subprocess.run(
         [*command[:-1], str(tmp_path / "more"), "write.splits.train=31"], capture_output=True, text=True
     )
@@ -116,3 +124,19 @@ def test_malformed_lines_and_empty_folders_are_named(tmp_path: Path) -> None:
         examples(config(tmp_path / "empty"), "train", [0])
     with pytest.raises(ConfigError, match="cannot be read"):
         examples(config(tmp_path / "nothing.jsonl"), "train", [0])
+
+
+def test_two_workers_give_what_one_gives_in_order() -> None:
+    programs = [
+        Program.from_call(code, "3", str(n))
+        for n, code in enumerate([GOOD.format(n=n) for n in range(6)] + list(BAD.values()))
+    ]
+    tracer = TracerConfig(seconds=1, frames=500)
+    runs = [list(trace_all(programs, tracer, workers)) for workers in (1, 2)]
+    shown = [[o.kind if isinstance(o, ProgramError) else o.frames for o in run] for run in runs]
+    assert shown[0] == shown[1]
+    assert shown[0][6:] == list(BAD)
+    assert environment(tracer).python == f"CPython {platform.python_version()}"
+    trusted = TracerConfig(isolation="trusted", frames=500)
+    assert [o.frames for o in trace_all(programs[:6], trusted) if isinstance(o, Trace)] == shown[0][:6]
+    assert environment(trusted).isolation == "trusted"

@@ -131,6 +131,24 @@ def test_processes_started_behind_the_guard_die_with_their_program(sandbox: Sand
             time.sleep(0.01)
 
 
+def test_bubblewrap_hides_files_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if resolve("auto") != "bubblewrap":
+        pytest.skip("bubblewrap is not installed, or does not work here")
+    (tmp_path / "secret").write_text("secret")
+    monkeypatch.setenv("WANDB_API_KEY", "secret")
+    looks = program(
+        f"import os\nx = os.path.exists({str(tmp_path / 'secret')!r})\ny = [k for k in os.environ if 'KEY' in k]\n"
+        "z = os.listdir('/proc/self/task').__len__() + len([p for p in os.listdir('/proc') if p.isdigit()])"
+    )
+    with Sandbox(limited(isolation="bubblewrap")) as box:
+        state = box.trace(looks).frames[-2].locals
+    assert state is not None
+    assert (state["x"].text, state["y"].text) == ("False", "[]")
+    assert int(state["z"].text) < 6  # of all processes, only the sandbox's own
+    with pytest.raises(ValueError, match="remove `python`"):
+        TracerConfig(isolation="trusted", python="python3")
+
+
 def test_sets_of_strings_have_one_order_in_every_run() -> None:
     shuffled = program("x = list({'ab', 'cd', 'ef', 'gh', 'ij', 'kl'})")
     frames = []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.eval.stats import paired, rate, verdict
+from remedy.eval.stats import mean, paired, rate, unpaired, verdict
 
 
 def test_wilson_interval_of_a_published_example() -> None:
@@ -73,3 +73,22 @@ def test_unequal_or_empty_outcomes_are_refused() -> None:
         paired([True], [True, False])
     with pytest.raises(ValueError, match="no outcomes"):
         rate([])
+
+
+def test_independent_rates_have_newcombes_interval_and_fishers_test() -> None:
+    # Newcombe (1998), example a: 56 of 70 against 48 of 80, method 10.
+    result = unpaired([True] * 48 + [False] * 32, [True] * 56 + [False] * 14)
+    assert result.difference == pytest.approx(0.2)
+    assert (result.low, result.high) == (pytest.approx(0.0524, abs=1e-4), pytest.approx(0.3339, abs=1e-4))
+    assert result.p_value == pytest.approx(0.0115, abs=2e-3)
+    with pytest.raises(ValueError, match="no outcomes"):
+        unpaired([], [True])
+
+
+def test_means_have_a_t_interval_within_their_range() -> None:
+    result = mean([0.2, 0.4, 0.6, 0.8])
+    assert result.mean == pytest.approx(0.5)
+    assert result.high - result.mean == pytest.approx(3.1824 * 0.2582 / 2, abs=1e-3)
+    assert (mean([1.0, 1.0]).low, mean([0.0, 1.0]).low, mean([0.0, 1.0]).high) == (1.0, 0.0, 1.0)
+    with pytest.raises(ValueError, match="no values"):
+        mean([])

@@ -12,7 +12,7 @@ from remedy.data_gen.render import render
 from remedy.data_gen.roles import CWM_IDS, Role, Span, Special, spans_text
 from remedy.data_gen.tracer import trace
 from remedy.models import tokenizers
-from remedy.models.backends import TokenizerError
+from remedy.models.backends import BytePairs, TokenizerError
 from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer, build_tokenizer
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}})
@@ -133,3 +133,26 @@ def test_a_code_world_models_own_vocabulary_keeps_its_ids(tmp_path: Path) -> Non
 def test_a_hub_name_without_a_hub_is_one_clear_message() -> None:
     with pytest.raises(TokenizerError, match="local copy"):
         tokenizers.build(TokenizerConfig(kind="hf", name="nobody/nothing-of-this-name"), [], [])
+
+
+def test_subwords_run_across_the_borders_of_strings_and_characters_do_not() -> None:
+    spans = [
+        Span(Role.STATE, '{"s": "', 0),
+        Span(Role.STATE, "'abab'", 0, True),
+        Span(Role.STATE, '"}', 0),
+        Span(Role.VALUE, "'abab'", 1, True),
+    ]
+    pairs = BytePairs.train(['{"s": "\'abab\'"}'] * 20, 300)
+    subwords = TraceTokenizer(TokenizerConfig(kind="bpe"), pairs)
+    encoded = subwords.encode(spans)
+    whole = pairs.text_ids('{"s": "\'abab\'"}')
+    assert encoded.ids == whole + pairs.text_ids("'abab'")
+    assert encoded.roles == [int(Role.STATE)] * len(whole) + [int(Role.VALUE)] * (len(encoded.ids) - len(whole))
+    characters = TraceTokenizer(TokenizerConfig(kind="bpe", string_tokens="characters"), pairs)
+    assert len(characters.encode(spans).ids) == len(pairs.text_ids('{"s": "')) + 6 + len(pairs.text_ids('"}')) + 6
+    for tokenizer in (subwords, characters):
+        assert tokenizer.count(spans) == len(tokenizer.encode(spans).ids)
+        assert tokenizer.pieces(tokenizer.encode([*spans, Span(Role.STRUCTURE, Special.FRAME_SEP, 1)]).ids) == [
+            "{\"s\": \"'abab'\"}'abab'",
+            Special.FRAME_SEP,
+        ]

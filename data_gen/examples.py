@@ -40,12 +40,15 @@ Count = Callable[[Sequence[Span]], int]
 """How many tokens spans have; made by a tokenizer."""
 
 
+Task = PermutationConfig | CompositionConfig | ProgramsConfig
+
+
 class DataConfig(BaseModel):
     """What is generated (`task`) and how it is written down (the rest)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    task: Annotated[PermutationConfig | CompositionConfig | ProgramsConfig, Field(discriminator="kind")]
+    task: Annotated[Task, Field(discriminator="kind")]
     format: Literal["cwm", "repl", "symbolic"] = "cwm"
     context: bool = True
     """Whether the program precedes its trace (always so in the cwm format)."""

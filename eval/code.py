@@ -6,14 +6,16 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from remedy.data_gen.composition import CompositionConfig
 from remedy.data_gen.config import ConfigError, build
-from remedy.data_gen.examples import DataConfig, Example, program_count
+from remedy.data_gen.examples import DataConfig, Example, Task, program_count
 from remedy.data_gen.parse import ReadFrame, ReadTrace, parse
 from remedy.data_gen.program import Frame
 from remedy.data_gen.programs import ProgramsConfig
 from remedy.data_gen.reveal import written
 from remedy.data_gen.rewrites import REWRITES
 from remedy.data_gen.roles import Role
+from remedy.data_gen.sandbox import TracerConfig
 from remedy.data_gen.strings import decode_value
 from remedy.data_gen.tracing import environment
 from remedy.data_gen.values import same_value
@@ -23,24 +25,20 @@ from remedy.eval.forced import FREE, Written, decode
 from remedy.eval.operations import Operations, departing_frame
 from remedy.models.tokenizers import Encoded, TraceTokenizer
 
+GENERATED = 100
+"""Generated programs that are evaluated if no number is given: they never end."""
 SHOWN_CHARACTERS = 500
 """How much of an answer a record keeps."""
 
 
 def conditions(settings: CodeDiagnostic, data: DataConfig, config: EvalConfig) -> list[Condition]:
     """Every set of programs, by rewrite, by how traces are written, by forcing."""
-    sources = settings.programs or ((data.task,) if isinstance(data.task, ProgramsConfig) else ())
-    if not sources:
-        raise ConfigError("the code diagnostic needs `programs`, or data.task.kind programs")
+    sources: Sequence[Task] = settings.programs or (data.task,)
     if data.format != "cwm":
         raise ConfigError(f"the code diagnostic reads traces in the cwm format, not {data.format}: set data.format=cwm")
     found = []
     for source in sources:
-        trained = config.trained_on is not None and _name(config.trained_on) == _name(source)
-        split = config.split if trained else "all"
-        count = min(program_count(source, split), settings.examples or 10**9)
-        if count == 0:
-            raise ConfigError(f"the code diagnostic: {_name(source)} has no program of the {split} split")
+        split, count = _extent(source, settings, config)
         everies, shows, encodings = (
             settings.every or (data.reveal.every,),
             settings.show or (data.reveal.show,),
@@ -61,15 +59,35 @@ def conditions(settings: CodeDiagnostic, data: DataConfig, config: EvalConfig) -
     return found
 
 
-def _as_labelled(data: DataConfig, source: ProgramsConfig, labels: dict[str, Any]) -> DataConfig:
+def _extent(source: Task, settings: CodeDiagnostic, config: EvalConfig) -> tuple[str, int]:
+    """The split and the number of examples of a source. Programs that the checkpoint was not trained on are all evaluated."""
+    if not isinstance(source, ProgramsConfig):
+        if settings.rewrites != ("none",):
+            raise ConfigError(
+                f"the code diagnostic rewrites `programs` only, not the {source.kind} task: remove `rewrites`"
+            )
+        return config.split, settings.examples or GENERATED
+    trained = config.trained_on is not None and _name(config.trained_on) == _name(source)
+    split = config.split if trained else "all"
+    count = program_count(source, split)
+    if count == 0:
+        raise ConfigError(f"the code diagnostic: {_name(source)} has no program of the {split} split")
+    return split, min(count, settings.examples or count)
+
+
+def _as_labelled(data: DataConfig, source: Task, labels: dict[str, Any]) -> DataConfig:
     kinds = {"none": (), "all": tuple(REWRITES)}.get(labels["rewrite"], (labels["rewrite"],))
-    changed = data.model_dump() | {"strings": labels["strings"], "task": {**source.model_dump(), "rewrites": kinds}}
+    changed = data.model_dump() | {"strings": labels["strings"], "task": source.model_dump()}
+    if isinstance(source, ProgramsConfig):
+        changed["task"]["rewrites"] = kinds
     changed["reveal"] |= {"every": labels["every"], "show": labels["show"], "direct": labels["forcing"] == "direct"}
     return build(DataConfig, changed, "diagnostic code")
 
 
-def _name(source: ProgramsConfig) -> str:
-    return source.benchmark or str(source.path)
+def _name(source: Task) -> str:
+    if isinstance(source, ProgramsConfig):
+        return source.benchmark or str(source.path)
+    return f"{source.kind} ({source.family})" if isinstance(source, CompositionConfig) else source.kind
 
 
 def judge_batch(
@@ -87,7 +105,8 @@ def judge_batch(
     chosen = [truth for truth, fit in zip(truths, fits) if fit]
     fed = fed_roles(condition.forcing)
     runs = iter(decode(model, tokenizer, chosen, fed, budget=config.budget) if chosen else [])
-    python, isolation = environment(condition.data.tracer)
+    ours = not isinstance(condition.data.task, ProgramsConfig)  # run in this process
+    python, isolation = environment(TracerConfig(isolation="trusted") if ours else condition.data.tracer)
     about = {"python": python, "isolation": isolation}
     return [
         about | (judge(example, truth, next(runs), condition, tokenizer) if fit else _truncated(example))

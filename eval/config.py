@@ -71,11 +71,11 @@ class CompositionDiagnostic(_Diagnostic):
 
 
 class CodeDiagnostic(BaseModel):
-    """Real programs: `programs`, or those the data is configured with, as written and under each of `rewrites`.
+    """Programs traced as code: `programs`, or those the data is configured with, as written and under each of `rewrites`.
 
     `forcing`: `free` (the model writes the whole trace), `action_forced` (its states carry on from true actions) and `direct` (it
-    writes the returned value at once, without a trace). `examples`: the first so many programs; all if not given. `every`,
-    `show`, `strings`: how traces are written, one condition each; by default as the data is configured.
+    writes the returned value at once, without a trace). `examples`: the first so many programs; if not given all, or 100 of
+    generated ones. `every`, `show`, `strings`: how traces are written, one condition each; by default as the data is configured.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import FuncFormatter
 
 from remedy.data_gen.roles import Role
 from remedy.eval.budget import ROLE_COLUMNS
@@ -72,13 +72,12 @@ def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> list[list[str]]:
     """Quantiles, and programs over each limit, for every way to write."""
     head = ["Programs", "Tokenizer", "Strings", "Locals", "Spacing", "Count", "Median", "90 %", "Longest"]
     table = [[*head, *(f"Over {limit:,}" for limit in limits)]]
-    fixed = tokens[tokens["way"] == "fixed"]
-    keys = ["benchmark", "tokenizer", "strings", "show", "every"]
-    for values, group in fixed.groupby(keys, sort=False):
-        table.append([*_texts(values), *_quantiles(group, limits)])
-    fitted = tokens[tokens["way"] == "fit"]
-    for values, group in fitted.groupby(keys[:3], sort=False):
-        table.append([*_texts(values), "fit", "", *_quantiles(group, limits)])
+    for values, mine in tokens.groupby(["benchmark", "tokenizer", "strings"], sort=False):
+        fixed, fitted = mine[mine["way"] == "fixed"], mine[mine["way"] == "fit"]
+        for way, group in fixed.groupby(["show", "every"], sort=False):
+            table.append([*_texts((*values, *way)), *_quantiles(group, limits)])
+        if len(fitted):
+            table.append([*_texts(values), "fit", "", *_quantiles(fitted, limits)])
     return table
 
 
@@ -192,7 +191,7 @@ def longer_than(tokens: pd.DataFrame) -> Figure | None:
         panel.set_xscale("log", base=2)
         panel.set_yscale("log")
         panel.set_ylim(0.5 / len(mine.groupby("example")), 1.3)
-        panel.xaxis.set_major_formatter(ScalarFormatter())
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda tokens, _: f"{tokens:,.0f}"))
         panel.tick_params(axis="x", rotation=60)
         panel.set(xlabel="tokens of the trace", title=f"{benchmark}, {rows['tokenizer'].iloc[0]}")
     axes[0].set_ylabel("share of traces with more")

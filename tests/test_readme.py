@@ -134,6 +134,7 @@ def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -
     changes = [f"output={tmp_path / 'quickstart'}"]
     for group in ("permutation", "strings"):
         changes += [f"groups.{group}.evaluate.diagnostics.0.examples=4"]
+    changes += ["groups.strings.evaluate.diagnostics.1.examples=4"]
     changes += [f"groups.permutation.base.train.curriculum={few}", "groups.strings.base.train.steps=3"]
     path = ROOT / "configs" / "experiment" / "quickstart.yaml"
     config = load(ExperimentConfig, path, changes)

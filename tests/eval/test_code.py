@@ -273,9 +273,20 @@ def test_of_programs_trained_on_only_the_split_is_evaluated(tmp_path: Path) -> N
     assert 0 < held_out.examples < 20
 
 
+def test_generated_programs_are_code_too(tmp_path: Path) -> None:
+    data = DataConfig.model_validate({"task": {"kind": "composition", "functions": ["mirror_str"], "depth": 1}})
+    diagnostic = {"kind": "code", "forcing": ["action_forced"], "examples": 3}
+    settings = build(EvalConfig, {"diagnostics": [diagnostic], "budget": 1000}, "test")
+    evaluate(small_model(), TOKENIZER, data, settings, tmp_path, "gru")
+    (path,) = (tmp_path / "records").glob("*.parquet")
+    rows = pd.read_parquet(path)
+    assert (len(rows), set(rows["benchmark"]), set(rows["split"])) == (3, {"composition (strings)"}, {"test"})
+    assert set(rows["isolation"]) == {"trusted"}
+
+
 def test_what_cannot_be_read_as_traces_of_programs_is_refused(programs: Path) -> None:
-    settings = build(EvalConfig, {"diagnostics": [{"kind": "code"}]}, "test")
-    with pytest.raises(ConfigError, match="needs `programs`"):
+    settings = build(EvalConfig, {"diagnostics": [{"kind": "code", "rewrites": ["none", "all"]}]}, "test")
+    with pytest.raises(ConfigError, match="remove `rewrites`"):
         code.conditions(settings.diagnostics[0], DataConfig.model_validate({"task": {"kind": "permutation"}}), settings)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="cwm format"):
         code.conditions(settings.diagnostics[0], config(programs, format="repl"), settings)  # type: ignore[arg-type]

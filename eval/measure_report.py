@@ -103,22 +103,27 @@ def fit_table(tokens: pd.DataFrame) -> list[list[str]]:
     )
     fitted = fitted.assign(kind=fitted["reveal"].map(_kind))
     table = [["Programs", "Tokenizer", "Strings", "Written as", "Count", "Median tokens", "With every state in full"]]
-    for values, group in fitted.groupby([*keys, "kind"], sort=False):
-        whole_median = group["tokens_whole"].median()
-        shown = "" if pd.isna(whole_median) else f"{whole_median:,.0f}"
-        fit_median = group["tokens"].median()
-        table.append([*_texts(values), str(len(group)), "" if pd.isna(fit_median) else f"{fit_median:,.0f}", shown])
+    for values, mine in fitted.groupby(keys, sort=False):
+        for kind in _KINDS:
+            group = mine[mine["kind"] == kind]
+            if len(group):
+                medians = (group["tokens"].median(), group["tokens_whole"].median())
+                shown = ("" if pd.isna(median) else f"{median:,.0f}" for median in medians)
+                table.append([*_texts(values), kind, str(len(group)), *shown])
     return table
 
 
+_KINDS = ("every state in full", "every state as a diff", "wider spacing", "calls stepped over", "nothing fits")
+
+
 def _kind(reveal: str) -> str:
+    """Which of `_KINDS` a way to write a trace is."""
+    full, diff, wider, stepped, nothing = _KINDS
     if reveal == "none":
-        return "nothing fits"
+        return nothing
     if "depth" in reveal:
-        return "inner calls stepped over"
-    if reveal.endswith("every 1"):
-        return "every state in full" if reveal.startswith("all") else "every state as a diff"
-    return "wider spacing"
+        return stepped
+    return wider if not reveal.endswith("every 1") else full if reveal.startswith("all") else diff
 
 
 def cut_table(cuts: pd.DataFrame) -> list[list[str]]:

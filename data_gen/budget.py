@@ -5,7 +5,7 @@ The order of preference, which gives up first what can be rebuilt, then what can
 1. as configured;
 2. the diff instead of whole states: nothing is lost, a reader can restore every value;
 3. wider spacing of the diff's states, by the smallest k that fits, up to `inf`: every executed line is still written;
-4. the deepest calls stepped over, as few levels as will do, with the states as dense as then fit.
+4. the deepest calls stepped over, as few levels as will do, with the states as dense as then fit, in the order 1 to 3.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def densest(trace: Trace, config: RevealConfig, count: Callable[[RevealConfig], 
         sparsest = found
     reveals = sum(trace.frames[number].event in (Event.CALL, Event.LINE) for number in written(trace.frames, sparsest))
     spaced = [sparsest.model_copy(update={"every": k}) for k in range(int(min(config.every, reveals)), reveals)]
-    return _first([*spaced, sparsest], fits)
+    as_configured = config.model_copy(update={"depth": sparsest.depth})
+    return _first([as_configured, *spaced, sparsest], fits)
 
 
 def may_step_over(config: RevealConfig) -> bool:

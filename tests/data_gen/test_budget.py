@@ -43,6 +43,7 @@ def in_order(traced: Trace, config: RevealConfig) -> list[RevealConfig]:
     spacings: list[float] = [*range(1, frames), math.inf]
     ways = [config, *(config.model_copy(update={"show": "diff", "every": k}) for k in spacings)]
     for depth in range(max(levels(traced.frames)) - 1, -1, -1):
+        ways.append(config.model_copy(update={"depth": depth}))
         ways += [config.model_copy(update={"show": "diff", "every": k, "depth": depth}) for k in spacings]
     return ways
 

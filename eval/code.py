@@ -176,7 +176,9 @@ def _plain(value: str, strings: str) -> str:
 def _operation(example: Example, number: int, at_value: bool) -> str:
     frames: Sequence[Frame] = example.trace.frames
     at = frames[departing_frame(frames, number, at_value)]
-    return Operations(example.trace.program).of(at.source, at.locals)
+    # A frame that returns shows no state: its line's own frame does.
+    state = at.locals if at.locals is not None else frames[departing_frame(frames, number, False)].locals
+    return Operations(example.trace.program).of(at.source, state)
 
 
 def _matches(true: Sequence[ReadFrame], found: Sequence[ReadFrame]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.programs import ProgramsConfig
 from remedy.data_gen.rewrites import Rewriting
 from remedy.data_gen.roles import Role
+from remedy.data_gen.splits import text_hash
 from remedy.data_gen.strings import EncodingName
 from remedy.eval.forced import FORCINGS, FREE
 
@@ -129,4 +130,6 @@ class Condition(BaseModel):
     def slug(self) -> str:
         """A file name that is this condition's alone."""
         parts = [self.diagnostic, *(f"{key}={value}" for key, value in self.labels.items())]
-        return "__".join(parts).replace("/", "-").replace(" ", "")
+        name = "__".join(parts)
+        short = name.replace("/", "-").replace(" ", "")
+        return short if len(short.encode()) <= 200 else f"{self.diagnostic}__{text_hash(name):016x}"

@@ -150,6 +150,13 @@ def test_every_class_has_its_rule(
     assert not record["final_right"]
 
 
+def test_a_wrong_return_is_laid_to_what_its_line_does(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps({"code": "def f(s):\n    return s.count('a')", "input": "'banana'"}))
+    record = judged(config(path), replaced('"3"', '"2"', 2))
+    assert (record["failure"], record["operation"], record["answer"]) == ("wrong return", "string method", "2")
+
+
 def test_a_trace_that_goes_on_after_its_end_took_a_wrong_action(programs: Path) -> None:
     more = [Special.LINE_SEP, Special.ACTION_SEP, "x\n", Special.FRAME_SEP]
     record = judged(config(programs), lambda pieces: [*pieces[:-1], *more, pieces[-1]])

@@ -49,13 +49,13 @@ def left_out(records: pd.DataFrame) -> str:
 
 
 def code_sections(records: pd.DataFrame, comparisons: Sequence[Comparison], untraced: str) -> list[Section]:
-    """The sections on real programs; none where no record is of them. `untraced`: what `left_out` says of them."""
+    """The sections on programs traced as code; none where no record is of them. `untraced`: what `left_out` says of them."""
     rows = in_order(records)
     if rows.empty:
         return []
     found = [
         Section(
-            "Real programs",
+            "Programs traced as code",
             rows=metrics(rows),
             note="Rates with Wilson intervals. State, action and variable matches are shares of a trace's frames, averaged over "
             "traces, with t intervals; a program that is not decoded counts as nothing right. Programs ran on "
@@ -78,7 +78,9 @@ def code_sections(records: pd.DataFrame, comparisons: Sequence[Comparison], untr
             "failures`); the rows `none` count what they leave out, the examples that were right and no longer are."
         )
         found.append(Section("What moved which failures", rows=moved, note=note))
-    found.append(Section("Real programs: accuracy by tokens of the true trace", figure=accuracy_by_length))
+    found.append(
+        Section("Programs traced as code: accuracy by tokens of the true trace", figure=accuracy_by_trace_tokens)
+    )
     return found
 
 
@@ -96,7 +98,7 @@ def in_order(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def metrics(rows: pd.DataFrame) -> list[list[str]]:
-    """One line for every condition, and the published one."""
+    """One line for every condition, and the published one beside CruxEval's."""
     labels = [label for label in LABELS if label in ("run", "benchmark", "forcing") or rows[label].nunique() > 1]
     table = [
         [*(_NAMES.get(label, label.capitalize()) for label in labels), "Examples", *(name for name, _ in _PUBLISHED)]
@@ -114,7 +116,8 @@ def metrics(rows: pd.DataFrame) -> list[list[str]]:
             ]
         )
     published = {"run": "facebook/cwm 32B, published", "benchmark": "cruxeval", "forcing": "free", "rewrite": "none"}
-    table.append([*(published.get(label, "") for label in labels), "800", *(value for _, value in _PUBLISHED)])
+    if (rows["benchmark"] == "cruxeval").any():
+        table.append([*(published.get(label, "") for label in labels), "800", *(value for _, value in _PUBLISHED)])
     return table
 
 
@@ -196,7 +199,7 @@ def failure_classes(records: pd.DataFrame) -> Figure | None:
     return stacked_shares(names, rows["failure"].replace("", "right"), CLASS_COLOURS, "share of programs")
 
 
-def accuracy_by_length(records: pd.DataFrame) -> Figure | None:
+def accuracy_by_trace_tokens(records: pd.DataFrame) -> Figure | None:
     """Share of right answers by tokens of the program's true trace, in powers of two; one panel for every forcing."""
     rows = in_order(records)
     if rows.empty:

@@ -13,7 +13,9 @@ from remedy.data_gen.sandbox import Sandbox, TracerConfig
 from remedy.data_gen.strings import ENCODINGS
 
 
-def trace(file: Path, format: str, shown: str, every: str, strings: str, timeout: float, python: str | None) -> str:
+def trace(
+    file: Path, format: str, shown: str, every: str, strings: str, timeout: float, python: str | None = None
+) -> str:
     """Trace a file in the sandbox and render it.
 
     Raises:

@@ -54,7 +54,8 @@ def smaller(command: str, model: Path) -> list[str]:
         return [*words, OWN, "tokenizers={characters: {kind: chars}}", "budget.strings=[plain]"]
     if words[:2] == ["remedy", "evaluate"] and ("code.yaml" in command or "own_functions" in command):
         own = [f"diagnostics.0.{OWN}"] if "code.yaml" in command else []
-        return [str(model) if w == "facebook/cwm" else w for w in words] + [*own, "budget=300"]
+        few = ["budget=150", "diagnostics.0.rewrites=[none, all]"]
+        return [str(model) if w == "facebook/cwm" else w for w in words] + [*own, *few]
     if words[:2] == ["remedy", "evaluate"]:
         few = ["diagnostics.0.examples=2", "budget=60", "batch_size=8"]
         short = ["diagnostics.0.depths=[2]"] if "composition" in command else ["diagnostics.0.lengths=[2]"]
@@ -106,7 +107,7 @@ def test_every_command_of_the_readme_runs_in_order(folder: Path) -> None:
         if command.startswith("remedy trace"):
             assert output.startswith("<|begin_of_text|>")
     assert (folder / "results" / "report" / "report.html").exists()
-    assert "<h2>Real programs</h2>" in (folder / "results" / "programs" / "report.html").read_text()
+    assert "<h2>Programs traced as code</h2>" in (folder / "results" / "programs" / "report.html").read_text()
 
 
 def test_make_targets_exist() -> None:

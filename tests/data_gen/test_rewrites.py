@@ -119,7 +119,7 @@ def run(code: str) -> tuple[Any, Any, Any]:
 
 
 @given(programs, st.sampled_from(KINDS))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_generated_programs_do_the_same_in_the_same_order(code: str, kinds: tuple[str, ...]) -> None:
     rewritten = rewrite_source(code, kinds)
     assert run(rewritten) == run(code), rewritten

@@ -256,14 +256,15 @@ def test_evaluation_and_report_of_ones_own_programs(programs: Path, tmp_path: Pa
     )  # a program is the same example however it is rewritten
     page = report([tmp_path / "run"], tmp_path / "report")
     html, markdown = page.read_text(), (page.parent / "report.md").read_text()
-    for title in ("Real programs", "Failure classes", "What moved which failures", "Verdicts"):
+    for title in ("Programs traced as code", "Failure classes", "What moved which failures", "Verdicts"):
         assert f"<h2>{title}</h2>" in html
         assert f"## {title}" in markdown
     assert "gru &lt;b&gt;" in html
     assert "could not be run: network 1." in html
     assert {c["examples"] for c in json.loads((tmp_path / "run" / "summary.json").read_text())["conditions"]} == {3}
     assert "rewrite all for none" in markdown
-    assert "facebook/cwm 32B, published | own.jsonl" not in markdown
+    assert "facebook/cwm 32B, published" not in markdown  # its programs are others
+    assert "figures/accuracy_by_trace_tokens.png" in markdown
 
 
 def test_of_programs_trained_on_only_the_split_is_evaluated(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, sa
             ("evaluate", "nothing", "configs/evaluate/permutation.yaml", "--out", "/tmp/none"),
             "stores no data configuration",
         ),
-        (("report", "configs", "--out", "/tmp/none"), "no evaluation found"),
+        (("report", "configs", "--out", "/tmp/none"), "no evaluation or measurement found"),
         (("run", "configs/experiment/quickstart.yaml", "worker=1"), "unknown key 'worker'; did you mean 'workers'?"),
         (
             ("run", "configs/experiment/quickstart.yaml", "groups.permutation.base.model.hiden=1"),

@@ -93,7 +93,10 @@ def build(model: type[M], data: dict[str, Any], where: str) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        lines = [f"{where}: {_explain(model, detail)}" for detail in error.errors()]
+        details = error.errors()
+        inner = {detail["loc"][:end] for detail in details for end in range(len(detail["loc"]))}
+        # A list that came out too short because its items are wrong is no second mistake.
+        lines = [f"{where}: {_explain(model, detail)}" for detail in details if detail["loc"] not in inner]
         raise ConfigError("\n".join(dict.fromkeys(lines))) from None
 
 

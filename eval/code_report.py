@@ -52,7 +52,7 @@ def code_sections(records: pd.DataFrame, comparisons: Sequence[Comparison], untr
     """The sections on programs traced as code; none where no record is of them. `untraced`: what `left_out` says of them."""
     rows = in_order(records)
     if rows.empty:
-        return []
+        return [Section("Programs traced as code", rows=[["No program could be run"], [untraced]])] if untraced else []
     found = [
         Section(
             "Programs traced as code",

@@ -48,10 +48,10 @@ def evaluate(
     if config.threads:
         torch.set_num_threads(config.threads)
     about = describe(model, tokenizer, data)
-    _claim(directory, {"run": name, "checkpoint": about, "data": data.model_dump(mode="json")}, config)
     conditions = [
         c for settings in config.diagnostics for c in DIAGNOSTICS[settings.kind].conditions(settings, data, config)
     ]
+    _claim(directory, {"run": name, "checkpoint": about, "data": data.model_dump(mode="json")}, config)
     frames = []
     for number, condition in enumerate(conditions, start=1):
         path = directory / RECORDS / f"{condition.slug}.parquet"
@@ -164,13 +164,11 @@ def for_checkpoint(checkpoint: str, config: EvalConfig) -> tuple[DataConfig, Eva
 
 
 def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`, section by section; a section of another `kind` takes the place of the old one."""
+    """`base` with `changes`, section by section; a section that names its `kind` takes the place of the old one."""
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
-        nested = (
-            isinstance(value, dict) and isinstance(old, dict) and value.get("kind", old.get("kind")) == old.get("kind")
-        )
+        nested = isinstance(value, dict) and isinstance(old, dict) and "kind" not in value
         merged[key] = _merge(merged[key], value) if nested else value
     return merged
 

@@ -35,7 +35,7 @@ def rate(outcomes: Sequence[bool]) -> Rate:
 
 
 def mean(values: Sequence[float]) -> Rate:
-    """The mean of shares between 0 and 1 with its 95 % t interval, cut to that range.
+    """The mean of shares between 0 and 1 with its 95 % t interval, cut to that range; of one value, all of the range.
 
     Raises:
         ValueError: there are no values.
@@ -43,7 +43,9 @@ def mean(values: Sequence[float]) -> Rate:
     if not len(values):
         raise ValueError("no values")
     centre = float(np.mean(values))
-    error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    if len(values) == 1:
+        return Rate(centre, 0.0, 1.0, 1)
+    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
     half = float(stats.t.ppf(0.975, len(values) - 1)) * error if error else 0.0
     return Rate(centre, max(centre - half, 0.0), min(centre + half, 1.0), len(values))
 

@@ -296,6 +296,10 @@ def test_what_cannot_be_read_as_traces_of_programs_is_refused(programs: Path) ->
     settings = build(EvalConfig, {"diagnostics": [{"kind": "code", "rewrites": ["none", "all"]}]}, "test")
     with pytest.raises(ConfigError, match="remove `rewrites`"):
         code.conditions(settings.diagnostics[0], DataConfig.model_validate({"task": {"kind": "permutation"}}), settings)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError) as error:
+        build(EvalConfig, {"diagnostics": [{"kind": "code", "rewrites": ["non"]}]}, "e.yaml")
+    assert str(error.value).count("\n") == 0
+    assert "key 'diagnostics.0.rewrites.0'" in str(error.value)
     with pytest.raises(ConfigError, match="cwm format"):
         code.conditions(settings.diagnostics[0], config(programs, format="repl"), settings)  # type: ignore[arg-type]
 

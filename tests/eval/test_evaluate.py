@@ -114,6 +114,8 @@ def test_a_checkpoint_without_data_needs_it_in_the_config(tmp_path: Path) -> Non
     other, _ = for_checkpoint(str(tmp_path), with_data({"task": {"kind": "programs", "path": "p"}, "format": "cwm"}))
     assert other.task.kind == "programs"
     (tmp_path / "config.yaml").write_text("data: {task: {kind: programs, benchmark: cruxeval}}")
+    own, _ = for_checkpoint(str(tmp_path), with_data({"task": {"kind": "programs", "path": "p"}}))
+    assert (own.task.benchmark, own.task.path) == (None, "p")  # type: ignore[union-attr]
     _, settings = for_checkpoint(str(tmp_path), with_data({}))
     assert settings.trained_on is not None
     assert settings.trained_on.benchmark == "cruxeval"

@@ -90,5 +90,6 @@ def test_means_have_a_t_interval_within_their_range() -> None:
     assert result.mean == pytest.approx(0.5)
     assert result.high - result.mean == pytest.approx(3.1824 * 0.2582 / 2, abs=1e-3)
     assert (mean([1.0, 1.0]).low, mean([0.0, 1.0]).low, mean([0.0, 1.0]).high) == (1.0, 0.0, 1.0)
+    assert mean([0.4])[:3] == (0.4, 0.0, 1.0)
     with pytest.raises(ValueError, match="no values"):
         mean([])

@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter
 
 from remedy.data_gen.roles import Role
 from remedy.eval.budget import ROLE_COLUMNS
+from remedy.eval.code_report import in_order
 from remedy.eval.plotting import COLOURS, LINES, ROLE_COLOURS, legend, panels
 from remedy.eval.sections import Section
 from remedy.eval.stats import rate, unpaired
@@ -147,11 +148,11 @@ def failures_by_cut(
     names = {fingerprint: name for name, fingerprint in measurement.request["tokenizers"].items()}
     if records.empty or not len(measurement.cuts):
         return table
-    rows = (
-        records[(records["diagnostic"] == "code") & (records["rewrite"] == "none")]
-        if "rewrite" in records
-        else records[:0]
-    )
+    rows = in_order(records)
+    if rows.empty:
+        return table
+    ways = rows[["rewrite", "every", "show", "strings"]]
+    rows = rows[(ways == ways.iloc[0]).all(axis=1)]  # every program once for a run and forcing
     for (run, forcing), group in rows.groupby(["run", "forcing"], sort=False):
         name = names.get(fingerprints.get(run, ""))
         cuts = measurement.cuts[measurement.cuts["tokenizer"] == name]

@@ -11,7 +11,7 @@ from remedy.data_gen.config import ConfigError, UserError, build
 from remedy.data_gen.program import Program
 from remedy.data_gen.tracer import trace
 from remedy.eval.measure import CUTS, TOKENS, MeasureConfig, measure
-from remedy.eval.measure_report import cut_table, fit_table, token_table, with_total
+from remedy.eval.measure_report import Measurement, cut_table, failures_by_cut, fit_table, token_table, with_total
 from remedy.eval.report import report
 from remedy.eval.tokenization import Use, discontinuous, uses
 from remedy.models.backends import BytePairs
@@ -164,3 +164,39 @@ def test_rates_of_cut_patterns_by_operation_and_tokenizer() -> None:
         "split": ("1", "100%"),
         "all": ("2", "50%"),
     }
+
+
+def test_failures_are_set_beside_what_the_runs_own_tokenizer_cuts() -> None:
+    examples = [f"{n:02}" for n in range(40)]
+    cuts = pd.DataFrame(
+        [
+            {
+                "tokenizer": name,
+                "operation": "split",
+                "example": example,
+                "discontinuous": name == "mine" and n % 2 == 0,
+            }
+            for n, example in enumerate(examples[:30])  # ten programs use no pattern
+            for name in ("mine", "other")
+        ]
+    )
+    records = pd.DataFrame(
+        [
+            {
+                "diagnostic": "code",
+                "rewrite": "none",
+                "run": "run",
+                "forcing": "free",
+                "example": e,
+                "final_right": n % 2 == 1,
+            }
+            for n, e in enumerate(examples)
+        ]
+    )
+    measurement = Measurement({"tokenizers": {"mine": "f1", "other": "f2"}}, pd.DataFrame(), cuts)
+    head, row = failures_by_cut(measurement, records, {"run": "f1"})
+    assert dict(zip(head, row))["Cut: failed"] == "100.0% of 15"
+    assert dict(zip(head, row))["Not cut: failed"] == "0.0% of 15"
+    assert row[-1] == "< 0.001"
+    assert len(failures_by_cut(measurement, records, {"run": "f2"})) == 1  # its tokenizer cuts none: nothing to compare
+    assert len(failures_by_cut(measurement, records[:0], {})) == 1

@@ -180,17 +180,12 @@ def test_failures_are_set_beside_what_the_runs_own_tokenizer_cuts() -> None:
             for name in ("mine", "other")
         ]
     )
+    way = {"benchmark": "own", "every": 1, "show": "all", "strings": "plain", "run": "run", "forcing": "free"}
     records = pd.DataFrame(
         [
-            {
-                "diagnostic": "code",
-                "rewrite": "none",
-                "run": "run",
-                "forcing": "free",
-                "example": e,
-                "final_right": n % 2 == 1,
-            }
-            for n, e in enumerate(examples)
+            {"diagnostic": "code", **way, "rewrite": rewrite, "example": example, "final_right": n % 2 == 1}
+            for n, example in enumerate(examples)
+            for rewrite in ("all", "none")
         ]
     )
     measurement = Measurement({"tokenizers": {"mine": "f1", "other": "f2"}}, pd.DataFrame(), cuts)

@@ -97,11 +97,13 @@ def resolve(isolation: Isolation) -> str:
     return "limits"
 
 
-def environment() -> dict[str, str]:
-    """The server's environment variables: nothing of ours, and sets of strings in the same order in every run."""
+def environment(folder: str) -> dict[str, str]:
+    """The server's environment variables: nothing of ours, temporary files in the programs' own folder, and sets of strings in
+    the same order in every run."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return {
         **kept,
+        "TMPDIR": folder,
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "PYTHONHASHSEED": "0",

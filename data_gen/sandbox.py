@@ -141,7 +141,7 @@ class Sandbox:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment(),
+            env=environment(self._folder.name),
             cwd=self._folder.name,
         )
         assert self._server.stdout is not None

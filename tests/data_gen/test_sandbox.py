@@ -110,6 +110,14 @@ def test_the_temporary_folder_can_be_written_to_a_limit_and_is_emptied(sandbox: 
     assert first.frames[-2].locals["y"].text == "['a', 'b']"
 
 
+def test_temporary_files_are_made_in_the_programs_own_folder(sandbox: Sandbox) -> None:
+    temporary = program("import tempfile\nwith tempfile.TemporaryFile() as f: f.write(b'x')\nx = tempfile.gettempdir()")
+    state = sandbox.trace(temporary).frames[-2].locals
+    assert state is not None
+    assert sandbox._folder is not None
+    assert state["x"].text == repr(sandbox._folder.name)
+
+
 @pytest.mark.parametrize("how", ["os.setsid(); time.sleep(60)", "time.sleep(60)"])
 def test_processes_started_behind_the_guard_die_with_their_program(sandbox: Sandbox, how: str) -> None:
     # `fork_exec` is below what Python reports. A limit refuses it to ordinary users; for root, the server kills what it left.

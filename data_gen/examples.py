@@ -278,7 +278,7 @@ def _cases_of(task: ProgramsConfig, split: str) -> tuple[Case, ...]:
     everything = load_cases(task)
     if split == "all":
         return everything
-    return tuple(case for case in everything if split_of(text_hash(case.identity)) == split)
+    return tuple(case for case in everything if split_of(text_hash(case.group)) == split)
 
 
 def _example(

@@ -44,11 +44,15 @@ class ProgramsConfig(BaseModel):
 
 
 class Case(NamedTuple):
-    """One program, its name, the repr of its result where that is known, and its `identity`: its text before any rewriting."""
+    """One program, its name, and the repr of its result where that is known.
+
+    `identity`: its text before any rewriting. `group`: what executions of one function share, which picks their split.
+    """
 
     id: str
     program: Program
     identity: str
+    group: str
     expected: str | None = None
 
 
@@ -79,9 +83,7 @@ def _load(benchmark: BenchmarkName | None, path: str | None) -> tuple[Case, ...]
     else:
         assert path is not None
         if Path(path).is_dir():
-            cases = tuple(
-                _case(str(file), Program(_read(file), str(file))) for file in sorted(Path(path).rglob("*.py"))
-            )
+            cases = tuple(_file(file) for file in sorted(Path(path).rglob("*.py")))
         else:
             cases = tuple(case for where, row in _lines(path) for case in _parsed(_own, row, where))
     if not cases:
@@ -93,25 +95,31 @@ def _load(benchmark: BenchmarkName | None, path: str | None) -> tuple[Case, ...]
     return cases
 
 
-def _case(name: str, program: Program, expected: str | None = None) -> Case:
-    return Case(name, program, program.code, expected)
+def _file(file: Path) -> Case:
+    program = Program(_read(file), str(file))
+    return Case(str(file), program, program.code, program.code)
+
+
+def _called(name: str, code: str, arguments: str, expected: str | None, function: str = "f") -> Case:
+    program = Program.from_call(code, arguments, name, function)
+    return Case(name, program, program.code, code, expected)
 
 
 def _cruxeval(row: dict[str, Any]) -> Iterable[Case]:
     name = f"cruxeval/{row['id']}"
-    return [_case(name, Program.from_call(row["code"], row["input"], name), row["output"])]
+    return [_called(name, row["code"], row["input"], row["output"])]
 
 
 def _humaneval(row: dict[str, Any]) -> Iterable[Case]:
     code, function = row["prompt"] + row["canonical_solution"], row["entry_point"]
     for number, (arguments, result) in enumerate(humaneval.executions(row["test"])):
         name = f"{row['task_id']}/{number}"
-        yield _case(name, Program.from_call(code, arguments, name, function), result)
+        yield _called(name, code, arguments, result, function)
 
 
 def _own(row: dict[str, Any]) -> Iterable[Case]:
     name = str(row["id"])
-    return [_case(name, Program.from_call(row["code"], row["input"], name), row.get("output"))]
+    return [_called(name, row["code"], row["input"], row.get("output"))]
 
 
 _BENCHMARKS: dict[str, _Benchmark] = {

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from remedy.data_gen.config import ConfigError
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.examples import DataConfig, examples, program_count
 from remedy.data_gen.program import Program, ProgramError, Trace
+from remedy.data_gen.programs import ProgramsConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sandbox import TracerConfig
 from remedy.data_gen.splits import SHARES
@@ -140,3 +141,16 @@ def test_two_workers_give_what_one_gives_in_order() -> None:
     trusted = TracerConfig(isolation="trusted", frames=500)
     assert [o.frames for o in trace_all(programs[:6], trusted) if isinstance(o, Trace)] == shown[0][:6]
     assert environment(trusted).isolation == "trusted"
+
+
+def test_executions_of_one_function_are_in_one_split(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    calls = [{"code": GOOD.format(n=n), "input": str(i)} for n in range(20) for i in range(5)]
+    path.write_text("".join(json.dumps(call) + "\n" for call in calls))
+    found: dict[str, set[str]] = {}
+    for split in SHARES:
+        for index in range(program_count(ProgramsConfig(path=str(path)), split)):
+            example = examples(config(path), split, [index])[0]
+            found.setdefault(example.program.split("\ndef main")[0], set()).add(split)
+    assert len(found) == 20
+    assert all(len(splits) == 1 for splits in found.values())

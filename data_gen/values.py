@@ -1,4 +1,4 @@
-"""What values mean that are only known by their text: are two the same, and of what type is one?
+"""What values mean that are only known by their text: are two the same?
 
 The text may be a model's output, which is data: it is parsed as a literal, never run.
 """
@@ -26,12 +26,6 @@ def same_value(left: str, right: str) -> bool:
         return bool(a == b)
     except RecursionError:
         return False
-
-
-def value_type(text: str) -> str:
-    """Name of the type of a literal's value; `object` for any other text."""
-    value = _literal(text)
-    return "object" if value is _NOT_A_LITERAL else type(value).__name__
 
 
 def _literal(text: str) -> Any:

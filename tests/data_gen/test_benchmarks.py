@@ -12,7 +12,7 @@ from remedy.data_gen.program import ProgramError, Trace
 from remedy.data_gen.programs import ProgramsConfig, load_cases
 from remedy.data_gen.sandbox import TracerConfig
 from remedy.data_gen.tracing import trace_all
-from remedy.data_gen.values import same_value, value_type
+from remedy.data_gen.values import same_value
 
 
 def test_humaneval_has_the_same_723_executions(shared: Path) -> None:
@@ -90,18 +90,6 @@ def check(candidate):
 )
 def test_values_are_compared_as_literals_and_never_run(left: str, right: str, same: bool) -> None:
     assert same_value(left, right) == same
-
-
-def test_types_of_values() -> None:
-    assert [value_type(text) for text in ("1", "'a'", "[1]", "None", "{}", "<x>", "")] == [
-        "int",
-        "str",
-        "list",
-        "NoneType",
-        "dict",
-        "object",
-        "object",
-    ]
 
 
 def test_what_cannot_be_loaded_says_what_to_do(tmp_path: Path) -> None:

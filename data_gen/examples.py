@@ -36,6 +36,9 @@ from remedy.data_gen.values import same_value
 
 MAX_ATTEMPTS = 1000
 
+UNWRITTEN = "none"
+"""How a program that cannot be written within its budget is written."""
+
 Count = Callable[[Sequence[Span]], int]
 """How many tokens spans have; made by a tokenizer."""
 
@@ -253,6 +256,8 @@ def _program_example(
     if isinstance(outcome, Trace):
         return _example(config, split, index, outcome, answer, identity, slices, text_hash(identity), count)
     whole = config.model_copy(update={"reveal": RevealConfig()})
+    if config.reveal.budget is not None:
+        slices["reveal"] = UNWRITTEN
     return _context_alone(
         _example(whole, split, index, Trace(case.program, []), "", identity, slices, 0, None), outcome.kind
     )
@@ -300,8 +305,6 @@ def _example(
         return Example(index, split, written(config.reveal), answer, traced, identity, slices)
     chosen = densest(traced, config.reveal, lambda reveal: count(written(reveal)))
     if chosen is None:
-        whole = Example(
-            index, split, written(config.reveal), answer, traced, identity, slices | {"reveal": "none fits"}
-        )
+        whole = Example(index, split, written(config.reveal), answer, traced, identity, slices | {"reveal": UNWRITTEN})
         return _context_alone(whole, "budget")
     return Example(index, split, written(chosen), answer, traced, identity, slices | {"reveal": describe(chosen)})

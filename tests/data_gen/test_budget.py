@@ -88,6 +88,12 @@ def test_a_program_too_long_to_be_traced_is_stepped_over(tmp_path: Path) -> None
     assert count(fitted.spans) <= 400
     tiny = example(DataConfig.model_validate(settings | {"reveal": {"budget": 50}}), "all", 0, count)
     assert tiny.outcome == "budget"
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(json.dumps({"code": "raise OSError", "input": ""}))
+    limited = {"task": {"kind": "programs", "path": str(bad)}, "reveal": {"budget": 50}}
+    broken = example(DataConfig.model_validate(limited), "all", 0, count)
+    assert broken.outcome == "raised"
+    assert broken.slices.keys() == tiny.slices.keys() == fitted.slices.keys()  # rows of one table
     direct = example(DataConfig.model_validate(settings | {"reveal": {"direct": True}}), "all", 0)
     assert (direct.outcome, direct.answer) == ("ok", "4999")
 

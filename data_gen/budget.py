@@ -60,6 +60,8 @@ def may_step_over(config: RevealConfig) -> bool:
 
 def shallower(program: Program, tracer: TracerConfig, outcome: Outcome) -> Outcome:
     """Trace a program whose whole trace is over the tracer's limits down to level 1, then 0; else the outcome as it was."""
+    if not (isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output")):
+        return outcome
     for depth in (1, 0):
         again = trace_one(program, tracer, depth)
         if not isinstance(again, ProgramError):

@@ -243,7 +243,7 @@ def _program_examples(
 def _program_example(
     config: DataConfig, split: str, index: int, case: Case, outcome: Outcome, count: Count | None
 ) -> Example:
-    if isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output") and may_step_over(config.reveal):
+    if may_step_over(config.reveal):
         outcome = shallower(case.program, config.tracer, outcome)
     identity = case.identity
     slices: dict[str, int | str] = {"source": case.id, "python": environment(config.tracer).python}

@@ -48,8 +48,7 @@ def token_rows(
 def _fitted(
     outcome: Outcome, program: Program, fit: int, tracer: TracerConfig, name: str, strings: str, counter: TraceTokenizer
 ) -> dict[str, Any]:
-    if isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output"):
-        outcome = shallower(program, tracer, outcome)
+    outcome = shallower(program, tracer, outcome)
     reveal = RevealConfig(budget=fit)
     if isinstance(outcome, ProgramError):
         return _row(name, strings, "fit", reveal, None)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from remedy.data_gen.config import UserError
 from remedy.data_gen.programs import Case, ProgramsConfig, load_cases
@@ -36,10 +37,17 @@ class BudgetMeasure(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
-    show: tuple[str, ...] = Field(default=("all", "diff"), min_length=1)
+    show: tuple[Literal["all", "diff"], ...] = Field(default=("all", "diff"), min_length=1)
     strings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
     limits: tuple[int, ...] = (2048, 8192, 32768)
     fit: int | None = Field(default=8192, ge=1)
+
+    @field_validator("every")
+    @classmethod
+    def _spacings(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if any(every < 1 or (every != math.inf and every != int(every)) for every in value):
+            raise ValueError("a spacing is a whole number >= 1, or inf")
+        return value
 
 
 class MeasureConfig(BaseModel):

@@ -78,6 +78,9 @@ def test_the_same_measurement_continues_and_another_is_refused(own: Path, tmp_pa
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(UserError, match="another measurement"):
         measured(own, tmp_path / "out", tracer={"frames": 400})
+    for budget, says in (({"show": ["dif"]}, "'all' or 'diff'"), ({"every": [1.5]}, "whole number")):
+        with pytest.raises(ConfigError, match=says):
+            measured(own, tmp_path / "b", budget=budget)
     with pytest.raises(ConfigError, match="belongs to a run's data"):
         measured(own, tmp_path / "b", tokenizers={"b": {"kind": "bpe"}})
 

@@ -17,6 +17,17 @@ UNCHANGED = Value("..", "unchanged")
 Shown = dict[str, Value]
 
 
+def whole_spacing(value: float) -> float:
+    """The spacing, if it is one.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if value < 1 or (value != math.inf and value != int(value)):
+        raise ValueError("must be a whole number >= 1, or inf")
+    return value
+
+
 class RevealConfig(BaseModel):
     """`every`: keep the state of every k-th frame that has locals (`inf`: the first and the last only).
 
@@ -39,9 +50,7 @@ class RevealConfig(BaseModel):
     @field_validator("every")
     @classmethod
     def _whole(cls, value: float) -> float:
-        if value < 1 or (value != math.inf and value != int(value)):
-            raise ValueError("must be a whole number >= 1, or inf")
-        return value
+        return whole_spacing(value)
 
     def keeps(self, ordinal: int, last: int) -> bool:
         """Whether the frame with this ordinal, among those that have locals, keeps its state."""

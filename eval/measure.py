@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from remedy.data_gen.config import UserError
 from remedy.data_gen.programs import Case, ProgramsConfig, load_cases
+from remedy.data_gen.reveal import whole_spacing
 from remedy.data_gen.sandbox import TracerConfig
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.strings import EncodingName
@@ -45,9 +45,7 @@ class BudgetMeasure(BaseModel):
     @field_validator("every")
     @classmethod
     def _spacings(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if any(every < 1 or (every != math.inf and every != int(every)) for every in value):
-            raise ValueError("a spacing is a whole number >= 1, or inf")
-        return value
+        return tuple(whole_spacing(every) for every in value)
 
 
 class MeasureConfig(BaseModel):

@@ -76,6 +76,16 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
     return result
 
 
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes`, section by section; a section that names its `kind` takes the place of the old one."""
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        nested = isinstance(value, dict) and isinstance(old, dict) and "kind" not in value
+        merged[key] = merge(old, value) if nested and isinstance(old, dict) else value
+    return merged
+
+
 def _descend(target: Any, part: str, override: str) -> Any:
     if isinstance(target, list):
         if not part.isdigit() or int(part) >= len(target):

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from remedy.data_gen.config import ConfigError, UserError, build, read_yaml
+from remedy.data_gen.config import ConfigError, UserError, build, merge, read_yaml
 from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.programs import ProgramsConfig
 from remedy.data_gen.splits import text_hash
@@ -156,21 +156,11 @@ def for_checkpoint(checkpoint: str, config: EvalConfig) -> tuple[DataConfig, Eva
         raise ConfigError(
             f"{checkpoint} stores no data configuration: give one under `data` in the evaluation's config"
         )
-    data = build(DataConfig, _merge(stored, config.data), f"data of {checkpoint}")
+    data = build(DataConfig, merge(stored, config.data), f"data of {checkpoint}")
     if stored and config.trained_on is None:
         task = build(DataConfig, stored, str(path)).task
         config = config.model_copy(update={"trained_on": task if isinstance(task, ProgramsConfig) else None})
     return data, config
-
-
-def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`, section by section; a section that names its `kind` takes the place of the old one."""
-    merged = dict(base)
-    for key, value in changes.items():
-        old = merged.get(key)
-        nested = isinstance(value, dict) and isinstance(old, dict) and "kind" not in value
-        merged[key] = _merge(merged[key], value) if nested else value
-    return merged
 
 
 def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[str, Any]:

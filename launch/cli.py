@@ -81,8 +81,25 @@ def train(
     """Train a model in this process (under `torchrun` or `deepspeed`: launch/train.py)."""
     from remedy.train.config import RunConfig
     from remedy.train.run import train as run
+    from remedy.train.stopping import RESUMABLE, Stopped
 
-    print(f"saved {run(load(RunConfig, config, overrides or []), resume)}")
+    try:
+        print(f"saved {run(load(RunConfig, config, overrides or []), resume)}")
+    except Stopped as stopped:
+        print(f"stopped: {stopped}", file=sys.stderr)
+        sys.exit(RESUMABLE)
+
+
+@app.command()
+def merge(
+    checkpoint: Annotated[str, typer.Argument(help="the folder of a run with model.lora")],
+    out: Annotated[Path, typer.Option(help="folder for the merged model")] = ...,  # type: ignore[assignment]
+) -> None:
+    """Write a LoRA run as one model that needs no adapters."""
+    from remedy.models.load import merge as run
+
+    run(checkpoint, out)
+    print(f"merged: {out}")
 
 
 @app.command()

@@ -19,18 +19,23 @@ def main() -> None:
     os.environ.setdefault("USE_HUB_KERNELS", "0")
     from remedy.train.config import RunConfig
     from remedy.train.run import finish, train
+    from remedy.train.stopping import RESUMABLE, Stopped
 
+    main_process = int(os.environ.get("RANK", "0")) == 0
     try:
-        # The deepspeed launcher asks for DeepSpeed; a stage in the configuration still says which.
-        launched = [] if args.local_rank is None else ["train.zero_stage=0"]
         config = load(RunConfig, args.config, args.overrides)
-        if launched and config.train.zero_stage is None:
-            config = load(RunConfig, args.config, [*args.overrides, *launched])
+        if args.local_rank is not None and config.train.deepspeed is None:
+            # The deepspeed launcher asks for DeepSpeed; a section in the configuration still says how.
+            config = load(RunConfig, args.config, [*args.overrides, "train.deepspeed={}"])
         output = train(config, args.resume)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    if int(os.environ.get("RANK", "0")) == 0:
+        finish(2)
+    except Stopped as stopped:
+        if main_process:
+            print(f"stopped: {stopped}", file=sys.stderr)
+        finish(RESUMABLE)
+    if main_process:
         print(f"saved {output}")
     finish()
 

@@ -188,14 +188,18 @@ class HuggingFace:
                 f"access ({str(error).splitlines()[0]})"
             ) from None
         self.tokenizer = tokenizer
+        self.new_ids: list[int] = []
+        """Ids of trace tokens that were added: a model has never seen them."""
         known = self.tokenizer.get_vocab()
         if known.get(Special.BEGIN_OF_TEXT.value) == CWM_IDS[Special.BEGIN_OF_TEXT] and len(known) > max(
             CWM_IDS.values()
         ):
             self.special_ids = dict(CWM_IDS)
         else:
-            self.tokenizer.add_tokens([s.value for s in Special if s.value not in known], special_tokens=True)
+            added = [s for s in Special if s.value not in known]
+            self.tokenizer.add_tokens([s.value for s in added], special_tokens=True)
             self.special_ids = {s: int(self.tokenizer.convert_tokens_to_ids(s.value)) for s in Special}
+            self.new_ids = sorted(self.special_ids[s] for s in added)
         self.size = max(len(self.tokenizer), max(self.special_ids.values()) + 1)
         self.name = name
 

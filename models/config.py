@@ -1,10 +1,10 @@
-"""Settings of the decoder as the user writes them."""
+"""Settings of what is trained, as the user writes them: a decoder of ours, or a pretrained model with or without LoRA."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 MixerName = Literal["attention", "mamba", "mamba2", "deltanet", "gru", "lstm"]
 
@@ -19,6 +19,7 @@ class ModelConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    kind: Literal["decoder"] = "decoder"
     mixers: tuple[MixerName, ...] = Field(default=("attention",), min_length=1)
     layers: int = Field(default=2, ge=1)
     hidden: int = Field(default=64, ge=8)
@@ -33,3 +34,50 @@ class ModelConfig(BaseModel):
         if self.hidden % (2 * self.heads):
             raise ValueError(f"hidden ({self.hidden}) must be a multiple of twice heads ({self.heads})")
         return self
+
+
+class LoraConfig(BaseModel):
+    """Low-rank adapters (Hu et al., "LoRA", 2021) on `targets`: `all-linear` or the last parts of modules' names.
+
+    `embeddings`: `new` trains the rows of trace tokens that the model's vocabulary did not have (none for a code world model),
+    `all` whole embedding tables, which is what ZeRO-3 can do.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rank: int = Field(default=16, ge=1)
+    alpha: float = Field(default=32.0, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    embeddings: Literal["new", "all"] = "new"
+
+
+class PretrainedConfig(BaseModel):
+    """A Hugging Face causal language model (`facebook/cwm`), by name or folder; a finished run's folder is one too.
+
+    Without `lora` all weights are trained. `four_bit`: the frozen weights are held in 4-bit NF4 (Dettmers et al., "QLoRA",
+    2023), which needs CUDA and bitsandbytes.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["pretrained"] = "pretrained"
+    name: str
+    lora: LoraConfig | None = None
+    four_bit: bool = False
+
+    @model_validator(mode="after")
+    def _adapters_on_four_bit(self) -> PretrainedConfig:
+        if self.four_bit and self.lora is None:
+            raise ValueError("four_bit weights are frozen: add a `lora` section to train adapters on them")
+        return self
+
+
+def _kind_given(value: Any) -> Any:
+    """Without a `kind` it is a decoder: most configurations describe one."""
+    return {"kind": "decoder", **value} if isinstance(value, dict) else value
+
+
+AnyModel = Annotated[
+    Annotated[ModelConfig | PretrainedConfig, Field(discriminator="kind")], BeforeValidator(_kind_given)
+]

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from remedy.data_gen.config import UserError
 from remedy.models import decoder, tokenizers  # noqa: F401 (the decoder registers itself)
 from remedy.models.checkpoint import RemedyConfig
+from remedy.models.pretrained import ADAPTER_FILE, fit, load_adapted
 from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer
 
 
@@ -22,6 +23,11 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTok
         UserError: the checkpoint cannot be read, or its tokenizer is not the one it was trained with.
     """
     folder = Path(path)
+    if (folder / ADAPTER_FILE).exists():
+        if not (folder / tokenizers.FILE).exists():
+            raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
+        tokenizer = tokenizers.load(folder)
+        return _ready(load_adapted(folder, tokenizer), device), tokenizer
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError) as error:
@@ -43,8 +49,26 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTok
         model: Any = AutoModelForCausalLM.from_pretrained(path, trust_remote_code=False, use_safetensors=True)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"checkpoint {path}: weights cannot be read ({str(error).splitlines()[0]})") from None
-    rows = model.get_input_embeddings().weight.shape[0]
-    if tokenizer.vocab_size > rows:
-        model.resize_token_embeddings(tokenizer.vocab_size)
-    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return model.to(chosen).eval(), tokenizer
+    fit(model, tokenizer)
+    return _ready(model, device), tokenizer
+
+
+def merge(path: str, out: Path) -> None:
+    """Write a LoRA run as one model, with its tokenizer: a folder that any Transformers program loads.
+
+    Raises:
+        UserError: `path` holds no adapters, or they cannot be read.
+    """
+    folder = Path(path)
+    if not (folder / ADAPTER_FILE).exists():
+        raise UserError(f"{path}: no {ADAPTER_FILE} there; only a run with model.lora has adapters to merge")
+    model, tokenizer = load_checkpoint(path, "cpu")
+    model.save_pretrained(out)
+    tokenizer.save(out)
+    stored = folder / "config.yaml"
+    if stored.exists():  # the data that evaluations start from
+        (out / "config.yaml").write_text(stored.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def _ready(model: Any, device: str | None) -> Any:
+    return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()

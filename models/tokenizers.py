@@ -79,6 +79,11 @@ class TraceTokenizer:
     def eos_id(self) -> int:
         return self.special_ids[Special.END_OF_TEXT]
 
+    @property
+    def new_ids(self) -> list[int]:
+        """Ids of trace tokens that a pretrained vocabulary did not have."""
+        return self.backend.new_ids if isinstance(self.backend, HuggingFace) else []
+
     def encode(self, spans: Iterable[Span]) -> Encoded:
         """Ids with the role and frame of each.
 

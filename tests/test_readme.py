@@ -23,7 +23,7 @@ TINY = [
     "model.layers=2",
     "model.hidden=16",
     "model.heads=2",
-    "train.bf16=false",
+    "train.precision=fp32",
     "tracking.wandb=false",
     "train.threads=1",
 ]

@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from remedy.data_gen.config import build
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.mixture import Part
 from remedy.data_gen.roles import Role
-from remedy.models.config import ModelConfig
+from remedy.models.config import AnyModel, ModelConfig
 from remedy.models.tokenizers import TokenizerConfig
+from remedy.train.deepspeed import DeepSpeedConfig
 
 RoleName = Literal["context", "structure", "action", "state", "value"]
 
@@ -44,6 +46,7 @@ class TrackingConfig(BaseModel):
     project: str = "cwm-remedy"
     group: str | None = None
     tags: tuple[str, ...] = ()
+    peak_tflops: float | None = Field(default=None, gt=0, description="of one device, for MFU; known for common GPUs")
 
 
 class TrainConfig(BaseModel):
@@ -51,7 +54,9 @@ class TrainConfig(BaseModel):
 
     `loss_on`: roles whose tokens are supervised. `batching`: `pad` makes one row per example, `pack` joins `pack`
     consecutive examples into a row (state and attention run across the border, which a begin-of-text token marks).
-    `curriculum`: stages; without it, `steps` steps on the data as configured.
+    `curriculum`: stages; without it, `steps` steps on the data as configured. `precision`: bf16 and fp16 compute in half
+    precision on weights kept in float32 (fp16 on CUDA only). `checkpoint_activations`: compute them again in the backward pass
+    instead of keeping them. `data_workers`: processes that make examples ahead, in each training process.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -69,8 +74,11 @@ class TrainConfig(BaseModel):
     weight_decay: float = Field(default=0.01, ge=0)
     clip: float = Field(default=1.0, gt=0)
     beta2: float = Field(default=0.98, gt=0, lt=1)
-    bf16: bool = False
-    zero_stage: int | None = Field(default=None, ge=0, le=3, description="DeepSpeed ZeRO stage; none: no DeepSpeed")
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    checkpoint_activations: bool = False
+    compile: bool = False
+    deepspeed: DeepSpeedConfig | None = None
+    data_workers: int = Field(default=0, ge=0)
     log_every: int = Field(default=20, ge=1)
     save_every: int = Field(default=500, ge=1)
     keep_last: int = Field(default=2, ge=1)
@@ -81,6 +89,8 @@ class TrainConfig(BaseModel):
     def _divides(self) -> TrainConfig:
         if self.batch_size % self.accumulate:
             raise ValueError(f"batch_size ({self.batch_size}) must be a multiple of accumulate ({self.accumulate})")
+        if self.deepspeed is not None and self.deepspeed.stage == 0 and self.precision == "bf16":
+            raise ValueError("deepspeed.stage 0 with bf16 trains by another rule than stages 1 to 3: choose one of those")
         return self
 
     @property
@@ -92,16 +102,20 @@ class TrainConfig(BaseModel):
 
 
 class RunConfig(BaseModel):
-    """A training run: what it reads, what learns, and how."""
+    """A training run: what it reads, what learns, and how.
+
+    `mixture`: parts that training data comes from in turns, each the run's `data` with changes; evaluations start from `data`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = "run"
     output: str = "runs/run"
     data: DataConfig
+    mixture: dict[str, Part] = {}
     shards: str | None = None
     """A folder written by `remedy generate` with the same data and tokenizer; none: examples are made on the fly."""
     tokenizer: TokenizerConfig = TokenizerConfig()
-    model: ModelConfig = ModelConfig()
+    model: AnyModel = ModelConfig()
     train: TrainConfig = TrainConfig()
     tracking: TrackingConfig = TrackingConfig()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from remedy.data_gen.examples import DataConfig, example_count, examples, has_token_arrays, token_arrays
+from remedy.data_gen.examples import DataConfig, examples, has_token_arrays, token_arrays
+from remedy.data_gen.mixture import Mixture, Part
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.models.tokenizers import TraceTokenizer
 from remedy.train.config import TrainConfig
@@ -41,12 +42,13 @@ class TraceDataset(Dataset[Row]):
     reads what it would have read.
     """
 
-    def __init__(self, data: DataConfig, tokenizer: TraceTokenizer, config: TrainConfig) -> None:
+    def __init__(
+        self, data: DataConfig, tokenizer: TraceTokenizer, config: TrainConfig, parts: Mapping[str, Part] | None = None
+    ) -> None:
         self.tokenizer = tokenizer
         self.pack = config.pack if config.batching == "pack" else 1
         stages = config.curriculum
-        self.stages = [stage.apply(data) for stage in stages] or [data]
-        self.counts = [example_count(stage, "train") for stage in self.stages]  # a finite set comes round again
+        self.mixtures = [Mixture(stage.apply(data), parts or {}) for stage in stages] or [Mixture(data, parts or {})]
         steps = [stage.steps for stage in stages] or [config.total_steps]
         self.ends = np.cumsum(steps) * config.batch_size
 
@@ -58,20 +60,42 @@ class TraceDataset(Dataset[Row]):
 
     def __getitems__(self, rows: Sequence[int]) -> list[Row]:
         """A batch of rows at once; the DataLoader calls this."""
-        wanted = np.asarray(rows, dtype=np.int64)
-        stage_of = np.searchsorted(self.ends, wanted, side="right")
-        out: list[Row | None] = [None] * len(wanted)
+        numbers = self._examples(rows)
+        stage_of = np.searchsorted(self.ends, np.asarray(rows), side="right").repeat(self.pack)
+        found: dict[int, Row] = {}
         for stage in np.unique(stage_of):
-            places = np.flatnonzero(stage_of == stage)
-            indices = (wanted[places][:, None] * self.pack + np.arange(self.pack)).reshape(-1)
-            count = self.counts[stage]
-            encoded = encode_rows(
-                self.stages[stage], self.tokenizer, "train", (indices % count if count else indices).tolist()
-            )
-            for position, place in enumerate(places):
-                group = encoded[position * self.pack : (position + 1) * self.pack]
-                out[place] = joined(group)
-        return [row for row in out if row is not None]
+            mixture, here = self.mixtures[stage], np.flatnonzero(stage_of == stage)
+            sources, indices = mixture.place(numbers[here])
+            for number in np.unique(sources):
+                mine = sources == number
+                data = mixture.sources[number].data
+                encoded = encode_rows(data, self.tokenizer, "train", indices[mine].tolist())
+                found.update(zip(here[mine].tolist(), encoded))
+        return [joined([found[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
+
+    def describe(self, rows: range) -> str:
+        """Which examples a run of rows holds, in words."""
+        numbers = self._examples(rows)
+        mixture = self.mixtures[int(np.searchsorted(self.ends, rows.start, side="right"))]
+        sources, indices = mixture.place(numbers)
+        return "; ".join(
+            f"{mixture.sources[number].name or 'train'} examples {_ranges(indices[sources == number].tolist())}"
+            for number in np.unique(sources)
+        )
+
+    def _examples(self, rows: Sequence[int]) -> npt.NDArray[np.int64]:
+        return (np.asarray(rows, dtype=np.int64)[:, None] * self.pack + np.arange(self.pack)).reshape(-1)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`3 to 7, 12` for [3, 4, 5, 6, 7, 12]."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][-1:] = [number] if len(runs[-1]) > 1 else [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ", ".join(" to ".join(map(str, run)) for run in runs)
 
 
 def joined(rows: list[Row]) -> Row:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import shutil
-import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,62 +16,98 @@ from transformers import TrainingArguments, set_seed
 
 from remedy.data_gen.config import UserError, dump, load
 from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM, parameter_count
+from remedy.models.flops import device_peak
+from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizers import TraceTokenizer, build_tokenizer
+from remedy.train.checkpoints import Checkpoints, Sealed, set_aside, survey
 from remedy.train.config import RunConfig, TrainConfig
 from remedy.train.data import Collator, TraceDataset
+from remedy.train.deepspeed import JSON_FILE, deepspeed_json, prepare_environment, zero_stage
+from remedy.train.resharding import to_universal, universal_json
 from remedy.train.shards import ShardDataset
+from remedy.train.stopping import Stopped, StopOnSignal
 from remedy.train.tracking import MetricsFile, WandbRun
-from remedy.train.trainer import MarkComplete, RowTrainer, last_complete_checkpoint
+from remedy.train.trainer import NotFinite, RowTrainer
 
 CONFIG_FILE = "config.yaml"
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def train(config: RunConfig, resume: bool = False) -> Path:
     """Train and save; returns the run's folder, which holds model, tokenizer, resolved config and metrics.
 
     Raises:
-        UserError: the output holds another run's checkpoints and `resume` was not asked for, or resume does not fit.
+        UserError: the output holds another run's checkpoints and `resume` was not asked for, resume does not fit, memory ran
+            out, or the loss became no number.
+        Stopped: SIGTERM or SIGUSR1 ended the run after a step, with a checkpoint to resume from.
     """
     output = Path(config.output)
     world = int(os.environ.get("WORLD_SIZE", "1"))
     main = int(os.environ.get("RANK", "0")) == 0
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
-    checkpoint = _starting_point(config, output, resume)
+    checkpoint, damaged = _starting_point(config, output, resume)
+    resharded = checkpoint is not None and checkpoint.world_size != world and config.train.deepspeed is not None
+    arguments = training_arguments(config, world, resharded)  # joins the other processes
     if main:
-        output.mkdir(parents=True, exist_ok=True)
-        partial = output / f".{CONFIG_FILE}.partial"  # other processes may be reading the one there is
-        partial.write_text(dump(config), encoding="utf-8")
-        os.replace(partial, output / CONFIG_FILE)
+        _write_settings(config, output, arguments)
+        for sentence in set_aside(damaged):
+            print(f"{output}: {sentence}", file=sys.stderr, flush=True)
+        if resharded and checkpoint is not None:
+            print(f"{checkpoint.path.name}: written by {checkpoint.world_size} processes, read by {world}", flush=True)
+            to_universal(checkpoint.path, checkpoint.step)
+    if world > 1:
+        dist.barrier()
 
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     set_seed(config.train.seed)
-    arguments = training_arguments(config, world)
-    model = RemedyForCausalLM(model_config(config, tokenizer))
-    rows: Any = TraceDataset(config.data, tokenizer, config.train)
+    model = build_model(config, tokenizer)
+    rows: Any = TraceDataset(config.data, tokenizer, config.train, config.mixture)
     if config.shards:
+        if config.mixture:
+            raise UserError("shards: hold one data configuration; remove `shards` or the mixture")
         rows = ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
+    stop = StopOnSignal()
+    tracking = [MetricsFile(output), *([WandbRun(config, output)] if config.tracking.wandb else [])]
     trainer = RowTrainer(
         model=model,
         args=arguments,
         train_dataset=rows,
         data_collator=Collator(tokenizer.pad_id, config.train.loss_roles()),
-        callbacks=[MetricsFile(output), MarkComplete(), *([WandbRun(config, output)] if config.tracking.wandb else [])],
+        callbacks=[*tracking, Checkpoints(config.train.keep_last), stop],
+        peak=device_peak(config.tracking.peak_tflops),
     )
     if main:
-        print(f"{config.name}: {parameter_count(model):,} parameters, {config.train.total_steps} steps", flush=True)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        print(f"{config.name}: {parameter_count(model):,} trained parameters, {config.train.total_steps} steps", flush=True)
+    with _explained(trainer, rows, config, output):
+        trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
+    if stop.received and trainer.state.global_step < config.train.total_steps:
+        raise Stopped(f"{stop.received} after step {stop.step} of {config.train.total_steps}; --resume goes on from there")
     trainer.save_model(str(output))
     if main:
         tokenizer.save(output)
     return output
 
 
-def model_config(config: RunConfig, tokenizer: TraceTokenizer) -> RemedyConfig:
+def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> Any:
+    """What the run trains.
+
+    Raises:
+        UserError: as `build_pretrained`.
+    """
+    if isinstance(config.model, ModelConfig):
+        return RemedyForCausalLM(model_config(config.model, tokenizer))
+    return build_pretrained(
+        config.model, tokenizer, DTYPES[config.train.precision], sharded=zero_stage(config.train) == 3
+    )
+
+
+def model_config(config: ModelConfig, tokenizer: TraceTokenizer) -> RemedyConfig:
     """The decoder's configuration for a tokenizer."""
     return RemedyConfig.from_model(
-        config.model,
+        config,
         tokenizer.vocab_size,
         tokenizer.fingerprint,
         pad_token_id=tokenizer.pad_id,
@@ -80,14 +116,26 @@ def model_config(config: RunConfig, tokenizer: TraceTokenizer) -> RemedyConfig:
     )
 
 
-def training_arguments(config: RunConfig, world: int) -> TrainingArguments:
-    """Hugging Face's arguments for a run over `world` processes."""
+def training_arguments(config: RunConfig, world: int, resharded: bool = False) -> TrainingArguments:
+    """Hugging Face's arguments for a run over `world` processes; making them joins the process group.
+
+    Raises:
+        UserError: the batch cannot be divided over the processes, or this machine cannot compute as asked.
+    """
     settings = config.train
     if settings.batch_size % (world * settings.accumulate):
         raise UserError(
             f"train.batch_size ({settings.batch_size}) is not a multiple of {world} processes x train.accumulate "
             f"({settings.accumulate}); choose a multiple of {world * settings.accumulate}"
         )
+    on_cpu = not torch.cuda.is_available()
+    if on_cpu and settings.precision == "fp16":
+        raise UserError("train.precision fp16 needs a CUDA device; use bf16 or fp32 here")
+    deepspeed: dict[str, Any] | None = None
+    if settings.deepspeed is not None:
+        deepspeed = deepspeed_json(settings, world) | (universal_json() if resharded else {})
+        prepare_environment(on_cpu)
+    stage = deepspeed["zero_optimization"]["stage"] if deepspeed is not None else 0
     return TrainingArguments(
         output_dir=config.output,
         max_steps=settings.total_steps,
@@ -99,50 +147,63 @@ def training_arguments(config: RunConfig, world: int) -> TrainingArguments:
         weight_decay=settings.weight_decay,
         adam_beta2=settings.beta2,
         max_grad_norm=settings.clip,
-        bf16=settings.bf16,
+        bf16=settings.precision == "bf16",
+        fp16=settings.precision == "fp16",
+        gradient_checkpointing=settings.checkpoint_activations,
+        # Under ZeRO-3 a weight is in pieces again when activations are computed anew, which only the reentrant form allows.
+        gradient_checkpointing_kwargs={"use_reentrant": stage == 3},
+        torch_compile=settings.compile,
         seed=settings.seed,
         logging_steps=settings.log_every,
         logging_nan_inf_filter=False,
         save_steps=settings.save_every,
-        save_total_limit=settings.keep_last,
+        save_total_limit=None,  # `Checkpoints` prunes, once a checkpoint is sealed
         report_to=[],
         remove_unused_columns=False,
-        dataloader_num_workers=0,
+        dataloader_num_workers=settings.data_workers,
         ddp_find_unused_parameters=False,
-        use_cpu=not torch.cuda.is_available(),
-        deepspeed=deepspeed_config(settings) if settings.zero_stage is not None else None,
+        use_cpu=on_cpu,
+        deepspeed=deepspeed,
     )
 
 
-def deepspeed_config(settings: TrainConfig) -> dict[str, Any]:
-    """DeepSpeed's JSON from ours; what both know is left to Trainer to fill in from ours."""
-    assert settings.zero_stage is not None
-    from deepspeed.ops import __compatible_ops__
+@contextlib.contextmanager
+def _explained(trainer: RowTrainer, rows: Any, config: RunConfig, output: Path) -> Iterator[None]:
+    """Turns what a user can put right during training into a message that says how."""
+    settings = config.train
+    try:
+        yield
+    except NotFinite as error:
+        step = error.step
+        examples = rows.describe(range((step - 1) * settings.batch_size, step * settings.batch_size))
+        kept, _ = survey(output)
+        rest = f"{kept.path.name} is the last good checkpoint" if kept else "no checkpoint was written before"
+        raise UserError(
+            f"step {step}: the loss is not a number ({examples}); {rest}. Lower train.learning_rate or train.clip, raise "
+            "train.warmup, or use fp32"
+        ) from None
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "allocate memory" not in str(error):
+            raise
+        batch, length = trainer.shape or (settings.batch_size, 0)
+        raise UserError(
+            f"out of memory at {batch} rows of {length} tokens in a process: raise train.accumulate (now {settings.accumulate}), "
+            "lower train.batch_size, make examples shorter (data.task, data.reveal.budget), or set "
+            "train.checkpoint_activations=true; with several GPUs, train.deepspeed.stage=3"
+        ) from None
 
-    # On a CPU this op would be compiled for half a minute at first use; gloo does the same work.
-    if not torch.cuda.is_available():
-        __compatible_ops__["deepspeed_shm_comm"] = False
-    if "RANK" not in os.environ:  # plain `python`: a world of one
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    return {
-        "train_micro_batch_size_per_gpu": "auto",
-        "gradient_accumulation_steps": "auto",
-        "gradient_clipping": "auto",
-        "bf16": {"enabled": "auto"},
-        "zero_optimization": {
-            "stage": settings.zero_stage,
-            "stage3_gather_16bit_weights_on_model_save": True,
-        },
-        "zero_allow_untested_optimizer": True,
-        "zero_force_ds_cpu_optimizer": False,
-    }
+
+def _write_settings(config: RunConfig, output: Path, arguments: TrainingArguments) -> None:
+    output.mkdir(parents=True, exist_ok=True)
+    partial = output / f".{CONFIG_FILE}.partial"  # other processes may be reading the one there is
+    partial.write_text(dump(config), encoding="utf-8")
+    os.replace(partial, output / CONFIG_FILE)
+    if arguments.deepspeed is not None:
+        (output / JSON_FILE).write_text(json.dumps(arguments.deepspeed, indent=2), encoding="utf-8")
 
 
-def finish() -> None:
-    """Leave a distributed run cleanly.
+def finish(status: int = 0) -> None:
+    """Leave a distributed run cleanly, with an exit status.
 
     Two gloo processes sometimes abort while the interpreter shuts down, after all work is done; ending the process here
     avoids that.
@@ -152,10 +213,12 @@ def finish() -> None:
         sys.stderr.flush()
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
-        os._exit(0)
+        os._exit(status)
+    if status:
+        sys.exit(status)
 
 
-FREE_ON_RESUME = {"log_every", "save_every", "keep_last", "threads"}
+FREE_ON_RESUME = {"log_every", "save_every", "keep_last", "threads", "data_workers", "compile"}
 """Training settings that may change when a run is resumed; any other would make it another run."""
 
 
@@ -164,7 +227,7 @@ def _same_run(config: RunConfig, output: Path) -> None:
     if not path.exists():
         return
     before, now = load(RunConfig, path).model_dump(), config.model_dump()
-    for key in ("data", "tokenizer", "model", "shards"):
+    for key in ("data", "mixture", "tokenizer", "model", "shards"):
         if before[key] != now[key]:
             raise UserError(f"--resume: `{key}` differs from that of the run in {output} ({path}); use another output")
     for key, value in now["train"].items():
@@ -174,16 +237,14 @@ def _same_run(config: RunConfig, output: Path) -> None:
             )
 
 
-def _starting_point(config: RunConfig, output: Path, resume: bool) -> Path | None:
-    checkpoint = last_complete_checkpoint(output)
-    if not resume:
-        if checkpoint is not None:
-            raise UserError(
-                f"output: {output} already holds {checkpoint.name}; pass --resume to continue it, or choose another output"
-            )
-        return None
-    _same_run(config, output)
-    if checkpoint is None:
-        for partial in output.glob("checkpoint-*"):
-            shutil.rmtree(partial, ignore_errors=True)
-    return checkpoint
+def _starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Sealed | None, dict[Path, str]]:
+    """The checkpoint to go on from, and those that cannot be; changes nothing, since other processes look as well."""
+    checkpoint, damaged = survey(output)
+    if resume:
+        _same_run(config, output)
+        return checkpoint, damaged
+    if checkpoint is not None:
+        raise UserError(
+            f"output: {output} already holds {checkpoint.path.name}; pass --resume to continue it, or choose another output"
+        )
+    return None, {}

@@ -54,6 +54,11 @@ class ShardDataset(Dataset[Row]):
     def __getitems__(self, rows: Sequence[int]) -> list[Row]:
         return [joined([self._example(row * self.pack + i) for i in range(self.pack)]) for row in rows]
 
+    def describe(self, rows: range) -> str:
+        """Which examples a run of rows holds, in words."""
+        first, end = rows.start * self.pack % self.count, rows.stop * self.pack
+        return f"train examples {first} to {(end - 1) % self.count}"
+
     def _example(self, index: int) -> Row:
         shard, place = divmod(index % self.count, self.shard_size)
         ids, roles = _columns(self.paths[shard])

@@ -1,29 +1,45 @@
-"""Hugging Face's Trainer on rows in index order, with throughput and data-wait figures and checkpoints known to be whole."""
+"""Hugging Face's Trainer on rows in index order, with speed and data-wait figures, that stops at a loss that is no number."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset, Sampler, SequentialSampler
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers import Trainer
 
-COMPLETE = "complete"
-"""Written into a checkpoint's folder after everything else: a kill while saving leaves a folder without it."""
+from remedy.models.flops import training_flops
+from remedy.train.stopping import largest
+
+
+class NotFinite(Exception):
+    """A step whose loss is no number."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step)
+        self.step = step
 
 
 class RowTrainer(Trainer):
-    """Reads rows in index order; logs tokens per second over all processes and the share of time spent on data."""
+    """Reads rows in index order; logs tokens per second over all processes, the share of time spent on data, and MFU.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al., "PaLM", 2022, appendix B). `shape`: of the last
+    batch, (rows, tokens). A checkpoint is only saved, and a record only logged, after all losses so far were numbers.
+    """
+
+    def __init__(self, *args: Any, peak: float | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.peak = peak
+        self._per_token, self._per_length = training_flops(self.model)
+        self.shape: tuple[int, ...] = ()
         self._data_seconds = 0.0
         self._tokens = 0
+        self._flops = 0.0
         self._since = time.perf_counter()
+        self._losses: list[tuple[int, torch.Tensor]] = []
 
     def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int]:
         dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
@@ -35,31 +51,45 @@ class RowTrainer(Trainer):
         begin = time.perf_counter()
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         self._data_seconds += time.perf_counter() - begin
-        self._tokens += sum(int(batch["attention_mask"].sum()) for batch in batches)
+        for batch in batches:
+            tokens = int(batch["attention_mask"].sum())
+            self._tokens += tokens
+            if self.peak:
+                self._flops += tokens * (self._per_token + self._per_length * batch["input_ids"].shape[1])
         return batches, items
 
+    def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
+        self.shape = tuple(inputs["input_ids"].shape)
+        loss = super().training_step(model, inputs, *args, **kwargs)
+        self._losses.append((self.state.global_step + 1, loss.detach()))
+        return loss
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        self.check_losses()
         if "loss" in logs:
             now = time.perf_counter()
             elapsed = max(now - self._since, 1e-9)
             logs["tokens_per_second"] = round(self._tokens * self.args.world_size / elapsed, 1)
             logs["data_wait"] = round(self._data_seconds / elapsed, 4)
-            self._since, self._tokens, self._data_seconds = now, 0, 0.0
+            if self.peak:
+                logs["mfu"] = round(self._flops / elapsed / self.peak, 4)
+            self._since, self._tokens, self._data_seconds, self._flops = now, 0, 0.0, 0.0
         super().log(logs, start_time)
 
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        self.check_losses()
+        super()._save_checkpoint(*args, **kwargs)
 
-class MarkComplete(TrainerCallback):
-    """Marks a checkpoint once all of its files are written."""
+    def check_losses(self) -> None:
+        """Look at the losses since the last look, all at once: asking after every step would make a GPU wait.
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if state.is_world_process_zero and args.output_dir is not None:
-            (Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}" / COMPLETE).touch()
-
-
-def last_complete_checkpoint(directory: Path) -> Path | None:
-    """The newest checkpoint that was written to the end."""
-    found = [
-        (int(path.parent.name.rsplit("-", 1)[1]), path.parent)
-        for path in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{COMPLETE}")
-    ]
-    return max(found)[1] if found else None
+        Raises:
+            NotFinite: on every process, if the loss of any process was no number.
+        """
+        recent, self._losses = self._losses, []
+        bad = 0
+        if recent and not math.isfinite(float(torch.stack([loss for _, loss in recent]).sum())):
+            bad = next((step for step, loss in recent if not torch.isfinite(loss)), 0)
+        first = largest(-bad if bad else -(1 << 62))
+        if first != -(1 << 62):
+            raise NotFinite(-first)

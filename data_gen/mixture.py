@@ -1,0 +1,82 @@
+"""A mixture of data: which part the i-th example comes from, and which example of that part it is; a function of i alone.
+
+Parts take turns in a fixed pattern as long as the sum of their weights, spread evenly, so that every stretch of the data
+holds them in their shares and no example of a part is passed over or comes twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from remedy.data_gen.config import build, merge
+from remedy.data_gen.examples import DataConfig, example_count
+
+LONGEST = 10_000
+
+
+class Part(BaseModel):
+    """A part of a mixture: its share is `weight` over the sum of all; `data` changes the run's data configuration for it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    weight: int = Field(default=1, ge=1, le=LONGEST)
+    data: dict[str, Any] = {}
+
+
+class Source(NamedTuple):
+    """One part, resolved. `count`: how many examples its train split has before it comes round again; none: endless."""
+
+    name: str
+    weight: int
+    data: DataConfig
+    count: int | None
+
+
+class Place(NamedTuple):
+    """For each of some examples, the source's number and the example's index in it; (N,) each."""
+
+    sources: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+
+
+class Mixture:
+    """The sources of a run and the order they take turns in. Without parts there is one: the run's own data.
+
+    Raises:
+        ConfigError: a part's changes do not validate; the message names the part.
+    """
+
+    def __init__(self, data: DataConfig, parts: Mapping[str, Part]) -> None:
+        base = data.model_dump()
+        resolved = {
+            name: (part.weight, build(DataConfig, merge(base, part.data), f"mixture.{name}.data"))
+            for name, part in parts.items()
+        } or {"": (1, data)}
+        self.sources = [Source(n, weight, d, example_count(d, "train")) for n, (weight, d) in resolved.items()]
+        self.turns, self.before = _pattern([source.weight for source in self.sources])
+
+    def place(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Place:
+        """Where the examples at these positions of the mixture come from."""
+        block, offset = np.divmod(np.asarray(numbers, dtype=np.int64), len(self.turns))
+        sources = self.turns[offset]
+        weights = np.array([source.weight for source in self.sources])
+        indices = block * weights[sources] + self.before[offset]
+        counts = np.array([source.count or np.iinfo(np.int64).max for source in self.sources])
+        return Place(sources, indices % counts[sources])
+
+
+def _pattern(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Whose turn it is at each position, and how often it was that part's before: always the one furthest behind its share."""
+    given, share = np.zeros(len(weights), np.int64), np.array(weights)
+    turns, before = [], []
+    for position in range(1, sum(weights) + 1):
+        turn = int(np.argmax(share * position - given * sum(weights)))
+        turns.append(turn)
+        before.append(int(given[turn]))
+        given[turn] += 1
+    return np.array(turns), np.array(before)

@@ -1,0 +1,148 @@
+"""Pretrained models: loaded by name or folder, fitted to a tokenizer's size, with adapters, and merged again."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+from transformers import AutoModelForCausalLM
+
+from remedy.data_gen.config import UserError, suggest
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import LoraConfig, PretrainedConfig
+from remedy.models.tokenizers import TraceTokenizer
+
+ADAPTER_FILE = "adapter_config.json"
+
+
+def build_pretrained(config: PretrainedConfig, tokenizer: TraceTokenizer, dtype: torch.dtype, sharded: bool) -> Any:
+    """The model to train. With LoRA its frozen weights are held in `dtype` and the adapters in float32; without, all are
+    float32 and autocast or DeepSpeed computes in less. `sharded`: weights are partitioned over processes (ZeRO-3).
+
+    Raises:
+        UserError: the model cannot be had, or what is asked cannot be done here.
+    """
+    if (Path(config.name) / ADAPTER_FILE).exists():
+        raise UserError(f"model.name: {config.name} holds adapters alone; `remedy merge` makes a model of them to go on from")
+    model = load_base(config.name, dtype if config.lora else torch.float32, config.four_bit)
+    if isinstance(model.config, RemedyConfig) and model.config.tokenizer_fingerprint != tokenizer.fingerprint:
+        raise UserError(f"model.name: {config.name} was trained with another tokenizer than this run's `tokenizer` section")
+    fit(model, tokenizer)
+    return add_adapters(model, config, tokenizer.new_ids, sharded) if config.lora else model
+
+
+def load_base(name: str, dtype: torch.dtype | str = "auto", four_bit: bool = False) -> Any:
+    """A causal language model by hub name or folder.
+
+    Raises:
+        UserError: it cannot be had; one line that says what to do.
+    """
+    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": False, "use_safetensors": True}
+    if four_bit:
+        options["quantization_config"] = _four_bit(dtype)
+        options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}
+    try:
+        return AutoModelForCausalLM.from_pretrained(name, **options)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UserError(
+            f"model {name!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access "
+            f"({str(error).splitlines()[0]})"
+        ) from None
+
+
+def fit(model: Any, tokenizer: TraceTokenizer) -> None:
+    """Give the model an embedding for every token; new ones start near the mean of the others."""
+    if tokenizer.vocab_size > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(tokenizer.vocab_size)
+
+
+def add_adapters(model: Any, config: PretrainedConfig, new_ids: list[int], sharded: bool) -> Any:
+    """The model with everything frozen but LoRA adapters and, where there are new tokens, embeddings.
+
+    Raises:
+        UserError: `targets` names no layer, or new rows cannot be trained under ZeRO-3.
+    """
+    import peft
+
+    lora = config.lora
+    assert lora is not None
+    if new_ids and sharded and lora.embeddings == "new":
+        raise UserError(
+            f"model.lora.embeddings: {len(new_ids)} trace tokens are new to {config.name}, and under ZeRO-3 single rows cannot be "
+            "trained; set it to `all`, or use stage 2"
+        )
+    tables = _tables(model)
+    options: dict[str, Any] = {}
+    if lora.embeddings == "all":
+        options["modules_to_save"] = tables
+    elif new_ids:
+        options["trainable_token_indices"] = {table: new_ids for table in tables}
+    if config.four_bit:
+        model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    settings = peft.LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,  # type: ignore[arg-type]
+        lora_dropout=lora.dropout,
+        target_modules=lora.targets if isinstance(lora.targets, str) else _known_targets(model, lora),
+        task_type="CAUSAL_LM",
+        **options,
+    )
+    return peft.get_peft_model(model, settings)
+
+
+def load_adapted(folder: Path, tokenizer: TraceTokenizer, dtype: torch.dtype | str = "auto") -> Any:
+    """The base model of a LoRA run with the run's adapters merged into its weights.
+
+    Raises:
+        UserError: the base model or the adapters cannot be read.
+    """
+    import peft
+
+    try:
+        name = json.loads((folder / ADAPTER_FILE).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"checkpoint {folder}: {ADAPTER_FILE} cannot be read ({error})") from None
+    model = load_base(name, dtype)
+    fit(model, tokenizer)
+    try:
+        adapted = peft.PeftModel.from_pretrained(model, str(folder))
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"checkpoint {folder}: adapters cannot be read ({str(error).splitlines()[0]})") from None
+    merged: Any = adapted.merge_and_unload()
+    return merged
+
+
+def _tables(model: Any) -> list[str]:
+    """Names of the embedding tables; the output's only where it is not the input's."""
+    inner, outer = model.get_input_embeddings(), model.get_output_embeddings()
+    tied = outer is None or outer.weight is inner.weight
+    wanted = [inner] if tied else [inner, outer]
+    names = {id(module): name for name, module in model.named_modules()}
+    return [names[id(module)].rsplit(".", 1)[-1] for module in wanted]
+
+
+def _known_targets(model: Any, lora: LoraConfig) -> list[str]:
+    linear = sorted({n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, nn.Linear)})
+    for target in lora.targets:
+        if target not in linear:
+            raise UserError(f"model.lora.targets: no linear layer is called {target!r}; {suggest(target, linear)}")
+    return list(lora.targets)
+
+
+def _four_bit(dtype: torch.dtype | str) -> Any:
+    if not torch.cuda.is_available():
+        raise UserError("model.four_bit needs a CUDA device: remove it, or run where there is one")
+    try:
+        import bitsandbytes  # noqa: F401
+    except ImportError:
+        raise UserError("model.four_bit needs bitsandbytes: pip install 'cwm-remedy[gpu]'") from None
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+    )

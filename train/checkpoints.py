@@ -1,0 +1,129 @@
+"""Checkpoints that are known to be whole: sealed after everything is written, pointed at by `latest`, checked on resume.
+
+A kill while saving leaves a folder without a seal, and the one before it untouched: old checkpoints go only after the
+new one is sealed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch.distributed as dist
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+SEAL = "complete.json"
+LATEST = "latest"
+SAMPLE = 1 << 20
+SAMPLES = 64
+
+
+class Sealed(NamedTuple):
+    """A checkpoint that is whole, and what its seal says of the run that wrote it."""
+
+    path: Path
+    step: int
+    world_size: int
+
+
+class Checkpoints(TrainerCallback):
+    """Seals each checkpoint once every process has written its part, moves `latest` to it, and then prunes old ones."""
+
+    def __init__(self, keep_last: int) -> None:
+        self.keep_last = keep_last
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if dist.is_available() and dist.is_initialized():
+            dist.barrier()
+        if state.is_world_process_zero and args.output_dir is not None:
+            output = Path(args.output_dir)
+            seal(output / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}", state.global_step, args.world_size)
+            _point(output / LATEST, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+            for old in _numbered(output)[self.keep_last :]:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def seal(folder: Path, step: int, world_size: int) -> None:
+    """List every file of a checkpoint with its size and digest; written last, under its name at once."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != SEAL)
+    content = {
+        "step": step,
+        "world_size": world_size,
+        "files": {p.relative_to(folder).as_posix(): [p.stat().st_size, digest(p)] for p in files},
+    }
+    partial = folder / f".{SEAL}.partial"
+    partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    os.replace(partial, folder / SEAL)
+
+
+def digest(path: Path) -> int:
+    """CRC-32 of a file; of one above 64 MiB, of 64 evenly spaced MiB, so that sealing takes seconds at any size."""
+    size, value = path.stat().st_size, 0
+    with path.open("rb") as file:
+        for i in range(SAMPLES):
+            if size > SAMPLES * SAMPLE:
+                file.seek(i * (size - SAMPLE) // (SAMPLES - 1))
+            value = zlib.crc32(file.read(SAMPLE), value)
+    return value
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint, or nothing."""
+    try:
+        content = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+        for name, (size, value) in content["files"].items():
+            path = folder / name
+            if not path.exists():
+                return f"{name} is missing"
+            if path.stat().st_size != size or digest(path) != value:
+                return f"{name} is not what was written ({path.stat().st_size:,} bytes; it had {size:,})"
+    except FileNotFoundError:
+        return "it was not written to the end"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{SEAL} cannot be read ({error})"
+    return None
+
+
+def survey(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
+    """The newest whole checkpoint, and what is wrong with each newer one. Reads only: every process may ask at once."""
+    damaged: dict[Path, str] = {}
+    for folder in _numbered(output):
+        problem = damage(folder)
+        if problem is None:
+            content = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+            return Sealed(folder, content["step"], content["world_size"]), damaged
+        damaged[folder] = problem
+    return None, damaged
+
+
+def set_aside(damaged: dict[Path, str]) -> list[str]:
+    """Move damaged checkpoints out of the way, remove those a kill cut off; returns a sentence on each."""
+    said = []
+    for folder, problem in damaged.items():
+        if not (folder / SEAL).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            said.append(f"{folder.name}: {problem}; removed")
+            continue
+        aside = folder.with_name(f"damaged-{folder.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
+        said.append(f"{folder.name} is damaged: {problem}; skipped, and kept as {aside.name}")
+    return said
+
+
+def _numbered(output: Path) -> list[Path]:
+    """All checkpoint folders, newest first."""
+    found = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdigit()]
+    return sorted(found, key=lambda p: -int(p.name.rsplit("-", 1)[1]))
+
+
+def _point(link: Path, target: str) -> None:
+    partial = link.with_name(f".{link.name}.partial")
+    partial.unlink(missing_ok=True)
+    partial.symlink_to(target)
+    os.replace(partial, link)

@@ -1,0 +1,155 @@
+"""DeepSpeed's JSON from our configuration, or a hand-written one that must agree with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from remedy.data_gen.config import ConfigError
+
+if TYPE_CHECKING:
+    from remedy.train.config import TrainConfig
+
+JSON_FILE = "deepspeed.json"
+
+
+class DeepSpeedConfig(BaseModel):
+    """ZeRO `stage` 0 to 3 (Rajbhandari et al., "ZeRO", 2020; default 1) and what is offloaded to the host's memory.
+
+    `file`: a hand-written JSON; what it says must not contradict the rest of the configuration. `keep_below`: under stage 3,
+    parameters of fewer elements stay whole on every process (DeepSpeed's `stage3_param_persistence_threshold`).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stage: Literal[0, 1, 2, 3] | None = None
+    offload: Literal["none", "optimizer", "all"] | None = None
+    keep_below: int | None = Field(default=None, ge=0)
+    file: str | None = None
+
+
+def deepspeed_json(settings: TrainConfig, world: int) -> dict[str, Any]:
+    """The whole JSON of a run over `world` processes, nothing left to `auto`.
+
+    Raises:
+        ConfigError: the hand-written file cannot be read or contradicts the configuration.
+    """
+    assert settings.deepspeed is not None
+    chosen = settings.deepspeed
+    ours = _ours(settings, world)
+    if chosen.file is None:
+        return ours
+    theirs = _read(chosen.file)
+    for section, why in (
+        ("optimizer", "train.learning_rate, weight_decay and beta2"),
+        ("scheduler", "train.schedule and warmup"),
+    ):
+        if section in theirs:
+            raise ConfigError(f"{chosen.file}: `{section}` is set by {why} here; remove the section")
+    given = theirs.get("zero_optimization", {})
+    if chosen.stage is None and given.get("stage", "auto") != "auto":
+        ours["zero_optimization"]["stage"] = given["stage"]
+    if chosen.offload is None:
+        ours["zero_optimization"] = {k: v for k, v in ours["zero_optimization"].items() if not k.startswith("offload")}
+        ours["zero_optimization"].update({k: v for k, v in given.items() if k.startswith("offload")})
+    return _merged(theirs, ours, chosen.file, "")
+
+
+def zero_stage(settings: TrainConfig) -> int:
+    """The ZeRO stage of a run; 0 without DeepSpeed."""
+    if settings.deepspeed is None:
+        return 0
+    stage: int = deepspeed_json(settings, settings.batch_size)["zero_optimization"]["stage"]
+    return stage
+
+
+def prepare_environment(on_cpu: bool) -> None:
+    """What DeepSpeed wants before it is initialised: a world, of one process where no launcher made one."""
+    from deepspeed.ops import __compatible_ops__
+
+    if on_cpu:  # this op would be compiled for half a minute at first use; gloo does the same work
+        __compatible_ops__["deepspeed_shm_comm"] = False
+    if "RANK" not in os.environ:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+
+OFFLOADED = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
+
+
+def _ours(settings: TrainConfig, world: int) -> dict[str, Any]:
+    chosen = settings.deepspeed
+    assert chosen is not None
+    zero: dict[str, Any] = {
+        "stage": 1 if chosen.stage is None else chosen.stage,
+        "stage3_gather_16bit_weights_on_model_save": True,
+    }
+    for part in OFFLOADED[chosen.offload or "none"]:
+        zero[part] = {"device": "cpu", "pin_memory": True}
+    if chosen.keep_below is not None:
+        zero["stage3_param_persistence_threshold"] = chosen.keep_below
+    return {
+        "train_batch_size": settings.batch_size,
+        "train_micro_batch_size_per_gpu": settings.batch_size // (world * settings.accumulate),
+        "gradient_accumulation_steps": settings.accumulate,
+        "gradient_clipping": settings.clip,
+        "bf16": {"enabled": settings.precision == "bf16"},
+        "fp16": {"enabled": settings.precision == "fp16"},
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+    }
+
+
+SETTINGS = {
+    "train_batch_size": "train.batch_size",
+    "train_micro_batch_size_per_gpu": "train.batch_size / (processes x train.accumulate)",
+    "gradient_accumulation_steps": "train.accumulate",
+    "gradient_clipping": "train.clip",
+    "bf16.enabled": "train.precision",
+    "fp16.enabled": "train.precision",
+    "zero_optimization.stage": "train.deepspeed.stage",
+    "zero_optimization.offload_optimizer": "train.deepspeed.offload",
+    "zero_optimization.offload_param": "train.deepspeed.offload",
+    "zero_optimization.stage3_param_persistence_threshold": "train.deepspeed.keep_below",
+}
+"""Which of our settings stands behind a key of DeepSpeed's, for messages."""
+
+
+def _merged(theirs: dict[str, Any], ours: dict[str, Any], file: str, path: str) -> dict[str, Any]:
+    merged = dict(theirs)
+    for key, value in ours.items():
+        where = f"{path}{key}"
+        given = theirs.get(key, "auto")
+        if isinstance(value, dict) and isinstance(given, dict) and where not in SETTINGS:
+            merged[key] = _merged(given, value, file, f"{where}.")
+        elif given == "auto" or where not in SETTINGS:
+            merged[key] = value if given == "auto" else given
+        elif given != value:
+            raise ConfigError(
+                f"{file}: {where} is {json.dumps(given)}, but {SETTINGS[where]} gives {json.dumps(value)}; "
+                "make them agree, or write \"auto\" in the file"
+            )
+    for key in ("offload_optimizer", "offload_param"):
+        if path == "zero_optimization." and key in theirs and key not in ours:
+            raise ConfigError(f"{file}: zero_optimization.{key} is set, but train.deepspeed.offload says not to; make them agree")
+    return merged
+
+
+def _read(file: str) -> dict[str, Any]:
+    try:
+        data = json.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"train.deepspeed.file: {file}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"train.deepspeed.file: {file}: not valid JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"train.deepspeed.file: {file}: expected a JSON object")
+    return data

@@ -68,9 +68,17 @@ def zero_stage(settings: TrainConfig) -> int:
     return stage
 
 
-def prepare_environment(on_cpu: bool) -> None:
-    """What DeepSpeed wants before it is initialised: a world, of one process where no launcher made one."""
-    from deepspeed.ops import __compatible_ops__
+def join(on_cpu: bool) -> None:
+    """Join the other processes through DeepSpeed; a world of one where no launcher made a larger one.
+
+    Raises:
+        ConfigError: DeepSpeed is not installed.
+    """
+    try:
+        import deepspeed
+        from deepspeed.ops import __compatible_ops__
+    except ImportError:
+        raise ConfigError("train.deepspeed: DeepSpeed is not installed; pip install 'cwm-remedy[deepspeed]'") from None
 
     if on_cpu:  # this op would be compiled for half a minute at first use; gloo does the same work
         __compatible_ops__["deepspeed_shm_comm"] = False
@@ -79,6 +87,8 @@ def prepare_environment(on_cpu: bool) -> None:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    # Before any weights are made: ZeRO-3 divides them over the processes it knows of then.
+    deepspeed.init_distributed(dist_backend="gloo" if on_cpu else "nccl", auto_mpi_discovery=False, verbose=False)
 
 
 OFFLOADED = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from remedy.models.tokenizers import TraceTokenizer, build_tokenizer
 from remedy.train.checkpoints import Checkpoints, Sealed, set_aside, survey
 from remedy.train.config import RunConfig, TrainConfig
 from remedy.train.data import Collator, TraceDataset
-from remedy.train.deepspeed import JSON_FILE, deepspeed_json, prepare_environment, zero_stage
+from remedy.train.deepspeed import JSON_FILE, deepspeed_json, join, zero_stage
 from remedy.train.resharding import to_universal, universal_json
 from remedy.train.shards import ShardDataset
 from remedy.train.stopping import Stopped, StopOnSignal
@@ -43,6 +44,8 @@ def train(config: RunConfig, resume: bool = False) -> Path:
             out, or the loss became no number.
         Stopped: SIGTERM or SIGUSR1 ended the run after a step, with a checkpoint to resume from.
     """
+    # What these libraries will rename among themselves is not for a user to read at every step.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
     output = Path(config.output)
     world = int(os.environ.get("WORLD_SIZE", "1"))
     main = int(os.environ.get("RANK", "0")) == 0
@@ -134,7 +137,7 @@ def training_arguments(config: RunConfig, world: int, resharded: bool = False) -
     deepspeed: dict[str, Any] | None = None
     if settings.deepspeed is not None:
         deepspeed = deepspeed_json(settings, world) | (universal_json() if resharded else {})
-        prepare_environment(on_cpu)
+        join(on_cpu)
     stage = deepspeed["zero_optimization"]["stage"] if deepspeed is not None else 0
     return TrainingArguments(
         output_dir=config.output,

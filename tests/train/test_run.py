@@ -1,63 +1,18 @@
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
+from remedy.data_gen.config import UserError
+from remedy.train.config import RunConfig
+from remedy.train.run import train
 from remedy.train.tracking import read_metrics
-
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = str(ROOT / "launch" / "train.py")
-CONFIG: dict[str, Any] = {
-    "name": "tiny",
-    "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": [2, 6]}, "format": "symbolic"},
-    "tokenizer": {"kind": "symbols"},
-    "model": {"mixers": ["deltanet", "attention"], "hidden": 16, "heads": 2},
-    "train": {"steps": 24, "batch_size": 8, "log_every": 2, "save_every": 8, "threads": 1},
-    "tracking": {"wandb": False},
-}
-
-
-def written(folder: Path, **changes: Any) -> str:
-    path = folder / f"{changes.get('name', 'tiny')}.yaml"
-    path.write_text(yaml.safe_dump({**CONFIG, **changes}))
-    return str(path)
-
-
-def start(command: list[str], **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finished(process: subprocess.Popen[str], code: int = 0) -> str:
-    output, _ = process.communicate(timeout=400)
-    assert process.returncode == code, output
-    return output
-
-
-def curve(folder: Path) -> list[tuple[Any, ...]]:
-    return [
-        (r["step"], r["loss"], r.get("grad_norm"), r["learning_rate"]) for r in read_metrics(folder / "metrics.jsonl")
-    ]
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
+from tests.train.launching import CONFIG, SCRIPT, curve, finished, launcher, start, written
 
 @pytest.mark.slow
 def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path) -> None:
@@ -88,20 +43,14 @@ def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
-def test_two_processes_give_the_loss_of_one(launcher: str, tmp_path: Path) -> None:
-    if launcher == "deepspeed":
+@pytest.mark.parametrize("name", ["torchrun", "deepspeed"])
+def test_two_processes_give_the_loss_of_one(name: str, tmp_path: Path) -> None:
+    if name == "deepspeed":
         pytest.importorskip("deepspeed")
     config = written(tmp_path)
     one, two = tmp_path / "one", tmp_path / "two"
     finished(start([sys.executable, SCRIPT, config, f"output={one}"]))
-    binaries, port = Path(sys.executable).parent, free_port()
-    if launcher == "torchrun":
-        command = [str(binaries / "torchrun"), "--nproc_per_node", "2", "--master_port", port]
-    else:
-        command = [str(binaries / "deepspeed"), "--num_gpus", "2", "--master_port", port]
-    path = f"{binaries}{os.pathsep}{os.environ['PATH']}"
-    finished(start([*command, SCRIPT, config, f"output={two}"], PATH=path))
+    finished(start([*launcher(2, name), SCRIPT, config, f"output={two}"]))
     assert len(curve(two)) == 12
     for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one)):
         assert loss == pytest.approx(expected, abs=1e-4), step
@@ -144,3 +93,36 @@ def test_a_metrics_file_cut_in_the_middle_of_a_line_is_still_read(tmp_path: Path
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps({"step": 1, "loss": 2.0}) + '\n{"step": 2, "lo')
     assert read_metrics(path) == [{"step": 1, "loss": 2.0}]
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_names_step_and_examples(tmp_path: Path) -> None:
+    settings = {**CONFIG["train"], "learning_rate": 1e30, "warmup": 0.5, "steps": 20, "save_every": 1, "log_every": 5}
+    config = RunConfig.model_validate({**CONFIG, "output": str(tmp_path / "run"), "train": settings})
+    with pytest.raises(UserError) as stopped:
+        train(config)
+    message = str(stopped.value)
+    step = int(message.removeprefix("step ").split(":")[0])
+    assert step > 1
+    assert f"(train examples {8 * (step - 1)} to {8 * step - 1})" in message
+    assert f"checkpoint-{step - 1} is the last good checkpoint" in message
+    assert (tmp_path / "run" / "latest").resolve().name == f"checkpoint-{step - 1}"
+
+
+@pytest.mark.slow
+def test_out_of_memory_names_batch_and_length_and_what_to_lower(tmp_path: Path) -> None:
+    config = written(tmp_path, model={"mixers": ["attention"], "hidden": 256, "heads": 2})
+    command = [sys.executable, SCRIPT, config, f"output={tmp_path / 'run'}", "train.batch_size=60000"]
+    limited = ["bash", "-c", 'ulimit -v 12000000; exec "$@"', "limited", *command]
+    output = finished(start(limited), code=2)
+    assert "error: out of memory at 60000 rows of " in output
+    assert "train.accumulate (now 1)" in output
+    assert "Traceback" not in output
+
+
+def test_a_world_that_does_not_divide_the_batch_says_what_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    config = RunConfig.model_validate({**CONFIG, "output": str(tmp_path / "run")})
+    with pytest.raises(UserError, match=r"batch_size \(8\) is not a multiple of 3 processes .* choose a multiple of 3"):
+        train(config)

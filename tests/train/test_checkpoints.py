@@ -1,0 +1,119 @@
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from remedy.train.checkpoints import SEAL, damage, digest, seal, set_aside, survey
+from tests.train.launching import SCRIPT, curve, finished, start, written
+
+
+def checkpoint(output: Path, step: int, sealed: bool = True) -> Path:
+    folder = output / f"checkpoint-{step}"
+    (folder / "part").mkdir(parents=True)
+    (folder / "weights").write_bytes(bytes(range(256)) * 40)
+    (folder / "part" / "state").write_text(f"state of {step}")
+    if sealed:
+        seal(folder, step, world_size=2)
+    return folder
+
+
+def test_the_newest_whole_checkpoint_is_found_whatever_lies_beside_it(tmp_path: Path) -> None:
+    whole = checkpoint(tmp_path, 9)
+    checkpoint(tmp_path, 2)
+    cut = checkpoint(tmp_path, 100, sealed=False)
+    (tmp_path / "checkpoint-best").mkdir()
+    found, damaged = survey(tmp_path)
+    assert found is not None
+    assert (found.path, found.step, found.world_size) == (whole, 9, 2)
+    assert damaged == {cut: "it was not written to the end"}
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped", "missing", "seal"])
+def test_a_damaged_checkpoint_is_named_kept_aside_and_skipped(harm: str, tmp_path: Path) -> None:
+    good, bad = checkpoint(tmp_path, 1), checkpoint(tmp_path, 2)
+    weights = bad / "weights"
+    if harm == "cut":
+        weights.write_bytes(weights.read_bytes()[:-1])
+    elif harm == "flipped":
+        content = bytearray(weights.read_bytes())
+        content[5000] ^= 1
+        weights.write_bytes(content)
+    elif harm == "missing":
+        weights.unlink()
+    else:
+        (bad / SEAL).write_text("[")
+    found, damaged = survey(tmp_path)
+    assert found is not None
+    assert found.path == good
+    (sentence,) = set_aside(damaged)
+    assert sentence.startswith("checkpoint-2 is damaged: ")
+    assert ("weights" in sentence) == (harm != "seal")
+    assert (tmp_path / "damaged-checkpoint-2" / "part" / "state").exists()
+    assert survey(tmp_path)[1] == {}
+
+
+def test_what_a_kill_cut_off_is_removed(tmp_path: Path) -> None:
+    cut = checkpoint(tmp_path, 3, sealed=False)
+    found, damaged = survey(tmp_path)
+    assert found is None
+    assert set_aside(damaged) == ["checkpoint-3: it was not written to the end; removed"]
+    assert not cut.exists()
+
+
+def test_large_files_are_sampled_to_both_ends(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(100 << 20)
+    before = digest(large)
+    for place in (0, (100 << 20) - 1):
+        with large.open("r+b") as file:
+            file.seek(place)
+            file.write(b"x")
+        assert digest(large) != before
+        before = digest(large)
+
+
+KILL_WHILE_SAVING = """
+import os, runpy, signal, sys
+from remedy.train import checkpoints
+seal = checkpoints.seal
+def killing(folder, step, world_size):
+    if step == 12:
+        os.kill(os.getpid(), signal.SIGKILL)
+    seal(folder, step, world_size)
+checkpoints.seal = killing
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+def test_killed_while_saving_the_checkpoint_before_is_used_and_old_ones_are_pruned(tmp_path: Path) -> None:
+    config, out, whole = written(tmp_path), tmp_path / "run", tmp_path / "whole"
+    settings = ["train.save_every=4", "train.keep_last=1", "train.steps=16"]
+    killed = start([sys.executable, "-c", KILL_WHILE_SAVING, SCRIPT, config, f"output={out}", *settings])
+    killed.communicate(timeout=300)
+    assert killed.returncode == -signal.SIGKILL
+    assert sorted(p.name for p in out.glob("checkpoint-*")) == ["checkpoint-12", "checkpoint-8"]
+    assert damage(out / "checkpoint-12") == "it was not written to the end"
+    assert os.readlink(out / "latest") == "checkpoint-8"
+
+    output = finished(start([sys.executable, SCRIPT, config, f"output={out}", *settings, "--resume"]))
+    assert "checkpoint-12: it was not written to the end; removed" in output
+    assert [p.name for p in out.glob("checkpoint-*")] == ["checkpoint-16"]
+    assert os.readlink(out / "latest") == "checkpoint-16"
+    finished(start([sys.executable, SCRIPT, config, f"output={whole}", *settings]))
+    assert curve(out) == curve(whole)
+
+    # A damaged last checkpoint: nothing older is left, so the run starts over, and says why.
+    state = out / "checkpoint-16" / "trainer_state.json"
+    state.write_text(state.read_text()[:-20])
+    output = finished(start([sys.executable, SCRIPT, config, f"output={out}", *settings, "--resume"]))
+    assert "checkpoint-16 is damaged: trainer_state.json is not what was written" in output
+    assert curve(out) == curve(whole)
+    assert json.loads((out / "damaged-checkpoint-16" / SEAL).read_text())["step"] == 16
+    shutil.rmtree(out)

@@ -168,7 +168,7 @@ def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[st
     settings = model.config
     mixers = getattr(settings, "layer_mixers", None)
     kind = " + ".join(dict.fromkeys(mixers)) if mixers else settings.model_type
-    if mixers and "deltanet" in mixers:
+    if mixers and settings.eigenvalues:
         kind += " in [-1, 1]" if settings.eigenvalues == "signed" else " in [0, 1]"
     chosen = tokenizer.config
     task = data.task.model_dump(mode="json")

@@ -18,8 +18,6 @@ def main() -> None:
     args = parser.parse_intermixed_args()
     os.environ.setdefault("USE_HUB_KERNELS", "0")
     from remedy.train.config import RunConfig
-    from remedy.train.run import finish, train
-    from remedy.train.stopping import RESUMABLE, Stopped
 
     main_process = int(os.environ.get("RANK", "0")) == 0
     try:
@@ -27,6 +25,14 @@ def main() -> None:
         if args.local_rank is not None and config.train.deepspeed is None:
             # The deepspeed launcher asks for DeepSpeed; a section in the configuration still says how.
             config = load(RunConfig, args.config, [*args.overrides, "train.deepspeed={}"])
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    # After the configuration is known to be right: these imports take seconds.
+    from remedy.train.run import finish, train
+    from remedy.train.stopping import RESUMABLE, Stopped
+
+    try:
         output = train(config, args.resume)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -22,8 +22,9 @@ class RemedyConfig(PretrainedConfig):
         num_attention_heads: int = 4,
         intermediate_size: int = 176,
         positions: str = "rope",
-        eigenvalues: str = "signed",
+        eigenvalues: str | None = None,
         state_size: int = 16,
+        householders: int = 2,
         rope_theta: float = 10_000.0,
         rms_norm_eps: float = 1e-5,
         initializer_range: float = 0.02,
@@ -38,6 +39,7 @@ class RemedyConfig(PretrainedConfig):
         self.positions = positions
         self.eigenvalues = eigenvalues
         self.state_size = state_size
+        self.householders = householders
         self.rope_theta = rope_theta
         self.rms_norm_eps = rms_norm_eps
         self.initializer_range = initializer_range
@@ -60,6 +62,7 @@ class RemedyConfig(PretrainedConfig):
             positions=config.positions,
             eigenvalues=config.eigenvalues,
             state_size=config.state_size,
+            householders=config.householders,
             tokenizer_fingerprint=fingerprint,
             **token_ids,
         )

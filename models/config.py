@@ -6,15 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-MixerName = Literal["attention", "mamba", "mamba2", "deltanet", "gru", "lstm"]
+MixerName = Literal["attention", "mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct", "gru", "lstm"]
 
 
 class ModelConfig(BaseModel):
     """A decoder. `mixers` is repeated over the layers: `[attention, deltanet]` is a hybrid.
 
-    `positions`: rotary or none (attention only). `eigenvalues`: the range of DeltaNet's transition eigenvalues; `signed`
-    is [-1, 1] (Grazzi et al., "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024).
-    `state_size`: Mamba's and Mamba-2's.
+    `positions`: rotary or none (attention only). `eigenvalues`: the range of the transition's eigenvalues in Mamba, Mamba-2 and
+    the delta-rule mixers; `positive` is [0, 1], `signed` is [-1, 1] (Grazzi et al., "Unlocking state-tracking in linear RNNs
+    through negative eigenvalues", 2024); by default as published: positive for Mamba and Mamba-2, signed for the others.
+    `state_size`: Mamba's and Mamba-2's. `householders`: steps of the delta rule that DeltaProduct takes for each token.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -26,8 +27,9 @@ class ModelConfig(BaseModel):
     heads: int = Field(default=4, ge=1)
     ffn: int | None = Field(default=None, ge=8, description="width of the gated MLP; default: 8/3 of hidden")
     positions: Literal["rope", "none"] = "rope"
-    eigenvalues: Literal["positive", "signed"] = "signed"
+    eigenvalues: Literal["positive", "signed"] | None = None
     state_size: int = Field(default=16, ge=1)
+    householders: int = Field(default=2, ge=1)
 
     @model_validator(mode="after")
     def _divisible(self) -> ModelConfig:

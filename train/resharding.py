@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
 from remedy.data_gen.config import UserError
 
 
@@ -32,3 +35,24 @@ def to_universal(checkpoint: Path, step: int) -> None:
         raise UserError(
             f"{checkpoint}: cannot be read by another number of processes ({lines[-1].strip()}); resume on as many as wrote it"
         )
+
+
+class MendAfterResharding(TrainerCallback):
+    """Puts right what DeepSpeed's reading of a universal checkpoint under ZeRO-3 leaves wrong (seen in 0.19.8).
+
+    All parameters are given one and the same step counter, which each then advances, so that Adam's bias correction runs
+    ahead; and every group gets the first one's hyperparameters, so that norms and biases decay like weights.
+    """
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        optimizer = kwargs["optimizer"]
+        while hasattr(optimizer, "optimizer"):  # Accelerate's wrapper, then DeepSpeed's
+            optimizer = optimizer.optimizer
+        for values in optimizer.state.values():
+            if torch.is_tensor(values.get("step")):
+                values["step"] = values["step"].clone()
+        # Trainer makes two groups: what decays, and what does not.
+        for group, decay in zip(optimizer.param_groups, (args.weight_decay, 0.0)):
+            group["weight_decay"] = decay

@@ -26,7 +26,7 @@ from remedy.train.checkpoints import Checkpoints, Sealed, set_aside, survey
 from remedy.train.config import RunConfig, TrainConfig
 from remedy.train.data import Collator, TraceDataset
 from remedy.train.deepspeed import JSON_FILE, deepspeed_json, join, zero_stage
-from remedy.train.resharding import to_universal, universal_json
+from remedy.train.resharding import MendAfterResharding, to_universal, universal_json
 from remedy.train.shards import ShardDataset
 from remedy.train.stopping import Stopped, StopOnSignal
 from remedy.train.tracking import MetricsFile, WandbRun
@@ -79,7 +79,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         args=arguments,
         train_dataset=rows,
         data_collator=Collator(tokenizer.pad_id, config.train.loss_roles()),
-        callbacks=[*tracking, Checkpoints(config.train.keep_last), stop],
+        callbacks=[*tracking, Checkpoints(config.train.keep_last), stop, *([MendAfterResharding()] if resharded else [])],
         peak=device_peak(config.tracking.peak_tflops),
     )
     if main:

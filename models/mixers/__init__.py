@@ -8,6 +8,7 @@ signature in a file of its own and register its constructor here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import nn
 
@@ -22,6 +23,8 @@ MIXERS: dict[str, Callable[[RemedyConfig, int], nn.Module]] = {
     "mamba": Mamba,
     "mamba2": Mamba2,
     "deltanet": DeltaNet,
+    "gated_deltanet": partial(DeltaNet, gated=True),
+    "deltaproduct": lambda config, layer: DeltaNet(config, layer, householders=config.householders),
     "gru": GRU,
     "lstm": LSTM,
 }

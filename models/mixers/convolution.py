@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remedy.models.cache import MixerCache
+from remedy.models.kernels import kernel
 
 
 class ShortConvolution(nn.Module):
@@ -20,6 +21,11 @@ class ShortConvolution(nn.Module):
     def forward(self, x: Tensor, cache: MixerCache | None) -> Tensor:
         x = x.transpose(1, 2)
         if cache is None:
+            fast = kernel("causal_conv1d", x)
+            if fast is not None:
+                weight, bias = self.conv1d.weight.squeeze(1).to(x.dtype), self.conv1d.bias
+                y: Tensor = fast(x, weight, bias.to(x.dtype) if bias is not None else None, activation="silu")
+                return y.transpose(1, 2)
             window = F.pad(x, (self.kernel - 1, 0))
         else:
             window = cache.update_conv_state(x, self.layer, conv_kernel_size=self.kernel)

@@ -1,14 +1,13 @@
-"""DeltaNet: a linear recurrence whose transition is a generalised Householder matrix, in chunked parallel form.
+"""The delta-rule family: DeltaNet, Gated DeltaNet and DeltaProduct are one module with another transition.
 
-    S_t = S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T,    o_t = S_t q_t
-
-Schlag, Irie & Schmidhuber, "Linear Transformers are secretly fast weight programmers", 2021. The chunked form follows
-Yang et al., "Parallelizing linear Transformers with the delta rule over sequence length", 2024 (UT transform, section 3).
-With beta in (0, 1) the transition's eigenvalues lie in [0, 1]; with beta in (0, 2), in [-1, 1] (Grazzi et al., 2024),
-which lets one step be a reflection: a swap.
+DeltaNet's transition is one generalised Householder matrix a token. Gated DeltaNet lets it decay (Yang, Kautz & Hatamizadeh,
+"Gated delta networks", 2024; its further output gate is left out, so that only the transition differs). DeltaProduct takes `n`
+Householder steps a token (Siems et al., "DeltaProduct", 2025): a product of n reflections is any permutation of n + 1 things.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -17,87 +16,59 @@ from torch.nn import functional as F
 from remedy.models.cache import MixerCache
 from remedy.models.checkpoint import RemedyConfig
 from remedy.models.mixers.convolution import ShortConvolution
-
-CHUNK = 32
-"""Tokens a chunk holds; 32 was the fastest on a CPU at head sizes 16 to 64 (of 16, 32, 64, 128)."""
-
-
-def delta_rule_recurrent(
-    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, state: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """The defining recurrence, one step at a time: q, k (B, H, T, K), v (B, H, T, V), beta (B, H, T).
-
-    `state` is S transposed, (B, H, K, V). Returns outputs (B, H, T, V) and the final state.
-    """
-    batch, heads, steps, key_dim = k.shape
-    if state is None:
-        state = v.new_zeros(batch, heads, key_dim, v.shape[-1])
-    outputs = []
-    for t in range(steps):
-        key, value = k[:, :, t, :, None], v[:, :, t, None, :]
-        correction = value - (key * state).sum(-2, keepdim=True)
-        state = state + beta[:, :, t, None, None] * key * correction
-        outputs.append((q[:, :, t, :, None] * state).sum(-2))
-    return torch.stack(outputs, dim=2), state
-
-
-def delta_rule_chunked(
-    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, state: Tensor | None = None, chunk: int = CHUNK
-) -> tuple[Tensor, Tensor]:
-    """The same function, parallel inside chunks: a triangular solve per chunk, then a short loop over chunks.
-
-    Inside a chunk the corrected values u satisfy (I + tril(diag(beta) K K^T, -1)) u = diag(beta) (V - K S_0).
-    """
-    batch, heads, steps, key_dim = k.shape
-    padding = -steps % chunk if steps > chunk else 0
-    size = min(chunk, steps)
-    if padding:  # beta = 0 leaves the state alone
-        q, k, v = (F.pad(x, (0, 0, 0, padding)) for x in (q, k, v))
-        beta = F.pad(beta, (0, padding))
-    q, k, v = (x.unflatten(2, (-1, size)) for x in (q, k, v))
-    beta = beta.unflatten(2, (-1, size))[..., None]
-
-    causal = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()  # a product is faster than tril on a CPU
-    below = (beta * k) @ k.transpose(-1, -2) * causal.tril(-1)
-    solved = torch.linalg.solve_triangular(below, beta * torch.cat([v, k], -1), upper=False, unitriangular=True)
-    u, w = solved.split([v.shape[-1], key_dim], dim=-1)  # corrected values are u - w S_0
-    within = q @ k.transpose(-1, -2) * causal
-
-    if state is None:
-        state = v.new_zeros(batch, heads, key_dim, v.shape[-1])
-    outputs = []
-    for c in range(q.shape[2]):
-        corrected = u[:, :, c] - w[:, :, c] @ state
-        outputs.append(q[:, :, c] @ state + within[:, :, c] @ corrected)
-        state = state + k[:, :, c].transpose(-1, -2) @ corrected
-    return torch.cat(outputs, dim=2)[:, :, :steps], state
+from remedy.models.mixers.delta_rule import delta_rule
 
 
 class DeltaNet(nn.Module):
     """Short convolution, L2-normalised keys and queries, the delta rule, and a per-head RMSNorm on the output."""
 
-    def __init__(self, config: RemedyConfig, layer: int) -> None:
+    def __init__(self, config: RemedyConfig, layer: int, gated: bool = False, householders: int = 1) -> None:
         super().__init__()
+        width = config.hidden_size
         self.layer = layer
         self.heads = config.num_attention_heads
-        self.head_dim = config.hidden_size // self.heads
-        self.beta_max = 2.0 if config.eigenvalues == "signed" else 1.0
-        self.qkv_proj = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
-        self.beta_proj = nn.Linear(config.hidden_size, self.heads, bias=True)
-        self.convolution = ShortConvolution(3 * config.hidden_size, layer)
+        self.head_dim = width // self.heads
+        self.householders = householders
+        self.beta_max = 1.0 if config.eigenvalues == "positive" else 2.0
+        self.qkv_proj = nn.Linear(width, (1 + 2 * householders) * width, bias=False)
+        self.beta_proj = nn.Linear(width, householders * self.heads, bias=True)
+        self.convolution = ShortConvolution((1 + 2 * householders) * width, layer)
+        self.decay_proj = nn.Linear(width, self.heads, bias=False) if gated else None
+        if gated:
+            # As Mamba-2: decay rates between 1 and 16, steps between 0.001 and 0.1.
+            step = torch.exp(torch.rand(self.heads) * math.log(100) + math.log(0.001))
+            self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(1, 16).log())
+            self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
         self.out_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        self.out_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.out_proj = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
         batch, steps, width = x.shape
-        qkv = self.convolution(self.qkv_proj(x), cache)
-        q, k, v = qkv.view(batch, steps, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4).float()
-        q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-        beta = (self.beta_max * torch.sigmoid(self.beta_proj(x))).transpose(1, 2).float()
+        parts = self.convolution(self.qkv_proj(x), cache).unflatten(-1, (-1, self.heads, self.head_dim))
+        q, k, v = parts.split([1, self.householders, self.householders], dim=2)  # (B, T, 1 or n, H, K)
+        q, k = F.normalize(q.float(), dim=-1).to(v.dtype), F.normalize(k.float(), dim=-1).to(v.dtype)
+        beta = self.beta_max * torch.sigmoid(self.beta_proj(x).float()).unflatten(-1, (self.householders, self.heads))
+        g = self._log_decay(x)
         state = cache.get_recurrent_state(self.layer) if cache is not None else None
-        rule = delta_rule_recurrent if steps == 1 else delta_rule_chunked
-        y, state = rule(q, k, v, beta, state)
+        y, state = delta_rule(*self._substeps(q, k, v, beta, g), state)
         if cache is not None:
             cache.update_recurrent_state(state, self.layer)
+        y = y[:, :, self.householders - 1 :: self.householders]  # a token's output is its last substep's
         y = self.out_norm(y.to(x.dtype)).transpose(1, 2).reshape(batch, steps, width)
         return self.out_proj(y)
+
+    def _log_decay(self, x: Tensor) -> Tensor | None:
+        if self.decay_proj is None:
+            return None
+        return -self.A_log.float().exp() * F.softplus(self.decay_proj(x).float() + self.dt_bias)
+
+    def _substeps(
+        self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+        """Every token as `householders` steps of the delta rule: shapes (B, H, T * n, ...). Decay belongs to the first."""
+        n = self.householders
+        k, v, beta = (x.flatten(1, 2).transpose(1, 2) for x in (k, v, beta))
+        q = q.expand(-1, -1, n, -1, -1).flatten(1, 2).transpose(1, 2)
+        if g is not None:
+            g = F.pad(g[:, :, None], (0, 0, 0, n - 1)).flatten(1, 2).transpose(1, 2)
+        return q, k, v, beta, g

@@ -1,8 +1,10 @@
-"""`launch/train.py` that also writes down the rows each step trained on; started by tests under real launchers."""
+"""`launch/train.py` that also writes down the rows each step trained on, and gets SIGTERM after step `STOP_AFTER`;
+started by tests under real launchers."""
 
 import json
 import os
 import runpy
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ def recording(self: Any, model: Any, inputs: dict[str, Any], *args: Any, **kwarg
     rows = [row[: int(n)].tolist() for row, n in zip(inputs["input_ids"], inputs["attention_mask"].sum(1))]
     with (RECORD / f"rank{RANK}.jsonl").open("a") as file:
         file.write(json.dumps([self.state.global_step, rows]) + "\n")
+    if self.state.global_step + 1 == int(os.environ.get("STOP_AFTER", "-1")):
+        os.kill(os.getpid(), signal.SIGTERM)
     return original(self, model, inputs, *args, **kwargs)
 
 

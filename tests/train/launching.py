@@ -9,6 +9,9 @@ from typing import Any
 
 import yaml
 
+from remedy.data_gen.config import load
+from remedy.train.config import RunConfig
+from remedy.train.run import train
 from remedy.train.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +49,11 @@ def finished(process: subprocess.Popen[str], code: int = 0) -> str:
     output, _ = process.communicate(timeout=400)
     assert process.returncode == code, output[-6000:]
     return output
+
+
+def in_process(config: str, *overrides: str) -> Path:
+    """The same run in this process: what others are compared with, without the seconds that imports take."""
+    return train(load(RunConfig, config, overrides))
 
 
 def launcher(processes: int, name: str = "torchrun") -> list[str]:

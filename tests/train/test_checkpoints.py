@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remedy.train.checkpoints import SEAL, damage, digest, seal, set_aside, survey
-from tests.train.launching import SCRIPT, curve, finished, start, written
+from tests.train.launching import SCRIPT, curve, finished, in_process, start, written
 
 
 def checkpoint(output: Path, step: int, sealed: bool = True) -> Path:
@@ -106,7 +106,7 @@ def test_killed_while_saving_the_checkpoint_before_is_used_and_old_ones_are_prun
     assert "checkpoint-12: it was not written to the end; removed" in output
     assert [p.name for p in out.glob("checkpoint-*")] == ["checkpoint-16"]
     assert os.readlink(out / "latest") == "checkpoint-16"
-    finished(start([sys.executable, SCRIPT, config, f"output={whole}", *settings]))
+    in_process(config, f"output={whole}", *settings)
     assert curve(out) == curve(whole)
 
     # A damaged last checkpoint: nothing older is left, so the run starts over, and says why.

@@ -12,14 +12,14 @@ from remedy.data_gen.config import UserError
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
-from tests.train.launching import CONFIG, SCRIPT, curve, finished, launcher, start, written
+from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, launcher, start, written
 
 @pytest.mark.slow
 def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path) -> None:
     # Long enough that the kill surely comes before the end, however busy the machine.
     config = written(tmp_path, train={**CONFIG["train"], "steps": 80})
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    finished(start([sys.executable, SCRIPT, config, f"output={whole}"]))
+    in_process(config, f"output={whole}")
     assert [step for step, *_ in curve(whole)] == list(range(2, 81, 2))
     record = read_metrics(whole / "metrics.jsonl")[-1]
     assert record["tokens_per_second"] > 0
@@ -49,7 +49,7 @@ def test_two_processes_give_the_loss_of_one(name: str, tmp_path: Path) -> None:
         pytest.importorskip("deepspeed")
     config = written(tmp_path)
     one, two = tmp_path / "one", tmp_path / "two"
-    finished(start([sys.executable, SCRIPT, config, f"output={one}"]))
+    in_process(config, f"output={one}")
     finished(start([*launcher(2, name), SCRIPT, config, f"output={two}"]))
     assert len(curve(two)) == 12
     for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one)):

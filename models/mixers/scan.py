@@ -1,0 +1,149 @@
+"""The recurrences of state-space mixers, h_t = a_t h_{t-1} + step_t b_t u_t^T and y_t = c_t h_t, in forms fit for training.
+
+The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from remedy.models.kernels import kernel
+
+CHUNK = 64
+SMALLEST = 1e-6
+"""A transition nearer to zero than this counts as this: its logarithm is taken."""
+
+
+class _SelectiveScan(torch.autograd.Function):
+    """Token by token over time, all else in parallel, with a backward pass of its own: automatic differentiation would keep
+    half a dozen tensors a token, and takes twenty times as long on a CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, h: Tensor) -> Any:
+        """u, step (T, B, D); a (D, N); b, c (T, B, N); h (B, D, N). Returns y (T, B, D) and the last state."""
+        states = u.new_empty(u.shape[0], *h.shape)
+        weighted = step * u
+        for t in range(u.shape[0]):
+            transition = torch.exp(step[t, :, :, None] * a)
+            if signed:
+                transition.mul_(2).sub_(1)
+            h = torch.addcmul(weighted[t, :, :, None] * b[t, :, None, :], transition, h, out=states[t])
+        ctx.save_for_backward(u, step, a, b, c, states)
+        ctx.signed = signed
+        return (states @ c[..., None]).squeeze(-1), h.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        u, step, a, b, c, states = ctx.saved_tensors
+        grad_y, grad_h = grads[0], grads[1].clone()
+        weighted = step * u
+        grad_c = (grad_y[:, :, None, :] @ states).squeeze(2)
+        grad_weighted, grad_step = torch.empty_like(u), torch.empty_like(u)
+        grad_a, grad_b = torch.zeros_like(a), torch.empty_like(b)
+        for t in reversed(range(u.shape[0])):
+            decay = torch.exp(step[t, :, :, None] * a)
+            grad_h = torch.addcmul(grad_h, grad_y[t, :, :, None], c[t, :, None, :])
+            grad_weighted[t] = (grad_h @ b[t, :, :, None]).squeeze(-1)
+            grad_b[t] = (weighted[t, :, None, :] @ grad_h).squeeze(1)
+            if t:
+                exponent = grad_h * states[t - 1] * decay  # gradient of step * a, but for the 2 of the signed form
+                grad_step[t] = (exponent * a).sum(-1)
+                grad_a += (exponent * step[t, :, :, None]).sum(0)
+            else:
+                grad_step[t] = 0
+            grad_h = grad_h * (2 * decay - 1 if ctx.signed else decay)
+        factor = 2.0 if ctx.signed else 1.0
+        grad_step = factor * grad_step + grad_weighted * u
+        return grad_weighted * step, grad_step, factor * grad_a, grad_b, grad_c, None, grad_h
+
+
+def selective_scan(
+    u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Mamba's scan: u, step (B, T, D), a (D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D) and the last state.
+
+    A given state is taken as a constant: no gradient reaches what made it.
+    """
+    fast = kernel("selective_scan", u) if state is None and not signed else None
+    if fast is not None:
+        first, second, third, fourth = (x.transpose(1, 2).contiguous() for x in (u, step.to(u.dtype), b, c))
+        y, last = fast(first, second, a, third, fourth, return_last_state=True)
+        return y.transpose(1, 2), last
+    by_time = [x.float().transpose(0, 1).contiguous() for x in (u, step, b, c)]
+    if state is None:
+        state = by_time[0].new_zeros(u.shape[0], *a.shape)
+    if u.shape[1] == 1:
+        decay = torch.exp(by_time[1][0, :, :, None] * a)
+        state = (2 * decay - 1 if signed else decay) * state
+        state = state + (by_time[1] * by_time[0])[0, :, :, None] * by_time[2][0, :, None, :]
+        return (state @ by_time[3][0, :, :, None]).transpose(1, 2), state
+    with torch.autocast(u.device.type, enabled=False):
+        y, last = _SelectiveScan.apply(by_time[0], by_time[1], a, by_time[2], by_time[3], signed, state)
+    return y.transpose(0, 1), last
+
+
+def state_space_duality(
+    u: Tensor,
+    step: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    signed: bool,
+    state: Tensor | None = None,
+    chunk: int = CHUNK,
+) -> tuple[Tensor, Tensor]:
+    """Mamba-2's scan: u (B, T, H, P), step (B, T, H), a (H,), b, c (B, T, N), state (B, H, N, P).
+
+    Returns y (B, T, H, P) and the last state. Chunked: inside a chunk y = ((c b^T) * D) (step u) with D_ts the product of the
+    transitions from s + 1 to t (Dao & Gu, 2024, section 6), between chunks a short loop. A product of transitions is the exponential
+    of a sum of logarithms of their sizes, times the product of their signs.
+    """
+    fast = kernel("ssd", u) if state is None and not signed else None
+    if fast is not None:
+        y, last = fast(u, step, a, b[:, :, None], c[:, :, None], chunk_size=256, return_final_states=True)
+        return y, last.transpose(-1, -2)
+    with torch.autocast(u.device.type, enabled=False):
+        return _state_space_duality_chunked(u.float(), step, a, b.float(), c.float(), signed, state, chunk)
+
+
+def _state_space_duality_chunked(
+    u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor]:
+    steps = u.shape[1]
+    size = min(chunk, steps)
+    padding = -steps % size
+    exponent = step * a
+    sign = None
+    if signed:
+        transition = 2 * torch.exp(exponent) - 1
+        sign = torch.where(transition < 0, -1.0, 1.0)
+        exponent = transition.abs().clamp(min=SMALLEST).log()
+    weighted = step[..., None] * u
+    if padding:  # nothing comes in and nothing decays
+        weighted = F.pad(weighted, (0, 0, 0, 0, 0, padding))
+        exponent, b, c = F.pad(exponent, (0, 0, 0, padding)), F.pad(b, (0, 0, 0, padding)), F.pad(c, (0, 0, 0, padding))
+        sign = F.pad(sign, (0, 0, 0, padding), value=1.0) if sign is not None else None
+    weighted = weighted.unflatten(1, (-1, size)).permute(0, 3, 1, 2, 4)  # (B, H, chunks, S, P)
+    b, c = (x.unflatten(1, (-1, size))[:, None] for x in (b, c))  # (B, 1, chunks, S, N)
+    total = exponent.unflatten(1, (-1, size)).permute(0, 3, 1, 2).cumsum(-1)
+    between = (total[..., :, None] - total[..., None, :]).clamp(max=0).exp()
+    between = between * torch.ones(size, size, device=u.device).tril()
+    from_start, to_end = total.exp(), (total[..., -1:] - total).exp()
+    if sign is not None:
+        signs = sign.unflatten(1, (-1, size)).permute(0, 3, 1, 2).cumprod(-1)
+        between = between * (signs[..., :, None] * signs[..., None, :])
+        from_start, to_end = from_start * signs, to_end * (signs[..., -1:] * signs)
+    within = ((c @ b.transpose(-1, -2)) * between) @ weighted
+    brought = (b * to_end[..., None]).transpose(-1, -2) @ weighted  # (B, H, chunks, N, P)
+    if state is None:
+        state = torch.zeros_like(brought[:, :, 0])
+    before = []
+    for number in range(brought.shape[2]):
+        before.append(state)
+        state = from_start[:, :, number, -1, None, None] * state + brought[:, :, number]
+    y = within + (c * from_start[..., None]) @ torch.stack(before, dim=2)
+    return y.flatten(2, 3)[:, :, :steps].transpose(1, 2), state

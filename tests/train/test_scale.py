@@ -1,0 +1,179 @@
+"""The same run on one process and on two, on two and then one, with adapters on divided weights, stopped and requeued."""
+
+import json
+import os
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from remedy.data_gen.config import load
+from remedy.models.load import load_checkpoint, merge
+from remedy.models.tiny import write_tiny_cwm
+from remedy.models.tokenizers import build_tokenizer
+from remedy.train.config import RunConfig
+from remedy.train.data import TraceDataset
+from tests.train.launching import DRIVER, ROOT, SCRIPT, curve, finished, free_port, in_process, launcher, start, written
+
+pytest.importorskip("deepspeed")
+ZERO3 = "train.deepspeed={stage: 3, keep_below: 0}"
+
+
+@pytest.fixture(scope="module")
+def lora(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The configuration of a LoRA run on a tiny code world model, embeddings trained as well."""
+    folder = tmp_path_factory.mktemp("lora")
+    model = str(write_tiny_cwm(folder / "tiny-cwm"))
+    return written(
+        folder,
+        data={"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2}, "format": "cwm"},
+        tokenizer={"kind": "hf", "name": model},
+        model={"kind": "pretrained", "name": model, "lora": {"rank": 4, "embeddings": "all"}},
+        train={"steps": 4, "batch_size": 4, "log_every": 1, "save_every": 2, "threads": 1, "learning_rate": 3e-3},
+    )
+
+
+def logits(folder: Path) -> torch.Tensor:
+    model, tokenizer = load_checkpoint(str(folder))
+    tokens = torch.arange(tokenizer.vocab_size)[None]
+    with torch.no_grad():
+        found: torch.Tensor = model(tokens).logits
+    return found
+
+
+@pytest.mark.slow
+def test_adapters_trained_on_divided_weights_are_real_and_the_same_as_on_one_process(lora: str, tmp_path: Path) -> None:
+    one, two, merged = tmp_path / "one", tmp_path / "two", tmp_path / "merged"
+    finished(start([*launcher(2), SCRIPT, lora, f"output={two}", ZERO3, "train.checkpoint_activations=true"]))
+    in_process(lora, f"output={one}")
+    for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one), strict=True):
+        assert loss == pytest.approx(expected, abs=1e-4), step
+
+    saved = load_file(two / "adapter_model.safetensors")
+    assert {name.rsplit(".", 2)[-2] for name in saved} == {"lora_A", "lora_B", "embed_tokens", "lm_head"}
+    for name, tensor in saved.items():
+        assert tensor.abs().sum() > 0, name
+    adapted = logits(two)
+    torch.testing.assert_close(adapted, logits(one), atol=1e-3, rtol=0)
+    base, _ = load_checkpoint(load(RunConfig, lora).model.name)  # type: ignore[union-attr]
+    assert (adapted - base(torch.arange(adapted.shape[1])[None]).logits).abs().max() > 0.01  # they do something
+
+    merge(str(two), merged)
+    assert not (merged / "adapter_config.json").exists()
+    torch.testing.assert_close(logits(merged), adapted, atol=1e-4, rtol=0)
+    settings = json.loads((two / "deepspeed.json").read_text())
+    assert settings["zero_optimization"]["stage"] == 3
+    assert "auto" not in json.dumps(settings)
+
+
+def recorded(folder: Path) -> list[list[list[int]]]:
+    """The rows of each optimizer step, over all processes and micro-batches, sorted."""
+    steps: dict[int, list[list[int]]] = defaultdict(list)
+    for path in sorted(folder.glob("rank*.jsonl")):
+        for line in path.read_text().splitlines():
+            step, rows = json.loads(line)
+            steps[step] += rows
+    return [sorted(steps[step]) for step in sorted(steps)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("deepspeed", ["null", "{stage: 3, keep_below: 0}"], ids=["ddp", "zero3"])
+def test_resumed_on_other_numbers_of_processes_no_example_comes_twice_or_is_skipped(
+    deepspeed: str, tmp_path: Path
+) -> None:
+    steps, every = 9, 3
+    config = written(tmp_path)
+    out, whole, rows = tmp_path / "run", tmp_path / "whole", tmp_path / "rows"
+    rows.mkdir()
+    common = [config, f"train.steps={steps}", "train.schedule=constant_with_warmup", "train.save_every=100"]
+    common += ["train.log_every=1", f"train.deepspeed={deepspeed}", "train.accumulate=2"]
+    in_process(*common, f"output={whole}", "train.deepspeed=null")
+    for number, processes in enumerate((2, 1, 2), start=1):
+        until = ["--resume"] if number > 1 else []
+        stop = {"STOP_AFTER": str(every * number)} if number < 3 else {}
+        command = [*launcher(processes), DRIVER, *common, f"output={out}", *until]
+        finished(start(command, RECORD_ROWS=str(rows), **stop), code=0 if number == 3 else (75 if processes == 1 else 1))
+
+    settings = load(RunConfig, config, common[1:])
+    dataset = TraceDataset(settings.data, build_tokenizer(settings.tokenizer, settings.data), settings.train)
+    batch = settings.train.batch_size
+    expected = [sorted(row.ids.tolist() for row in dataset.__getitems__(range(s * batch, (s + 1) * batch))) for s in range(steps)]
+    assert recorded(rows) == expected
+    assert [step for step, *_ in curve(out)] == list(range(1, steps + 1))
+    for (step, loss, *_), (_, alone, *_) in zip(curve(out), curve(whole), strict=True):
+        assert loss == pytest.approx(alone, abs=2e-4), step
+
+
+FAKE_SLURM = {
+    "scontrol": """#!/usr/bin/env bash
+if [ "$1" = show ]; then echo 127.0.0.1; else echo "$@" >> "$SLURM_FAKE/requeued"; fi
+""",
+    # Two tasks on this machine; the first time, a signal reaches one of them while it trains, as before a time limit.
+    "srun": """#!/usr/bin/env bash
+while [[ "$1" == --* ]]; do shift; done
+tasks=()
+for rank in 0 1; do SLURM_PROCID=$rank SLURM_LOCALID=$rank "$@" & tasks+=($!); done
+if [ ! -e "$SLURM_FAKE/requeued" ]; then
+    until [ "$(wc -l < "$SLURM_FAKE/run/metrics.jsonl" 2>/dev/null || echo 0)" -ge 3 ]; do sleep 0.05; done
+    kill -USR1 "${tasks[1]}"
+fi
+status=0
+for task in "${tasks[@]}"; do wait "$task" || { code=$?; [ "$code" -gt "$status" ] && status=$code; }; done
+exit "$status"
+""",
+}
+
+
+@pytest.mark.slow
+def test_a_slurm_job_that_is_signalled_saves_asks_to_be_requeued_and_goes_on(tmp_path: Path) -> None:
+    for name, text in FAKE_SLURM.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    config = written(tmp_path, train={"steps": 60, "batch_size": 8, "log_every": 1, "save_every": 1000, "threads": 1})
+    environment = {
+        "SLURM_FAKE": str(tmp_path),
+        "SLURM_JOB_ID": "7",
+        "SLURM_NTASKS": "2",
+        "SLURM_JOB_NODELIST": "here",
+        "SLURM_SUBMIT_DIR": str(ROOT),
+        "PYTHON": sys.executable,
+    }
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    command = ["env", f"PATH={path}", "bash", str(ROOT / "launch" / "train.sbatch"), config, f"output={out}"]
+    output = finished(start(command, **environment), code=0)
+    assert "stopped: " in output
+    assert (tmp_path / "requeued").read_text() == "requeue 7\n"
+    stopped = int((out / "latest").resolve().name.rsplit("-", 1)[1])
+    assert 3 <= stopped < 60
+    assert not (out / "model.safetensors").exists()
+    finished(start(command, **environment), code=0)
+    assert (tmp_path / "requeued").read_text() == "requeue 7\n"  # finished: not again
+    in_process(config, f"output={whole}")
+    for (step, loss, *_), (_, alone, *_) in zip(curve(out), curve(whole), strict=True):
+        assert loss == pytest.approx(alone, abs=2e-4), step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["torchrun", "deepspeed"])
+def test_two_nodes_are_launched_by_one_command_on_each(name: str, tmp_path: Path) -> None:
+    """Both `nodes` are this machine: two launchers meet at one address."""
+    config, port, out = written(tmp_path), free_port(), tmp_path / "run"
+    binary = str(Path(sys.executable).parent / name)
+    rest = [SCRIPT, config, f"output={out}", "train.steps=2"]
+    if name == "torchrun":
+        words = [binary, "--nnodes", "2", "--nproc_per_node", "1", "--master_addr", "127.0.0.1", "--master_port", port]
+    else:
+        (tmp_path / "hostfile").write_text("127.0.0.1 slots=1\nlocalhost slots=1\n")
+        words = [binary, "--hostfile", str(tmp_path / "hostfile"), "--no_ssh", "--master_addr", "127.0.0.1"]
+        words += ["--master_port", port]
+    nodes = [start([*words, "--node_rank", str(rank), *rest]) for rank in (0, 1)]
+    for node in nodes:
+        finished(node)
+    assert yaml.safe_load((out / "config.yaml").read_text())["train"]["steps"] == 2
+    assert (out / "model.safetensors").exists()

@@ -29,12 +29,12 @@ class Part(BaseModel):
 
 
 class Source(NamedTuple):
-    """One part, resolved. `count`: how many examples its train split has before it comes round again; none: endless."""
+    """One part, resolved. `examples`: how many examples its train split has before it comes round again; none: endless."""
 
     name: str
     weight: int
     data: DataConfig
-    count: int | None
+    examples: int | None
 
 
 class Place(NamedTuple):
@@ -66,7 +66,7 @@ class Mixture:
         sources = self.turns[offset]
         weights = np.array([source.weight for source in self.sources])
         indices = block * weights[sources] + self.before[offset]
-        counts = np.array([source.count or np.iinfo(np.int64).max for source in self.sources])
+        counts = np.array([source.examples or np.iinfo(np.int64).max for source in self.sources])
         return Place(sources, indices % counts[sources])
 
 

@@ -39,8 +39,11 @@ def evaluate(
     directory: Path,
     name: str,
     progress: Callable[[str], None] = lambda message: None,
+    variant: str = "",
 ) -> Path:
     """Run every condition that has no records yet, then write the summary; returns its path.
+
+    `variant`: what the run shares with others of other seeds, for reports to put them together.
 
     Raises:
         UserError: the folder holds the evaluation of another checkpoint or configuration.
@@ -51,7 +54,8 @@ def evaluate(
     conditions = [
         c for settings in config.diagnostics for c in DIAGNOSTICS[settings.kind].conditions(settings, data, config)
     ]
-    _claim(directory, {"run": name, "checkpoint": about, "data": data.model_dump(mode="json")}, config)
+    request = {"run": name, "checkpoint": about, "data": data.model_dump(mode="json")}
+    _claim(directory, {**request, **({"variant": variant} if variant else {})}, config)
     frames = []
     for number, condition in enumerate(conditions, start=1):
         path = directory / RECORDS / f"{condition.slug}.parquet"

@@ -27,6 +27,7 @@ from remedy.eval.measure import CUTS, TOKENS
 from remedy.eval.measure import REQUEST as MEASURED
 from remedy.eval.measure_report import Measurement, measure_sections
 from remedy.eval.sections import Draw, Section
+from remedy.eval.seeds import seed_sections
 from remedy.eval.stats import rate
 from remedy.eval.verdicts import COST, Comparison, Verdict, default_comparisons, judge
 
@@ -58,7 +59,7 @@ def report(
     """Write `report.md`, `report.html` and `figures/` from evaluations and measurements; returns the page's path.
 
     Without `comparisons`, every run is compared with the first one found, condition by condition, and on real programs every
-    condition with the first of its run.
+    condition with the first of its run; runs that are one variant with several seeds are put together instead.
 
     Raises:
         UserError: no evaluation or measurement is found, or a comparison does not fit the records.
@@ -67,11 +68,16 @@ def report(
     requests = [json.loads((folder / REQUEST).read_text(encoding="utf-8")) for folder in evaluations]
     everything = _records(evaluations)
     records = traced_only(everything)
-    chosen = (default_comparisons(records) if len(records) else []) if comparisons is None else comparisons
+    variants = {request["run"]: request["variant"] for request in requests if request.get("variant")}
+    repeated = seed_sections(records, variants)
+    if comparisons is None:  # of runs that repeat each other, none is a baseline for all
+        comparisons = default_comparisons(records) if len(records) and not repeated else []
+    chosen = comparisons
     verdicts = [judge(c, records) for c in chosen]
     fingerprints = {request["run"]: request["checkpoint"]["fingerprint"] for request in requests}
     sections = [
-        *(Section(caption, figure=draw) for caption, draw in GENERATED if len(records)),
+        *repeated,
+        *_generated(records, variants if repeated else {}),
         *([Section("Runs", rows=_runs_table(requests, records))] if requests else []),
         *(Section(name, rows=rows) for name, rows in _accuracy_tables(records).items()),
         *code_sections(records, chosen, left_out(everything)),
@@ -90,6 +96,14 @@ def report(
     )
     (output / PAGE).write_text(page, encoding="utf-8")
     return output / PAGE
+
+
+def _generated(records: pd.DataFrame, variants: dict[str, str]) -> list[Section]:
+    """Figures of generated programs, one line or bar a run, or a variant where runs repeat each other."""
+    if variants:
+        records = records.assign(run=records["run"].map(variants).fillna(records["run"]))
+    drawn = [(caption, draw) for caption, draw in GENERATED if not (variants and draw is accuracy_by_length)]
+    return [Section(caption, figure=draw, data=records) for caption, draw in drawn if len(records)]
 
 
 def find(directories: Sequence[Path]) -> tuple[list[Path], list[Path]]:

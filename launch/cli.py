@@ -1,4 +1,4 @@
-"""The `remedy` command: generate, trace, rewrite, train, evaluate, measure, report, run."""
+"""The `remedy` command: generate, trace, rewrite, train, merge, evaluate, measure, report, run, sweep."""
 
 from __future__ import annotations
 
@@ -167,6 +167,25 @@ def run_experiment(
 
     page = run(load(ExperimentConfig, config, overrides or []), config)
     print(f"report: open {page} (or {page.with_suffix('.md')})")
+
+
+@app.command()
+def sweep(
+    config: Annotated[str, typer.Argument(help="YAML of an experiment, with a `grid` in its groups")],
+    overrides: Overrides = None,
+    slurm: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="write the scripts of a Slurm array to this folder instead"),
+    ] = None,
+    job: Annotated[Optional[int], typer.Option(help="do this run alone, counted from 0")] = None,  # noqa: UP045
+    report_only: Annotated[bool, typer.Option("--report-only", help="report over the runs that are done")] = False,
+) -> None:
+    """Run a grid of runs, here or as a Slurm array, and report over all; finished runs are skipped."""
+    from remedy.launch.sweep import sweep as run
+
+    page = run(config, overrides or [], slurm, job, report_only)
+    if page is not None:
+        print(f"report: open {page} (or {page.with_suffix('.md')})")
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -66,7 +66,7 @@ USES = {
 """The kernels each mixer can use; attention, GRU and LSTM are PyTorch's own everywhere (flash attention and cuDNN on CUDA)."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def found(name: str) -> Callable[..., Any] | str:
     """A kernel that ran on this machine, forward and backward, or why there is none."""
     if not torch.cuda.is_available():
@@ -104,5 +104,7 @@ def describe(mixers: Iterable[str], signed: bool, precision: str) -> str:
             outcome = "kernels need train.precision bf16 or fp16"
         if not isinstance(outcome, str) and signed and mixer in ("mamba", "mamba2"):
             outcome = "no kernel has eigenvalues in [-1, 1]"
-        said.append(f"{mixer} by {KERNELS[main].module}" if not isinstance(outcome, str) else f"{mixer} by PyTorch ({outcome})")
+        said.append(
+            f"{mixer} by {KERNELS[main].module}" if not isinstance(outcome, str) else f"{mixer} by PyTorch ({outcome})"
+        )
     return "; ".join(said)

@@ -28,10 +28,14 @@ def build_pretrained(config: PretrainedConfig, tokenizer: TraceTokenizer, dtype:
         UserError: the model cannot be had, or what is asked cannot be done here.
     """
     if (Path(config.name) / ADAPTER_FILE).exists():
-        raise UserError(f"model.name: {config.name} holds adapters alone; `remedy merge` makes a model of them to go on from")
+        raise UserError(
+            f"model.name: {config.name} holds adapters alone; `remedy merge` makes a model of them to go on from"
+        )
     model = load_base(config.name, dtype if config.lora else torch.float32, config.four_bit)
     if isinstance(model.config, RemedyConfig) and model.config.tokenizer_fingerprint != tokenizer.fingerprint:
-        raise UserError(f"model.name: {config.name} was trained with another tokenizer than this run's `tokenizer` section")
+        raise UserError(
+            f"model.name: {config.name} was trained with another tokenizer than this run's `tokenizer` section"
+        )
     fit(model, tokenizer)
     return add_adapters(model, config, tokenizer.new_ids, sharded) if config.lora else model
 
@@ -81,7 +85,7 @@ def add_adapters(model: Any, config: PretrainedConfig, new_ids: list[int], shard
     if lora.embeddings == "all":
         options["modules_to_save"] = tables
     elif new_ids:
-        options["trainable_token_indices"] = {table: new_ids for table in tables}
+        options["trainable_token_indices"] = dict.fromkeys(tables, new_ids)
     if config.four_bit:
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     settings = peft.LoraConfig(

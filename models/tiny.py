@@ -27,7 +27,7 @@ def write_tiny_cwm(folder: Path, hidden: int = 32, layers: int = 4, seed: int = 
         additional_special_tokens=[s.value for s in Special],
     )
     tokenizer.save_pretrained(folder)
-    ids = {s: int(tokenizer.convert_tokens_to_ids(s.value)) for s in Special}
+    ids = {s: tokenizer.get_vocab()[s.value] for s in Special}
     config = CwmConfig(
         vocab_size=len(tokenizer),
         hidden_size=hidden,

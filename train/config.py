@@ -90,7 +90,9 @@ class TrainConfig(BaseModel):
         if self.batch_size % self.accumulate:
             raise ValueError(f"batch_size ({self.batch_size}) must be a multiple of accumulate ({self.accumulate})")
         if self.deepspeed is not None and self.deepspeed.stage == 0 and self.precision == "bf16":
-            raise ValueError("deepspeed.stage 0 with bf16 trains by another rule than stages 1 to 3: choose one of those")
+            raise ValueError(
+                "deepspeed.stage 0 with bf16 trains by another rule than stages 1 to 3: choose one of those"
+            )
         return self
 
     @property

@@ -145,11 +145,13 @@ def _merged(theirs: dict[str, Any], ours: dict[str, Any], file: str, path: str) 
         elif given != value:
             raise ConfigError(
                 f"{file}: {where} is {json.dumps(given)}, but {SETTINGS[where]} gives {json.dumps(value)}; "
-                "make them agree, or write \"auto\" in the file"
+                'make them agree, or write "auto" in the file'
             )
     for key in ("offload_optimizer", "offload_param"):
         if path == "zero_optimization." and key in theirs and key not in ours:
-            raise ConfigError(f"{file}: zero_optimization.{key} is set, but train.deepspeed.offload says not to; make them agree")
+            raise ConfigError(
+                f"{file}: zero_optimization.{key} is set, but train.deepspeed.offload says not to; make them agree"
+            )
     return merged
 
 

@@ -23,12 +23,12 @@ from remedy.models.flops import device_peak
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizers import TraceTokenizer, build_tokenizer
 from remedy.train.checkpoints import Checkpoints, Sealed, set_aside, survey
-from remedy.train.config import RunConfig, TrainConfig
+from remedy.train.config import RunConfig
 from remedy.train.data import Collator, TraceDataset
 from remedy.train.deepspeed import JSON_FILE, deepspeed_json, join, zero_stage
 from remedy.train.resharding import MendAfterResharding, to_universal, universal_json
 from remedy.train.shards import ShardDataset
-from remedy.train.stopping import Stopped, StopOnSignal
+from remedy.train.stopping import StopOnSignal, Stopped
 from remedy.train.tracking import MetricsFile, WandbRun
 from remedy.train.trainer import NotFinite, RowTrainer
 
@@ -79,15 +79,25 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         args=arguments,
         train_dataset=rows,
         data_collator=Collator(tokenizer.pad_id, config.train.loss_roles()),
-        callbacks=[*tracking, Checkpoints(config.train.keep_last), stop, *([MendAfterResharding()] if resharded else [])],
+        callbacks=[
+            *tracking,
+            Checkpoints(config.train.keep_last),
+            stop,
+            *([MendAfterResharding()] if resharded else []),
+        ],
         peak=device_peak(config.tracking.peak_tflops),
     )
     if main:
-        print(f"{config.name}: {parameter_count(model):,} trained parameters, {config.train.total_steps} steps", flush=True)
+        print(
+            f"{config.name}: {parameter_count(model):,} trained parameters, {config.train.total_steps} steps",
+            flush=True,
+        )
     with _explained(trainer, rows, config, output):
         trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
     if stop.received and trainer.state.global_step < config.train.total_steps:
-        raise Stopped(f"{stop.received} after step {stop.step} of {config.train.total_steps}; --resume goes on from there")
+        raise Stopped(
+            f"{stop.received} after step {stop.step} of {config.train.total_steps}; --resume goes on from there"
+        )
     trainer.save_model(str(output))
     if main:
         tokenizer.save(output)

@@ -75,7 +75,9 @@ def delta_rule_chunked(
         to_end = (total[..., -1:] - total).exp()[..., None] * k
         over = total[..., -1].exp()[..., None, None]
     below = (beta * k) @ k.transpose(-1, -2) * between.tril(-1)
-    solved = torch.linalg.solve_triangular(below, beta * torch.cat([v, from_start], -1), upper=False, unitriangular=True)
+    solved = torch.linalg.solve_triangular(
+        below, beta * torch.cat([v, from_start], -1), upper=False, unitriangular=True
+    )
     u, w = solved.split([v.shape[-1], key_dim], dim=-1)  # corrected values are u - w S_0
     within = q @ k.transpose(-1, -2) * between
     q = q if g is None else total.exp()[..., None] * q

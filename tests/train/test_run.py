@@ -14,6 +14,7 @@ from remedy.train.run import train
 from remedy.train.tracking import read_metrics
 from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, launcher, start, written
 
+
 @pytest.mark.slow
 def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path) -> None:
     # Long enough that the kill surely comes before the end, however busy the machine.

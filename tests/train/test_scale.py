@@ -5,7 +5,6 @@ import os
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -97,12 +96,17 @@ def test_resumed_on_other_numbers_of_processes_no_example_comes_twice_or_is_skip
         until = ["--resume"] if number > 1 else []
         stop = {"STOP_AFTER": str(every * number)} if number < 3 else {}
         command = [*launcher(processes), DRIVER, *common, f"output={out}", *until]
-        finished(start(command, RECORD_ROWS=str(rows), **stop), code=0 if number == 3 else (75 if processes == 1 else 1))
+        finished(
+            start(command, RECORD_ROWS=str(rows), **stop), code=0 if number == 3 else (75 if processes == 1 else 1)
+        )
 
     settings = load(RunConfig, config, common[1:])
     dataset = TraceDataset(settings.data, build_tokenizer(settings.tokenizer, settings.data), settings.train)
     batch = settings.train.batch_size
-    expected = [sorted(row.ids.tolist() for row in dataset.__getitems__(range(s * batch, (s + 1) * batch))) for s in range(steps)]
+    expected = [
+        sorted(row.ids.tolist() for row in dataset.__getitems__(range(s * batch, (s + 1) * batch)))
+        for s in range(steps)
+    ]
     assert recorded(rows) == expected
     assert [step for step, *_ in curve(out)] == list(range(1, steps + 1))
     for (step, loss, *_), (_, alone, *_) in zip(curve(out), curve(whole), strict=True):

@@ -9,8 +9,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 MixerName = Literal["attention", "mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct", "gru", "lstm"]
 
 
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"layers": 2, "hidden": 64, "heads": 4},
+    "small": {"layers": 4, "hidden": 256, "heads": 8},
+    "medium": {"layers": 12, "hidden": 384, "heads": 8},
+    "280m": {"layers": 18, "hidden": 512, "heads": 8, "ffn": 4672},
+}
+"""Presets. Attention has 0.13, 3, 21 and 148 million parameters in its layers; `280m` is 279 million with Llama-3's vocabulary."""
+
+
 class ModelConfig(BaseModel):
-    """A decoder. `mixers` is repeated over the layers: `[attention, deltanet]` is a hybrid.
+    """A decoder. `size`: a preset of layers, hidden, heads and ffn, of which each can still be given. `mixers` is repeated over the layers: `[attention, deltanet]` is a hybrid.
 
     `positions`: rotary or none (attention only). `eigenvalues`: the range of the transition's eigenvalues in Mamba, Mamba-2 and
     the delta-rule mixers; `positive` is [0, 1], `signed` is [-1, 1] (Grazzi et al., "Unlocking state-tracking in linear RNNs
@@ -21,6 +30,7 @@ class ModelConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["decoder"] = "decoder"
+    size: Literal["tiny", "small", "medium", "280m"] | None = None
     mixers: tuple[MixerName, ...] = Field(default=("attention",), min_length=1)
     layers: int = Field(default=2, ge=1)
     hidden: int = Field(default=64, ge=8)
@@ -30,6 +40,13 @@ class ModelConfig(BaseModel):
     eigenvalues: Literal["positive", "signed"] | None = None
     state_size: int = Field(default=16, ge=1)
     householders: int = Field(default=2, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, value: Any) -> Any:
+        """A preset fills in what is not given; a name that is none is left to the field's own message."""
+        preset = SIZES.get(str(value.get("size")), {}) if isinstance(value, dict) else {}
+        return {**preset, **value} if preset else value
 
     @model_validator(mode="after")
     def _divisible(self) -> ModelConfig:

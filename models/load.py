@@ -27,7 +27,7 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTok
         if not (folder / tokenizers.FILE).exists():
             raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
         tokenizer = tokenizers.load(folder)
-        return _ready(load_adapted(folder, tokenizer), device), tokenizer
+        return load_adapted(folder, tokenizer, _dtype(device)).to(_device(device)).eval(), tokenizer
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError) as error:
@@ -46,11 +46,13 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTok
             f"but {tokenizers.FILE} is {tokenizer.fingerprint}; put the run's own file back"
         )
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(path, trust_remote_code=False, use_safetensors=True)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            path, trust_remote_code=False, use_safetensors=True, dtype=_dtype(device)
+        )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"checkpoint {path}: weights cannot be read ({str(error).splitlines()[0]})") from None
     fit(model, tokenizer)
-    return _ready(model, device), tokenizer
+    return model.to(_device(device)).eval(), tokenizer
 
 
 def merge(path: str, out: Path) -> None:
@@ -62,13 +64,18 @@ def merge(path: str, out: Path) -> None:
     folder = Path(path)
     if not (folder / ADAPTER_FILE).exists():
         raise UserError(f"{path}: no {ADAPTER_FILE} there; only a run with model.lora has adapters to merge")
-    model, tokenizer = load_checkpoint(path, "cpu")
-    model.save_pretrained(out)
+    tokenizer = tokenizers.load(folder)
+    load_adapted(folder, tokenizer).save_pretrained(out)
     tokenizer.save(out)
     stored = folder / "config.yaml"
     if stored.exists():  # the data that evaluations start from
         (out / "config.yaml").write_text(stored.read_text(encoding="utf-8"), encoding="utf-8")
 
 
-def _ready(model: Any, device: str | None) -> Any:
-    return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+def _device(asked: str | None) -> str:
+    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _dtype(asked: str | None) -> torch.dtype | str:
+    """The precision weights were saved in; a CPU computes in float32, which is faster there."""
+    return torch.float32 if _device(asked) == "cpu" else "auto"

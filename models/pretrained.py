@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -96,7 +97,10 @@ def add_adapters(model: Any, config: PretrainedConfig, new_ids: list[int], shard
         task_type="CAUSAL_LM",
         **options,
     )
-    return peft.get_peft_model(model, settings)
+    adapted = peft.get_peft_model(model, settings)
+    # New rows are saved as such: PEFT would write the whole table beside them, for having grown.
+    adapted.save_pretrained = functools.partial(adapted.save_pretrained, save_embedding_layers=False)
+    return adapted
 
 
 def load_adapted(folder: Path, tokenizer: TraceTokenizer, dtype: torch.dtype | str = "auto") -> Any:

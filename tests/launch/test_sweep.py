@@ -1,0 +1,130 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from remedy.data_gen.config import ConfigError, load
+from remedy.eval.seeds import over_seeds
+from remedy.launch.experiment import ExperimentConfig, Group, expand, members
+
+ROOT = Path(__file__).resolve().parents[2]
+SWEEP: dict[str, Any] = {
+    "name": "sweep",
+    "output": "runs/sweep",
+    "groups": {
+        "swaps": {
+            "base": {
+                "data": {
+                    "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 3, "distinct": True},
+                    "format": "symbolic",
+                    "context": False,
+                },
+                "tokenizer": {"kind": "symbols"},
+                "model": {"layers": 1, "hidden": 16, "heads": 2},
+                "train": {"steps": 2, "batch_size": 4, "log_every": 1, "threads": 1},
+                "tracking": {"wandb": True},
+            },
+            "grid": {"model.mixers": [["gru"], ["deltanet"]], "train.seed": [0, 1]},
+            "evaluate": {
+                "diagnostics": [{"kind": "permutation", "lengths": [2, 3], "forcing": ["action_forced"], "examples": 10}],
+                "threads": 1,
+            },
+        }
+    },
+}
+
+
+def remedy(*words: str, cwd: Path, code: int = 0, **environment: str) -> str:
+    command = [sys.executable, "-m", "remedy.launch.cli", *words]
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=400
+    )
+    assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def test_a_grid_is_every_combination_and_a_seed_is_no_part_of_the_variant() -> None:
+    group = Group(
+        base={}, evaluate={}, runs={"a": {"x": 1}, "b": {}}, grid={"model.mixers": (["gru"],), "train.seed": (0, 1)}
+    )
+    found = members(group)
+    assert [m.name for m in found] == [f"{run},mixers=gru,seed={seed}" for run in "ab" for seed in (0, 1)]
+    assert [m.variant for m in found] == ["a,mixers=gru"] * 2 + ["b,mixers=gru"] * 2
+    assert found[0].changes == {"x": 1, "model.mixers": ["gru"], "train.seed": 0}
+    (alone,) = members(Group(base={}, evaluate={}, runs={"only": {}}))
+    assert (alone.name, alone.variant) == ("only", "only")
+    with pytest.raises(ValueError, match="give `runs`, `grid` or both"):
+        Group(base={}, evaluate={})
+    with pytest.raises(ValueError, match=r"grid\.x has no values"):
+        Group(base={}, evaluate={}, grid={"x": ()})
+
+
+def test_runs_are_tracked_under_the_experiment_and_a_wrong_value_names_its_run(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(yaml.safe_dump(SWEEP))
+    jobs = expand(load(ExperimentConfig, path), "sweep")
+    assert jobs[0].train.tracking.group == "sweep"
+    assert jobs[0].train.tracking.tags == ("swaps", "mixers=gru")
+    wrong = load(ExperimentConfig, path, ["groups.swaps.grid.model\\.layers=[0]".replace("\\.", "_")])
+    with pytest.raises(ConfigError, match=r"groups\.swaps\.runs\.mixers=gru,seed=0,model_layers=0"):
+        expand(wrong, "sweep")
+
+
+@pytest.mark.slow
+def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(SWEEP))
+    private = {"HOME": str(tmp_path), "WANDB_API_KEY": "", "OMP_NUM_THREADS": "1"}
+    remedy("sweep", "sweep.yaml", "workers=2", cwd=tmp_path, **private)
+    runs = tmp_path / "runs" / "sweep"
+    table = (runs / "report" / "report.md").read_text()
+    assert "## Over seeds: right answers" in table
+    assert "| mixers=gru | 2 | 2 |" in table  # variant, length, runs
+    assert "## Verdicts" not in table  # no run is the baseline of those that repeat it
+    assert (runs / "report" / "figures" / "accuracy_over_seeds.png").exists()
+
+    for model in sorted(runs.glob("swaps/*/model")):  # training and evaluation are one offline run, to sync later
+        ids = {folder.name.rsplit("-", 1)[1] for folder in (model / "wandb").glob("offline-run-*")}
+        assert ids == {(model / "wandb-id").read_text()}
+        tables = list((model / "wandb").glob("offline-run-*/files/media/table/*.table.json"))
+        assert tables
+        assert "accuracy" in tables[0].read_text()
+    assert list((runs / "report" / "wandb").glob("offline-run-*/files/media/images/*.png"))
+
+    output = remedy("sweep", "sweep.yaml", "--slurm", "slurm", cwd=tmp_path)
+    assert "4 runs (4 of them trained)" in output
+    script = (tmp_path / "slurm" / "array.sbatch").read_text()
+    assert "--array=0-3" in script
+    subprocess.run(["bash", "-n", str(tmp_path / "slurm" / "array.sbatch")], check=True)
+    (tmp_path / "srun").write_text('#!/usr/bin/env bash\nwhile [[ "$1" == --* ]]; do shift; done\nexec "$@"\n')
+    (tmp_path / "srun").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    trained = {p: p.stat().st_mtime_ns for p in runs.glob("swaps/*/model/model.safetensors")}
+    done = subprocess.run(
+        ["bash", str(tmp_path / "slurm" / "array.sbatch")],
+        env={**os.environ, **private, "PATH": path, "SLURM_ARRAY_TASK_ID": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert trained == {p: p.stat().st_mtime_ns for p in trained}  # it was finished
+    assert "--job 4: sweep.yaml has 4 runs" in remedy("sweep", "sweep.yaml", "--job", "4", cwd=tmp_path, code=2)
+
+
+def test_the_interval_over_seeds_is_between_runs(tmp_path: Path) -> None:
+    import pandas
+
+    rows = [
+        {"run": f"r{seed}", "variant": "v", "length": 8, "final_right": i < right, "diagnostic": "permutation"}
+        | {f"tokens_{role}": 1 for role in ("structure", "action", "state", "value")}
+        for seed, right in enumerate((6, 8, 10))
+        for i in range(10)
+    ]
+    head, line = over_seeds(pandas.DataFrame(rows))
+    assert head == ["Variant", "Runs", "Right", "95 % interval", "Tokens"]
+    # t with 2 degrees of freedom: 4.303 * 0.2 / sqrt(3) = 0.497
+    assert line == ["v", "3", "80.0%", "30.3% to 100.0%", "4"]

@@ -1,0 +1,79 @@
+import sys
+import types
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from remedy.models import kernels
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import ModelConfig
+from remedy.models.decoder import RemedyForCausalLM
+from remedy.models.mixers import MIXERS
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    kernels.found.cache_clear()
+
+
+def test_every_mixer_says_which_path_it_takes_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    line = kernels.describe(MIXERS, signed=False, precision="bf16")
+    assert "deltanet by PyTorch (no CUDA device)" in line
+    assert "attention by PyTorch's own" in line
+    assert line.count(" by ") == len(MIXERS)
+    assert "\n" not in line
+
+
+def test_a_package_that_is_missing_or_breaks_is_named_and_the_reference_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "mamba_ssm", None)  # as if it were not installed
+    broken = types.ModuleType("fla.ops.delta_rule")
+    monkeypatch.setitem(sys.modules, "fla", types.ModuleType("fla"))
+    monkeypatch.setitem(sys.modules, "fla.ops", types.ModuleType("fla.ops"))
+    monkeypatch.setitem(sys.modules, "fla.ops.delta_rule", broken)
+    line = kernels.describe(["mamba", "deltanet"], signed=False, precision="bf16")
+    assert "mamba by PyTorch (mamba_ssm" in line
+    assert "deltanet by PyTorch (fla.ops.delta_rule does not run (AttributeError" in line
+    assert kernels.kernel("delta_rule", torch.zeros(1, dtype=torch.bfloat16)) is None
+
+
+def test_a_kernel_that_imports_but_fails_when_called_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("no kernel image is available for execution on the device")
+
+    module = types.ModuleType("causal_conv1d")
+    module.causal_conv1d_fn = fails  # type: ignore[attr-defined]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(kernels, "_half", lambda *shape: torch.ones(shape))
+    monkeypatch.setitem(sys.modules, "causal_conv1d", module)
+    reason = kernels.found("causal_conv1d")
+    assert reason == "causal_conv1d does not run (RuntimeError: no kernel image is available for execution on the device)"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", [name for name, used in kernels.USES.items() if used])
+def test_kernels_agree_with_the_reference_forward_and_backward(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = kernels.found(kernels.USES[name][0])
+    if isinstance(missing, str):
+        pytest.skip(missing)
+    torch.manual_seed(0)
+    config = RemedyConfig.from_model(ModelConfig.model_validate({"mixers": [name], "hidden": 128, "heads": 4}), 64)
+    model = RemedyForCausalLM(config).cuda()
+    tokens = torch.randint(0, 64, (2, 256), device="cuda")
+
+    def run() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        model.zero_grad()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            logits = model(tokens).logits
+        F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten()).backward()
+        return logits.float(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+    fast, fast_gradients = run()
+    monkeypatch.setattr(kernels, "found", lambda name: "switched off")
+    slow, slow_gradients = run()
+    assert (fast - slow).abs().max() < 0.05
+    for parameter, gradient in slow_gradients.items():
+        scale = gradient.abs().max().clamp(min=1e-6)
+        assert (fast_gradients[parameter] - gradient).abs().max() < 0.1 * scale, parameter

@@ -1,0 +1,156 @@
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from remedy.data_gen.config import ConfigError, UserError, build
+from remedy.models import tokenizers
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import SIZES, ModelConfig, PretrainedConfig
+from remedy.models.decoder import RemedyForCausalLM, parameter_count
+from remedy.models.flops import training_flops
+from remedy.models.load import load_checkpoint, merge
+from remedy.models.pretrained import build_pretrained
+from remedy.models.tiny import write_tiny_cwm
+from remedy.models.tokenizers import TokenizerConfig
+from remedy.train.config import RunConfig
+from tests.models.test_tokenizers import pretrained
+
+FP32 = torch.float32
+
+
+@pytest.fixture(scope="module")
+def cwm(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_tiny_cwm(tmp_path_factory.mktemp("model") / "tiny-cwm"))
+
+
+def hf(name: str) -> tokenizers.TraceTokenizer:
+    return tokenizers.build(TokenizerConfig(kind="hf", name=name), [], [])
+
+
+def test_the_tiny_code_world_model_is_one_in_all_but_size(cwm: str, tmp_path: Path) -> None:
+    model, tokenizer = load_checkpoint(cwm)
+    assert model.config.model_type == "cwm"
+    assert set(model.config.layer_types) == {"full_attention", "sliding_attention"}
+    assert tokenizer.new_ids == []  # it has the trace tokens, as the real one does
+    again, _ = load_checkpoint(str(write_tiny_cwm(tmp_path / "again")))
+    assert torch.equal(model.lm_head.weight, again.lm_head.weight)
+
+
+def test_adapters_are_on_all_linear_layers_and_nothing_else_is_trained(cwm: str) -> None:
+    config = PretrainedConfig(name=cwm, lora={"rank": 2})  # type: ignore[arg-type]
+    model = build_pretrained(config, hf(cwm), FP32, sharded=False)
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert all("lora_" in name for name in trained)
+    layers = {name.split(".lora_")[0].rsplit(".", 1)[-1] for name in trained}
+    assert layers == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+
+def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_path: Path) -> None:
+    """A pretrained model that never saw a trace: its new embeddings must come back with its adapters."""
+    base = tmp_path / "base"
+    words = len(AutoTokenizer.from_pretrained(pretrained(base, [])))
+    torch.manual_seed(0)
+    LlamaForCausalLM(
+        LlamaConfig(vocab_size=words, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
+    ).save_pretrained(base)
+    tokenizer = hf(str(base))
+    assert min(tokenizer.new_ids) >= words
+    config = PretrainedConfig(name=str(base), lora={"rank": 2})  # type: ignore[arg-type]
+    model = build_pretrained(config, tokenizer, FP32, sharded=False)
+    tokens = torch.tensor([[*tokenizer.new_ids, 5, 6, 7]])
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    for _ in range(3):
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        optimizer.step()
+    out = tmp_path / "run"
+    model.save_pretrained(out)
+    tokenizer.save(out)
+    with torch.no_grad():
+        expected = model.eval()(input_ids=tokens).logits
+        loaded, _ = load_checkpoint(str(out), "cpu")
+        torch.testing.assert_close(loaded(tokens).logits, expected, atol=1e-4, rtol=0)
+        merge(str(out), tmp_path / "merged")
+        merged, again = load_checkpoint(str(tmp_path / "merged"), "cpu")
+        torch.testing.assert_close(merged(tokens).logits, expected, atol=1e-4, rtol=0)
+    assert again.encode([]).ids == []
+    assert again.special_ids == tokenizer.special_ids
+    with pytest.raises(UserError, match="under ZeRO-3 single rows cannot be trained; set it to `all`"):
+        build_pretrained(config, tokenizer, FP32, sharded=True)
+
+
+def test_what_cannot_be_had_is_said_in_one_line(cwm: str, tmp_path: Path) -> None:
+    tokenizer = hf(cwm)
+    cases = [
+        ({"name": "facebook/cwm-no-such"}, "model 'facebook/cwm-no-such' cannot be loaded: give the folder of a local copy"),
+        ({"name": cwm, "lora": {"targets": ["q_prjo"]}}, "no linear layer is called 'q_prjo'; did you mean 'q_proj'?"),
+        ({"name": cwm, "lora": {}, "four_bit": True}, "model.four_bit needs a CUDA device"),
+    ]
+    if torch.cuda.is_available():
+        cases.pop()
+    for settings, says in cases:
+        with pytest.raises(UserError) as failed:
+            build_pretrained(PretrainedConfig.model_validate(settings), tokenizer, FP32, sharded=False)
+        assert says in str(failed.value)
+        assert "\n" not in str(failed.value)
+    with pytest.raises(UserError, match="no adapter_config.json there"):
+        merge(cwm, tmp_path / "out")
+    adapted = tmp_path / "adapted"
+    model = build_pretrained(PretrainedConfig.model_validate({"name": cwm, "lora": {}}), tokenizer, FP32, sharded=False)
+    model.save_pretrained(adapted)
+    with pytest.raises(UserError, match="holds adapters alone; `remedy merge` makes a model"):
+        build_pretrained(PretrainedConfig(name=str(adapted)), tokenizer, FP32, sharded=False)
+    (adapted / "adapter_model.safetensors").write_bytes(b"\0" * 50)
+    tokenizer.save(adapted)
+    with pytest.raises(UserError, match="adapters cannot be read"):
+        load_checkpoint(str(adapted))
+
+
+def test_a_decoder_of_ours_is_fine_tuned_only_with_its_own_tokenizer(tmp_path: Path) -> None:
+    mine = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
+    other = tokenizers.build(TokenizerConfig(kind="chars", string_tokens="characters"), [], [])
+    settings = RemedyConfig.from_model(ModelConfig(hidden=32), mine.vocab_size, mine.fingerprint)
+    RemedyForCausalLM(settings).save_pretrained(tmp_path)
+    config = PretrainedConfig(name=str(tmp_path))
+    assert parameter_count(build_pretrained(config, mine, FP32, sharded=False)) > 0
+    with pytest.raises(UserError, match="another tokenizer than this run's"):
+        build_pretrained(config, other, FP32, sharded=False)
+
+
+def test_a_model_section_is_a_decoder_unless_it_says_otherwise() -> None:
+    data = {"task": {"kind": "composition"}}
+    assert isinstance(build(RunConfig, {"data": data, "model": {"layers": 3}}, "x").model, ModelConfig)
+    for model, says in (
+        ({"layer": 3}, "unknown key 'model.layer'; did you mean 'layers'?"),
+        ({"kind": "pretrained", "name": "x", "lora": {"rnak": 2}}, "unknown key 'model.lora.rnak'; did you mean 'rank'?"),
+        ({"kind": "pretrained", "name": "x", "four_bit": True}, "add a `lora` section"),
+        ({"size": "huge"}, "key 'model.size'"),
+    ):
+        with pytest.raises(ConfigError) as failed:
+            build(RunConfig, {"data": data, "model": model}, "x")
+        assert says in str(failed.value)
+
+
+def test_presets_have_the_sizes_they_say_and_give_way_to_what_is_written() -> None:
+    assert ModelConfig.model_validate({"size": "280m", "layers": 4}).layers == 4
+    millions = {}
+    with torch.device("meta"):
+        for size in SIZES:
+            settings = ModelConfig.model_validate({"size": size})
+            model = RemedyForCausalLM(RemedyConfig.from_model(settings, 128256))
+            millions[size] = parameter_count(model) / 1e6
+    assert millions["280m"] == pytest.approx(279.4, abs=0.1)
+    assert sorted(millions.values()) == list(millions.values())
+
+
+def test_operations_count_products_once_and_frozen_weights_for_less(cwm: str) -> None:
+    settings = RemedyConfig.from_model(ModelConfig(layers=2, hidden=64, heads=4), 100)
+    model = RemedyForCausalLM(settings)
+    per_token, per_length = training_flops(model)
+    vectors = sum(p.numel() for p in model.parameters() if p.ndim < 2)
+    assert per_token == 6 * (parameter_count(model) - 100 * 64 - vectors)  # the input table looks up
+    assert per_length == 12 * 2 * 64
+    adapted = build_pretrained(PretrainedConfig.model_validate({"name": cwm, "lora": {}}), hf(cwm), FP32, sharded=False)
+    full, _ = load_checkpoint(cwm)
+    assert training_flops(full)[0] * 4 / 6 < training_flops(adapted)[0] < training_flops(full)[0] * 1.6

@@ -1,0 +1,69 @@
+"""Controls on the science: what theory says a recurrence can and cannot track, learnt from scratch in seconds."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import ModelConfig
+from remedy.models.decoder import RemedyForCausalLM
+
+PARITY = torch.tensor([[0, 1], [1, 0]])
+PERMUTATIONS = list(itertools.permutations(range(3)))
+S3 = torch.tensor([[PERMUTATIONS.index(tuple(b[i] for i in a)) for b in PERMUTATIONS] for a in PERMUTATIONS])
+
+
+def words(group: Tensor, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Random elements after a start token, and the product of all so far at each; (B, 1 + T) and (B, T)."""
+    elements = torch.randint(0, len(group), (batch, length), generator=generator)
+    products = [elements[:, 0]]
+    for t in range(1, length):
+        products.append(group[products[-1], elements[:, t]])
+    return F.pad(elements, (1, 0), value=len(group)), torch.stack(products, 1)
+
+
+def last_right(group: Tensor, steps: int, length: int, tested: int, grow: bool = False, **model: object) -> float:
+    """The share of right products at the end of longer words than any a one-layer model was trained on.
+
+    Training words are of random lengths up to `length`, or with `grow` of lengths that grow to it over the first half.
+    """
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    settings = ModelConfig.model_validate({"layers": 1, "hidden": 32, "heads": 2, **model})
+    decoder = RemedyForCausalLM(RemedyConfig.from_model(settings, len(group) + 1))
+    optimizer = torch.optim.AdamW(decoder.parameters(), lr=1e-2, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=steps, pct_start=0.1)
+    for step in range(steps):
+        drawn = int(torch.randint(2, length + 1, (1,), generator=generator))
+        tokens, products = words(group, 64, min(length, 2 + 2 * length * step // steps) if grow else drawn, generator)
+        F.cross_entropy(decoder(tokens).logits[:, 1:].flatten(0, 1), products.flatten()).backward()
+        torch.nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+    tokens, products = words(group, 300, tested, generator)
+    with torch.no_grad():
+        return float((decoder(tokens).logits[:, -1].argmax(-1) == products[:, -1]).float().mean())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mixer", "steps"), [("deltanet", 250), ("mamba", 400)])
+def test_parity_needs_an_eigenvalue_of_minus_one(mixer: str, steps: int) -> None:
+    """Grazzi et al., 2024: a sign that flips with every 1 is the eigenvalue -1; within [0, 1] nothing can flip."""
+    right = {
+        eigenvalues: last_right(PARITY, steps, 24, 36, mixers=[mixer], eigenvalues=eigenvalues)
+        for eigenvalues in ("signed", "positive")
+    }
+    assert right["signed"] > 0.95, right
+    assert right["positive"] < 0.65, right
+
+
+@pytest.mark.slow
+def test_full_permutations_of_three_need_two_reflections_a_token() -> None:
+    """Siems et al., 2025: a 3-cycle is a product of two swaps, so one Householder step a token cannot be it."""
+    right = {n: last_right(S3, 700, 12, 24, True, mixers=["deltaproduct"], householders=n) for n in (2, 1)}
+    assert right[2] > 0.9, right
+    assert right[1] < 0.7, right

@@ -1,4 +1,4 @@
-"""Training throughput on this machine: every mixer, and our Trainer against a bare PyTorch loop of the same model and batch.
+"""Our Trainer against a bare PyTorch loop of the same model, rows and optimizer, in turns, and how long it waits for data.
 
 python benchmarks/training.py
 """
@@ -10,83 +10,81 @@ import platform
 import statistics
 import tempfile
 import time
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["USE_HUB_KERNELS"] = "0"
+os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 
-from remedy.models.checkpoint import RemedyConfig
-from remedy.models.config import ModelConfig
-from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.mixers import MIXERS
+from remedy.models.decoder import RemedyForCausalLM, parameter_count
 from remedy.models.tokenizers import build_tokenizer
 from remedy.train.config import RunConfig
 from remedy.train.data import Collator, TraceDataset
-from remedy.train.run import train
+from remedy.train.run import model_config, train
 from remedy.train.tracking import read_metrics
 
-RUN = {
+ROUNDS, STEPS = 4, 6
+RUN: dict[str, Any] = {
     "data": {
-        "task": {"kind": "permutation", "n": 5, "moves": "swaps", "length": 32},
-        "format": "symbolic",
-        "context": False,
-        "reveal": {"every": 2},
+        "task": {"kind": "composition", "depth": 1, "input_length": [3, 6]},
+        "format": "cwm",
+        "reveal": {"show": "diff"},
     },
-    "tokenizer": {"kind": "symbols"},
-    "model": {"mixers": ["deltanet"], "layers": 2, "hidden": 128},
-    "train": {"steps": 40, "batch_size": 16, "log_every": 10, "save_every": 1000, "threads": 1},
+    "tokenizer": {"kind": "bpe", "vocab_size": 1024},
+    "model": {"layers": 6, "hidden": 384, "heads": 6},
+    "train": {"steps": STEPS, "batch_size": 8, "log_every": 1, "save_every": 1000, "threads": 1},
     "tracking": {"wandb": False},
 }
 
 
-def mixer_rates(batch: int = 16, length: int = 256) -> None:
-    """Tokens per second of forward and backward, d = 128, 2 layers."""
-    tokens = torch.randint(0, 64, (batch, length))
-    for name in MIXERS:
-        model = RemedyForCausalLM(RemedyConfig.from_model(ModelConfig(mixers=(name,), hidden=128), 64))  # type: ignore[arg-type]
-        seconds = []
-        for _ in range(4):
-            begin = time.perf_counter()
-            model(tokens, labels=tokens).loss.backward()
-            seconds.append(time.perf_counter() - begin)
-        print(f"{name}: {batch * length / statistics.median(seconds[1:]):,.0f} tokens/s")
-
-
-def trainer_against_loop() -> None:
-    """The same rows, model and optimizer in a loop of six lines."""
+def trainer_rates() -> tuple[list[float], list[float]]:
+    """Tokens per second, and the share of time spent on data, of every step but the first."""
     with tempfile.TemporaryDirectory() as folder:
-        config = RunConfig.model_validate({**RUN, "output": folder})
-        output = train(config)
-        records = read_metrics(output / "metrics.jsonl")
-    ours = statistics.median(r["tokens_per_second"] for r in records[1:])
-    wait = statistics.median(r["data_wait"] for r in records[1:])
+        records = read_metrics(train(RunConfig.model_validate({**RUN, "output": folder})) / "metrics.jsonl")
+    return [r["tokens_per_second"] for r in records[1:]], [r["data_wait"] for r in records[1:]]
 
+
+def loop_rates() -> tuple[list[float], int]:
+    """The same steps in a loop of six lines; and the model's size."""
+    config = RunConfig.model_validate(RUN)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     rows = TraceDataset(config.data, tokenizer, config.train)
     collate = Collator(tokenizer.pad_id, config.train.loss_roles())
-    model = RemedyForCausalLM(RemedyConfig.from_model(config.model, tokenizer.vocab_size))
+    model = RemedyForCausalLM(model_config(config.model, tokenizer))  # type: ignore[arg-type]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    rates = []
-    for step in range(config.train.steps):
+    size, rates = config.train.batch_size, []
+    for step in range(STEPS):
         begin = time.perf_counter()
-        batch = collate(rows.__getitems__(range(step * 16, step * 16 + 16)))
+        batch = collate(rows.__getitems__(range(step * size, (step + 1) * size)))
         model(**batch).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
         rates.append(int(batch["attention_mask"].sum()) / (time.perf_counter() - begin))
-    bare = statistics.median(rates[10:])
-    print(
-        f"trainer: {ours:,.0f} tokens/s, {ours / bare:.2f} of a bare loop ({bare:,.0f}); data wait {wait:.1%} of the time"
-    )
+    return rates[1:], parameter_count(model)
 
 
 def main() -> None:
     torch.set_num_threads(1)
     where = f"Python {platform.python_version()}, torch {torch.__version__}, one thread of {os.cpu_count()} cores"
     print(f"{where}, load {os.getloadavg()[0]:.2f}")
-    mixer_rates()
-    trainer_against_loop()
+    ratios, waits, ours, bare = [], [], [], []
+    for _ in range(ROUNDS):
+        mine, wait = trainer_rates()
+        other, size = loop_rates()
+        # The steps hold the same rows, and so the same padding: compared step by step.
+        ratios += [a / b for a, b in zip(mine, other)]
+        waits += wait
+        ours += mine
+        bare += other
+    print(
+        f"{size:,} parameters: Trainer {statistics.median(ours):,.0f} tokens/s, bare loop {statistics.median(bare):,.0f}; ratio "
+        f"{statistics.median(ratios):.3f} (quartiles {', '.join(f'{q:.3f}' for q in statistics.quantiles(ratios, n=4))})"
+    )
+    print(
+        f"waiting for data: {statistics.median(waits):.2%} of the time (examples made on the fly in the same process)"
+    )
 
 
 if __name__ == "__main__":

@@ -19,11 +19,12 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 class ModelConfig(BaseModel):
-    """A decoder. `size`: a preset of layers, hidden, heads and ffn, of which each can still be given. `mixers` is repeated over the layers: `[attention, deltanet]` is a hybrid.
+    """A decoder. `mixers` is repeated over the layers: `[attention, deltanet]` is a hybrid.
 
-    `positions`: rotary or none (attention only). `eigenvalues`: the range of the transition's eigenvalues in Mamba, Mamba-2 and
-    the delta-rule mixers; `positive` is [0, 1], `signed` is [-1, 1] (Grazzi et al., "Unlocking state-tracking in linear RNNs
-    through negative eigenvalues", 2024); by default as published: positive for Mamba and Mamba-2, signed for the others.
+    `size`: a preset of layers, hidden, heads and ffn, of which each can still be given. `positions`: rotary or none (attention
+    only). `eigenvalues`: the range of the transition's eigenvalues in Mamba, Mamba-2 and the delta-rule mixers; `positive` is
+    [0, 1], `signed` is [-1, 1] (Grazzi et al., "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by
+    default as published: positive for Mamba and Mamba-2, signed for the others.
     `state_size`: Mamba's and Mamba-2's. `householders`: steps of the delta rule that DeltaProduct takes for each token.
     """
 

@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from transformers import CwmConfig, CwmForCausalLM
 
 from remedy.launch.experiment import ExperimentConfig, expand, run
-from tests.models.test_tokenizers import pretrained
+from remedy.models.tiny import write_tiny_cwm
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,6 +31,14 @@ SMALL_STRINGS = [*STEPS, *TINY, "data.task.depth=1", "tokenizer.vocab_size=400"]
 SMALL_DATA = ["write.splits.train=20", "write.splits.validation=4", "write.splits.test=4", "write.shard_size=4"]
 
 
+LORA_SMALL = [
+    "mixture.permutations.data.task.length=2",
+    "data.task.depth=1",
+    "data.reveal.budget=400",
+    "train.data_workers=0",
+    "train.threads=1",
+    "tracking.wandb=false",
+]
 OWN = "programs=[{path: examples/functions.jsonl}]"
 
 
@@ -47,6 +54,9 @@ def smaller(command: str, model: Path) -> list[str]:
             if not any(w.startswith("data.task.length=") and o.startswith("data.task") for w in words)
         ]
         return [*words, *shrink]
+    if "configs/train/cwm_lora.yaml" in words:
+        own = [f"model.name={model}", f"tokenizer.name={model}", "train.accumulate=1", "train.precision=fp32"]
+        return [words[0], "--num_gpus", "2", *words[1:], *STEPS, *own, *LORA_SMALL]
     if "configs/train/strings.yaml" in words:
         two = ["2" if words[i - 1] == "--nproc_per_node" else w for i, w in enumerate(words)]
         return [*two[:1], *(["--num_gpus", "2"] if two[0] == "deepspeed" else []), *two[1:], *SMALL_STRINGS]
@@ -70,22 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("configs", "launch", "examples"):
         (path / name).symlink_to(ROOT / name)
     model = path / "tiny-cwm"
-    tokenizer = pretrained(model, [])
-    config = CwmConfig(
-        vocab_size=320,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        sliding_window=64,
-        layer_types=["full_attention", "sliding_attention"],
-        bos_token_id=0,
-        eos_token_id=1,
-        pad_token_id=2,
-    )
-    CwmForCausalLM(config).save_pretrained(tokenizer)
+    write_tiny_cwm(model)
     return path
 
 
@@ -99,7 +94,7 @@ def run_command(words: list[str], cwd: Path) -> str:
 
 @pytest.mark.slow
 def test_every_command_of_the_readme_runs_in_order(folder: Path) -> None:
-    elsewhere = ("make ", "remedy run ", "python benchmarks/")  # the three tests below
+    elsewhere = ("make ", "remedy run ", "remedy sweep ", "python benchmarks/")  # the tests below
     ran = [command for command in COMMANDS if not command.startswith(elsewhere)]
     assert len(ran) >= 15
     for command in ran:
@@ -120,11 +115,12 @@ def test_the_experiments_of_the_readme_are_valid_and_every_run_is_compared() -> 
     from remedy.data_gen.config import load
 
     for command in COMMANDS:
-        if command.startswith("remedy run "):
+        if command.startswith(("remedy run ", "remedy sweep ")):
             path = command.split()[2]
             config = load(ExperimentConfig, ROOT / path)
             names = {job.name for job in expand(config, path)}
-            assert {side.run for c in config.comparisons for side in (c.baseline, c.treatment)} == names
+            compared = {side.run for c in config.comparisons for side in (c.baseline, c.treatment)}
+            assert compared == (names if command.startswith("remedy run ") else set())
 
 
 @pytest.mark.slow
@@ -156,11 +152,14 @@ def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -
     assert models == {p: p.stat().st_mtime_ns for p in models}
 
 
+COMMAND_NAMES = ("generate", "trace", "rewrite", "train", "merge", "evaluate", "measure", "report", "run", "sweep")
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["remedy"],
-        *(["remedy", c] for c in ("generate", "trace", "rewrite", "train", "evaluate", "measure", "report", "run")),
+        *(["remedy", c] for c in COMMAND_NAMES),
     ],
 )
 def test_every_command_has_help(words: list[str]) -> None:

@@ -20,7 +20,6 @@ from remedy.models.checkpoint import RemedyConfig
 from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM, parameter_count
 from remedy.models.flops import device_peak
-from remedy.models.kernels import describe
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizers import TraceTokenizer, build_tokenizer
 from remedy.train.checkpoints import Checkpoints, Sealed, set_aside, survey

@@ -39,8 +39,12 @@ def test_without_parts_a_mixture_is_the_data_itself() -> None:
 
 def test_a_part_changes_the_data_and_a_wrong_one_is_named() -> None:
     changed = {"task": {"kind": "composition", "depth": 2}, "format": "cwm"}
-    (source,) = Mixture(DATA, {"strings": Part(data=changed)}).sources
+    holding = DATA.model_copy(update={"hold_out": {"length": (4,)}})
+    (source,) = Mixture(holding, {"strings": Part(data=changed)}).sources
     assert source.data.task.kind == "composition"
+    assert source.data.hold_out == {}
+    (same,) = Mixture(holding, {"same": Part()}).sources
+    assert same.data.hold_out == {"length": (4,)}
     (kept,) = Mixture(DATA, {"longer": Part(data={"task": {"length": 9}})}).sources
     assert kept.data.task.length == 9  # type: ignore[union-attr]
     assert kept.data.task.n == 3  # type: ignore[union-attr]

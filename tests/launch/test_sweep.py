@@ -30,7 +30,9 @@ SWEEP: dict[str, Any] = {
             },
             "grid": {"model.mixers": [["gru"], ["deltanet"]], "train.seed": [0, 1]},
             "evaluate": {
-                "diagnostics": [{"kind": "permutation", "lengths": [2, 3], "forcing": ["action_forced"], "examples": 10}],
+                "diagnostics": [
+                    {"kind": "permutation", "lengths": [2, 3], "forcing": ["action_forced"], "examples": 10}
+                ],
                 "threads": 1,
             },
         }
@@ -69,8 +71,8 @@ def test_runs_are_tracked_under_the_experiment_and_a_wrong_value_names_its_run(t
     jobs = expand(load(ExperimentConfig, path), "sweep")
     assert jobs[0].train.tracking.group == "sweep"
     assert jobs[0].train.tracking.tags == ("swaps", "mixers=gru")
-    wrong = load(ExperimentConfig, path, ["groups.swaps.grid.model\\.layers=[0]".replace("\\.", "_")])
-    with pytest.raises(ConfigError, match=r"groups\.swaps\.runs\.mixers=gru,seed=0,model_layers=0"):
+    wrong = load(ExperimentConfig, path, ["groups.swaps.grid={model.layers: [1, 0]}"])
+    with pytest.raises(ConfigError, match=r"groups\.swaps\.runs\.layers=0: key 'model\.layers'"):
         expand(wrong, "sweep")
 
 

@@ -49,7 +49,9 @@ def test_a_kernel_that_imports_but_fails_when_called_is_not_used(monkeypatch: py
     monkeypatch.setattr(kernels, "_half", lambda *shape: torch.ones(shape))
     monkeypatch.setitem(sys.modules, "causal_conv1d", module)
     reason = kernels.found("causal_conv1d")
-    assert reason == "causal_conv1d does not run (RuntimeError: no kernel image is available for execution on the device)"
+    assert (
+        reason == "causal_conv1d does not run (RuntimeError: no kernel image is available for execution on the device)"
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -83,7 +83,10 @@ def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_pa
 def test_what_cannot_be_had_is_said_in_one_line(cwm: str, tmp_path: Path) -> None:
     tokenizer = hf(cwm)
     cases = [
-        ({"name": "facebook/cwm-no-such"}, "model 'facebook/cwm-no-such' cannot be loaded: give the folder of a local copy"),
+        (
+            {"name": "facebook/cwm-no-such"},
+            "model 'facebook/cwm-no-such' cannot be loaded: give the folder of a local copy",
+        ),
         ({"name": cwm, "lora": {"targets": ["q_prjo"]}}, "no linear layer is called 'q_prjo'; did you mean 'q_proj'?"),
         ({"name": cwm, "lora": {}, "four_bit": True}, "model.four_bit needs a CUDA device"),
     ]
@@ -94,7 +97,7 @@ def test_what_cannot_be_had_is_said_in_one_line(cwm: str, tmp_path: Path) -> Non
             build_pretrained(PretrainedConfig.model_validate(settings), tokenizer, FP32, sharded=False)
         assert says in str(failed.value)
         assert "\n" not in str(failed.value)
-    with pytest.raises(UserError, match="no adapter_config.json there"):
+    with pytest.raises(UserError, match=r"no adapter_config\.json there"):
         merge(cwm, tmp_path / "out")
     adapted = tmp_path / "adapted"
     model = build_pretrained(PretrainedConfig.model_validate({"name": cwm, "lora": {}}), tokenizer, FP32, sharded=False)
@@ -123,7 +126,10 @@ def test_a_model_section_is_a_decoder_unless_it_says_otherwise() -> None:
     assert isinstance(build(RunConfig, {"data": data, "model": {"layers": 3}}, "x").model, ModelConfig)
     for model, says in (
         ({"layer": 3}, "unknown key 'model.layer'; did you mean 'layers'?"),
-        ({"kind": "pretrained", "name": "x", "lora": {"rnak": 2}}, "unknown key 'model.lora.rnak'; did you mean 'rank'?"),
+        (
+            {"kind": "pretrained", "name": "x", "lora": {"rnak": 2}},
+            "unknown key 'model.lora.rnak'; did you mean 'rank'?",
+        ),
         ({"kind": "pretrained", "name": "x", "four_bit": True}, "add a `lora` section"),
         ({"size": "huge"}, "key 'model.size'"),
     ):

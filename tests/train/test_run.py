@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remedy.data_gen.config import UserError
+from remedy.data_gen.config import UserError, load
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
@@ -34,28 +34,29 @@ def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path
     process.communicate()
     assert not (killed / "model.safetensors").exists()
 
-    refused = finished(start([sys.executable, SCRIPT, config, f"output={killed}"]), code=2)
-    assert "--resume" in refused
-    other = [sys.executable, SCRIPT, config, f"output={killed}", "--resume", "train.learning_rate=0.5"]
-    assert "train.learning_rate is 0.5 but was 0.001" in finished(start(other), code=2)
+    with pytest.raises(UserError, match="pass --resume to continue it"):
+        in_process(config, f"output={killed}")
+    other = load(RunConfig, config, [f"output={killed}", "train.learning_rate=0.5"])
+    with pytest.raises(UserError, match=r"train\.learning_rate is 0\.5 but was 0\.001"):
+        train(other, resume=True)
     finished(start([sys.executable, SCRIPT, config, f"output={killed}", "--resume"]))
     assert curve(killed) == curve(whole)
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["torchrun", "deepspeed"])
-def test_two_processes_give_the_loss_of_one(name: str, tmp_path: Path) -> None:
-    if name == "deepspeed":
-        pytest.importorskip("deepspeed")
+def test_two_processes_give_the_loss_of_one_and_make_one_tracked_run(tmp_path: Path) -> None:
+    pytest.importorskip("deepspeed")
     config = written(tmp_path)
     one, two = tmp_path / "one", tmp_path / "two"
     in_process(config, f"output={one}")
-    finished(start([*launcher(2, name), SCRIPT, config, f"output={two}"]))
+    words = [*launcher(2, "deepspeed"), SCRIPT, config, f"output={two}", "tracking.wandb=true"]
+    finished(start(words, WANDB_MODE="offline"))
     assert len(curve(two)) == 12
     for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one)):
         assert loss == pytest.approx(expected, abs=1e-4), step
     assert (two / "model.safetensors").exists()
+    assert len(list(two.glob("wandb/offline-run-*"))) == 1
 
 
 @pytest.mark.slow
@@ -112,12 +113,19 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_step_and_examples(tmp_
 @pytest.mark.slow
 def test_out_of_memory_names_batch_and_length_and_what_to_lower(tmp_path: Path) -> None:
     config = written(tmp_path, model={"mixers": ["attention"], "hidden": 256, "heads": 2})
-    command = [sys.executable, SCRIPT, config, f"output={tmp_path / 'run'}", "train.batch_size=60000"]
-    limited = ["bash", "-c", 'ulimit -v 12000000; exec "$@"', "limited", *command]
+    command = [sys.executable, SCRIPT, config, f"output={tmp_path / 'run'}", "train.batch_size=40000"]
+    limited = ["bash", "-c", 'ulimit -v 8000000; exec "$@"', "limited", *command]
     output = finished(start(limited), code=2)
-    assert "error: out of memory at 60000 rows of " in output
+    assert "error: out of memory at 40000 rows of " in output
     assert "train.accumulate (now 1)" in output
     assert "Traceback" not in output
+
+
+def test_utilisation_is_logged_where_the_peak_is_known(tmp_path: Path) -> None:
+    settings = {**CONFIG, "output": str(tmp_path / "run"), "tracking": {"wandb": False, "peak_tflops": 0.1}}
+    output = train(RunConfig.model_validate({**settings, "train": {**CONFIG["train"], "steps": 4}}))
+    for record in read_metrics(output / "metrics.jsonl"):
+        assert 0 < record["mfu"] < 1
 
 
 def test_a_world_that_does_not_divide_the_batch_says_what_would(

@@ -99,7 +99,9 @@ def add_adapters(model: Any, config: PretrainedConfig, new_ids: list[int], shard
     )
     adapted = peft.get_peft_model(model, settings)
     # New rows are saved as such: PEFT would write the whole table beside them, for having grown.
-    adapted.save_pretrained = functools.partial(adapted.save_pretrained, save_embedding_layers=False)
+    adapted.save_pretrained = functools.partial(  # type: ignore[method-assign]
+        adapted.save_pretrained, save_embedding_layers=False
+    )
     return adapted
 
 

@@ -101,8 +101,15 @@ def survey(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
     return None, damaged
 
 
-def set_aside(damaged: dict[Path, str]) -> list[str]:
-    """Move damaged checkpoints out of the way, remove those a kill cut off; returns a sentence on each."""
+def set_aside(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> list[str]:
+    """Move damaged checkpoints out of the way, remove those a kill cut off, and leave `latest` on the whole one, if any.
+
+    Returns a sentence on each.
+    """
+    if damaged:
+        (output / LATEST).unlink(missing_ok=True)
+        if kept is not None:
+            _point(output / LATEST, kept.path.name)
     said = []
     for folder, problem in damaged.items():
         if not (folder / SEAL).exists():

@@ -76,6 +76,7 @@ def join(on_cpu: bool) -> None:
     """
     try:
         import deepspeed
+        import torch
         from deepspeed.ops import __compatible_ops__
     except ImportError:
         raise ConfigError("train.deepspeed: DeepSpeed is not installed; pip install 'cwm-remedy[deepspeed]'") from None
@@ -87,6 +88,8 @@ def join(on_cpu: bool) -> None:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    if not on_cpu:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     # Before any weights are made: ZeRO-3 divides them over the processes it knows of then.
     deepspeed.init_distributed(dist_backend="gloo" if on_cpu else "nccl", auto_mpi_discovery=False, verbose=False)
 

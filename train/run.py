@@ -56,7 +56,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     arguments = training_arguments(config, world, resharded)  # joins the other processes
     if main:
         _write_settings(config, output, arguments)
-        for sentence in set_aside(damaged):
+        for sentence in set_aside(output, checkpoint, damaged):
             print(f"{output}: {sentence}", file=sys.stderr, flush=True)
         if resharded and checkpoint is not None:
             print(f"{checkpoint.path.name}: written by {checkpoint.world_size} processes, read by {world}", flush=True)
@@ -231,8 +231,17 @@ def finish(status: int = 0) -> None:
         sys.exit(status)
 
 
-FREE_ON_RESUME = {"log_every", "save_every", "keep_last", "threads", "data_workers", "compile"}
-"""Training settings that may change when a run is resumed; any other would make it another run."""
+FREE_ON_RESUME = {
+    "log_every",
+    "save_every",
+    "keep_last",
+    "threads",
+    "data_workers",
+    "compile",
+    "accumulate",
+    "checkpoint_activations",
+}
+"""Training settings that may change when a run is resumed: what is computed stays the same. Any other makes it another run."""
 
 
 def _same_run(config: RunConfig, output: Path) -> None:

@@ -49,7 +49,9 @@ def test_a_damaged_checkpoint_is_named_kept_aside_and_skipped(harm: str, tmp_pat
     found, damaged = survey(tmp_path)
     assert found is not None
     assert found.path == good
-    (sentence,) = set_aside(damaged)
+    (tmp_path / "latest").symlink_to("checkpoint-2")
+    (sentence,) = set_aside(tmp_path, found, damaged)
+    assert os.readlink(tmp_path / "latest") == "checkpoint-1"
     assert sentence.startswith("checkpoint-2 is damaged: ")
     assert ("weights" in sentence) == (harm != "seal")
     assert (tmp_path / "damaged-checkpoint-2" / "part" / "state").exists()
@@ -60,7 +62,7 @@ def test_what_a_kill_cut_off_is_removed(tmp_path: Path) -> None:
     cut = checkpoint(tmp_path, 3, sealed=False)
     found, damaged = survey(tmp_path)
     assert found is None
-    assert set_aside(damaged) == ["checkpoint-3: it was not written to the end; removed"]
+    assert set_aside(tmp_path, found, damaged) == ["checkpoint-3: it was not written to the end; removed"]
     assert not cut.exists()
 
 

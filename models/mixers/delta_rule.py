@@ -85,11 +85,13 @@ def delta_rule_chunked(
     if state is None:
         state = v.new_zeros(batch, heads, key_dim, v.shape[-1])
     outputs = []
-    for c in range(q.shape[2]):
-        corrected = u[:, :, c] - w[:, :, c] @ state
-        outputs.append(q[:, :, c] @ state + within[:, :, c] @ corrected)
-        kept = state if over is None else over[:, :, c] * state
-        state = kept + to_end[:, :, c].transpose(-1, -2) @ corrected
+    # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
+    chunks = zip(*(x.unbind(2) for x in (q, within, u, w, to_end)))
+    decays = [None] * q.shape[2] if over is None else over.unbind(2)
+    for (query, inside, values, known, keys), decay in zip(chunks, decays):
+        corrected = values - known @ state
+        outputs.append(query @ state + inside @ corrected)
+        state = (state if decay is None else decay * state) + keys.transpose(-1, -2) @ corrected
     return torch.cat(outputs, dim=2)[:, :, :steps], state
 
 

@@ -142,8 +142,8 @@ def _state_space_duality_chunked(
     if state is None:
         state = torch.zeros_like(brought[:, :, 0])
     before = []
-    for number in range(brought.shape[2]):
+    for decay, arriving in zip(from_start[..., -1, None, None].unbind(2), brought.unbind(2)):
         before.append(state)
-        state = from_start[:, :, number, -1, None, None] * state + brought[:, :, number]
+        state = decay * state + arriving
     y = within + (c * from_start[..., None]) @ torch.stack(before, dim=2)
     return y.flatten(2, 3)[:, :, :steps].transpose(1, 2), state

@@ -202,7 +202,7 @@ FamilyName = Literal["strings", "booleans", "bitwise", "math", "characters", "li
 class CompositionConfig(BaseModel):
     """Programs of one family. `functions`: which may occur (empty: all); `depth` and `input_length` (characters of a
     random input string): fixed or drawn from [low, high]; `alphabet`: the letters of random strings; `flatten`: one call
-    a line, into temporaries."""
+    a line, into temporaries. `held_out_functions`, `held_out_depths`: what the train split never has."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -213,6 +213,8 @@ class CompositionConfig(BaseModel):
     flatten: bool = False
     input_length: tuple[int, int] = (3, 8)
     alphabet: str = Field(default=LETTERS, min_length=1)
+    held_out_functions: tuple[str, ...] = ()
+    held_out_depths: tuple[int, ...] = ()
 
     @model_validator(mode="after")
     def _known(self) -> CompositionConfig:
@@ -222,7 +224,7 @@ class CompositionConfig(BaseModel):
         if not 0 <= self.input_length[0] <= self.input_length[1]:
             raise ValueError(f"input_length must be [low, high] with 0 <= low <= high, got {self.input_length}")
         valid = FAMILIES[self.family].functions
-        for name in self.functions:
+        for name in (*self.functions, *self.held_out_functions):
             if name not in valid:
                 raise ValueError(f"unknown function {name!r} of family {self.family!r}; {suggest(name, valid)}")
         return self

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from remedy.data_gen import composition, permutation, rng, symbolic
 from remedy.data_gen.budget import densest, describe, may_step_over, shallower
 from remedy.data_gen.composition import CompositionConfig
-from remedy.data_gen.config import ConfigError, suggest
+from remedy.data_gen.config import ConfigError
 from remedy.data_gen.permutation import PermutationBatch, PermutationConfig
 from remedy.data_gen.program import Program, ProgramError, Trace
 from remedy.data_gen.programs import Case, ProgramsConfig, load_cases
@@ -46,14 +46,6 @@ Count = Callable[[Sequence[Span]], int]
 Task = PermutationConfig | CompositionConfig | ProgramsConfig
 
 
-HELD_OUT = {
-    "permutation": ("length",),
-    "composition": ("depth", "functions"),
-    "programs": ("source",),
-}
-"""Slices that can be held out, by task."""
-
-
 class DataConfig(BaseModel):
     """What is generated (`task`) and how it is written down (the rest)."""
 
@@ -67,8 +59,6 @@ class DataConfig(BaseModel):
     strings: EncodingName = "plain"
     tracer: TracerConfig = TracerConfig()
     """How programs of the user's or a benchmark's are run; our own run in this process."""
-    hold_out: dict[str, tuple[int | str, ...]] = {}
-    """Values of a slice that the train split never has, e.g. `{functions: [rotate_str]}`: its examples draw again."""
     seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
@@ -77,11 +67,6 @@ class DataConfig(BaseModel):
             raise ValueError("the cwm format always shows the program: remove `context: false`")
         if self.task.kind != "permutation" and not self.context:
             raise ValueError(f"task {self.task.kind} needs its program: remove `context: false`")
-        for name in self.hold_out:
-            if name not in HELD_OUT[self.task.kind]:
-                raise ValueError(
-                    f"hold_out: task {self.task.kind} has no slice {name!r}; {suggest(name, HELD_OUT[self.task.kind])}"
-                )
         if self.reveal.direct and self.format != "cwm":
             raise ValueError("reveal.direct needs the cwm format, whose return separator asks for the answer")
         return self
@@ -197,21 +182,23 @@ def _permutations_may(config: DataConfig, split: str, batch: PermutationBatch) -
     """Which programs may be in a split."""
     assert isinstance(config.task, PermutationConfig)
     may: npt.NDArray[np.bool_] = in_split(permutation.content_hash(config.task, batch), split)
-    if split == "train" and "length" in config.hold_out:
-        may &= ~np.isin(batch.lengths, config.hold_out["length"])
+    if split == "train" and config.task.held_out_lengths:
+        may &= ~np.isin(batch.lengths, config.task.held_out_lengths)
     return may
 
 
-def _held_out(config: DataConfig, split: str, **slices: Sequence[int | str]) -> bool:
-    """Whether a program with these values of slices is kept from a split."""
-    return split == "train" and any(not set(slices[name]).isdisjoint(kept) for name, kept in config.hold_out.items())
+def _composition_may(task: CompositionConfig, split: str, composed: composition.Composition) -> bool:
+    if split_of(text_hash(composed.identity)) != split:
+        return False
+    held_out = composed.depth in task.held_out_depths or not set(task.held_out_functions).isdisjoint(composed.functions)
+    return not (held_out and split == "train")
 
 
 def _too_small(config: DataConfig, split: str) -> ConfigError:
     return ConfigError(
         f"data.task ({config.task.kind}): no program of the {split} split found in {MAX_ATTEMPTS} draws; "
         "there are too few different programs: make the task larger (length, n, functions, input_length)"
-        + (", or hold out less" if config.hold_out and split == "train" else "")
+        ", or hold out less"
     )
 
 
@@ -236,8 +223,7 @@ def _composition_example(config: DataConfig, split: str, index: int, count: Coun
     for attempt in range(MAX_ATTEMPTS):
         key = rng.key(config.seed, split, index, attempt)
         composed = composition.draw(config.task, rng.Draws(key))
-        held = _held_out(config, split, depth=[composed.depth], functions=composed.functions)
-        if split_of(text_hash(composed.identity)) == split and not held:
+        if _composition_may(config.task, split, composed):
             break
     else:
         raise _too_small(config, split)
@@ -256,7 +242,7 @@ def _composition_example(config: DataConfig, split: str, index: int, count: Coun
 def _program_examples(
     config: DataConfig, task: ProgramsConfig, split: str, indices: Sequence[int], count: Count | None, workers: int
 ) -> list[Example]:
-    cases = _cases_of(task, split, config.hold_out.get("source", ()))
+    cases = _cases_of(task, split)
     missing = next((index for index in indices if index >= len(cases)), None)
     if missing is not None:
         raise ConfigError(
@@ -301,9 +287,7 @@ def _context_alone(whole: Example, outcome: str) -> Example:
 
 def example_count(config: DataConfig, split: str) -> int | None:
     """How many examples a split has; None where they never end."""
-    if not isinstance(config.task, ProgramsConfig):
-        return None
-    return len(_cases_of(config.task, split, config.hold_out.get("source", ())))
+    return program_count(config.task, split) if isinstance(config.task, ProgramsConfig) else None
 
 
 def program_count(task: ProgramsConfig, split: str) -> int:
@@ -312,14 +296,14 @@ def program_count(task: ProgramsConfig, split: str) -> int:
 
 
 @lru_cache(maxsize=24)
-def _cases_of(task: ProgramsConfig, split: str, held_out: tuple[int | str, ...] = ()) -> tuple[Case, ...]:
+def _cases_of(task: ProgramsConfig, split: str) -> tuple[Case, ...]:
     everything = load_cases(task)
     if split == "all":
         return everything
     return tuple(
         case
         for case in everything
-        if split_of(text_hash(case.group)) == split and not (split == "train" and case.id in held_out)
+        if split_of(text_hash(case.group)) == split and not (split == "train" and case.id in task.held_out)
     )
 
 

@@ -20,10 +20,7 @@ LONGEST = 10_000
 
 
 class Part(BaseModel):
-    """A part of a mixture: its share is `weight` over the sum of all; `data` changes the run's data configuration for it.
-
-    A part with a task of its own holds out what it says itself, not what the run's data does.
-    """
+    """A part of a mixture: its share is `weight` over the sum of all; `data` changes the run's data configuration for it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -57,7 +54,7 @@ class Mixture:
     def __init__(self, data: DataConfig, parts: Mapping[str, Part]) -> None:
         base = data.model_dump()
         resolved = {
-            name: (part.weight, build(DataConfig, merge(_inherited(base, part), part.data), f"mixture.{name}.data"))
+            name: (part.weight, build(DataConfig, merge(base, part.data), f"mixture.{name}.data"))
             for name, part in parts.items()
         } or {"": (1, data)}
         self.sources = [Source(n, weight, d, example_count(d, "train")) for n, (weight, d) in resolved.items()]
@@ -71,10 +68,6 @@ class Mixture:
         indices = block * weights[sources] + self.before[offset]
         counts = np.array([source.examples or np.iinfo(np.int64).max for source in self.sources])
         return Place(sources, indices % counts[sources])
-
-
-def _inherited(base: dict[str, Any], part: Part) -> dict[str, Any]:
-    return {**base, "hold_out": {}} if "kind" in part.data.get("task", {}) else base
 
 
 def _pattern(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

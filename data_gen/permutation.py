@@ -28,7 +28,8 @@ class PermutationConfig(BaseModel):
     """n variables (3..8); `length` commands, fixed or drawn from [low, high]; `moves` says what one command may be.
 
     `distinct`: whether the starting digits are all different (published diagnostics allow repeats). `prints`: the
-    function form ends with a print of one variable, as some published programs do.
+    function form ends with a print of one variable, as some published programs do. `held_out_lengths`: lengths that the
+    train split never has.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -39,6 +40,7 @@ class PermutationConfig(BaseModel):
     length: int | tuple[int, int] = 16
     distinct: bool = False
     prints: bool = False
+    held_out_lengths: tuple[int, ...] = ()
 
     @model_validator(mode="after")
     def _ordered(self) -> PermutationConfig:

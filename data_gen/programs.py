@@ -25,7 +25,7 @@ class ProgramsConfig(BaseModel):
     """`benchmark`: CruxEval-O (800 functions) or HumanEval (723 executions), from the Hugging Face hub or, given a `path`, from
     a JSONL file in the benchmark's own form. `path` alone: a folder of `.py` files with a marked entry point, or a JSONL file
     whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output` and `id`. `rewrites`: applied to every
-    program (`remedy.data_gen.rewrites`)."""
+    program (`remedy.data_gen.rewrites`). `held_out`: ids of programs that the train split never has."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,6 +33,7 @@ class ProgramsConfig(BaseModel):
     benchmark: BenchmarkName | None = None
     path: str | None = None
     rewrites: tuple[RewriteName, ...] = ()
+    held_out: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _given(self) -> ProgramsConfig:

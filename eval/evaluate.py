@@ -23,7 +23,6 @@ from remedy.eval.failures import UNTRACED
 from remedy.eval.files import replace_file
 from remedy.eval.stats import rate
 from remedy.eval.verdicts import CONDITION_KEYS, COST
-from remedy.models.decoder import parameter_count
 from remedy.models.tokenizers import TraceTokenizer
 
 RECORDS = "records"
@@ -181,7 +180,7 @@ def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[st
     )
     return {
         "model": f"{kind}, {settings.num_hidden_layers} layers, width {settings.hidden_size}",
-        "parameters": parameter_count(model),
+        "parameters": sum(p.numel() for p in model.parameters()),
         "tokenizer": chosen.kind + (", strings by characters" if chosen.string_tokens == "characters" else ""),
         "fingerprint": tokenizer.fingerprint,
         "weights": weights_digest(model),

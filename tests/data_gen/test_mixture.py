@@ -1,4 +1,6 @@
+import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remedy.data_gen.config import ConfigError, build
-from remedy.data_gen.examples import DataConfig, examples, token_arrays
+from remedy.data_gen.examples import DataConfig, example_count, examples, token_arrays
 from remedy.data_gen.mixture import Mixture, Part
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "symbolic"})
@@ -39,12 +41,8 @@ def test_without_parts_a_mixture_is_the_data_itself() -> None:
 
 def test_a_part_changes_the_data_and_a_wrong_one_is_named() -> None:
     changed = {"task": {"kind": "composition", "depth": 2}, "format": "cwm"}
-    holding = DATA.model_copy(update={"hold_out": {"length": (4,)}})
-    (source,) = Mixture(holding, {"strings": Part(data=changed)}).sources
+    (source,) = Mixture(DATA, {"strings": Part(data=changed)}).sources
     assert source.data.task.kind == "composition"
-    assert source.data.hold_out == {}
-    (same,) = Mixture(holding, {"same": Part()}).sources
-    assert same.data.hold_out == {"length": (4,)}
     (kept,) = Mixture(DATA, {"longer": Part(data={"task": {"length": 9}})}).sources
     assert kept.data.task.length == 9  # type: ignore[union-attr]
     assert kept.data.task.n == 3  # type: ignore[union-attr]
@@ -53,7 +51,8 @@ def test_a_part_changes_the_data_and_a_wrong_one_is_named() -> None:
 
 
 def test_held_out_lengths_are_never_trained_on_and_still_tested() -> None:
-    held = build(DataConfig, {**DATA.model_dump(), "hold_out": {"length": [4, 5]}}, "x")
+    task = {**DATA.task.model_dump(), "held_out_lengths": [4, 5]}
+    held = build(DataConfig, {**DATA.model_dump(), "task": task}, "x")
     trained = Counter(example.slices["length"] for example in examples(held, "train", range(200)))
     assert set(trained) == {2, 3, 6}
     assert {4, 5} <= {example.slices["length"] for example in examples(held, "test", range(200))}
@@ -66,13 +65,30 @@ def test_held_out_lengths_are_never_trained_on_and_still_tested() -> None:
             assert before.identity == after.identity
 
 
-def test_held_out_functions_and_programs_are_never_trained_on(tmp_path_factory: pytest.TempPathFactory) -> None:
-    task = {"kind": "composition", "functions": ["mirror_str", "rotate_str", "repeat_str"], "depth": [1, 2]}
-    held = build(DataConfig, {"task": task, "hold_out": {"functions": ["rotate_str"]}}, "x")
-    assert not any("rotate_str" in str(e.slices["functions"]) for e in examples(held, "train", range(60)))
-    assert any("rotate_str" in str(e.slices["functions"]) for e in examples(held, "test", range(60)))
-    with pytest.raises(ConfigError, match="task composition has no slice 'function'; did you mean 'functions'"):
-        build(DataConfig, {"task": task, "hold_out": {"function": ["rotate_str"]}}, "x")
-    alone = {"kind": "composition", "functions": ["rotate_str"], "depth": 1}
+def test_held_out_functions_and_depths_are_never_trained_on() -> None:
+    task = {"kind": "composition", "functions": ["mirror_str", "rotate_str", "repeat_str"], "depth": [1, 3]}
+    held = build(DataConfig, {"task": {**task, "held_out_functions": ["rotate_str"], "held_out_depths": [2]}}, "x")
+    trained, tested = ([e.slices for e in examples(held, split, range(60))] for split in ("train", "test"))
+    assert not any("rotate_str" in str(s["functions"]) or s["depth"] == 2 for s in trained)
+    assert any("rotate_str" in str(s["functions"]) for s in tested)
+    assert any(s["depth"] == 2 for s in tested)
+    with pytest.raises(
+        ConfigError, match="unknown function 'rotate_st' of family 'strings'; did you mean 'rotate_str'"
+    ):
+        build(DataConfig, {"task": {**task, "held_out_functions": ["rotate_st"]}}, "x")
+    alone = {"kind": "composition", "functions": ["rotate_str"], "depth": 1, "held_out_depths": [1]}
     with pytest.raises(ConfigError, match="or hold out less"):
-        examples(build(DataConfig, {"task": alone, "hold_out": {"depth": [1]}}, "x"), "train", [0])
+        examples(build(DataConfig, {"task": alone}, "x"), "train", [0])
+
+
+def test_held_out_programs_are_never_trained_on(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": f"p{i}", "code": f"def f(x):\n    return x + {i}\n", "input": "1"}) for i in range(40)]
+    (tmp_path / "own.jsonl").write_text("\n".join(lines))
+    task = {"kind": "programs", "path": str(tmp_path / "own.jsonl")}
+    everything = build(DataConfig, {"task": task}, "x")
+    count = example_count(everything, "train")
+    assert count
+    first = str(examples(everything, "train", [0])[0].slices["source"])
+    held = build(DataConfig, {"task": {**task, "held_out": [first]}}, "x")
+    assert example_count(held, "train") == count - 1
+    assert first not in {e.slices["source"] for e in examples(held, "train", range(count - 1))}

@@ -10,7 +10,6 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -23,7 +22,7 @@ from remedy.data_gen.composition import CompositionConfig
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.permutation import PermutationBatch, PermutationConfig
 from remedy.data_gen.program import Program, ProgramError, Trace
-from remedy.data_gen.programs import Case, ProgramsConfig, load_cases
+from remedy.data_gen.programs import Case, ProgramsConfig, split_cases
 from remedy.data_gen.render import render
 from remedy.data_gen.reveal import RevealConfig
 from remedy.data_gen.roles import Role, Span
@@ -242,7 +241,7 @@ def _composition_example(config: DataConfig, split: str, index: int, count: Coun
 def _program_examples(
     config: DataConfig, task: ProgramsConfig, split: str, indices: Sequence[int], count: Count | None, workers: int
 ) -> list[Example]:
-    cases = _cases_of(task, split)
+    cases = split_cases(task, split)
     missing = next((index for index in indices if index >= len(cases)), None)
     if missing is not None:
         raise ConfigError(
@@ -287,24 +286,7 @@ def _context_alone(whole: Example, outcome: str) -> Example:
 
 def example_count(config: DataConfig, split: str) -> int | None:
     """How many examples a split has; None where they never end."""
-    return program_count(config.task, split) if isinstance(config.task, ProgramsConfig) else None
-
-
-def program_count(task: ProgramsConfig, split: str) -> int:
-    """How many programs a split has."""
-    return len(_cases_of(task, split))
-
-
-@lru_cache(maxsize=24)
-def _cases_of(task: ProgramsConfig, split: str) -> tuple[Case, ...]:
-    everything = load_cases(task)
-    if split == "all":
-        return everything
-    return tuple(
-        case
-        for case in everything
-        if split_of(text_hash(case.group)) == split and not (split == "train" and case.id in task.held_out)
-    )
+    return len(split_cases(config.task, split)) if isinstance(config.task, ProgramsConfig) else None
 
 
 def _example(

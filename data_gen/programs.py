@@ -17,6 +17,7 @@ from remedy.data_gen import humaneval
 from remedy.data_gen.config import ConfigError
 from remedy.data_gen.program import Program
 from remedy.data_gen.rewrites import RewriteName, rewrite_program
+from remedy.data_gen.splits import split_of, text_hash
 
 BenchmarkName = Literal["cruxeval", "humaneval"]
 
@@ -172,3 +173,20 @@ def _read(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"data.task.path: {file} cannot be read as UTF-8 text: {error}") from None
+
+
+@lru_cache(maxsize=24)
+def split_cases(task: ProgramsConfig, split: str) -> tuple[Case, ...]:
+    """The programs of a split, in order; the split `all` has every one. Executions of one function are in one split.
+
+    Raises:
+        ConfigError: as `load_cases`.
+    """
+    everything = load_cases(task)
+    if split == "all":
+        return everything
+    return tuple(
+        case
+        for case in everything
+        if split_of(text_hash(case.group)) == split and not (split == "train" and case.id in task.held_out)
+    )

@@ -8,10 +8,10 @@ from typing import Any
 
 from remedy.data_gen.composition import CompositionConfig
 from remedy.data_gen.config import ConfigError, build
-from remedy.data_gen.examples import DataConfig, Example, Task, program_count
+from remedy.data_gen.examples import DataConfig, Example, Task
 from remedy.data_gen.parse import ReadFrame, ReadTrace, parse
 from remedy.data_gen.program import Frame
-from remedy.data_gen.programs import ProgramsConfig
+from remedy.data_gen.programs import ProgramsConfig, split_cases
 from remedy.data_gen.reveal import written
 from remedy.data_gen.rewrites import REWRITES
 from remedy.data_gen.roles import Role
@@ -69,7 +69,7 @@ def _extent(source: Task, settings: CodeDiagnostic, config: EvalConfig) -> tuple
         return config.split, settings.examples or GENERATED
     trained = config.trained_on is not None and _name(config.trained_on) == _name(source)
     split = config.split if trained else "all"
-    count = program_count(source, split)
+    count = len(split_cases(source, split))
     if count == 0:
         raise ConfigError(f"the code diagnostic: {_name(source)} has no program of the {split} split")
     return split, min(count, settings.examples or count)

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from remedy.data_gen.config import ConfigError
-from remedy.data_gen.examples import DataConfig, examples, program_count
+from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.program import Program, ProgramError, Trace
-from remedy.data_gen.programs import ProgramsConfig
+from remedy.data_gen.programs import ProgramsConfig, split_cases
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sandbox import TracerConfig
 from remedy.data_gen.splits import SHARES
@@ -149,7 +149,7 @@ def test_executions_of_one_function_are_in_one_split(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(call) + "\n" for call in calls))
     found: dict[str, set[str]] = {}
     for split in SHARES:
-        for index in range(program_count(ProgramsConfig(path=str(path)), split)):
+        for index in range(len(split_cases(ProgramsConfig(path=str(path)), split))):
             example = examples(config(path), split, [index])[0]
             found.setdefault(example.program.split("\ndef main")[0], set()).add(split)
     assert len(found) == 20

@@ -135,8 +135,8 @@ class RemedyForCausalLM(PreTrainedModel, GenerationMixin):
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Number of trainable parameters."""
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+    """Number of trainable parameters, whole ones also where ZeRO-3 leaves a process a part of each."""
+    return sum(int(getattr(p, "ds_numel", p.numel())) for p in model.parameters() if p.requires_grad)
 
 
 AutoConfig.register(RemedyConfig.model_type, RemedyConfig, exist_ok=True)

@@ -20,6 +20,7 @@ from remedy.models.checkpoint import RemedyConfig
 from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM, parameter_count
 from remedy.models.flops import device_peak
+from remedy.models.kernels import describe
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizers import TraceTokenizer, build_tokenizer
 from remedy.train.checkpoints import Checkpoints, Sealed, set_aside, survey
@@ -55,23 +56,14 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     resharded = checkpoint is not None and checkpoint.world_size != world and config.train.deepspeed is not None
     arguments = training_arguments(config, world, resharded)  # joins the other processes
     if main:
-        _write_settings(config, output, arguments)
-        for sentence in set_aside(output, checkpoint, damaged):
-            print(f"{output}: {sentence}", file=sys.stderr, flush=True)
-        if resharded and checkpoint is not None:
-            print(f"{checkpoint.path.name}: written by {checkpoint.world_size} processes, read by {world}", flush=True)
-            to_universal(checkpoint.path, checkpoint.step)
+        _prepare(config, output, arguments, checkpoint, damaged, world)
     if world > 1:
         dist.barrier()
 
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     set_seed(config.train.seed)
     model = build_model(config, tokenizer)
-    rows: Any = TraceDataset(config.data, tokenizer, config.train, config.mixture)
-    if config.shards:
-        if config.mixture:
-            raise UserError("shards: hold one data configuration; remove `shards` or the mixture")
-        rows = ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
+    rows = build_rows(config, tokenizer)
     stop = StopOnSignal()
     tracking = [MetricsFile(output), *([WandbRun(config, output)] if config.tracking.wandb else [])]
     trainer = RowTrainer(
@@ -88,10 +80,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         peak=device_peak(config.tracking.peak_tflops),
     )
     if main:
-        print(
-            f"{config.name}: {parameter_count(model):,} trained parameters, {config.train.total_steps} steps",
-            flush=True,
-        )
+        _announce(config, model)
     with _explained(trainer, rows, config, output):
         trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
     if stop.received and trainer.state.global_step < config.train.total_steps:
@@ -115,6 +104,19 @@ def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> Any:
     return build_pretrained(
         config.model, tokenizer, DTYPES[config.train.precision], sharded=zero_stage(config.train) == 3
     )
+
+
+def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | ShardDataset:
+    """What the run trains on, in order.
+
+    Raises:
+        UserError: as `ShardDataset`, or shards are given with a mixture.
+    """
+    if not config.shards:
+        return TraceDataset(config.data, tokenizer, config.train, config.mixture)
+    if config.mixture:
+        raise UserError("shards: hold one data configuration; remove `shards` or the mixture")
+    return ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
 
 
 def model_config(config: ModelConfig, tokenizer: TraceTokenizer) -> RemedyConfig:
@@ -206,13 +208,35 @@ def _explained(trainer: RowTrainer, rows: Any, config: RunConfig, output: Path) 
         ) from None
 
 
-def _write_settings(config: RunConfig, output: Path, arguments: TrainingArguments) -> None:
+def _announce(config: RunConfig, model: Any) -> None:
+    """What is trained, and by which kernels."""
+    print(f"{config.name}: {parameter_count(model):,} trained parameters, {config.train.total_steps} steps", flush=True)
+    if isinstance(model, RemedyForCausalLM):
+        signed = model.config.eigenvalues == "signed"
+        print(f"mixers: {describe(model.config.layer_mixers, signed, config.train.precision)}", flush=True)
+
+
+def _prepare(
+    config: RunConfig,
+    output: Path,
+    arguments: TrainingArguments,
+    checkpoint: Sealed | None,
+    damaged: dict[Path, str],
+    world: int,
+) -> None:
+    """What one process does for all before training: the settings into the run's folder, its checkpoints into order."""
     output.mkdir(parents=True, exist_ok=True)
     partial = output / f".{CONFIG_FILE}.partial"  # other processes may be reading the one there is
     partial.write_text(dump(config), encoding="utf-8")
     os.replace(partial, output / CONFIG_FILE)
     if arguments.deepspeed is not None:
         (output / JSON_FILE).write_text(json.dumps(arguments.deepspeed, indent=2), encoding="utf-8")
+    for sentence in set_aside(output, checkpoint, damaged):
+        print(f"{output}: {sentence}", file=sys.stderr, flush=True)
+    if checkpoint is not None and checkpoint.world_size != world:
+        print(f"{checkpoint.path.name}: written by {checkpoint.world_size} processes, read by {world}", flush=True)
+        if arguments.deepspeed is not None:
+            to_universal(checkpoint.path, checkpoint.step)
 
 
 def finish(status: int = 0) -> None:

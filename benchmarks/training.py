@@ -24,10 +24,15 @@ from remedy.train.data import Collator, TraceDataset
 from remedy.train.run import model_config, train
 from remedy.train.tracking import read_metrics
 
-ROUNDS, STEPS = 4, 6
+ROUNDS, STEPS = 4, 4
 RUN: dict[str, Any] = {
     "data": {
-        "task": {"kind": "composition", "depth": 1, "input_length": [3, 6]},
+        "task": {
+            "kind": "composition",
+            "functions": ["mirror_str", "rotate_str", "repeat_str", "add_prefix"],
+            "depth": 1,
+            "input_length": [2, 5],
+        },
         "format": "cwm",
         "reveal": {"show": "diff"},
     },

@@ -159,7 +159,7 @@ def on_cuda() -> None:
 def main() -> None:
     torch.set_num_threads(1)
     where = f"Python {platform.python_version()}, torch {torch.__version__}, one thread of {os.cpu_count()} cores"
-    print(f"{where}, load {os.getloadavg()[0]:.2f}\n{describe(MIXERS, False, 'bf16')}")
+    print(f"{where}, load {os.getloadavg()[0]:.2f}\n{describe(MIXERS, None, 'bf16')}")
     rates()
     growth()
     if torch.cuda.is_available():

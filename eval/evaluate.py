@@ -23,6 +23,7 @@ from remedy.eval.failures import UNTRACED
 from remedy.eval.files import replace_file
 from remedy.eval.stats import rate
 from remedy.eval.verdicts import CONDITION_KEYS, COST
+from remedy.models.config import eigenvalues_of
 from remedy.models.tokenizers import TraceTokenizer
 
 RECORDS = "records"
@@ -170,9 +171,10 @@ def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[st
     """What a report says of a checkpoint, in words."""
     settings = model.config
     mixers = getattr(settings, "layer_mixers", None)
-    kind = " + ".join(dict.fromkeys(mixers)) if mixers else settings.model_type
-    if mixers and settings.eigenvalues:
-        kind += " in [-1, 1]" if settings.eigenvalues == "signed" else " in [0, 1]"
+    kind = settings.model_type
+    if mixers:
+        ranges = {None: "", "signed": " in [-1, 1]", "positive": " in [0, 1]"}
+        kind = " + ".join(m + ranges[eigenvalues_of(m, settings.eigenvalues)] for m in dict.fromkeys(mixers))
     chosen = tokenizer.config
     task = data.task.model_dump(mode="json")
     summary = ", ".join(

@@ -56,6 +56,21 @@ class ModelConfig(BaseModel):
         return self
 
 
+EIGENVALUES = {
+    "mamba": "positive",
+    "mamba2": "positive",
+    "deltanet": "signed",
+    "gated_deltanet": "signed",
+    "deltaproduct": "signed",
+}
+"""The range that each mixer with a switch has where `eigenvalues` is not given."""
+
+
+def eigenvalues_of(mixer: str, chosen: str | None) -> str | None:
+    """`positive` or `signed`, by a configuration's choice or the mixer's default; None for mixers without the switch."""
+    return (chosen or EIGENVALUES[mixer]) if mixer in EIGENVALUES else None
+
+
 class LoraConfig(BaseModel):
     """Low-rank adapters (Hu et al., "LoRA", 2021) on `targets`: `all-linear` or the last parts of modules' names.
 

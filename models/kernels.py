@@ -91,7 +91,7 @@ def kernel(name: str, x: torch.Tensor) -> Callable[..., Any] | None:
     return None if isinstance(function, str) else function
 
 
-def describe(mixers: Iterable[str], signed: bool, precision: str) -> str:
+def describe(mixers: Iterable[str], eigenvalues: str | None, precision: str) -> str:
     """One line: which path each mixer takes, and why."""
     said = []
     for mixer in dict.fromkeys(mixers):
@@ -102,7 +102,7 @@ def describe(mixers: Iterable[str], signed: bool, precision: str) -> str:
         outcome = found(main)
         if not isinstance(outcome, str) and precision == "fp32":
             outcome = "kernels need train.precision bf16 or fp16"
-        if not isinstance(outcome, str) and signed and mixer in ("mamba", "mamba2"):
+        if not isinstance(outcome, str) and mixer in ("mamba", "mamba2") and eigenvalues == "signed":
             outcome = "no kernel has eigenvalues in [-1, 1]"
         said.append(
             f"{mixer} by {KERNELS[main].module}" if not isinstance(outcome, str) else f"{mixer} by PyTorch ({outcome})"

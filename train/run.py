@@ -212,8 +212,9 @@ def _announce(config: RunConfig, model: Any) -> None:
     """What is trained, and by which kernels."""
     print(f"{config.name}: {parameter_count(model):,} trained parameters, {config.train.total_steps} steps", flush=True)
     if isinstance(model, RemedyForCausalLM):
-        signed = model.config.eigenvalues == "signed"
-        print(f"mixers: {describe(model.config.layer_mixers, signed, config.train.precision)}", flush=True)
+        settings = model.config
+        line = describe(settings.layer_mixers, settings.eigenvalues, config.train.precision)
+        print(f"mixers: {line}", flush=True)
 
 
 def _prepare(

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from remedy.models.cache import MixerCache
 from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import eigenvalues_of
 from remedy.models.mixers.convolution import ShortConvolution
 from remedy.models.mixers.delta_rule import delta_rule
 
@@ -29,7 +30,7 @@ class DeltaNet(nn.Module):
         self.heads = config.num_attention_heads
         self.head_dim = width // self.heads
         self.householders = householders
-        self.beta_max = 1.0 if config.eigenvalues == "positive" else 2.0
+        self.beta_max = 2.0 if eigenvalues_of("deltanet", config.eigenvalues) == "signed" else 1.0
         self.qkv_proj = nn.Linear(width, (1 + 2 * householders) * width, bias=False)
         self.beta_proj = nn.Linear(width, householders * self.heads, bias=True)
         self.convolution = ShortConvolution((1 + 2 * householders) * width, layer)

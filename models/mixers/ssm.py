@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from remedy.models.cache import MixerCache
 from remedy.models.checkpoint import RemedyConfig
+from remedy.models.config import eigenvalues_of
 from remedy.models.mixers.convolution import ShortConvolution
 from remedy.models.mixers.scan import selective_scan, state_space_duality
 
@@ -29,7 +30,7 @@ class Mamba(nn.Module):
         rank = math.ceil(width / 16)
         self.layer = layer
         self.sizes = [rank, size, size]
-        self.signed = config.eigenvalues == "signed"
+        self.signed = eigenvalues_of("mamba", config.eigenvalues) == "signed"
         self.in_proj = nn.Linear(width, 2 * inner, bias=False)
         self.convolution = ShortConvolution(inner, layer)
         self.x_proj = nn.Linear(inner, rank + 2 * size, bias=False)
@@ -62,7 +63,7 @@ class Mamba2(nn.Module):
         self.layer = layer
         self.heads = EXPAND * config.num_attention_heads
         self.sizes = [inner, size, size]
-        self.signed = config.eigenvalues == "signed"
+        self.signed = eigenvalues_of("mamba2", config.eigenvalues) == "signed"
         self.in_proj = nn.Linear(width, 2 * inner + 2 * size + self.heads, bias=False)
         self.convolution = ShortConvolution(inner + 2 * size, layer)
         self.dt_bias = nn.Parameter(_step_bias(self.heads))

@@ -19,7 +19,7 @@ def _fresh() -> None:
 
 def test_every_mixer_says_which_path_it_takes_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    line = kernels.describe(MIXERS, signed=False, precision="bf16")
+    line = kernels.describe(MIXERS, eigenvalues=None, precision="bf16")
     assert "deltanet by PyTorch (no CUDA device)" in line
     assert "attention by PyTorch's own" in line
     assert line.count(" by ") == len(MIXERS)
@@ -33,7 +33,7 @@ def test_a_package_that_is_missing_or_breaks_is_named_and_the_reference_runs(mon
     monkeypatch.setitem(sys.modules, "fla", types.ModuleType("fla"))
     monkeypatch.setitem(sys.modules, "fla.ops", types.ModuleType("fla.ops"))
     monkeypatch.setitem(sys.modules, "fla.ops.delta_rule", broken)
-    line = kernels.describe(["mamba", "deltanet"], signed=False, precision="bf16")
+    line = kernels.describe(["mamba", "deltanet"], eigenvalues=None, precision="bf16")
     assert "mamba by PyTorch (mamba_ssm" in line
     assert "deltanet by PyTorch (fla.ops.delta_rule does not run (AttributeError" in line
     assert kernels.kernel("delta_rule", torch.zeros(1, dtype=torch.bfloat16)) is None

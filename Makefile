@@ -11,7 +11,7 @@ quickstart: .venv/ready
 	$(BIN)/remedy run configs/experiment/quickstart.yaml
 
 test: .venv/ready-dev lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/ready-dev
 	$(BIN)/ruff check .

@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -115,6 +116,19 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
     assert done.returncode == 0, done.stderr
     assert trained == {p: p.stat().st_mtime_ns for p in trained}  # it was finished
     assert "--job 4: sweep.yaml has 4 runs" in remedy("sweep", "sweep.yaml", "--job", "4", cwd=tmp_path, code=2)
+
+
+@pytest.mark.slow
+def test_an_experiment_trains_on_several_processes_and_evaluates_on_one(tmp_path: Path) -> None:
+    pytest.importorskip("deepspeed")
+    group = {**SWEEP["groups"]["swaps"], "grid": {}, "runs": {"only": {"train.deepspeed": {"stage": 2}}}}
+    group["base"] = {**group["base"], "tracking": {"wandb": False}}
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump({**SWEEP, "processes": 2, "groups": {"swaps": group}}))
+    remedy("run", "two.yaml", cwd=tmp_path, OMP_NUM_THREADS="1")
+    folder = tmp_path / "runs" / "sweep" / "swaps" / "only"
+    settings = json.loads((folder / "model" / "deepspeed.json").read_text())
+    assert settings["train_micro_batch_size_per_gpu"] * 2 == settings["train_batch_size"] == 4
+    assert (folder / "evaluation" / "summary.json").exists()
 
 
 def test_the_interval_over_seeds_is_between_runs(tmp_path: Path) -> None:

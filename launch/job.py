@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
+
+import psutil
 
 from remedy.data_gen.config import UserError, load
 from remedy.train.config import RunConfig
@@ -36,11 +40,7 @@ def main() -> None:
 
 def _train(run: RunConfig, folder: Path, processes: int) -> None:
     if processes > 1:
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-        words = [*torchrun, "-m", "remedy.launch.train", str(folder / "train.yaml"), "--resume"]
-        code = subprocess.run(words, check=False).returncode
-        if code:
-            sys.exit(code)
+        _train_on_several(folder, processes)
         return
     from remedy.train.run import finish, train
     from remedy.train.stopping import RESUMABLE, Stopped
@@ -50,6 +50,26 @@ def _train(run: RunConfig, folder: Path, processes: int) -> None:
     except Stopped as stopped:
         print(f"stopped: {stopped}", file=sys.stderr)
         finish(RESUMABLE)
+
+
+def _train_on_several(folder: Path, processes: int) -> None:
+    from remedy.train.stopping import RESUMABLE, SIGNALS
+
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    launched = subprocess.Popen([*torchrun, "-m", "remedy.launch.train", str(folder / "train.yaml"), "--resume"])
+    passed_on: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        """To the training processes themselves: torchrun would die of one signal, and give them 30 seconds at the other."""
+        passed_on.append(number)
+        for worker in psutil.Process(launched.pid).children():
+            worker.send_signal(number)
+
+    for number in SIGNALS:
+        signal.signal(number, pass_on)
+    code = launched.wait()
+    if code:
+        sys.exit(RESUMABLE if passed_on else code)
 
 
 def _evaluate(run: RunConfig, folder: Path, name: str, variant: str) -> None:

@@ -1,7 +1,9 @@
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 from remedy.data_gen.config import ConfigError, load
 from remedy.eval.seeds import over_seeds
 from remedy.launch.experiment import ExperimentConfig, Group, expand, members
+from remedy.train.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 SWEEP: dict[str, Any] = {
@@ -122,10 +125,21 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
 def test_an_experiment_trains_on_several_processes_and_evaluates_on_one(tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     group = {**SWEEP["groups"]["swaps"], "grid": {}, "runs": {"only": {"train.deepspeed": {"stage": 2}}}}
-    group["base"] = {**group["base"], "tracking": {"wandb": False}}
+    train = {**group["base"]["train"], "steps": 200, "save_every": 1000}
+    group["base"] = {**group["base"], "train": train, "tracking": {"wandb": False}}
     (tmp_path / "two.yaml").write_text(yaml.safe_dump({**SWEEP, "processes": 2, "groups": {"swaps": group}}))
-    remedy("run", "two.yaml", cwd=tmp_path, OMP_NUM_THREADS="1")
     folder = tmp_path / "runs" / "sweep" / "swaps" / "only"
+    # As a Slurm array would start and signal it: the job passes the signal on, its processes save, and it may be queued again.
+    words = [sys.executable, "-m", "remedy.launch.cli", "sweep", "two.yaml", "--job", "0"]
+    job = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while job.poll() is None and len(read_metrics(folder / "model" / "metrics.jsonl")) < 3:
+        time.sleep(0.02)
+    job.send_signal(signal.SIGUSR1)
+    assert job.wait(timeout=200) == 75
+    assert (folder / "model" / "latest").exists()
+    assert not (folder / "trained").exists()
+    remedy("run", "two.yaml", cwd=tmp_path, OMP_NUM_THREADS="1")
+    assert [r["step"] for r in read_metrics(folder / "model" / "metrics.jsonl")] == list(range(1, 201))
     settings = json.loads((folder / "model" / "deepspeed.json").read_text())
     assert settings["train_micro_batch_size_per_gpu"] * 2 == settings["train_batch_size"] == 4
     assert (folder / "evaluation" / "summary.json").exists()

@@ -16,10 +16,7 @@ test: .venv/ready-dev lint
 lint: .venv/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	# The folders are subpackages of `remedy` by setuptools' mapping, which a type checker sees as a tree of links.
-	mkdir -p build/types/remedy
-	for folder in data_gen models train eval launch; do ln -sfn ../../../$$folder build/types/remedy/$$folder; done
-	MYPYPATH=build/types $(BIN)/mypy
+	$(BIN)/mypy
 
 bench: .venv/ready-dev
 	$(BIN)/python benchmarks/generation.py

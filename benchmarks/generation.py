@@ -17,11 +17,12 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
-from remedy.data_gen import composition, rng
-from remedy.data_gen.composition import CompositionConfig
+from remedy.data_gen import rng
 from remedy.data_gen.examples import DataConfig, examples, token_arrays
-from remedy.data_gen.program import Program
-from remedy.data_gen.sandbox import Sandbox
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.sandbox import Sandbox
+from remedy.data_gen.tasks import composition
+from remedy.data_gen.tasks.composition import CompositionConfig
 
 SYMBOLIC = DataConfig.model_validate(
     {"task": {"kind": "permutation", "n": 5, "moves": "full", "length": 64}, "format": "symbolic", "context": False}

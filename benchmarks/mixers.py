@@ -18,9 +18,9 @@ os.environ["USE_HUB_KERNELS"] = "0"
 import torch
 from torch import nn
 
-from remedy.models.checkpoint import RemedyConfig
 from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM, parameter_count
+from remedy.models.decoder_config import RemedyConfig
 from remedy.models.flops import device_peak, training_flops
 from remedy.models.kernels import describe
 from remedy.models.mixers import MIXERS

@@ -16,11 +16,11 @@ from typing import Any
 
 from generation import FORKS, bare_settrace, plain_loop
 
-from remedy.data_gen.isolation import resolve
-from remedy.data_gen.program import Program, ProgramError
-from remedy.data_gen.programs import ProgramsConfig, load_cases
-from remedy.data_gen.sandbox import TracerConfig
-from remedy.data_gen.tracing import environment, trace_all
+from remedy.data_gen.execution.isolation import resolve
+from remedy.data_gen.execution.pool import environment, trace_all
+from remedy.data_gen.execution.program import Program, ProgramError
+from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.tasks.programs import ProgramsConfig, load_cases
 
 ROUNDS = 5
 

@@ -18,7 +18,7 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 
 from remedy.models.decoder import RemedyForCausalLM, parameter_count
-from remedy.models.tokenizers import build_tokenizer
+from remedy.models.tokenizer import build_tokenizer
 from remedy.train.config import RunConfig
 from remedy.train.data import Collator, TraceDataset
 from remedy.train.run import model_config, train

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from remedy.data_gen.config import dump
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.execution.pool import environment
 from remedy.data_gen.roles import Role
-from remedy.data_gen.tracing import environment
-from remedy.data_gen.write import WriteConfig, plan, read_shard
+from remedy.data_gen.settings import dump
+from remedy.data_gen.shards import WriteConfig, plan, read_shard
 
 _WHAT = {
     "permutation": "Permutation programs: a few variables whose values are permuted command by command.",

@@ -16,22 +16,24 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from remedy.data_gen import composition, permutation, rng, symbolic
-from remedy.data_gen.budget import densest, describe, may_step_over, shallower
-from remedy.data_gen.composition import CompositionConfig
-from remedy.data_gen.config import ConfigError
-from remedy.data_gen.permutation import PermutationBatch, PermutationConfig
-from remedy.data_gen.program import Program, ProgramError, Trace
-from remedy.data_gen.programs import Case, ProgramsConfig, split_cases
-from remedy.data_gen.render import render
-from remedy.data_gen.reveal import RevealConfig
+from remedy.data_gen import rng
+from remedy.data_gen.execution.pool import Outcome, environment, trace_all
+from remedy.data_gen.execution.program import Program, ProgramError, Trace
+from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.execution.tracer import TraceLimits, trace
 from remedy.data_gen.roles import Role, Span
-from remedy.data_gen.sandbox import TracerConfig
+from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.splits import in_split, split_of, text_hash
-from remedy.data_gen.strings import EncodingName
-from remedy.data_gen.tracer import TraceLimits, trace
-from remedy.data_gen.tracing import Outcome, environment, trace_all
-from remedy.data_gen.values import same_value
+from remedy.data_gen.tasks import composition, permutation
+from remedy.data_gen.tasks import permutation_arrays as symbolic
+from remedy.data_gen.tasks.composition import CompositionConfig
+from remedy.data_gen.tasks.permutation import PermutationBatch, PermutationConfig
+from remedy.data_gen.tasks.programs import Case, ProgramsConfig, split_cases
+from remedy.data_gen.traces.budget import densest, describe, may_step_over, shallower
+from remedy.data_gen.traces.render import render
+from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.data_gen.traces.string_encodings import EncodingName
+from remedy.data_gen.traces.values import same_value
 
 MAX_ATTEMPTS = 1000
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from remedy.data_gen.config import build, merge
 from remedy.data_gen.examples import DataConfig, example_count
+from remedy.data_gen.settings import build, merge
 
 LONGEST = 10_000
 

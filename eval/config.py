@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from remedy.data_gen.composition import FamilyName
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.programs import ProgramsConfig
 from remedy.data_gen.rewrites import Rewriting
 from remedy.data_gen.roles import Role
 from remedy.data_gen.splits import text_hash
-from remedy.data_gen.strings import EncodingName
-from remedy.eval.forced import FORCINGS, FREE
+from remedy.data_gen.tasks.composition import FamilyName
+from remedy.data_gen.tasks.programs import ProgramsConfig
+from remedy.data_gen.traces.string_encodings import EncodingName
+from remedy.eval.decoding import FORCINGS, FREE
 
 Forcing = str | tuple[str, ...]
 

@@ -12,19 +12,19 @@ from typing import Any
 import pandas as pd
 import torch
 
-from remedy.data_gen.config import ConfigError, UserError, build, merge, read_yaml
 from remedy.data_gen.examples import DataConfig, examples
-from remedy.data_gen.programs import ProgramsConfig
+from remedy.data_gen.files import replace_file
+from remedy.data_gen.settings import ConfigError, UserError, build, merge, read_yaml
 from remedy.data_gen.splits import text_hash
-from remedy.eval.attribution import tokens_by_role
+from remedy.data_gen.tasks.programs import ProgramsConfig
 from remedy.eval.config import Condition, EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.failures import UNTRACED
-from remedy.eval.files import replace_file
+from remedy.eval.diagnostics.frame_scorer import UNTRACED
+from remedy.eval.diagnostics.token_scorer import tokens_by_role
+from remedy.eval.report.verdicts import CONDITION_KEYS, COST
 from remedy.eval.stats import rate
-from remedy.eval.verdicts import CONDITION_KEYS, COST
 from remedy.models.config import eigenvalues_of
-from remedy.models.tokenizers import TraceTokenizer
+from remedy.models.tokenizer import TraceTokenizer
 
 RECORDS = "records"
 SUMMARY = "summary.json"

@@ -11,8 +11,8 @@ os.environ.setdefault("USE_HUB_KERNELS", "0")
 
 import typer
 
-from remedy.data_gen.config import UserError, load
-from remedy.data_gen.program import ProgramError
+from remedy.data_gen.execution.program import ProgramError
+from remedy.data_gen.settings import UserError, load
 
 app = typer.Typer(
     help="Test cures for the failures of code world models: generate, train, diagnose, compare.",
@@ -96,7 +96,7 @@ def merge(
     out: Annotated[Path, typer.Option(help="folder for the merged model")] = ...,  # type: ignore[assignment]
 ) -> None:
     """Write a LoRA run as one model that needs no adapters."""
-    from remedy.models.load import merge as run
+    from remedy.models.loading import merge as run
 
     run(checkpoint, out)
     print(f"merged: {out}")
@@ -114,7 +114,7 @@ def evaluate(
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate as run
     from remedy.eval.evaluate import for_checkpoint
-    from remedy.models.load import load_checkpoint
+    from remedy.models.loading import load_checkpoint
 
     data, settings = for_checkpoint(checkpoint, load(EvalConfig, config, overrides or []))
     model, tokenizer = load_checkpoint(checkpoint)
@@ -129,8 +129,8 @@ def measure(
     workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
 ) -> None:
     """Count what traces cost and how tokenizers cut strings, without a model; `remedy report` reads the folder."""
-    from remedy.eval.measure import MeasureConfig
-    from remedy.eval.measure import measure as run
+    from remedy.eval.costs.measure import MeasureConfig
+    from remedy.eval.costs.measure import measure as run
 
     settings = load(MeasureConfig, config, overrides or [])
     print(f"measured: {run(settings, out, workers, lambda m: print(m, flush=True))}")
@@ -149,7 +149,7 @@ def report(
     title: Annotated[str, typer.Option()] = "Report",
 ) -> None:
     """Write Markdown and one HTML page with figures and the verdict table."""
-    from remedy.eval.report import report as run
+    from remedy.eval.report.page import report as run
     from remedy.launch.experiment import ExperimentConfig
 
     chosen = load(ExperimentConfig, comparisons).comparisons if comparisons else None

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from remedy.data_gen.config import ConfigError, UserError, apply_overrides, build, dump
+from remedy.data_gen.settings import ConfigError, UserError, apply_overrides, build, dump
 from remedy.eval.config import EvalConfig
-from remedy.eval.verdicts import Comparison
+from remedy.eval.report.verdicts import Comparison
 from remedy.train.config import RunConfig
 
 
@@ -156,7 +156,7 @@ def run(config: ExperimentConfig, where: str) -> Path:
 
 def report_all(config: ExperimentConfig, jobs: list[Job]) -> Path:
     """The report over all runs; returns its page. Runs that are tracked put it on W&B too."""
-    from remedy.eval.report import report
+    from remedy.eval.report.page import report
     from remedy.train.tracking import log_report
 
     folder = Path(config.output) / "report"

@@ -10,10 +10,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from remedy.data_gen.card import write_card
-from remedy.data_gen.config import ConfigError, load
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.write import Encoder, WriteConfig, plan, write
-from remedy.models.tokenizers import TokenizerConfig, build_tokenizer
+from remedy.data_gen.settings import ConfigError, load
+from remedy.data_gen.shards import Encoder, WriteConfig, plan, write
+from remedy.models.tokenizer import TokenizerConfig, build_tokenizer
 
 
 class GenerateConfig(BaseModel):

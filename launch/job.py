@@ -13,7 +13,7 @@ from types import FrameType
 
 import psutil
 
-from remedy.data_gen.config import UserError, load
+from remedy.data_gen.settings import UserError, load
 from remedy.train.config import RunConfig
 
 TRAINED = "trained"
@@ -75,7 +75,7 @@ def _train_on_several(folder: Path, processes: int) -> None:
 def _evaluate(run: RunConfig, folder: Path, name: str, variant: str) -> None:
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate, for_checkpoint
-    from remedy.models.load import load_checkpoint
+    from remedy.models.loading import load_checkpoint
     from remedy.train.tracking import log_evaluation
 
     data, settings = for_checkpoint(run.output, load(EvalConfig, folder / "evaluate.yaml"))

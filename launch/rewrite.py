@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from remedy.data_gen.config import ConfigError, UserError, suggest
-from remedy.data_gen.program import MARKER, Program
+from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.rewrites import REWRITES, rewrite_program, rewrite_source
+from remedy.data_gen.settings import ConfigError, UserError, suggest
 
 
 def rewrite(file: Path, only: Sequence[str]) -> str:

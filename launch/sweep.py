@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from remedy.data_gen.config import UserError, load
+from remedy.data_gen.settings import UserError, load
 from remedy.launch.experiment import ExperimentConfig, command, expand, prepare, report_all, run
 from remedy.launch.job import TRAINED
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remedy.data_gen.config import ConfigError, UserError, build, suggest
-from remedy.data_gen.program import Program
-from remedy.data_gen.render import FORMATS, render
-from remedy.data_gen.reveal import RevealConfig
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
 from remedy.data_gen.roles import spans_text
-from remedy.data_gen.sandbox import Sandbox, TracerConfig
-from remedy.data_gen.strings import ENCODINGS
+from remedy.data_gen.settings import ConfigError, UserError, build, suggest
+from remedy.data_gen.traces.render import FORMATS, render
+from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.data_gen.traces.string_encodings import ENCODINGS
 
 
 def trace(

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from remedy.data_gen.config import UserError, load
+from remedy.data_gen.settings import UserError, load
 
 
 def main() -> None:

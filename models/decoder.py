@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreT
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from remedy.models.cache import MixerCache
-from remedy.models.checkpoint import RemedyConfig
+from remedy.models.decoder_config import RemedyConfig
 from remedy.models.mixers import build_mixer
 
 

@@ -13,10 +13,10 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from remedy.data_gen.config import UserError, suggest
-from remedy.models.checkpoint import RemedyConfig
+from remedy.data_gen.settings import UserError, suggest
 from remedy.models.config import LoraConfig, PretrainedConfig
-from remedy.models.tokenizers import TraceTokenizer
+from remedy.models.decoder_config import RemedyConfig
+from remedy.models.tokenizer import TraceTokenizer
 
 ADAPTER_FILE = "adapter_config.json"
 

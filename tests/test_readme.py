@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from remedy.launch.experiment import ExperimentConfig, expand, run
-from remedy.models.tiny import write_tiny_cwm
+from tests.tiny_cwm import write_tiny_cwm
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -112,7 +112,7 @@ def test_make_targets_exist() -> None:
 
 
 def test_the_experiments_of_the_readme_are_valid_and_every_run_is_compared() -> None:
-    from remedy.data_gen.config import load
+    from remedy.data_gen.settings import load
 
     for command in COMMANDS:
         if command.startswith(("remedy run ", "remedy sweep ")):
@@ -125,7 +125,7 @@ def test_the_experiments_of_the_readme_are_valid_and_every_run_is_compared() -> 
 
 @pytest.mark.slow
 def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -> None:
-    from remedy.data_gen.config import load
+    from remedy.data_gen.settings import load
 
     few = [{"steps": 3, "every": 1, "length": 2}, {"steps": 3, "length": 3}]
     changes = [f"output={tmp_path / 'quickstart'}"]

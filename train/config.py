@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from remedy.data_gen.config import build
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.mixture import Part
 from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import build
 from remedy.models.config import AnyModel, ModelConfig
-from remedy.models.tokenizers import TokenizerConfig
+from remedy.models.tokenizer import TokenizerConfig
 from remedy.train.deepspeed import DeepSpeedConfig
 
 RoleName = Literal["context", "structure", "action", "state", "value"]

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from remedy.data_gen.examples import DataConfig, examples, has_token_arrays, token_arrays
 from remedy.data_gen.mixture import Mixture, Part
 from remedy.data_gen.roles import PAD_ROLE, Role
-from remedy.models.tokenizers import TraceTokenizer
+from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import TrainConfig
 
 

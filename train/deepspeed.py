@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from remedy.data_gen.config import ConfigError
+from remedy.data_gen.settings import ConfigError
 
 if TYPE_CHECKING:
     from remedy.train.config import TrainConfig

@@ -15,14 +15,14 @@ import torch
 import torch.distributed as dist
 from transformers import TrainingArguments, set_seed
 
-from remedy.data_gen.config import UserError, dump, load
-from remedy.models.checkpoint import RemedyConfig
+from remedy.data_gen.settings import UserError, dump, load
 from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM, parameter_count
+from remedy.models.decoder_config import RemedyConfig
 from remedy.models.flops import device_peak
 from remedy.models.kernels import describe
 from remedy.models.pretrained import build_pretrained
-from remedy.models.tokenizers import TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.checkpoints import Checkpoints, Sealed, set_aside, survey
 from remedy.train.config import RunConfig
 from remedy.train.data import Collator, TraceDataset

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset
 
-from remedy.data_gen.config import UserError
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.write import WriteConfig, data_hash, plan, read_manifest, read_shard
-from remedy.models.tokenizers import TraceTokenizer
+from remedy.data_gen.settings import UserError
+from remedy.data_gen.shards import WriteConfig, data_hash, plan, read_manifest, read_shard
+from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import TrainConfig
 from remedy.train.data import Row, joined
 

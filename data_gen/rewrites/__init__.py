@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from remedy.data_gen.program import MARKER, Program, ProgramError
+from remedy.data_gen.execution.program import MARKER, Program, ProgramError
 from remedy.data_gen.rewrites.characters import LOOPS, characters
 from remedy.data_gen.rewrites.comprehensions import comprehensions
 from remedy.data_gen.rewrites.fstrings import fstrings

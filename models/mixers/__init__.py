@@ -12,11 +12,11 @@ from functools import partial
 
 from torch import nn
 
-from remedy.models.checkpoint import RemedyConfig
+from remedy.models.decoder_config import RemedyConfig
 from remedy.models.mixers.attention import Attention
 from remedy.models.mixers.deltanet import DeltaNet
-from remedy.models.mixers.recurrent import GRU, LSTM
-from remedy.models.mixers.ssm import Mamba, Mamba2
+from remedy.models.mixers.mamba import Mamba, Mamba2
+from remedy.models.mixers.rnn import GRU, LSTM
 
 MIXERS: dict[str, Callable[[RemedyConfig, int], nn.Module]] = {
     "attention": Attention,

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remedy.models.cache import MixerCache
-from remedy.models.checkpoint import RemedyConfig
+from remedy.models.decoder_config import RemedyConfig
 
 
 class Attention(nn.Module):

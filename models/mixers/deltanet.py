@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remedy.models.cache import MixerCache
-from remedy.models.checkpoint import RemedyConfig
 from remedy.models.config import eigenvalues_of
-from remedy.models.mixers.convolution import ShortConvolution
+from remedy.models.decoder_config import RemedyConfig
 from remedy.models.mixers.delta_rule import delta_rule
+from remedy.models.mixers.short_convolution import ShortConvolution
 
 
 class DeltaNet(nn.Module):

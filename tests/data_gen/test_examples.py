@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remedy.data_gen.config import ConfigError
 from remedy.data_gen.examples import DataConfig, example, examples
-from remedy.data_gen.program import Program
-from remedy.data_gen.render import render
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special, spans_text
-from remedy.data_gen.tracer import trace
+from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.traces.render import render
 
 TASKS = [
     {"task": {"kind": "permutation", "n": 3, "length": [2, 9]}, "format": "repl"},

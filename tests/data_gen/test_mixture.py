@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.config import ConfigError, build
 from remedy.data_gen.examples import DataConfig, example_count, examples, token_arrays
 from remedy.data_gen.mixture import Mixture, Part
+from remedy.data_gen.settings import ConfigError, build
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "symbolic"})
 

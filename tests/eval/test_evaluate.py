@@ -6,19 +6,19 @@ import pandas as pd
 import pytest
 import torch
 
-from remedy.data_gen.config import ConfigError, UserError, build
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval import evaluate as module
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate, for_checkpoint
-from remedy.eval.figures import theory_line
-from remedy.eval.report import report
-from remedy.eval.verdicts import Comparison, judge, pairwise
-from remedy.models.checkpoint import RemedyConfig
+from remedy.eval.report.generated import theory_line
+from remedy.eval.report.page import report
+from remedy.eval.report.verdicts import Comparison, judge, pairwise
 from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.tokenizers import TokenizerConfig, TraceTokenizer, build_tokenizer
+from remedy.models.decoder_config import RemedyConfig
+from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer, build_tokenizer
 
 PERMUTATION = DataConfig.model_validate(
     {

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from remedy.data_gen.config import ConfigError, load
-from remedy.eval.seeds import over_seeds
+from remedy.data_gen.settings import ConfigError, load
+from remedy.eval.report.seeds import over_seeds
 from remedy.launch.experiment import ExperimentConfig, Group, expand, members
 from remedy.train.tracking import read_metrics
 

@@ -4,14 +4,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from remedy.data_gen.config import UserError
-from remedy.models import tokenizers
-from remedy.models.checkpoint import RemedyConfig
+from remedy.data_gen.settings import UserError
+from remedy.models import tokenizer as tokenizers
 from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.load import load_checkpoint
+from remedy.models.decoder_config import RemedyConfig
+from remedy.models.loading import load_checkpoint
 from remedy.models.mixers import MIXERS
-from remedy.models.tokenizers import TokenizerConfig
+from remedy.models.tokenizer import TokenizerConfig
 
 
 def build(mixers: tuple[str, ...]) -> RemedyForCausalLM:

@@ -6,9 +6,9 @@ import torch
 from torch.nn import functional as F
 
 from remedy.models import kernels
-from remedy.models.checkpoint import RemedyConfig
 from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM
+from remedy.models.decoder_config import RemedyConfig
 from remedy.models.mixers import MIXERS
 
 

@@ -3,13 +3,13 @@ import torch
 from torch.nn import functional as F
 from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
-from remedy.models.checkpoint import RemedyConfig
 from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM
+from remedy.models.decoder_config import RemedyConfig
 from remedy.models.mixers import MIXERS
 from remedy.models.mixers.delta_rule import delta_rule_chunked, delta_rule_recurrent
 from remedy.models.mixers.deltanet import DeltaNet
-from remedy.models.mixers.scan import selective_scan, state_space_duality
+from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
 
 ALL = [(name,) for name in MIXERS] + [("attention", "deltanet"), ("gru", "mamba2", "attention")]
 SIGNED = [("mamba",), ("mamba2",), ("gated_deltanet",)]

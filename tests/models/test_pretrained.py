@@ -4,18 +4,18 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from remedy.data_gen.config import ConfigError, UserError, build
-from remedy.models import tokenizers
-from remedy.models.checkpoint import RemedyConfig
+from remedy.data_gen.settings import ConfigError, UserError, build
+from remedy.models import tokenizer as tokenizers
 from remedy.models.config import SIZES, ModelConfig, PretrainedConfig
 from remedy.models.decoder import RemedyForCausalLM, parameter_count
+from remedy.models.decoder_config import RemedyConfig
 from remedy.models.flops import training_flops
-from remedy.models.load import load_checkpoint, merge
+from remedy.models.loading import load_checkpoint, merge
 from remedy.models.pretrained import build_pretrained
-from remedy.models.tiny import write_tiny_cwm
-from remedy.models.tokenizers import TokenizerConfig
+from remedy.models.tokenizer import TokenizerConfig
 from remedy.train.config import RunConfig
-from tests.models.test_tokenizers import pretrained
+from tests.models.test_tokenizer import pretrained
+from tests.tiny_cwm import write_tiny_cwm
 
 FP32 = torch.float32
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from remedy.models.checkpoint import RemedyConfig
 from remedy.models.config import ModelConfig
 from remedy.models.decoder import RemedyForCausalLM
+from remedy.models.decoder_config import RemedyConfig
 
 PARITY = torch.tensor([[0, 1], [1, 0]])
 PERMUTATIONS = list(itertools.permutations(range(3)))

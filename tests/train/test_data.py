@@ -6,11 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remedy.data_gen.config import UserError
 from remedy.data_gen.examples import DataConfig, example
 from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import UserError
 from remedy.launch.generate import generate
-from remedy.models.tokenizers import TokenizerConfig, build_tokenizer
+from remedy.models.tokenizer import TokenizerConfig, build_tokenizer
 from remedy.train.config import Stage, TrainConfig
 from remedy.train.data import Collator, TraceDataset, encode_rows
 from remedy.train.shards import ShardDataset

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.config import ConfigError, build
+from remedy.data_gen.settings import ConfigError, build
 from remedy.train.config import TrainConfig
 from remedy.train.deepspeed import deepspeed_json, zero_stage
 

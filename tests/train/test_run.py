@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remedy.data_gen.config import UserError, load
+from remedy.data_gen.settings import UserError, load
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics

@@ -11,12 +11,12 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from remedy.data_gen.config import load
-from remedy.models.load import load_checkpoint, merge
-from remedy.models.tiny import write_tiny_cwm
-from remedy.models.tokenizers import build_tokenizer
+from remedy.data_gen.settings import load
+from remedy.models.loading import load_checkpoint, merge
+from remedy.models.tokenizer import build_tokenizer
 from remedy.train.config import RunConfig
 from remedy.train.data import TraceDataset
+from tests.tiny_cwm import write_tiny_cwm
 from tests.train.launching import DRIVER, ROOT, SCRIPT, curve, finished, free_port, in_process, launcher, start, written
 
 pytest.importorskip("deepspeed")

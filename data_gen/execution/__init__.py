@@ -1,0 +1,1 @@
+"""Execution: what happened when a program ran."""

@@ -1,0 +1,75 @@
+"""Trace many programs: in a pool of sandboxes, or in this process where the configuration trusts them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import queue
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+from remedy.data_gen.execution.program import Program, ProgramError, Trace
+from remedy.data_gen.execution.sandbox import Environment, Sandbox, TracerConfig
+from remedy.data_gen.execution.tracer import TraceLimits, trace
+
+Outcome = Trace | ProgramError
+"""What became of a program: its trace, or the error whose `kind` says why there is none."""
+
+_WINDOW = 64
+"""Programs handed to each sandbox ahead of the reader, so that finished traces do not pile up."""
+
+
+def trace_one(program: Program, config: TracerConfig, depth: int | None = None) -> Outcome:
+    """The outcome of one program, in a sandbox of this process's own."""
+    sandbox = None if config.isolation == "trusted" else _sandboxes(config, 1, os.getpid())[0]
+    return _outcome(program, config, depth, sandbox)
+
+
+def trace_all(
+    programs: Sequence[Program], config: TracerConfig, workers: int = 1, depth: int | None = None
+) -> Iterator[Outcome]:
+    """The outcome of every program, in order, `workers` at a time; no outcome depends on another program.
+
+    Raises:
+        ConfigError: no sandbox can be started with this configuration.
+    """
+    if config.isolation == "trusted":
+        yield from (_outcome(program, config, depth, None) for program in programs)
+        return
+    free: queue.SimpleQueue[Sandbox] = queue.SimpleQueue()
+    for sandbox in _sandboxes(config, workers, os.getpid()):
+        free.put(sandbox)
+
+    def run(program: Program) -> Outcome:
+        sandbox = free.get()
+        try:
+            return _outcome(program, config, depth, sandbox)
+        finally:
+            free.put(sandbox)
+
+    with ThreadPoolExecutor(workers) as pool:
+        for start in range(0, len(programs), _WINDOW * workers):
+            yield from pool.map(run, programs[start : start + _WINDOW * workers])
+
+
+def environment(config: TracerConfig) -> Environment:
+    """The interpreter that runs the programs, and its isolation."""
+    if config.isolation == "trusted":
+        return Environment(f"{platform.python_implementation()} {platform.python_version()}", "trusted")
+    return _sandboxes(config, 1, os.getpid())[0].environment
+
+
+def _outcome(program: Program, config: TracerConfig, depth: int | None, sandbox: Sandbox | None) -> Outcome:
+    try:
+        if sandbox is None:
+            return trace(program, TraceLimits(config.frames, config.output), depth)
+        return sandbox.trace(program, depth)
+    except ProgramError as error:
+        return error
+
+
+@lru_cache(maxsize=4)
+def _sandboxes(config: TracerConfig, workers: int, process: int) -> tuple[Sandbox, ...]:
+    """A process's sandboxes for a configuration; their servers end with it. A forked process must not talk to its parent's."""
+    return tuple(Sandbox(config) for _ in range(workers))

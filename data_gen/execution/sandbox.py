@@ -1,0 +1,155 @@
+"""Trace untrusted programs in a child process with limits on time, memory, output, frames, files, processes and network.
+
+A server process that has imported only the tracer forks once per program, which costs a few milliseconds instead of an
+interpreter's start. Results come back as JSON, never as pickles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import tempfile
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from remedy.data_gen.execution.isolation import Isolation, environment, find_interpreter, resolve, server_command
+from remedy.data_gen.execution.program import Program, ProgramError, Trace
+from remedy.data_gen.execution.wire import frame_from, receive, send
+from remedy.data_gen.settings import ConfigError
+
+
+class TracerConfig(BaseModel):
+    """How real programs are run.
+
+    `python`: the interpreter, by path or name (default: the one that runs this; 3.12 and later inline comprehensions and so
+    trace differently). `isolation`: `auto` uses bubblewrap where it is installed, else limits alone; `trusted` runs programs in
+    this process, with no protection and with this process's own order of sets of strings. `seconds` (wall and CPU),
+    `megabytes`, `frames` and `output` (characters of recorded values) limit one program.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    python: str | None = None
+    isolation: Isolation = "auto"
+    seconds: float = Field(default=10.0, gt=0)
+    megabytes: int = Field(default=1024, ge=64)
+    frames: int = Field(default=200_000, ge=1)
+    output: int = Field(default=16_000_000, ge=1)
+
+    @model_validator(mode="after")
+    def _in_process(self) -> TracerConfig:
+        if self.isolation == "trusted" and self.python is not None:
+            raise ValueError(
+                "isolation trusted runs programs in this process: remove `python`, or choose another isolation"
+            )
+        return self
+
+
+class Environment(NamedTuple):
+    """Which interpreter ran the programs, and behind which walls: part of every record."""
+
+    python: str
+    isolation: str
+
+
+class Sandbox:
+    """A warmed server that traces one program after another, each in a fork of its own. Use as a context manager."""
+
+    def __init__(self, config: TracerConfig | None = None) -> None:
+        self.config = config or TracerConfig()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._python = ""
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server."""
+        if self._server is not None:
+            for pipe in (self._server.stdin, self._server.stdout, self._server.stderr):
+                assert pipe is not None
+                with contextlib.suppress(OSError):
+                    pipe.close()
+            try:
+                self._server.wait(timeout=2)  # it ends with its input
+            except subprocess.TimeoutExpired:
+                self._server.kill()
+                self._server.wait()
+            self._server = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    @property
+    def environment(self) -> Environment:
+        """The interpreter's name and version, and the isolation in use; starts the server."""
+        self._start()
+        return Environment(self._python, resolve(self.config.isolation))
+
+    def trace(self, program: Program, depth: int | None = None) -> Trace:
+        """The program's trace; with `depth`, only the frames of calls down to that level (0: the entry point's own).
+
+        Raises:
+            ProgramError: as `tracer.trace`; kind `time`, `memory` or `killed` when a limit ended the process; kind `process`,
+                `thread`, `network`, `files` or `native` when the program tried what it may not.
+            ConfigError: the server does not start.
+        """
+        limits = self.config.model_dump(include={"seconds", "megabytes", "frames", "output"})
+        reply = self._ask({"code": program.code, "name": program.name, "depth": depth, "limits": limits})
+        try:
+            if "error" not in reply:
+                return Trace(program, [frame_from(fields) for fields in reply["frames"]])
+            kind, message = str(reply["error"]), str(reply["message"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            # The program can write to the pipe its frames travel through; what it writes is data.
+            kind, message = "killed", f"{program.name}: wrote something other than frames to the sandbox"
+        raise ProgramError(kind, message)
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._start()
+        assert self._server is not None
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        try:
+            send(self._server.stdin, json.dumps(request).encode())
+            reply = receive(self._server.stdout)
+        except OSError:
+            reply = None
+        except ValueError:
+            reply = {}
+        if reply is None:
+            self.close()  # the next program gets a new server
+            return {"error": "killed", "message": f"{request['name']}: ended the sandbox's server"}
+        return reply
+
+    def _start(self) -> None:
+        if self._server is not None:
+            return
+        self._folder = tempfile.TemporaryDirectory(prefix="remedy-", ignore_cleanup_errors=True)
+        command = server_command(self.config.python, self.config.isolation, self._folder.name)
+        self._server = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(self._folder.name),
+            cwd=self._folder.name,
+        )
+        assert self._server.stdout is not None
+        assert self._server.stderr is not None
+        hello = receive(self._server.stdout)
+        if hello is None:
+            said = self._server.stderr.read().decode(errors="replace").strip().split("\n")[-1]
+            self.close()
+            python = find_interpreter(self.config.python).path
+            raise ConfigError(f"tracer: {python} does not start the sandbox (Python 3.10 or later is needed): {said}")
+        self._python = str(hello["python"])

@@ -1,0 +1,180 @@
+"""The sandbox's server process: reads programs from standard input, forks for each, replies with its frames.
+
+Started by `isolation.server_command`, perhaps by another interpreter than ours, so that nothing but the standard library is used.
+Imports stay few and light: with subprocess, tempfile and shutil in it a process takes 1.5 times as long to fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from remedy.data_gen.execution import audit as guard
+from remedy.data_gen.execution.program import Program, ProgramError
+from remedy.data_gen.execution.tracer import TraceLimits, trace
+from remedy.data_gen.execution.wire import frame_fields, receive, send
+
+_MEGABYTE = 1 << 20
+
+
+def serve(folder: str) -> None:
+    """Say hello, then answer requests until standard input ends; programs run in `folder`, which is emptied after each."""
+    replies = os.fdopen(os.dup(1), "wb")
+    requests = os.fdopen(os.dup(0), "rb")
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    folder = os.path.realpath(folder)
+    send(replies, json.dumps({"python": _version()}).encode())
+    gc.freeze()  # a collection in a child then leaves the pages it shares with this process alone
+    while (request := receive(requests)) is not None:
+        reply, child = _run(request, folder)
+        send(replies, reply)
+        _end(child)  # while the reply is being read
+        if os.listdir(folder):
+            _empty(folder)
+
+
+def _version() -> str:
+    name = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name, sys.implementation.name)
+    return f"{name} {'.'.join(map(str, sys.version_info[:3]))}"
+
+
+def _run(request: dict[str, Any], folder: str) -> tuple[bytes, int]:
+    """The reply as JSON (the child's own, passed on unread, or what ended it) and the child, which may still live."""
+    limits, name = request["limits"], request["name"]
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            _child(request, folder, writer)
+        finally:
+            os._exit(1)
+    os.close(writer)
+    data, timed_out = _collect(reader, limits["seconds"], limits["megabytes"] * _MEGABYTE)
+    os.close(reader)
+    if data is not None:
+        return data, child
+    if timed_out:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if timed_out or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
+        return _problem("time", name, f"stopped after {limits['seconds']:g} s"), child
+    how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
+    return _problem("killed", name, f"ended its process before its trace was complete ({how})"), child
+
+
+def _problem(kind: str, name: str, message: str) -> bytes:
+    return json.dumps({"error": kind, "message": f"{name}: {message}"}).encode()
+
+
+def _end(child: int) -> None:
+    """Kill what is left of a program: its process group, and processes that left the group, which come back to this one.
+
+    If they multiply faster than they die, end this server: with bubblewrap that ends them all.
+    """
+    _kill(os.killpg, child)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child, 0)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            found, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not found:
+            for process in _children():
+                _kill(os.kill, process)
+            time.sleep(0.001)
+    os._exit(1)
+
+
+def _kill(how: Callable[[int, int], None], target: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        how(target, signal.SIGKILL)
+
+
+def _children() -> list[int]:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(process) for process in file.read().split()]
+    except OSError:
+        return []
+
+
+def _empty(folder: str) -> None:
+    import shutil  # rarely needed, and heavy
+
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder, exist_ok=True)
+
+
+def _child(request: dict[str, Any], folder: str, writer: int) -> None:
+    limits = request["limits"]
+    os.setsid()
+    os.chdir(folder)
+    # The server's own pipes must be out of the program's reach: it could answer in the next program's name.
+    os.closerange(3, writer)
+    os.closerange(writer + 1, writer + 64)
+    seconds = int(limits["seconds"]) + 1
+    for what, most in (
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_AS, limits["megabytes"] * _MEGABYTE),
+        (resource.RLIMIT_FSIZE, _MEGABYTE),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NPROC, 0),
+    ):
+        resource.setrlimit(what, (most, most))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    program = Program(request["code"], request["name"])
+
+    def stop(kind: str, message: str) -> NoReturn:
+        _answer(writer, _problem(kind, program.name, message))
+
+    guard.install(folder, stop)
+    try:
+        traced = trace(program, TraceLimits(limits["frames"], limits["output"]), request["depth"])
+        reply = json.dumps({"frames": [frame_fields(frame) for frame in traced.frames]}).encode()
+    except ProgramError as error:
+        reply = json.dumps({"error": error.kind, "message": str(error)}).encode()
+    except MemoryError:
+        stop("memory", f"needed more than {limits['megabytes']} MB")
+    _answer(writer, reply)
+
+
+def _answer(writer: int, reply: bytes) -> NoReturn:
+    data = struct.pack("<Q", len(reply)) + reply
+    while data:
+        data = data[os.write(writer, data) :]
+    os._exit(0)
+
+
+def _collect(reader: int, seconds: float, most: int) -> tuple[bytes | None, bool]:
+    """The child's message, or None if it ended or time ran out (then true) before the message was whole.
+
+    A message longer than `most`, the child's own memory, is no honest one: reading on would only fill ours.
+    """
+    deadline = time.monotonic() + seconds
+    data = bytearray()
+    while len(data) < 8 or len(data) < 8 + struct.unpack_from("<Q", data)[0]:
+        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready or time.monotonic() > deadline:
+            return None, True
+        chunk = os.read(reader, 1 << 20)
+        if not chunk:
+            return None, False
+        data += chunk
+        if len(data) > most:
+            return None, False
+    return bytes(data[8:]), False

@@ -1,0 +1,230 @@
+"""Write examples as Parquet shards: a cache of the example function, for `datasets.load_dataset` and for training.
+
+Every shard is a function of the configuration and its number, and appears under its name only when whole. So work splits over
+processes and machines with the same bytes, and an interrupted run continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field
+
+from remedy.data_gen.examples import DataConfig, Example, examples
+from remedy.data_gen.roles import Span, Special
+from remedy.data_gen.settings import UserError
+from remedy.data_gen.splits import Split
+
+MANIFEST = "manifest.json"
+
+Encoder = Callable[[Sequence[Span]], tuple[list[int], list[int], list[int]]]
+"""Spans to (ids, roles, frames); made by a tokenizer."""
+EncoderFactory = Callable[[], Encoder]
+
+
+class WriteConfig(BaseModel):
+    """How many examples of each split, and how many in a shard."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    splits: dict[Split, int] = Field(default={"train": 10_000, "validation": 500, "test": 500})
+    shard_size: int = Field(default=1000, ge=1)
+
+
+class Shard(NamedTuple):
+    """One file: examples `start` to `stop` (exclusive) of a split."""
+
+    split: str
+    number: int
+    of: int
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.split}-{self.number:05d}-of-{self.of:05d}.parquet"
+
+
+class ShardError(UserError):
+    """A shard that is missing or damaged, or a folder that holds other data; names the file and what to do."""
+
+
+def plan(config: WriteConfig) -> list[Shard]:
+    """All shards of a data set, in order."""
+    shards = []
+    for split in sorted(config.splits):
+        count = config.splits[split]
+        of = -(-count // config.shard_size)
+        for number in range(of):
+            start = number * config.shard_size
+            shards.append(Shard(split, number, of, start, min(start + config.shard_size, count)))
+    return shards
+
+
+def write(
+    data: DataConfig,
+    config: WriteConfig,
+    directory: Path,
+    encoder: EncoderFactory,
+    fingerprint: str,
+    part: tuple[int, int] = (0, 1),
+    workers: int = 1,
+) -> Iterator[Shard]:
+    """Write this part's missing shards, yielding each when it is in place; finished ones are not made again.
+
+    `part` (i, N) takes every N-th shard from the i-th. `encoder` must be picklable when `workers` > 1.
+
+    Raises:
+        ShardError: the folder holds data of another configuration or tokenizer.
+    """
+    _claim(data, config, directory, fingerprint)
+    folder = directory / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    todo = [shard for shard in plan(config)[part[0] :: part[1]] if not (folder / shard.name).exists()]
+    if workers == 1 or len(todo) <= 1:
+        encode = encoder()
+        for shard in todo:
+            write_shard(data, shard, folder, encode)
+            yield shard
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(encoder,)) as pool:
+        pending = {pool.submit(_work, data, shard, folder): shard for shard in todo}
+        for future in as_completed(pending):
+            future.result()
+            yield pending[future]
+
+
+def write_shard(data: DataConfig, shard: Shard, folder: Path, encode: Encoder) -> None:
+    """Write one shard under a hidden name and move it into place."""
+    found = examples(data, shard.split, range(shard.start, shard.stop), lambda spans: len(encode(spans)[0]))
+    rows = [_row(example, encode) for example in found]
+    table = pa.Table.from_pylist(rows, schema=_schema(rows[0]))
+    partial = folder / f".{shard.name}.{os.getpid()}.partial"
+    try:
+        pq.write_table(table, partial, compression="zstd")
+        os.replace(partial, folder / shard.name)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """One shard's table.
+
+    Raises:
+        ShardError: the file is missing or damaged.
+    """
+    try:
+        return pq.read_table(path, columns=columns)
+    except FileNotFoundError:
+        raise ShardError(f"{path}: shard is missing; run `remedy generate` again to make it") from None
+    except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+        first = str(error).splitlines()[0]
+        raise ShardError(f"{path}: shard is damaged ({first}); delete it and run `remedy generate` again") from None
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """What a folder of shards says it holds.
+
+    Raises:
+        ShardError: the folder has no readable manifest.
+    """
+    try:
+        manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ShardError(
+            f"{directory / MANIFEST}: missing or damaged; is this a folder of `remedy generate`?"
+        ) from None
+    return manifest
+
+
+def data_hash(data: DataConfig) -> str:
+    """Identifies a data configuration."""
+    return hashlib.sha256(json.dumps(data.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: str) -> None:
+    manifest = {
+        "data": data.model_dump(mode="json"),
+        "data_hash": data_hash(data),
+        "tokenizer": fingerprint,
+        "splits": dict(sorted(config.splits.items())),
+        "shard_size": config.shard_size,
+    }
+    path = directory / MANIFEST
+    if path.exists():
+        if read_manifest(directory) != manifest:
+            raise ShardError(f"{directory}: holds data of another configuration or tokenizer; choose another --out")
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    partial = directory / f".{MANIFEST}.{os.getpid()}.partial"
+    partial.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def _row(example: Example, encode: Encoder) -> dict[str, Any]:
+    ids, roles, frames = encode(example.spans)
+    spans = [
+        {
+            "role": span.role.name.lower(),
+            "text": span.piece.value if isinstance(span.piece, Special) else span.piece,
+            "special": isinstance(span.piece, Special),
+            "frame": span.frame,
+            "string": span.string,
+        }
+        for span in example.spans
+    ]
+    return {
+        "index": example.index,
+        "outcome": example.outcome,
+        "program": example.program,
+        "answer": example.answer,
+        "spans": spans,
+        "input_ids": ids,
+        "roles": roles,
+        "frames": frames,
+        **example.slices,
+    }
+
+
+def _schema(row: dict[str, Any]) -> pa.Schema:
+    span = pa.struct(
+        [
+            ("role", pa.string()),
+            ("text", pa.string()),
+            ("special", pa.bool_()),
+            ("frame", pa.int32()),
+            ("string", pa.bool_()),
+        ]
+    )
+    known = {
+        "index": pa.int64(),
+        "spans": pa.list_(span),
+        "input_ids": pa.list_(pa.int32()),
+        "roles": pa.list_(pa.int8()),
+        "frames": pa.list_(pa.int32()),
+    }
+    by_type = {str: pa.string(), int: pa.int64()}
+    return pa.schema([(name, known.get(name) or by_type[type(value)]) for name, value in row.items()])
+
+
+_encode: Encoder | None = None
+
+
+def _start_worker(factory: EncoderFactory) -> None:
+    global _encode
+    _encode = factory()
+
+
+def _work(data: DataConfig, shard: Shard, folder: Path) -> None:
+    assert _encode is not None
+    write_shard(data, shard, folder, _encode)

@@ -1,0 +1,1 @@
+"""Tasks: which programs there are."""

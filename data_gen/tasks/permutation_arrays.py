@@ -1,0 +1,156 @@
+"""Permutation examples in the symbolic form as ready arrays, a whole batch at a time.
+
+The arrays are token for token what `render` writes for the same programs (a test holds that); this path exists because
+rendering spans one example at a time would starve even a small model.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from remedy.data_gen import rng
+from remedy.data_gen.roles import PAD_ROLE, Role, Special
+from remedy.data_gen.tasks import permutation
+from remedy.data_gen.tasks.permutation import PermutationBatch, PermutationConfig
+from remedy.data_gen.traces.reveal import REVEAL_POSITION, RevealConfig, chosen_variable
+
+
+class TokenArrays(NamedTuple):
+    """Padded arrays of shape (B, T): token ids, roles (PAD_ROLE where padded) and frame numbers; `lengths` is (B,)."""
+
+    ids: npt.NDArray[np.int64]
+    roles: npt.NDArray[np.int8]
+    frames: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int64]
+
+
+def vocabulary(config: PermutationConfig) -> list[str | Special]:
+    """Every symbol of the task, by id: special tokens, variables, digits, the unchanged mark, commands."""
+    names = list(permutation.NAMES[: config.n])
+    return [*Special, *names, *"0123456789", "..", *permutation.commands(config.n, config.moves)]
+
+
+def supports(reveal: RevealConfig) -> bool:
+    """Whether the array form covers the policy: its layout must not depend on the values."""
+    return reveal.show != "diff"
+
+
+def batch_arrays(
+    config: PermutationConfig, reveal: RevealConfig, context: bool, batch: PermutationBatch, keys: rng.U64
+) -> TokenArrays:
+    """Token, role and frame arrays of the drawn programs."""
+    if (batch.lengths == batch.lengths[0]).all():
+        return _one_length(config, reveal, context, batch, keys, int(batch.lengths[0]))
+    parts = []
+    for length in np.unique(batch.lengths):
+        rows = np.flatnonzero(batch.lengths == length)
+        chosen = PermutationBatch(batch.lengths[rows], batch.values[rows], batch.moves[rows])
+        parts.append((rows, _one_length(config, reveal, context, chosen, keys[rows], int(length))))
+    width = max(part.ids.shape[1] for _, part in parts)
+    shape = (len(batch.lengths), width)
+    out = TokenArrays(
+        np.zeros(shape, np.int64),
+        np.full(shape, PAD_ROLE, np.int8),
+        np.full(shape, -1, np.int32),
+        np.zeros(shape[0], np.int64),
+    )
+    for rows, part in parts:
+        size = part.ids.shape[1]
+        out.ids[rows, :size], out.roles[rows, :size], out.frames[rows, :size] = part.ids, part.roles, part.frames
+        out.lengths[rows] = size
+    return out
+
+
+def _one_length(
+    config: PermutationConfig,
+    reveal: RevealConfig,
+    context: bool,
+    batch: PermutationBatch,
+    keys: rng.U64,
+    length: int,
+) -> TokenArrays:
+    n, count = config.n, len(batch.lengths)
+    name0 = len(Special)
+    digit0 = name0 + n
+    command0 = digit0 + 11
+    specials = list(Special)
+    moves = batch.moves[:, :length] + command0
+    states = permutation.states(config, PermutationBatch(batch.lengths, batch.values, batch.moves[:, :length])) + digit0
+
+    plan = _plan(n, length, reveal, context)
+    ids = np.empty((count, len(plan.roles)), dtype=np.int64)
+    ids[:, 0] = specials.index(Special.BEGIN_OF_TEXT)
+    ids[:, 1 : 2 * n : 2] = np.arange(name0, digit0)
+    ids[:, 2 : 2 * n + 1 : 2] = states[:, 0]
+    if context:
+        ids[:, 1 + 2 * n : 1 + 2 * n + length] = moves
+    ids[:, plan.separator] = specials.index(Special.FRAME_SEP)
+    ids[:, plan.command_positions] = moves
+    ids[:, plan.full_positions] = np.arange(name0, digit0)
+    ids[:, plan.full_positions + 1] = states[:, plan.full_frames]
+    for ordinal, (position, frame) in enumerate(plan.partial):
+        if reveal.show == "seeded":
+            bits = rng.bits_array(keys, np.array([REVEAL_POSITION + ordinal]))
+            variable = rng.below_array(bits, n)[:, 0]
+        else:
+            variable = np.full(count, chosen_variable(reveal, n, ordinal, 0))
+        ids[:, position] = name0 + variable
+        ids[:, position + 1] = states[np.arange(count), frame, variable]
+    ids[:, -1] = specials.index(Special.END_OF_TEXT)
+    shape = ids.shape
+    return TokenArrays(
+        ids,
+        np.broadcast_to(plan.roles, shape),
+        np.broadcast_to(plan.frames, shape),
+        np.full(count, shape[1], dtype=np.int64),
+    )
+
+
+class _Plan(NamedTuple):
+    """Where everything stands in an example of one length; shared by all rows of a batch."""
+
+    roles: npt.NDArray[np.int8]
+    frames: npt.NDArray[np.int32]
+    separator: int
+    command_positions: npt.NDArray[np.int64]
+    full_positions: npt.NDArray[np.int64]
+    """Positions of variable names in full reveals, (reveals, n); the value stands one further."""
+    full_frames: npt.NDArray[np.int64]
+    partial: list[tuple[int, int]]
+    """(position of the name, frame) of each one-variable reveal."""
+
+
+def _plan(n: int, length: int, reveal: RevealConfig, context: bool) -> _Plan:
+    separator = 1 + 2 * n + (length if context else 0)
+    roles = [Role.CONTEXT] * (separator + 1)
+    frames = [-1] * len(roles)
+    commands, full, full_frames, partial = [], [], [], []
+    for frame in range(length + 1):
+        if reveal.keeps(frame, length):
+            whole = reveal.show == "all" or frame == length
+            if whole:
+                full.append([len(roles) + 2 * i for i in range(n)])
+                full_frames.append(frame)
+            else:
+                partial.append((len(roles), frame))
+            shown = n if whole else 1
+            roles += [Role.ACTION, Role.STATE] * shown
+            frames += [frame] * (2 * shown)
+        if frame < length:
+            commands.append(len(roles))
+            roles.append(Role.ACTION)
+            frames.append(frame)
+    roles.append(Role.STRUCTURE)
+    frames.append(length + 1)
+    return _Plan(
+        np.array(roles, np.int8),
+        np.array(frames, np.int32),
+        separator,
+        np.array(commands, np.int64),
+        np.array(full, np.int64),
+        np.array(full_frames, np.int64),
+        partial,
+    )

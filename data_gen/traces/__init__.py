@@ -1,0 +1,1 @@
+"""Traces: how what happened is written down, and read back."""

@@ -1,0 +1,87 @@
+"""Budget-aware reveals: the densest way to write a trace that fits a number of tokens.
+
+The order of preference, which gives up first what can be rebuilt, then what can be inferred, then what cannot be seen at all:
+
+1. as configured;
+2. the diff instead of whole states: nothing is lost, a reader can restore every value;
+3. wider spacing of the diff's states, by the smallest k that fits, up to `inf`: every executed line is still written;
+4. the deepest calls stepped over, as few levels as will do, with the states as dense as then fit, in the order 1 to 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from remedy.data_gen.execution.pool import Outcome, trace_one
+from remedy.data_gen.execution.program import Event, Program, ProgramError, Trace
+from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.traces.reveal import RevealConfig, levels, written
+
+T = TypeVar("T")
+
+
+def densest(trace: Trace, config: RevealConfig, count: Callable[[RevealConfig], int]) -> RevealConfig | None:
+    """The first way to write the trace, in the order of preference, that has at most `config.budget` tokens; None if none has.
+
+    `count` says how many tokens the example has when written in a way.
+    """
+    budget = config.budget
+    assert budget is not None
+
+    def fits(way: RevealConfig) -> bool:
+        # Every written frame costs a token at least, which rules most ways of a long trace out without writing them.
+        return len(written(trace.frames, way)) <= budget and count(way) <= budget
+
+    if fits(config):
+        return config
+    diff = config.model_copy(update={"show": "diff" if config.show == "all" else config.show})
+    sparsest = diff.model_copy(update={"every": math.inf})
+    if not fits(sparsest):
+        deepest = max(levels(trace.frames), default=0)
+        if config.depth is not None:
+            deepest = min(deepest, config.depth)
+        ways = [sparsest.model_copy(update={"depth": depth}) for depth in range(deepest - 1, -1, -1)]
+        found = None if config.direct else _first(ways, fits)
+        if found is None:
+            return None
+        sparsest = found
+    reveals = sum(trace.frames[number].event in (Event.CALL, Event.LINE) for number in written(trace.frames, sparsest))
+    spaced = [sparsest.model_copy(update={"every": k}) for k in range(int(min(config.every, reveals)), reveals)]
+    as_configured = config.model_copy(update={"depth": sparsest.depth})
+    return _first([as_configured, *spaced, sparsest], fits)
+
+
+def may_step_over(config: RevealConfig) -> bool:
+    """Whether calls may be stepped over, so that a program too long to be traced whole can be written all the same."""
+    return config.budget is not None or config.direct or config.depth is not None
+
+
+def shallower(program: Program, tracer: TracerConfig, outcome: Outcome) -> Outcome:
+    """Trace a program whose whole trace is over the tracer's limits down to level 1, then 0; else the outcome as it was."""
+    if not (isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output")):
+        return outcome
+    for depth in (1, 0):
+        again = trace_one(program, tracer, depth)
+        if not isinstance(again, ProgramError):
+            return again
+    return outcome
+
+
+def describe(config: RevealConfig) -> str:
+    """A way to write a trace in a few words, as records and reports name it."""
+    depth = "" if config.depth is None else f", depth {config.depth}"
+    return f"{config.show}, every {config.every:g}{depth}"
+
+
+def _first(ways: Sequence[T], fits: Callable[[T], bool]) -> T | None:
+    """The first of the ways, which get sparser, that fits."""
+    low, high = 0, len(ways)
+    while low < high:
+        middle = (low + high) // 2
+        if fits(ways[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return ways[low] if low < len(ways) else None

@@ -1,0 +1,135 @@
+"""Which frames are written, which of them keep their STATE, and what a kept one shows. The knobs are independent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from remedy.data_gen import rng
+from remedy.data_gen.execution.program import Event, Frame, Value
+
+UNCHANGED = Value("..", "unchanged")
+"""Stands for a value equal to the one last shown."""
+
+Shown = dict[str, Value]
+
+
+def whole_spacing(value: float) -> float:
+    """The spacing, if it is one.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if value < 1 or (value != math.inf and value != int(value)):
+        raise ValueError("must be a whole number >= 1, or inf")
+    return value
+
+
+class RevealConfig(BaseModel):
+    """`every`: keep the state of every k-th frame that has locals (`inf`: the first and the last only).
+
+    `show`: all variables; one variable per reveal, in turn (`round_robin`) or drawn (`seeded`); or the `diff`, in which
+    `..` stands for a value that has not changed since it was last shown.
+
+    `depth`: write the frames of calls down to this level only (0: the entry point's own); deeper calls are stepped over.
+    `direct`: write the answer alone, after the seeded first frame. `budget`: tokens an example may have; one that has more is
+    written in the densest way that fits (see `budget`).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: float = Field(default=1, description="spacing k >= 1, or inf")
+    show: Literal["all", "round_robin", "seeded", "diff"] = "all"
+    depth: int | None = Field(default=None, ge=0)
+    direct: bool = False
+    budget: int | None = Field(default=None, ge=1)
+
+    @field_validator("every")
+    @classmethod
+    def _whole(cls, value: float) -> float:
+        return whole_spacing(value)
+
+    def keeps(self, ordinal: int, last: int) -> bool:
+        """Whether the frame with this ordinal, among those that have locals, keeps its state."""
+        return ordinal % self.every == 0 or ordinal == last
+
+
+def written(frames: Sequence[Frame], config: RevealConfig) -> list[int]:
+    """The numbers of the frames that are written."""
+    if config.direct:
+        return [0, len(frames) - 1] if len(frames) > 1 else list(range(len(frames)))
+    if config.depth is None:
+        return list(range(len(frames)))
+    return [number for number, level in enumerate(levels(frames)) if level <= config.depth]
+
+
+def levels(frames: Sequence[Frame]) -> list[int]:
+    """The call level of every frame, the entry point's being 0. A generator's frames have the level it is resumed at."""
+    found, level = [], -1
+    for frame in frames:
+        if frame.event is Event.CALL:
+            level += 1
+        found.append(level)
+        if frame.event is Event.RETURN:
+            level -= 1
+    return found
+
+
+def reveal(frames: Sequence[Frame], config: RevealConfig, seed: int = 0) -> list[Shown | None]:
+    """What each frame's STATE shows; None for a frame without one.
+
+    The last frame with locals always shows its state: all of it, unless `show` is `diff` and a returned value follows
+    that says the answer. The diff follows code world models' rule: a CALL shows every value, a LINE replaces by `..`
+    what equals the last shown locals, and a RETURN clears that memory while an EXCEPTION does not.
+    """
+    session = bool(frames) and frames[-1].locals is not None
+    with_locals = sum(frame.locals is not None for frame in frames)
+    shown: list[Shown | None] = []
+    memory: Shown = {}
+    ordinal = reveals = 0
+    for frame in frames:
+        if frame.locals is None:
+            if frame.event is Event.RETURN:
+                memory = {}
+            shown.append(None)
+            continue
+        if not config.keeps(ordinal, with_locals - 1):
+            shown.append(None)
+        elif config.show == "diff" and not (session and ordinal == with_locals - 1):
+            shown.append(_diff(frame, memory))
+            memory = frame.locals
+            reveals += 1
+        elif config.show == "all" or ordinal == with_locals - 1 or not frame.locals:
+            shown.append(frame.locals)
+            reveals += 1
+        else:
+            names = list(frame.locals)
+            name = names[chosen_variable(config, len(names), reveals, seed)]
+            shown.append({name: frame.locals[name]})
+            reveals += 1
+        ordinal += 1
+    return shown
+
+
+def chosen_variable(config: RevealConfig, count: int, reveals: int, seed: int) -> int:
+    """Which of `count` variables the `reveals`-th partial reveal shows."""
+    if config.show == "round_robin":
+        return reveals % count
+    return rng.below(rng.bits(seed, REVEAL_POSITION + reveals), count)
+
+
+REVEAL_POSITION = 1 << 32
+"""Random positions from here on choose variables, far above those a program draws from the same key."""
+
+
+def _diff(frame: Frame, memory: Shown) -> Shown:
+    assert frame.locals is not None
+    if frame.event is Event.CALL or not memory:
+        return frame.locals
+    return {
+        name: UNCHANGED if name in memory and memory[name].text == value.text else value
+        for name, value in frame.locals.items()
+    }

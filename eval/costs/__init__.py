@@ -1,0 +1,1 @@
+"""Costs: what traces cost in tokens, measured without a model."""

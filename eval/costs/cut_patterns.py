@@ -1,0 +1,122 @@
+"""Do a string operation's pattern and subject meet in tokens? The discontinuity behind wrong string values.
+
+A model that finds a separator or pattern in a string by its tokens cannot if the string's tokens run across the pattern's
+borders: `','` is no token of `'a,b'` where `,b` is one. For every operation with a pattern that a program runs, this asks
+whether the pattern's token sequence occurs among the subject's, both as a trace writes them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from remedy.data_gen.execution.pool import trace_one
+from remedy.data_gen.execution.program import Event, Frame, Program, Trace, Value
+from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.rewrites import rewrite_program
+from remedy.data_gen.traces.string_encodings import escape
+from remedy.models.tokenizer import TraceTokenizer
+
+_METHODS = {  # not strip and its kin, whose argument is a set of characters
+    "count",
+    "endswith",
+    "find",
+    "index",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rindex",
+    "rpartition",
+    "rsplit",
+    "split",
+    "startswith",
+}
+_MOST_FRAMES = 2000
+"""Frames of one trace that are looked through: a loop shows its operations early."""
+
+
+class Use(NamedTuple):
+    """An operation with a pattern that a program ran on a string."""
+
+    operation: str
+    subject: str
+    pattern: str
+
+
+def cut_rows(program: Program, tracer: TracerConfig, counters: Mapping[str, TraceTokenizer]) -> list[dict[str, Any]]:
+    """One row for every tokenizer and different use in the program's run whose pattern occurs in its subject."""
+    # With every intermediate value in a variable of its own, a trace shows what an operation was run on.
+    outcome = trace_one(rewrite_program(program, ["chains", "temporaries"]), tracer)
+    if not isinstance(outcome, Trace):
+        return []
+    rows = []
+    for use in dict.fromkeys(uses(outcome)):
+        if not use.pattern or use.pattern not in use.subject:
+            continue
+        for name, counter in counters.items():
+            cut = discontinuous(use, counter)
+            rows.append({"tokenizer": name, "operation": use.operation, "discontinuous": cut})
+    return rows
+
+
+def discontinuous(use: Use, counter: TraceTokenizer) -> bool:
+    """Whether the pattern's tokens do not occur, one after another, among the subject's."""
+    pattern = counter.string_ids(escape(repr(use.pattern)[1:-1]))
+    subject = counter.string_ids(escape(repr(use.subject)))
+    return not any(subject[at : at + len(pattern)] == pattern for at in range(len(subject) - len(pattern) + 1))
+
+
+def uses(trace: Trace) -> Iterator[Use]:
+    """The uses in a trace whose subject and pattern are constants or variables."""
+    try:
+        tree = ast.parse(trace.program.code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    lines = trace.program.physical_lines()
+    at_line: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call | ast.Compare):
+            at_line.setdefault(lines[node.lineno - 1], []).append(node)
+    frames: Sequence[Frame] = trace.frames[:_MOST_FRAMES]
+    for frame in frames:
+        if frame.event is not Event.LINE or frame.locals is None:
+            continue
+        for node in at_line.get(frame.source, ()):
+            yield from _use(node, frame.locals)
+
+
+def _use(node: ast.expr, state: Mapping[str, Value]) -> Iterator[Use]:
+    match node:
+        case ast.Call(func=ast.Attribute(value=subject, attr=operation), args=[pattern, *_]) if operation in _METHODS:
+            found = _string(subject, state), _string(pattern, state)
+        case ast.Call(func=ast.Attribute(value=pattern, attr="join" as operation), args=[parts]):
+            found = _joined(_string(pattern, state), parts, state), _string(pattern, state)
+        case ast.Compare(left=pattern, ops=[ast.In() | ast.NotIn()], comparators=[subject]):
+            operation, found = "in", (_string(subject, state), _string(pattern, state))
+        case _:
+            return
+    if found[0] is not None and found[1] is not None:
+        yield Use(operation, found[0], found[1])
+
+
+def _string(node: ast.expr, state: Mapping[str, Value]) -> str | None:
+    match node:
+        case ast.Constant(value=str() as text):
+            return text
+        case ast.Name(id=name) if name in state and state[name].is_string:
+            text = ast.literal_eval(state[name].text)
+            return text if isinstance(text, str) else None
+    return None
+
+
+def _joined(separator: str | None, parts: ast.expr, state: Mapping[str, Value]) -> str | None:
+    match parts:
+        case ast.Name(id=name) if separator is not None and name in state and state[name].type in ("list", "tuple"):
+            try:
+                return separator.join(ast.literal_eval(state[name].text))
+            except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+                return None
+    return None

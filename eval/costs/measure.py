@@ -1,0 +1,153 @@
+"""Measure what traces of programs cost and how tokenizers cut their strings: the diagnostics that need no model."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from remedy.data_gen.execution.pool import environment, trace_one
+from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.files import replace_file
+from remedy.data_gen.settings import UserError
+from remedy.data_gen.splits import text_hash
+from remedy.data_gen.tasks.programs import Case, ProgramsConfig, load_cases
+from remedy.data_gen.traces.reveal import whole_spacing
+from remedy.data_gen.traces.string_encodings import EncodingName
+from remedy.eval.costs.cut_patterns import cut_rows
+from remedy.eval.costs.token_costs import token_rows
+from remedy.models import tokenizer as tokenizers
+from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer
+
+REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
+
+
+class BudgetMeasure(BaseModel):
+    """Tokens of every trace for each spacing, `show` and string encoding, and for `fit`, the densest way into so many tokens.
+
+    `limits`: report the share of traces above each.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
+    show: tuple[Literal["all", "diff"], ...] = Field(default=("all", "diff"), min_length=1)
+    strings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
+    limits: tuple[int, ...] = (2048, 8192, 32768)
+    fit: int | None = Field(default=8192, ge=1)
+
+    @field_validator("every")
+    @classmethod
+    def _spacings(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(whole_spacing(every) for every in value)
+
+
+class MeasureConfig(BaseModel):
+    """`tokenizers`: by the name that reports give them. `checkpoints`: folders of runs whose tokenizers are measured too, so that
+    a report can set a run's failures beside how its tokenizer cuts strings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    programs: tuple[ProgramsConfig, ...] = Field(min_length=1)
+    tracer: TracerConfig = TracerConfig()
+    tokenizers: dict[str, TokenizerConfig] = {}
+    checkpoints: tuple[str, ...] = ()
+    budget: BudgetMeasure = BudgetMeasure()
+
+    @model_validator(mode="after")
+    def _some(self) -> MeasureConfig:
+        if not self.tokenizers and not self.checkpoints:
+            raise ValueError("nothing to count with: give `tokenizers` or `checkpoints`")
+        for name, config in self.tokenizers.items():
+            if config.kind in ("symbols", "bpe"):
+                raise ValueError(
+                    f"tokenizers.{name}: kind {config.kind} belongs to a run's data: give the run in `checkpoints`"
+                )
+        return self
+
+
+def measure(
+    config: MeasureConfig, directory: Path, workers: int = 1, progress: Callable[[str], None] = lambda message: None
+) -> Path:
+    """Measure every program and write `tokens.parquet`, `cuts.parquet` and `measure.json`; returns the last one's path.
+
+    Raises:
+        UserError: the folder holds another measurement, or programs or a tokenizer cannot be read.
+    """
+    request = config.model_dump(mode="json")
+    path = directory / REQUEST
+    if path.exists() and json.loads(path.read_text(encoding="utf-8"))["config"] != request:
+        raise UserError(f"{directory}: holds another measurement; choose another --out or delete it")
+    directory.mkdir(parents=True, exist_ok=True)
+    counters = load_tokenizers(config)
+    cases = [(source.benchmark or str(source.path), case) for source in config.programs for case in load_cases(source)]
+    tokens: list[dict[str, Any]] = []
+    cuts: list[dict[str, Any]] = []
+    for done, (token_part, cut_part) in enumerate(_measured(config, cases, workers), start=1):
+        tokens += token_part
+        cuts += cut_part
+        if done % 100 == 0 or done == len(cases):
+            progress(f"{done}/{len(cases)} programs")
+    python, isolation = environment(config.tracer)
+    about = {
+        "config": request,
+        "tokenizers": {name: tokenizer.fingerprint for name, tokenizer in counters.items()},
+        "python": python,
+        "isolation": isolation,
+    }
+    replace_file(directory / TOKENS, pd.DataFrame(tokens).to_parquet)
+    replace_file(directory / CUTS, pd.DataFrame(cuts, columns=None if cuts else ["tokenizer"]).to_parquet)
+    replace_file(path, lambda partial: partial.write_text(json.dumps(about, indent=1), encoding="utf-8"))
+    return path
+
+
+Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def _measured(config: MeasureConfig, cases: Sequence[tuple[str, Case]], workers: int) -> Iterable[Rows]:
+    if workers == 1:
+        counters = load_tokenizers(config)
+        yield from (_measure_one(config, counters, benchmark, case) for benchmark, case in cases)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(config,)) as pool:
+        yield from pool.map(_work, cases, chunksize=8)
+
+
+_worker: tuple[MeasureConfig, dict[str, TraceTokenizer]] | None = None
+
+
+def _start_worker(config: MeasureConfig) -> None:
+    global _worker
+    _worker = config, load_tokenizers(config)
+
+
+def _work(case: tuple[str, Case]) -> Rows:
+    assert _worker is not None
+    return _measure_one(*_worker, *case)
+
+
+def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], benchmark: str, case: Case) -> Rows:
+    """The rows of one program."""
+    outcome = trace_one(case.program, config.tracer)
+    about = {
+        "benchmark": benchmark,
+        "source": case.id,
+        "example": f"{text_hash(case.identity):016x}",
+        "outcome": getattr(outcome, "kind", "ok"),
+    }
+    tokens = token_rows(outcome, case.program, config.budget, config.tracer, counters)
+    cuts = cut_rows(case.program, config.tracer, counters)
+    return [about | row for row in tokens], [about | row for row in cuts]
+
+
+def load_tokenizers(config: MeasureConfig) -> dict[str, TraceTokenizer]:
+    """The tokenizers to measure with, by name."""
+    found = {name: tokenizers.build(chosen, [], []) for name, chosen in config.tokenizers.items()}
+    return found | {checkpoint: tokenizers.load(Path(checkpoint)) for checkpoint in config.checkpoints}

@@ -1,0 +1,132 @@
+"""What a line of a program does, from its syntax tree: the operation that a failure is laid to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from remedy.data_gen.execution.program import Event, Frame, Program, Value
+
+OPERATIONS = ("string method", "index or slice", "loop or counter", "arithmetic", "other")
+"""A line that does several things counts as the first of these that it does."""
+
+_HEADERS = {
+    ast.For: ("target", "iter"),
+    ast.AsyncFor: ("target", "iter"),
+    ast.While: ("test",),
+    ast.If: ("test",),
+    ast.With: ("items",),
+    ast.Match: ("subject",),
+    ast.Try: (),
+    ast.FunctionDef: (),
+    ast.AsyncFunctionDef: (),
+    ast.ClassDef: (),
+}
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
+_BITS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Invert)
+_STRING_ONLY = {name for name in dir(str) if not name.startswith("_")}.difference(
+    *(dir(kind) for kind in (list, tuple, dict, set, int, float))
+)
+_STRING_METHODS = {name for name in dir(str) if not name.startswith("_")}
+
+
+class Operations:
+    """The operation of every line of one program."""
+
+    def __init__(self, program: Program) -> None:
+        self._by_line: dict[str, list[list[ast.AST]]] = {}
+        try:
+            tree = ast.parse(program.code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return
+        lines = program.physical_lines()
+        statements = [
+            node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case)
+        ]
+        for statement in statements:
+            parts = _own_parts(statement)
+            located = [statement, *(node for part in parts for node in ast.walk(part))]
+            # A statement over several lines fires an event at each line that a part of it starts on.
+            for number in sorted({node.lineno for node in located if hasattr(node, "lineno")}):
+                self._by_line.setdefault(lines[number - 1], []).append([statement, *parts])
+
+    def of(self, source: str, state: Mapping[str, Value] | None = None) -> str:
+        """The operation of a source line; `state` tells which variables hold strings."""
+        found = self._by_line.get(source, [])
+        kinds = {kind for parts in found for part in parts for kind in _kinds(part, parts[0], state or {})}
+        return next((kind for kind in OPERATIONS if kind in kinds), "other")
+
+
+def departing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
+    """The frame whose line brought about what is wrong in frame `number`.
+
+    A wrong value was made by its own line. A wrong state or action was made by the line that ran before it in the same call, or
+    for the first frame of a call by the line that calls.
+    """
+    if at_value or number == 0:
+        return number
+    latest: list[int] = []  # per open call, its latest line
+    for position, frame in enumerate(frames[:number]):
+        if frame.event is Event.CALL:
+            latest.append(position)
+        elif frame.event is Event.RETURN and latest:
+            latest.pop()
+        elif latest:
+            latest[-1] = position
+    return latest[-1] if latest else number - 1
+
+
+def _own_parts(statement: ast.AST) -> list[ast.AST]:
+    """What a statement's own lines hold: all of a simple statement, the header of a compound one."""
+    if isinstance(statement, ast.ExceptHandler):
+        return [statement.type] if statement.type else []
+    if isinstance(statement, ast.match_case):
+        return [statement.guard] if statement.guard else []
+    fields = _HEADERS.get(type(statement))
+    if fields is None:
+        return list(ast.iter_child_nodes(statement))
+    found: list[ast.AST] = []
+    for field in fields:
+        value = getattr(statement, field)
+        found += value if isinstance(value, list) else [value]
+    return found
+
+
+def _kinds(part: ast.AST, statement: ast.AST, state: Mapping[str, Value]) -> set[str]:
+    kinds = set()
+    if part is statement:
+        if isinstance(statement, ast.For | ast.AsyncFor | ast.While) or _counts(statement):
+            kinds.add("loop or counter")
+        elif isinstance(statement, ast.AugAssign) and isinstance(statement.op, _ARITHMETIC + _BITS):
+            kinds.add("arithmetic")
+        return kinds
+    for node in ast.walk(part):
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Call) and _on_string(node, state)):
+            kinds.add("string method")
+        elif isinstance(node, ast.Subscript):
+            kinds.add("index or slice")
+        elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            kinds.add("loop or counter")
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC + _BITS):
+            kinds.add("arithmetic")
+    return kinds
+
+
+def _counts(statement: ast.AST) -> bool:
+    """`i += 1`, or another whole number."""
+    match statement:
+        case ast.AugAssign(op=ast.Add() | ast.Sub(), value=ast.Constant(value=int())):
+            return True
+    return False
+
+
+def _on_string(call: ast.Call, state: Mapping[str, Value]) -> bool:
+    """Whether a call is a method of a string: by the method's name alone, or by what its receiver is or holds."""
+    match call.func:
+        case ast.Attribute(value=ast.Constant(value=str())):
+            return True
+        case ast.Attribute(value=ast.Name(id=name), attr=method) if name in state:
+            return state[name].is_string and method in _STRING_METHODS
+        case ast.Attribute(attr=method):
+            return method in _STRING_ONLY
+    return False

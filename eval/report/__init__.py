@@ -1,0 +1,1 @@
+"""The report: Markdown and one HTML page from records and measurements."""

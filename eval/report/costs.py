@@ -1,0 +1,249 @@
+"""What the report says of measurements: what traces cost, which fit, and how tokenizers cut strings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from remedy.data_gen.roles import Role
+from remedy.eval.costs.token_costs import ROLE_COLUMNS
+from remedy.eval.report.plotting import COLOURS, LINES, ROLE_COLOURS, legend, panels
+from remedy.eval.report.programs import in_order
+from remedy.eval.report.sections import Section
+from remedy.eval.stats import rate, unpaired
+
+
+class Measurement(NamedTuple):
+    """One folder of `remedy measure`: what was asked for, token counts, and uses of patterns."""
+
+    request: Mapping[str, Any]
+    tokens: pd.DataFrame
+    cuts: pd.DataFrame
+
+
+def measure_sections(
+    measurements: Sequence[Measurement], records: pd.DataFrame, fingerprints: Mapping[str, str]
+) -> list[Section]:
+    """The sections on measurements; `fingerprints` gives every run's tokenizer."""
+    found: list[Section] = []
+    for number, measurement in enumerate(measurements, start=1):
+        which = f" ({number})" if len(measurements) > 1 else ""
+        tokens = with_total(measurement.tokens)
+        python = f"Programs ran on {measurement.request['python']} ({measurement.request['isolation']})."
+        limits = measurement.request["config"]["budget"]["limits"]
+        found += [
+            Section(
+                f"Tokens of traces{which}",
+                rows=token_table(tokens, limits),
+                note="Tokens a model writes: the trace after its seeded first frame, without the program. Programs too long to be "
+                "traced whole count as over every limit. `fit`: the densest way in which program and trace have at most "
+                f"{measurement.request['config']['budget']['fit']} tokens. {python}",
+            ),
+            Section(f"Traces longer than so many tokens{which}", figure=longer_than, data=tokens),
+            Section(f"Tokens by role{which}", figure=tokens_by_role, data=tokens),
+        ]
+        if (tokens["way"] == "fit").any():
+            note = "What each program was written as. What fits as it is, is written as it is."
+            found.append(Section(f"What fits the budget{which}", rows=fit_table(tokens), note=note))
+        if len(measurement.cuts):
+            note = (
+                "Uses of an operation whose pattern occurs in its subject, both held by constants or variables; cut: the pattern's "
+                "tokens do not occur, one after another, among the subject's."
+            )
+            found.append(Section(f"How tokenizers cut strings{which}", rows=cut_table(measurement.cuts), note=note))
+        beside = failures_by_cut(measurement, records, fingerprints)
+        if len(beside) > 1:
+            note = "Programs that use a pattern, by whether the run's own tokenizer cuts one. Newcombe interval, Fisher's exact test."
+            found.append(Section(f"Failures with and without cut patterns{which}", rows=beside, note=note))
+    return found
+
+
+def with_total(tokens: pd.DataFrame) -> pd.DataFrame:
+    """The rows with `tokens`, what a model writes; missing where a program was not traced."""
+    written = [column for column in ROLE_COLUMNS if column != "tokens_context"]
+    return tokens.assign(tokens=tokens[written].sum(axis=1, min_count=1))
+
+
+def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> list[list[str]]:
+    """Quantiles, and programs over each limit, for every way to write."""
+    head = ["Programs", "Tokenizer", "Strings", "Locals", "Spacing", "Count", "Median", "90 %", "Longest"]
+    table = [[*head, *(f"Over {limit:,}" for limit in limits)]]
+    for values, mine in tokens.groupby(["benchmark", "tokenizer", "strings"], sort=False):
+        fixed, fitted = mine[mine["way"] == "fixed"], mine[mine["way"] == "fit"]
+        for way, group in fixed.groupby(["show", "every"], sort=False):
+            table.append([*_texts((*values, *way)), *_quantiles(group, limits)])
+        if len(fitted):
+            table.append([*_texts(values), "fit", "", *_quantiles(fitted, limits)])
+    return table
+
+
+def _texts(values: tuple[Any, ...]) -> list[str]:
+    names = {"all": "full"}
+    return [f"{v:g}" if isinstance(v, float) else names.get(v, str(v)) for v in values]
+
+
+def _quantiles(group: pd.DataFrame, limits: Sequence[int]) -> list[str]:
+    counts = group["tokens"]
+    over = [int((counts.isna() | (counts > limit)).sum()) for limit in limits]
+    middle, most = counts.quantile(0.5), counts.quantile(0.9)
+    shown = [f"{middle:,.1f}", f"{most:,.0f}", f"{counts.max():,.0f}"] if counts.notna().any() else ["", "", ""]
+    return [str(len(group)), *shown, *(f"{count} ({count / len(group):.1%})" for count in over)]
+
+
+def fit_table(tokens: pd.DataFrame) -> list[list[str]]:
+    """How many programs were written in which way to fit, and their tokens in that way and as configured."""
+    keys = ["benchmark", "tokenizer", "strings"]
+    whole = tokens[(tokens["way"] == "fixed") & (tokens["show"] == "all") & (tokens["every"] == 1)]
+    fitted = tokens[tokens["way"] == "fit"].merge(
+        whole[[*keys, "example", "tokens"]], on=[*keys, "example"], suffixes=("", "_whole")
+    )
+    fitted = fitted.assign(kind=fitted["reveal"].map(_kind))
+    table = [["Programs", "Tokenizer", "Strings", "Written as", "Count", "Median tokens", "With every state in full"]]
+    for values, mine in fitted.groupby(keys, sort=False):
+        for kind in _KINDS:
+            group = mine[mine["kind"] == kind]
+            if len(group):
+                medians = (group["tokens"].median(), group["tokens_whole"].median())
+                shown = ("" if pd.isna(median) else f"{median:,.0f}" for median in medians)
+                table.append([*_texts(values), kind, str(len(group)), *shown])
+    return table
+
+
+_KINDS = ("every state in full", "every state as a diff", "wider spacing", "calls stepped over", "nothing fits")
+
+
+def _kind(reveal: str) -> str:
+    """Which of `_KINDS` a way to write a trace is."""
+    full, diff, wider, stepped, nothing = _KINDS
+    if reveal == "none":
+        return nothing
+    if "depth" in reveal:
+        return stepped
+    return wider if not reveal.endswith("every 1") else full if reveal.startswith("all") else diff
+
+
+def cut_table(cuts: pd.DataFrame) -> list[list[str]]:
+    """Share of uses whose pattern is cut, by operation and tokenizer."""
+    names = list(dict.fromkeys(cuts["tokenizer"]))
+    table = [["Operation", "Uses", *names]]
+    for operation, group in [*cuts.groupby("operation", sort=True), ("all", cuts)]:
+        cells = []
+        for name in names:
+            found = rate(group[group["tokenizer"] == name]["discontinuous"].astype(bool).tolist())
+            cells.append(f"{found.mean:.0%} ({found.low:.0%} to {found.high:.0%})")
+        table.append([str(operation), str(len(group) // len(names)), *cells])
+    return table
+
+
+def failures_by_cut(
+    measurement: Measurement, records: pd.DataFrame, fingerprints: Mapping[str, str]
+) -> list[list[str]]:
+    """Failure rates of a run's programs whose patterns its tokenizer cuts, and of those whose patterns it does not."""
+    table = [["Run", "Forcing", "Cut: failed", "Not cut: failed", "Difference", "95 % interval", "p"]]
+    names = {fingerprint: name for name, fingerprint in measurement.request["tokenizers"].items()}
+    if records.empty or not len(measurement.cuts):
+        return table
+    rows = in_order(records)
+    if rows.empty:
+        return table
+    ways = rows[["rewrite", "every", "show", "strings"]]
+    rows = rows[(ways == ways.iloc[0]).all(axis=1)]  # every program once for a run and forcing
+    for (run, forcing), group in rows.groupby(["run", "forcing"], sort=False):
+        name = names.get(fingerprints.get(run, ""))
+        cuts = measurement.cuts[measurement.cuts["tokenizer"] == name]
+        cut = cuts.groupby("example")["discontinuous"].any()
+        mine = group[group["example"].isin(cut.index)]
+        flags = mine["example"].map(cut).astype(bool)
+        failed = ~mine["final_right"].astype(bool)
+        if not flags.any() or flags.all():
+            continue
+        result = unpaired(failed[~flags].tolist(), failed[flags].tolist())
+        table.append(
+            [
+                str(run),
+                str(forcing),
+                f"{result.treatment:.1%} of {int(flags.sum())}",
+                f"{result.baseline:.1%} of {int((~flags).sum())}",
+                f"{result.difference:+.1%}",
+                f"{result.low:+.1%} to {result.high:+.1%}",
+                f"{result.p_value:.3f}" if result.p_value >= 0.001 else "< 0.001",
+            ]
+        )
+    return table
+
+
+def longer_than(tokens: pd.DataFrame) -> Figure | None:
+    """Share of traces with more tokens than x, one line for every way, one panel for every benchmark; the first tokenizer."""
+    rows = _first(tokens)
+    benchmarks = list(dict.fromkeys(rows["benchmark"]))
+    figure, axes = panels(len(benchmarks))
+    for panel, benchmark in zip(axes, benchmarks):
+        mine = rows[rows["benchmark"] == benchmark]
+        fixed = mine[mine["way"] == "fixed"]
+        spacings = sorted(fixed["every"].unique())
+        for show, every in fixed.groupby(["show", "every"], sort=False).groups:
+            group = fixed[(fixed["show"] == show) & (fixed["every"] == every)]
+            label = f"{'full' if show == 'all' else show}, spacing {every:g}"
+            colour = COLOURS[spacings.index(every) % len(COLOURS)]
+            _survival(panel, group["tokens"], label, colour, LINES[0 if show == "all" else 1])
+        fitted = mine[mine["way"] == "fit"]
+        if len(fitted):
+            _survival(panel, fitted["tokens"], "fit", "black", ":")
+        panel.set_xscale("log", base=2)
+        panel.set_yscale("log")
+        panel.set_ylim(0.5 / len(mine.groupby("example")), 1.3)
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda tokens, _: f"{tokens:,.0f}"))
+        panel.tick_params(axis="x", rotation=60)
+        panel.set(xlabel="tokens of the trace", title=f"{benchmark}, {rows['tokenizer'].iloc[0]}")
+    axes[0].set_ylabel("share of traces with more")
+    legend(figure, axes[0])
+    return figure
+
+
+def _survival(panel: Any, counts: pd.Series, label: str, colour: str, style: str) -> None:
+    known = counts.dropna().sort_values()
+    missing = len(counts) - len(known)
+    above = [(len(known) - place - 1 + missing) / len(counts) for place in range(len(known))]
+    panel.step(known, above, where="post", color=colour, linestyle=style, label=label, lw=1.3)
+
+
+def tokens_by_role(tokens: pd.DataFrame) -> Figure | None:
+    """Median program's tokens by role for every way to write, one panel for every benchmark; the first tokenizer."""
+    rows = _first(tokens).dropna(subset=["tokens"])
+    if rows.empty:
+        return None
+    rows = rows.assign(
+        label=[
+            "fit" if way == "fit" else f"{'full' if show == 'all' else show}, spacing {every:g}"
+            for way, show, every in zip(rows["way"], rows["show"], rows["every"])
+        ]
+    )
+    benchmarks = list(dict.fromkeys(rows["benchmark"]))
+    figure, axes = panels(len(benchmarks))
+    for panel, benchmark in zip(axes, benchmarks):
+        mine = rows[rows["benchmark"] == benchmark]
+        shares = mine.groupby("label", sort=False)[ROLE_COLUMNS].median()
+        bottom = pd.Series(0.0, index=shares.index)
+        for role, column in zip(Role, ROLE_COLUMNS):
+            if role is not Role.CONTEXT:
+                name = role.name.lower()
+                panel.bar(shares.index, shares[column], bottom=bottom, color=ROLE_COLOURS[name], label=name)
+                bottom = bottom + shares[column]
+        panel.tick_params(axis="x", rotation=75)
+        panel.grid(axis="x", visible=False)
+        panel.set(title=f"{benchmark}, {rows['tokenizer'].iloc[0]}")
+    axes[0].set_ylabel("tokens, median of each role")
+    plt.setp(axes[0].get_yticklabels(), visible=True)
+    legend(figure, axes[0])
+    return figure
+
+
+def _first(tokens: pd.DataFrame) -> pd.DataFrame:
+    return tokens[
+        (tokens["tokenizer"] == tokens["tokenizer"].iloc[0]) & (tokens["strings"] == tokens["strings"].iloc[0])
+    ]

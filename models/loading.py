@@ -1,0 +1,82 @@
+"""Load a checkpoint for evaluation: a run of ours, or any Hugging Face causal language model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from remedy.data_gen.settings import UserError
+from remedy.models import decoder  # noqa: F401 (the decoder registers itself)
+from remedy.models import tokenizer as tokenizers
+from remedy.models.decoder_config import RemedyConfig
+from remedy.models.pretrained import ADAPTER_FILE, fit, load_adapted
+from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer
+
+
+def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTokenizer]:
+    """The model, in evaluation mode on `device` (default: a GPU if there is one), and its tokenizer.
+
+    Raises:
+        UserError: the checkpoint cannot be read, or its tokenizer is not the one it was trained with.
+    """
+    folder = Path(path)
+    if (folder / ADAPTER_FILE).exists():
+        if not (folder / tokenizers.FILE).exists():
+            raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
+        tokenizer = tokenizers.load(folder)
+        return load_adapted(folder, tokenizer, _dtype(device)).to(_device(device)).eval(), tokenizer
+    try:
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"checkpoint {path}: not a model folder or a reachable model ({str(error).splitlines()[0]})"
+        ) from None
+    if (folder / tokenizers.FILE).exists():
+        tokenizer = tokenizers.load(folder)
+    elif isinstance(config, RemedyConfig):
+        raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
+    else:
+        tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name=path), [], [])
+    if isinstance(config, RemedyConfig) and config.tokenizer_fingerprint != tokenizer.fingerprint:
+        raise UserError(
+            f"checkpoint {path}: trained with tokenizer {config.tokenizer_fingerprint}, "
+            f"but {tokenizers.FILE} is {tokenizer.fingerprint}; put the run's own file back"
+        )
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            path, trust_remote_code=False, use_safetensors=True, dtype=_dtype(device)
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"checkpoint {path}: weights cannot be read ({str(error).splitlines()[0]})") from None
+    fit(model, tokenizer)
+    return model.to(_device(device)).eval(), tokenizer
+
+
+def merge(path: str, out: Path) -> None:
+    """Write a LoRA run as one model, with its tokenizer: a folder that any Transformers program loads.
+
+    Raises:
+        UserError: `path` holds no adapters, or they cannot be read.
+    """
+    folder = Path(path)
+    if not (folder / ADAPTER_FILE).exists():
+        raise UserError(f"{path}: no {ADAPTER_FILE} there; only a run with model.lora has adapters to merge")
+    tokenizer = tokenizers.load(folder)
+    load_adapted(folder, tokenizer).save_pretrained(out)
+    tokenizer.save(out)
+    stored = folder / "config.yaml"
+    if stored.exists():  # the data that evaluations start from
+        (out / "config.yaml").write_text(stored.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def _device(asked: str | None) -> str:
+    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _dtype(asked: str | None) -> torch.dtype | str:
+    """The precision weights were saved in; a CPU computes in float32, which is faster there."""
+    return torch.float32 if _device(asked) == "cpu" else "auto"

@@ -1,0 +1,91 @@
+"""State-space mixers: Mamba (Gu & Dao, 2023) and Mamba-2 (Dao & Gu, 2024), with the eigenvalues of their transition in
+(0, 1), as published, or in (-1, 1): a becomes 2a - 1 (Grazzi et al., "Unlocking state-tracking in linear RNNs through negative
+eigenvalues", 2024).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from remedy.models.cache import MixerCache
+from remedy.models.config import eigenvalues_of
+from remedy.models.decoder_config import RemedyConfig
+from remedy.models.mixers.short_convolution import ShortConvolution
+from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
+
+EXPAND = 2
+"""How much wider the state's channels are than the model."""
+
+
+class Mamba(nn.Module):
+    """Selective scan with a diagonal transition that depends on the input."""
+
+    def __init__(self, config: RemedyConfig, layer: int) -> None:
+        super().__init__()
+        width, inner, size = config.hidden_size, EXPAND * config.hidden_size, config.state_size
+        rank = math.ceil(width / 16)
+        self.layer = layer
+        self.sizes = [rank, size, size]
+        self.signed = eigenvalues_of("mamba", config.eigenvalues) == "signed"
+        self.in_proj = nn.Linear(width, 2 * inner, bias=False)
+        self.convolution = ShortConvolution(inner, layer)
+        self.x_proj = nn.Linear(inner, rank + 2 * size, bias=False)
+        self.dt_proj = nn.Linear(rank, inner)
+        nn.init.uniform_(self.dt_proj.weight, -(rank**-0.5), rank**-0.5)
+        self.dt_proj.bias = nn.Parameter(_step_bias(inner))
+        self.A_log = nn.Parameter(torch.arange(1.0, size + 1).log().repeat(inner, 1))
+        self.D = nn.Parameter(torch.ones(inner))
+        self.out_proj = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
+        u, gate = self.in_proj(x).chunk(2, dim=-1)
+        u = self.convolution(u, cache)
+        low, b, c = self.x_proj(u).split(self.sizes, dim=-1)
+        step = F.softplus(self.dt_proj(low).float())
+        state = cache.get_recurrent_state(self.layer) if cache is not None else None
+        y, state = selective_scan(u, step, -self.A_log.float().exp(), b, c, self.signed, state)
+        if cache is not None:
+            cache.update_recurrent_state(state, self.layer)
+        y = (y + self.D * u).to(x.dtype) * F.silu(gate)
+        return self.out_proj(y)
+
+
+class Mamba2(nn.Module):
+    """State-space duality: one transition per head, the same for all of its channels."""
+
+    def __init__(self, config: RemedyConfig, layer: int) -> None:
+        super().__init__()
+        width, inner, size = config.hidden_size, EXPAND * config.hidden_size, config.state_size
+        self.layer = layer
+        self.heads = EXPAND * config.num_attention_heads
+        self.sizes = [inner, size, size]
+        self.signed = eigenvalues_of("mamba2", config.eigenvalues) == "signed"
+        self.in_proj = nn.Linear(width, 2 * inner + 2 * size + self.heads, bias=False)
+        self.convolution = ShortConvolution(inner + 2 * size, layer)
+        self.dt_bias = nn.Parameter(_step_bias(self.heads))
+        self.A_log = nn.Parameter(torch.arange(1.0, self.heads + 1).log())
+        self.D = nn.Parameter(torch.ones(self.heads))
+        self.norm = nn.RMSNorm(inner, eps=config.rms_norm_eps)
+        self.out_proj = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
+        gate, mixed, step = self.in_proj(x).split([self.sizes[0], sum(self.sizes), self.heads], dim=-1)
+        u, b, c = self.convolution(mixed, cache).split(self.sizes, dim=-1)
+        u = u.unflatten(-1, (self.heads, -1))
+        step = F.softplus(step.float() + self.dt_bias)
+        state = cache.get_recurrent_state(self.layer) if cache is not None else None
+        y, state = state_space_duality(u, step, -self.A_log.float().exp(), b, c, self.signed, state)
+        if cache is not None:
+            cache.update_recurrent_state(state, self.layer)
+        y = (y + self.D[:, None] * u).flatten(2).to(x.dtype)
+        return self.out_proj(self.norm(y * F.silu(gate)))
+
+
+def _step_bias(count: int) -> Tensor:
+    """Biases whose softplus is spread evenly, in its logarithm, between 0.001 and 0.1."""
+    step = torch.exp(torch.rand(count) * math.log(100) + math.log(0.001))
+    return step + torch.log(-torch.expm1(-step))

@@ -1,0 +1,213 @@
+import ast
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.execution.isolation import resolve
+from remedy.data_gen.execution.program import Event, Program, ProgramError
+from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.settings import ConfigError
+
+
+def program(body: str, before: str = "") -> Program:
+    text = "\n".join(f"    {line}" for line in body.split("\n"))
+    return Program(f"{before}\ndef main():  # << START_OF_TRACE\n{text}\n    return 1\n", "untrusted.py")
+
+
+def limited(**changes: Any) -> TracerConfig:
+    return TracerConfig(**{"seconds": 2, "megabytes": 512, "frames": 5000, "output": 100_000, **changes})
+
+
+@pytest.fixture(scope="module", params=["limits", "bubblewrap"])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    if request.param == "bubblewrap" and resolve("auto") != "bubblewrap":
+        pytest.skip("bubblewrap is not installed, or does not work here")
+    with Sandbox(limited(isolation=request.param)) as box:
+        yield box
+
+
+def test_the_sandbox_gives_the_same_frames_as_this_process(sandbox: Sandbox) -> None:
+    good = program("x = ['é', '\\ud800', 1.5]\ny = {k: len(k) for k in 'ab'}")
+    assert sandbox.trace(good).frames == trace(good).frames
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("frames", "while True: x = 0"),
+        ("time", "import time; time.sleep(60)"),
+        ("frames", "for i in range(10**6):\n    x = i"),
+        ("output", "x = 'a' * 200_000"),
+        ("killed", "import os; os._exit(0)"),
+        ("memory", "x = bytearray(10**10)"),
+        ("process", "import os\nwhile True: os.fork()"),
+        ("process", "import subprocess; subprocess.run(['true'])"),
+        ("process", "import os; os.system('true')"),
+        ("process", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"),
+        ("process", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"),
+        ("process", "import multiprocessing as m; m.Process(target=print).start()"),
+        ("process", "import resource; resource.setrlimit(resource.RLIMIT_CPU, (99, 99))"),
+        ("thread", "import threading; threading.Thread(target=print).start()"),
+        ("thread", "from concurrent.futures import ThreadPoolExecutor as T\nT().submit(print)"),
+        ("network", "import socket; socket.create_connection(('192.0.2.1', 80))"),
+        ("network", "import urllib.request; urllib.request.urlopen('http://192.0.2.1')"),
+        ("native", "import ctypes; ctypes.CDLL(None).fork()"),
+        ("files", "open('/tmp/remedy-escape', 'w')"),
+        ("files", "import os; os.open('../escape', os.O_CREAT | os.O_WRONLY)"),
+        ("files", "import pathlib; pathlib.Path('..', 'escape').touch()"),
+        ("files", "import os; os.remove('/etc/hostname')"),
+        ("files", "import os; os.rename('/etc/hostname', 'mine')"),
+        ("files", "import os; os.symlink('/etc', 'in')\nopen('in/hostname', 'w')"),
+        ("files", "try: open('/etc/escape', 'w')\nexcept BaseException: pass"),
+        (
+            "killed",
+            "import os\nfor fd in range(3, 30):\n    try: os.write(fd, bytes([5]) + bytes(7) + b'[1,2]')\n    except OSError: pass",
+        ),
+        (
+            "killed",
+            "import os\nfor fd in range(3, 30):\n    try: os.write(fd, bytes([5]) + bytes(7) + b'{1,2]')\n    except OSError: pass",
+        ),
+        ("repr", "class A:\n    def __repr__(self): raise OSError\nx = A()"),
+        ("time", "class A:\n    def __repr__(self):\n        while True: pass\nx = A()"),
+        ("recursion", "def f(): return f()\nf()"),
+        ("raised", "return 1\n  \nraise SystemExit"),
+    ],
+)
+def test_every_bad_end_is_a_recorded_outcome_and_the_next_program_runs(sandbox: Sandbox, kind: str, body: str) -> None:
+    before = "import sys\nsys.exit(3)" if kind == "raised" else ""
+    begin = time.monotonic()
+    with pytest.raises(ProgramError, match=r"untrusted\.py: ") as error:
+        sandbox.trace(program(body, before))
+    assert error.value.kind == kind
+    assert time.monotonic() - begin < 10
+    assert sandbox.trace(program("x = 2")).result is not None
+
+
+def test_ten_gigabytes_are_refused(sandbox: Sandbox) -> None:
+    frames = sandbox.trace(program("try:\n    x = bytearray(10**10)\nexcept MemoryError:\n    x = 'refused'")).frames
+    assert frames[-2].locals is not None
+    assert frames[-2].locals["x"].text == "'refused'"
+
+
+def test_the_temporary_folder_can_be_written_to_a_limit_and_is_emptied(sandbox: Sandbox) -> None:
+    writes = program(
+        "with open('a', 'w') as f: f.write('x' * 10)\n"
+        "try:\n    with open('b', 'w') as f:\n        f.write('x' * 10**7)\nexcept OSError:\n    x = 'refused'\n"
+        "import os\ny = sorted(os.listdir('.'))"
+    )
+    first, second = sandbox.trace(writes), sandbox.trace(writes)
+    assert first.frames == second.frames
+    assert first.frames[-2].locals is not None
+    assert first.frames[-2].locals["x"].text == "'refused'"
+    assert first.frames[-2].locals["y"].text == "['a', 'b']"
+
+
+def test_temporary_files_are_made_in_the_programs_own_folder(sandbox: Sandbox) -> None:
+    temporary = program("import tempfile\nwith tempfile.TemporaryFile() as f: f.write(b'x')\nx = tempfile.gettempdir()")
+    state = sandbox.trace(temporary).frames[-2].locals
+    assert state is not None
+    assert sandbox._folder is not None
+    assert state["x"].text == repr(sandbox._folder.name)
+
+
+@pytest.mark.parametrize("how", ["os.setsid(); time.sleep(60)", "time.sleep(60)"])
+def test_processes_started_behind_the_guard_die_with_their_program(sandbox: Sandbox, how: str) -> None:
+    # `fork_exec` is below what Python reports. A limit refuses it to ordinary users; for root, the server kills what it left.
+    body = (
+        "import _posixsubprocess, os, sys\nr, w = os.pipe()\ntry:\n"
+        f"    args = [sys.executable.encode(), b'-c', b'import os, time; {how}']\n"
+        "    _posixsubprocess.fork_exec(args, [args[0]], True, (w,), None, None, -1, -1, -1, -1, -1, -1, r, w, True, False, "
+        "False, -1, None, None, None, -1, None, False)\nexcept BlockingIOError:\n    pass"
+    )
+    begin = time.monotonic()
+    sandbox.trace(program(body))
+    assert sandbox.trace(program("x = 2")).result is not None
+    assert time.monotonic() - begin < 8
+    assert sandbox._server is not None
+    tree = Path(f"/proc/{sandbox._server.pid}/task/{sandbox._server.pid}/children")
+    if sandbox.config.isolation == "limits" and tree.exists():
+        while tree.read_text().split():  # the last program's own process ends while its reply is read
+            assert time.monotonic() - begin < 10
+            time.sleep(0.01)
+
+
+def test_bubblewrap_hides_files_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if resolve("auto") != "bubblewrap":
+        pytest.skip("bubblewrap is not installed, or does not work here")
+    (tmp_path / "secret").write_text("secret")
+    monkeypatch.setenv("WANDB_API_KEY", "secret")
+    looks = program(
+        f"import os\nx = os.path.exists({str(tmp_path / 'secret')!r})\ny = [k for k in os.environ if 'KEY' in k]\n"
+        "z = os.listdir('/proc/self/task').__len__() + len([p for p in os.listdir('/proc') if p.isdigit()])"
+    )
+    with Sandbox(limited(isolation="bubblewrap")) as box:
+        state = box.trace(looks).frames[-2].locals
+    assert state is not None
+    assert (state["x"].text, state["y"].text) == ("False", "[]")
+    assert int(state["z"].text) < 6  # of all processes, only the sandbox's own
+    with pytest.raises(ValueError, match="remove `python`"):
+        TracerConfig(isolation="trusted", python="python3")
+
+
+def test_sets_of_strings_have_one_order_in_every_run() -> None:
+    shuffled = program("x = list({'ab', 'cd', 'ef', 'gh', 'ij', 'kl'})")
+    frames = []
+    for _ in range(2):
+        with Sandbox(limited()) as box:
+            frames.append(box.trace(shuffled).frames)
+    assert frames[0] == frames[1]
+
+
+def test_another_interpreter_runs_the_programs_and_is_named(tmp_path: Path) -> None:
+    found = {
+        Path(p).resolve()
+        for p in glob("/usr/bin/python3.1?") + glob(os.path.expanduser("~/.pyenv/versions/3.1*/bin/python"))
+    }
+    others = []
+    for python in sorted(found):
+        version = subprocess.run(
+            [python, "-c", "import sys; print(sys.version_info[:3])"], capture_output=True, text=True
+        ).stdout
+        numbers = ast.literal_eval(version) if version else ()
+        if (3, 10) <= numbers < (3, 14) and numbers[:2] != sys.version_info[:2]:
+            others.append((python, numbers))
+    if not others:
+        pytest.skip("no other Python from 3.10 to 3.13 is installed")
+    comprehension = program("x = [i for i in 'ab']")
+    for python, numbers in others:
+        with Sandbox(limited(python=str(python))) as box:
+            assert box.environment.python == f"CPython {'.'.join(map(str, numbers))}"
+            frames = box.trace(comprehension).frames
+        inner = sum(frame.event is Event.CALL for frame in frames) - 1
+        assert inner == (0 if numbers >= (3, 12) else 1)
+
+
+def test_wrong_interpreters_are_named(tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "broken").chmod(0o755)
+    for wrong, says in (("python9.9", "no interpreter 'python9.9'"), (str(tmp_path / "broken"), "no working Python")):
+        with pytest.raises(ConfigError, match=says), Sandbox(limited(python=wrong)) as box:
+            box.trace(program("x = 1"))
+
+
+def test_output_of_a_program_does_not_reach_ours(sandbox: Sandbox, capfd: pytest.CaptureFixture[str]) -> None:
+    sandbox.trace(program("import os\nprint('loud')\nos.write(1, b'loud')\nos.write(2, b'loud')"))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_closing_leaves_no_process_behind() -> None:
+    box = Sandbox()
+    box.trace(program("x = 1"))
+    assert box._server is not None
+    pid = box._server.pid
+    box.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -1,0 +1,118 @@
+"""The published programs: the same executions, and every published result reproduced by running them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.execution.pool import trace_all
+from remedy.data_gen.execution.program import ProgramError, Trace
+from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.tasks.humaneval import executions
+from remedy.data_gen.tasks.programs import ProgramsConfig, load_cases
+from remedy.data_gen.traces.values import same_value
+
+
+def test_humaneval_has_the_same_723_executions(shared: Path) -> None:
+    cases = load_cases(ProgramsConfig(benchmark="humaneval", path=str(shared / "humaneval.jsonl")))
+    rows = [json.loads(line) for line in (shared / "humaneval_cases.jsonl").read_text().splitlines()]
+    assert len(cases) == len(rows) == 723
+    for case, row in zip(cases, rows):
+        assert case.id == f"{row['task_id']}/{row['tc']}"
+        assert case.program.code.endswith(f"    return {row['entry_point']}({row['input']})\n")
+        assert case.expected is not None
+        folded = row["output"] == "(3 + 5 + 7, 3 * 5 * 7)"  # the one that is no literal
+        assert case.expected == ("(15, 105)" if folded else row["output"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("benchmark", "count", "too_long"), [("cruxeval", 800, 0), ("humaneval", 723, 3)])
+def test_every_published_result_is_reproduced(shared: Path, benchmark: str, count: int, too_long: int) -> None:
+    source = {"benchmark": benchmark, "path": str(shared / f"{benchmark}.jsonl")}
+    cases = load_cases(ProgramsConfig.model_validate(source))
+    assert len(cases) == count
+    programs = [case.program for case in cases]
+    unfinished = 0
+    for depth in (None, 0):
+        for case, outcome in zip(cases, trace_all(programs, TracerConfig(), workers=2, depth=depth)):
+            if isinstance(outcome, ProgramError):
+                assert depth is None
+                assert outcome.kind in ("frames", "output"), outcome
+                unfinished += 1
+                continue
+            assert isinstance(outcome, Trace)
+            assert outcome.result is not None
+            assert case.expected is not None
+            assert same_value(outcome.result.text, case.expected), case.id
+    assert unfinished == too_long
+
+
+def test_the_first_five_assertions_of_three_forms_are_executions() -> None:
+    test = """
+METADATA = {}
+def check(candidate):
+    assert candidate(1, [2,
+        3]) == [4,
+        5], "message"
+    assert abs(candidate(1.0) - 2) < 1
+    x = candidate(2)
+    assert candidate("a  b")
+    assert not candidate('")')
+    assert candidate(1) == 2 * 3 - 1
+    if True:
+        assert candidate(9)
+    assert candidate(2) == 3
+    assert candidate(3) == 4
+"""
+    assert executions(test) == [("1, [2, 3]", "[4, 5]"), ('"a  b"', "True"), ("'\")'", "False"), ("1", "5"), ("2", "3")]
+    with pytest.raises(ValueError, match="no single function"):
+        executions("x = 1")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ("{1: 'a', 2: 'b'}", "{2: 'b', 1: 'a'}", True),
+        ("'a'", '"a"', True),
+        ("1", "1.0", True),
+        ("{1, 2}", "{2, 1}", True),
+        ("nan", "nan", True),
+        ("<object>", "<object>", True),
+        ("<object>", "<other>", False),
+        ("[1, 2]", "[2, 1]", False),
+        ("__import__('os')", "1", False),
+        ("1 1", "1", False),
+        ("(" * 10_000, "1", False),
+        ("\x00", "1", False),
+    ],
+)
+def test_values_are_compared_as_literals_and_never_run(left: str, right: str, same: bool) -> None:
+    assert same_value(left, right) == same
+
+
+def test_what_cannot_be_loaded_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"cruxeval-org/cruxeval cannot be read from the Hugging Face hub .* data\.task\.path"
+    ):
+        load_cases(ProgramsConfig(benchmark="cruxeval"))
+    for text, says in (
+        ("{", r"x\.jsonl:1: not a JSON object"),
+        ("[]", r"x\.jsonl:1: not a JSON object"),
+        ('{"code": "def f(): pass"}', r"x\.jsonl:1: has no key 'input'"),
+        ('{"code": 3, "input": ""}\n' * 0 + "\n", "holds no program"),
+    ):
+        path = tmp_path / "x.jsonl"
+        path.write_text(text)
+        load_cases.__globals__["_load"].cache_clear()
+        with pytest.raises(ConfigError, match=says):
+            load_cases(ProgramsConfig(path=str(path)))
+
+
+def test_a_result_other_than_the_stated_one_is_a_mismatch(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    rows = [{"code": "def f(x):\n    return x", "input": "1", "output": out} for out in ("1", "2")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = DataConfig.model_validate({"task": {"kind": "programs", "path": str(path)}})
+    assert [example.outcome for example in examples(data, "all", [0, 1])] == ["ok", "mismatch"]

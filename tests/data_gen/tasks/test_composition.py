@@ -1,0 +1,84 @@
+import inspect
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remedy.data_gen import rng
+from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.tasks import string_functions
+from remedy.data_gen.tasks.composition import FAMILIES, CompositionConfig, draw
+
+MEANINGS = [
+    ("deterministic_shuffle", ("abcd",), "adcb"),
+    ("deterministic_shuffle", ("abcdef",), "afedcb"),
+    ("repeat_str", ("ab", 3), "ababab"),
+    ("remove_vowels", ("aBcEd",), "Bcd"),
+    ("sort_chars", ("bAa",), "Aab"),
+    ("reverse_words", ("one  two",), "two one"),
+    ("add_prefix", ("b", "a"), "ab"),
+    ("add_suffix", ("a", "b"), "ab"),
+    ("interlace_str", ("abc", "12"), "a1b2c"),
+    ("rotate_str", ("abcd", 5), "bcda"),
+    ("mirror_str", ("abc",), "abccba"),
+    ("alternate_case", ("abCD",), "aBcD"),
+    ("shift_chars", ("xyZ1", 3), "abC1"),
+    ("vowel_to_number", ("aEiOux",), "12345x"),
+    ("insert_separator", ("abc", "-"), "a-b-c"),
+    ("duplicate_every_char", ("ab",), "aabb"),
+    ("fancy_brackets", ("ab",), "«a»«b»"),
+    ("compress_repeats", ("aabba",), "aba"),
+    ("recursive_reverse", ("abc",), "cba"),
+    ("loop_concat", ("ab", 2), "abab"),
+    ("while_rotate", ("abc", 2), "cab"),
+    ("recursive_interlace", ("abc", "12"), "a1b2c"),
+    ("loop_filter_nonalpha", ("a1b-",), "ab"),
+    ("verify_even_length", ("abc",), "ab"),
+    ("backchain_add_digit", ("abc", 2), "abc1"),
+    ("backchain_add_digit", ("ab3", 2), "ab3"),
+    ("backchain_palindrome", ("ab", 2), "abba"),
+    ("backchain_palindrome", ("aba", 2), "aba"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "meaning"), MEANINGS)
+def test_string_functions_mean_what_the_literature_says(name: str, arguments: tuple[object, ...], meaning: str) -> None:
+    assert getattr(string_functions, name)(*arguments) == meaning
+
+
+def test_all_25_functions_and_7_further_domains_are_registered() -> None:
+    functions = [name for name, _ in inspect.getmembers(string_functions, inspect.isfunction)]
+    assert sorted(FAMILIES["strings"].functions) == sorted(functions)
+    assert len(functions) == 25
+    assert {name for name, _, _ in MEANINGS} == set(functions)
+    zoo = [family for name, family in FAMILIES.items() if name != "strings"]
+    assert len(zoo) == 7
+    assert all(len(family.functions) >= 8 for family in zoo)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(list(FAMILIES)), st.integers(1, 8), st.integers(0, 10**9))
+def test_nested_and_flattened_forms_are_total_and_agree(family: str, depth: int, index: int) -> None:
+    answers = []
+    for flatten in (False, True):
+        config = CompositionConfig(family=family, depth=depth, flatten=flatten)
+        composed = draw(config, rng.Draws(rng.key(0, "train", index)))
+        assert len(composed.functions) == depth
+        result = trace(Program(composed.code)).result
+        assert result is not None
+        answers.append(result)
+    assert answers[0] == answers[1]
+    kinds = {"strings": "str", "booleans": "bool", "bitwise": "int", "math": "int", "characters": "str"}
+    kinds |= {"lists": "list", "sets": "set", "dicts": "dict"}
+    assert answers[0].type == kinds[family]
+
+
+def test_the_same_index_is_the_same_program_nested_and_flattened() -> None:
+    task = {"kind": "composition", "depth": 3}
+    forms = [DataConfig.model_validate({"task": {**task, "flatten": flat}}) for flat in (False, True)]
+    nested, flat = (example(form, "test", 4) for form in forms)
+    assert nested.identity == flat.identity
+    assert nested.answer == flat.answer
+    assert nested.program != flat.program

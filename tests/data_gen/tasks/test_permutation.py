@@ -1,0 +1,105 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remedy.data_gen import rng
+from remedy.data_gen.examples import DataConfig, examples, token_arrays
+from remedy.data_gen.execution.program import Event, Program
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.roles import PAD_ROLE
+from remedy.data_gen.tasks import permutation
+from remedy.data_gen.tasks import permutation_arrays as symbolic
+from remedy.data_gen.tasks.permutation import PermutationConfig
+from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer
+from remedy.models.tokenizer_backends import Symbols
+
+configs = st.builds(
+    PermutationConfig,
+    n=st.integers(3, 8),
+    moves=st.sampled_from(["swaps", "three_cycles", "full"]),
+    length=st.sampled_from([1, 5, (0, 9), (3, 12)]),
+    distinct=st.booleans(),
+)
+
+
+def drawn(config: PermutationConfig, count: int = 4, seed: int = 0) -> permutation.PermutationBatch:
+    return permutation.draw(config, rng.keys(seed, "train", np.arange(count)))
+
+
+@pytest.mark.parametrize(("moves", "count"), [("swaps", 10), ("three_cycles", 20), ("full", 120)])
+def test_move_tables_hold_every_move_once(moves: str, count: int) -> None:
+    table = permutation.move_table(5, moves)
+    assert table.shape == (count, 5)
+    assert len({tuple(row) for row in table.tolist()}) == count
+    assert all(sorted(row) == list(range(5)) for row in table.tolist())
+
+
+def test_commands_read_as_published() -> None:
+    assert sorted(permutation.commands(3, "swaps")) == ["a, b = b, a", "a, c = c, a", "b, c = c, b"]
+    assert "a, b, c, d, e = c, e, b, a, d" in permutation.commands(5, "full")
+
+
+@settings(max_examples=40, deadline=None)
+@given(configs, st.integers(0, 1000))
+def test_vectorised_states_equal_real_execution(config: PermutationConfig, seed: int) -> None:
+    batch = drawn(config, 3, seed)
+    for row in range(3):
+        session = permutation.session(config, batch, row)
+        body = [*session.setup, *(f.source.strip() for f in session.frames if f.source), "pass"]
+        code = "def main():  # << START_OF_TRACE\n" + "".join(f"    {line}\n" for line in body)
+        real = [f for f in trace(Program(code)).frames if f.event is Event.LINE][len(session.setup) :]
+        assert [f.locals for f in session.frames] == [f.locals for f in real]
+
+
+@settings(max_examples=30, deadline=None)
+@given(configs)
+def test_the_function_form_returns_the_final_state(config: PermutationConfig) -> None:
+    batch = drawn(config, 2)
+    for row in range(2):
+        final = permutation.session(config, batch, row).frames[-1].locals or {}
+        result = trace(permutation.function(config, batch, row)).result
+        assert result is not None
+        assert result.text == repr(",".join(f"{name}={value.text}" for name, value in final.items()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    configs, st.sampled_from([1, 2, 3, float("inf")]), st.sampled_from(["all", "round_robin", "seeded"]), st.booleans()
+)
+def test_symbolic_arrays_are_the_tokens_of_the_rendered_spans(
+    task: PermutationConfig, every: float, show: str, context: bool
+) -> None:
+    data = DataConfig.model_validate(
+        {"task": task.model_dump(), "format": "symbolic", "context": context, "reveal": {"every": every, "show": show}}
+    )
+    tokenizer = TraceTokenizer(TokenizerConfig(kind="symbols"), Symbols(symbolic.vocabulary(task)))
+    arrays = token_arrays(data, "test", [3, 1, 40])
+    assert arrays is not None
+    for row, one in enumerate(examples(data, "test", [3, 1, 40])):
+        ids, roles, frames = tokenizer.encode(one.spans)
+        size = int(arrays.lengths[row])
+        assert arrays.ids[row, :size].tolist() == ids
+        assert arrays.roles[row, :size].tolist() == roles
+        assert arrays.frames[row, :size].tolist() == frames
+        assert (arrays.roles[row, size:] == PAD_ROLE).all()
+
+
+def test_draws_are_uniform_and_distinct_means_distinct() -> None:
+    config = PermutationConfig(n=3, moves="swaps", length=4, distinct=True)
+    batch = drawn(config, 30_000)
+    counts = np.bincount(batch.moves.reshape(-1), minlength=3)
+    assert np.abs(counts / counts.sum() - 1 / 3).max() < 0.01
+    assert all(len(set(row)) == 3 for row in batch.values[:500].tolist())
+    seen = np.unique(batch.values, axis=0)
+    assert len(seen) == len(list(itertools.permutations(range(10), 3)))
+
+
+def test_both_forms_of_the_generator_agree() -> None:
+    keys = rng.keys(5, "validation", np.array([0, 7, 10**9]), attempt=2)
+    assert keys.tolist() == [rng.key(5, "validation", i, 2) for i in (0, 7, 10**9)]
+    bits = rng.bits_array(keys, np.array([0, 3]))
+    assert bits.tolist() == [[rng.bits(key, p) for p in (0, 3)] for key in keys.tolist()]
+    assert rng.below_array(bits, 120).tolist() == [[rng.below(b, 120) for b in row] for row in bits.tolist()]

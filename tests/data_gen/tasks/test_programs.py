@@ -1,0 +1,156 @@
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.execution.pool import environment, trace_all
+from remedy.data_gen.execution.program import Program, ProgramError, Trace
+from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.shards import read_shard
+from remedy.data_gen.splits import SHARES
+from remedy.data_gen.tasks.programs import ProgramsConfig, split_cases
+
+GOOD = "def f(x):\n    return x * {n}"
+BAD = {
+    "syntax": "def f(x:\n    return",
+    "raised": "raise ValueError('at import')\ndef f(x):\n    return x",
+    "time": "def f(x):\n    import time\n    time.sleep(60)",
+    "frames": "def f(x):\n    while True:\n        x = 1",
+    "repr": "class A:\n    def __repr__(self):\n        raise OSError\ndef f(x):\n    a = A()\n    return x",
+    "killed": "def f(x):\n    import os\n    os._exit(1)",
+    "process": "def f(x):\n    import os\n    while True:\n        os.fork()",
+}
+
+
+def config(path: Path) -> DataConfig:
+    return DataConfig.model_validate(
+        {"task": {"kind": "programs", "path": str(path)}, "tracer": {"seconds": 1, "frames": 500}}
+    )
+
+
+def everything(path: Path) -> list[str]:
+    """Outcome of every program of all splits, in order of split and index."""
+    outcomes = []
+    for split in SHARES:
+        index = 0
+        while True:
+            try:
+                outcomes.append(examples(config(path), split, [index])[0].outcome)
+            except ConfigError:
+                break
+            index += 1
+    return outcomes
+
+
+def test_every_program_is_in_one_split_and_failures_are_marked(tmp_path: Path) -> None:
+    path = tmp_path / "programs.jsonl"
+    codes = [GOOD.format(n=n) for n in range(12)] + list(BAD.values())
+    path.write_text("".join(json.dumps({"code": code, "input": "3"}) + "\n" for code in codes))
+    outcomes = everything(path)
+    assert sorted(outcomes) == sorted(["ok"] * 12 + list(BAD))
+
+
+def test_a_failed_program_keeps_its_context_only(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(json.dumps({"code": BAD["frames"], "input": "3"}) + "\n")
+    found = []
+    for split in SHARES:
+        try:
+            found += examples(config(path), split, [0])
+        except ConfigError:
+            continue
+    assert len(found) == 1
+    assert found[0].outcome == "frames"
+    assert {span.role for span in found[0].spans} == {Role.CONTEXT}
+
+
+def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    for n in range(30):
+        body = "    while True: pass" if n == 7 else f"    return {n}"
+        (folder / f"p{n:02}.py").write_text(f"def main():  # << START_OF_TRACE\n{body}\n")
+    count = sum(_exists(folder, index) for index in range(30))
+    settings = {
+        "data": config(folder).model_dump(mode="json"),
+        "write": {"splits": {"train": count}, "shard_size": 100},
+    }
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump(settings))
+    command = [
+        sys.executable,
+        "-m",
+        "remedy.launch.cli",
+        "generate",
+        str(tmp_path / "d.yaml"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = read_shard(tmp_path / "out" / "data" / "train-00000-of-00001.parquet").to_pylist()
+    assert len(rows) == count
+    assert all(row["outcome"] == ("time" if "p07" in row["source"] else "ok") for row in rows)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"The programs ran on CPython {platform.python_version()}, isolation: " in card
+    assert {row["python"] for row in rows} == {f"CPython {platform.python_version()}"}
+    more = subprocess.run(
+        [*command[:-1], str(tmp_path / "more"), "write.splits.train=31"], capture_output=True, text=True
+    )
+    assert more.returncode == 2
+    assert f"has {count} programs of the train split" in more.stderr
+
+
+def _exists(folder: Path, index: int) -> bool:
+    try:
+        examples(config(folder), "train", [index])
+    except ConfigError:
+        return False
+    return True
+
+
+def test_malformed_lines_and_empty_folders_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"code": "def f(): pass", "input": ""}\n{"code": 3}\n')
+    with pytest.raises(ConfigError, match=r"p\.jsonl:2: has no key 'input'"):
+        examples(config(path), "train", [0])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="holds no program"):
+        examples(config(tmp_path / "empty"), "train", [0])
+    with pytest.raises(ConfigError, match="cannot be read"):
+        examples(config(tmp_path / "nothing.jsonl"), "train", [0])
+
+
+def test_two_workers_give_what_one_gives_in_order() -> None:
+    programs = [
+        Program.from_call(code, "3", str(n))
+        for n, code in enumerate([GOOD.format(n=n) for n in range(6)] + list(BAD.values()))
+    ]
+    tracer = TracerConfig(seconds=1, frames=500)
+    runs = [list(trace_all(programs, tracer, workers)) for workers in (1, 2)]
+    shown = [[o.kind if isinstance(o, ProgramError) else o.frames for o in run] for run in runs]
+    assert shown[0] == shown[1]
+    assert shown[0][6:] == list(BAD)
+    assert environment(tracer).python == f"CPython {platform.python_version()}"
+    trusted = TracerConfig(isolation="trusted", frames=500)
+    assert [o.frames for o in trace_all(programs[:6], trusted) if isinstance(o, Trace)] == shown[0][:6]
+    assert environment(trusted).isolation == "trusted"
+
+
+def test_executions_of_one_function_are_in_one_split(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    calls = [{"code": GOOD.format(n=n), "input": str(i)} for n in range(20) for i in range(5)]
+    path.write_text("".join(json.dumps(call) + "\n" for call in calls))
+    found: dict[str, set[str]] = {}
+    for split in SHARES:
+        for index in range(len(split_cases(ProgramsConfig(path=str(path)), split))):
+            example = examples(config(path), split, [index])[0]
+            found.setdefault(example.program.split("\ndef main")[0], set()).add(split)
+    assert len(found) == 20
+    assert all(len(splits) == 1 for splits in found.values())

@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import pytest
+
+from remedy.data_gen.settings import ConfigError, apply_overrides, build, dump, load
+from remedy.eval.config import EvalConfig
+from remedy.train.config import RunConfig
+
+TASK = {"task": {"kind": "permutation"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"modell": {}}, "x.yaml: unknown key 'modell'; did you mean 'model'?"),
+        ({"train": {"curiculum": []}}, "unknown key 'train.curiculum'; did you mean 'curriculum'?"),
+        (
+            {"train": {"curriculum": [{"steps": 1, "evry": 2}]}},
+            "unknown key 'train.curriculum.0.evry'; did you mean 'every'?",
+        ),
+        (
+            {"data": {"task": {"kind": "permutation", "lenght": 3}}},
+            "unknown key 'data.task.lenght'; did you mean 'length'?",
+        ),
+        ({"data": {"task": {"kind": "composition", "dept": 3}}}, "unknown key 'data.task.dept'; did you mean 'depth'?"),
+        ({"data": {}}, "missing key 'data.task'"),
+        ({"train": {"steps": "many"}}, "key 'train.steps': Input should be a valid integer"),
+        ({"data": {"task": {"kind": "permutation", "length": "long"}}}, "key 'data.task.length'"),
+        ({"data": {"task": {"kind": "permutation", "length": [9, 2]}}}, "length must be >= 0, or [low, high]"),
+        ({"train": {"batch_size": 10, "accumulate": 3}}, "train: batch_size (10) must be a multiple of accumulate (3)"),
+    ],
+)
+def test_errors_name_key_and_nearest_valid_one(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        build(RunConfig, {"data": TASK, **changes}, "x.yaml")
+    assert says in str(error.value)
+    assert "Value error" not in str(error.value)
+
+
+def test_overrides_reach_sections_lists_and_missing_sections() -> None:
+    data = {"a": {"b": 1}, "list": [{"c": 1}, {"c": 2}]}
+    changed = apply_overrides(data, ["a.b=[1, 2]", "list.1.c=null", "new.section.key=text", "a.d=1e-3"])
+    assert changed == {
+        "a": {"b": [1, 2], "d": "1e-3"},
+        "list": [{"c": 1}, {"c": None}],
+        "new": {"section": {"key": "text"}},
+    }
+    assert data == {"a": {"b": 1}, "list": [{"c": 1}, {"c": 2}]}
+    for wrong in ("a", "=1", "list.7.c=1", "a.b.c=1"):
+        with pytest.raises(ConfigError, match="override"):
+            apply_overrides(data, [wrong])
+
+
+def test_a_number_like_1e_3_is_a_number() -> None:
+    assert build(RunConfig, {"data": TASK, "train": {"learning_rate": "1e-3"}}, "x").train.learning_rate == 1e-3
+
+
+def test_the_resolved_configuration_reads_back(tmp_path: Path) -> None:
+    config = build(RunConfig, {"data": {**TASK, "reveal": {"every": float("inf")}}}, "x")
+    path = tmp_path / "resolved.yaml"
+    path.write_text(dump(config))
+    assert load(RunConfig, path) == config
+
+
+def test_unknown_forcings_are_explained() -> None:
+    for forcing, says in (
+        ("freee", "unknown forcing"),
+        (["context", "acton"], "lists roles"),
+        (["context", "action"], "structure"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            build(EvalConfig, {"diagnostics": [{"kind": "permutation", "forcing": [forcing]}]}, "x")

@@ -1,0 +1,108 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from remedy.data_gen.shards import read_shard
+from remedy.launch.generate import generate as run_generate
+
+CONFIG = {
+    "data": {"task": {"kind": "composition", "depth": [1, 2]}, "reveal": {"show": "diff"}},
+    "tokenizer": {"kind": "chars"},
+    "write": {"splits": {"train": 50, "test": 11}, "shard_size": 10},
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "data.yaml"
+    path.write_text(yaml.safe_dump(CONFIG))
+    return path
+
+
+def remedy(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "remedy.launch.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "data").iterdir())}
+
+
+def test_shards_open_as_a_hugging_face_data_set_with_a_card(config: Path, tmp_path: Path) -> None:
+    import datasets
+
+    out = tmp_path / "out"
+    run_generate(str(config), [], out, "0/1", 1)
+    loaded = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
+    assert {split: len(rows) for split, rows in loaded.items()} == {"train": 50, "test": 11}
+    row = loaded["train"][7]
+    assert row["index"] == 7
+    assert len(row["input_ids"]) == len(row["roles"]) == len(row["frames"])
+    assert row["outcome"] == "ok"
+    card = (out / "README.md").read_text()
+    tokens = sum(len(r["input_ids"]) for r in loaded["test"])
+    assert f"| test | 11 | {tokens:,} |" in card
+    assert "`depth`: 1 (" in card
+    assert "kind: composition" in card
+
+
+@pytest.mark.slow
+def test_parts_and_workers_give_the_same_bytes_as_one_process(config: Path, tmp_path: Path) -> None:
+    one, parts, many = (tmp_path / name for name in ("one", "parts", "many"))
+    run_generate(str(config), [], one, "0/1", 1)
+    for part in ("1/3", "0/3", "2/3"):
+        run_generate(str(config), [], parts, part, 1)
+    assert remedy("generate", config, "--out", many, "--workers", 2).returncode == 0
+    assert contents(one) == contents(parts) == contents(many)
+    assert (one / "README.md").read_text() == (parts / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_killed_half_way_it_completes_without_redoing_finished_shards(config: Path, tmp_path: Path) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    size = ["write.splits.train=1500", "write.shard_size=10"]
+    command = [sys.executable, "-m", "remedy.launch.cli", "generate", str(config), *size, "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(list((out / "data").glob("*.parquet")) if out.exists() else []) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = {path.name: path.stat().st_mtime_ns for path in (out / "data").glob("*.parquet")}
+    assert 3 <= len(before) < 152
+    for path in (out / "data").glob("*.parquet"):
+        read_shard(path)  # every visible shard is whole
+    run_generate(str(config), size, out, "0/1", 1)
+    after = {path.name: path.stat().st_mtime_ns for path in (out / "data").glob("*.parquet")}
+    assert {name: after[name] for name in before} == before
+    run_generate(str(config), size, whole, "0/1", 1)
+    assert {n: b for n, b in contents(out).items() if n.endswith(".parquet")} == contents(whole)
+
+
+def test_another_configuration_is_refused(config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_generate(str(config), [], out, "0/1", 1)
+    kept = contents(out)
+    refused = remedy("generate", config, "data.seed=1", "--out", out)
+    assert refused.returncode == 2
+    assert "another configuration" in refused.stderr
+    assert contents(out) == kept
+
+
+def test_bad_options_and_keys_exit_2_with_one_line(config: Path, tmp_path: Path) -> None:
+    for arguments, says in (
+        (["data.task.dpeth=2"], "unknown key 'data.task.dpeth'; did you mean 'depth'?"),
+        (["data.reveal.every=0"], "data.reveal.every: must be a whole number >= 1, or inf"),
+        (["--shard", "3/3"], "write i/N"),
+        (["nonsense"], "write key=value"),
+    ):
+        failed = remedy("generate", config, *arguments, "--out", tmp_path / "bad")
+        assert failed.returncode == 2
+        assert says in failed.stderr
+        assert len(failed.stderr.strip().splitlines()) == 1

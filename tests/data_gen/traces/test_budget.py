@@ -1,0 +1,108 @@
+"""The budget-aware choice: first in the order of preference among the ways that fit, checked against trying them all."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.execution.program import Program, Trace
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.roles import Span
+from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.traces.budget import densest, describe
+from remedy.data_gen.traces.render import render
+from remedy.data_gen.traces.reveal import RevealConfig, levels, written
+
+CODE = """def f(n, s):
+    for i in range(n):
+        s += g(i)
+    return s
+def g(i):
+    def h(x):
+        return 'x' * x
+    y = h(i)
+    return y
+"""
+
+
+def long_trace(n: int) -> Trace:
+    return trace(Program.from_call(CODE, f"{n}, 'start'"))
+
+
+def count(spans: list[Span]) -> int:
+    return sum(len(span.piece) if isinstance(span.piece, str) else 1 for span in spans)
+
+
+def in_order(traced: Trace, config: RevealConfig) -> list[RevealConfig]:
+    """Every way, in the documented order."""
+    frames = len(traced.frames)
+    spacings: list[float] = [*range(1, frames), math.inf]
+    ways = [config, *(config.model_copy(update={"show": "diff", "every": k}) for k in spacings)]
+    for depth in range(max(levels(traced.frames)) - 1, -1, -1):
+        ways.append(config.model_copy(update={"depth": depth}))
+        ways += [config.model_copy(update={"show": "diff", "every": k, "depth": depth}) for k in spacings]
+    return ways
+
+
+@given(st.integers(0, 6), st.integers(1, 4000))
+def test_the_choice_is_the_first_way_that_fits(n: int, budget: int) -> None:
+    traced = long_trace(n)
+    config = RevealConfig(budget=budget)
+
+    def cost(way: RevealConfig) -> int:
+        return count(render(traced, "cwm", way))
+
+    chosen = densest(traced, config, cost)
+    fitting = [way for way in in_order(traced, config) if cost(way) <= budget]
+    if chosen is None:
+        assert not fitting
+        return
+    assert cost(chosen) <= budget
+    first = fitting[0]
+    assert (chosen.show, chosen.depth) == (first.show, first.depth)
+    # Wider spacing may cost more where it shows what changed since further back; the search goes by halves and may pass a fit by.
+    assert chosen.every == first.every or cost(chosen.model_copy(update={"every": chosen.every - 1})) > budget
+
+
+@given(st.integers(0, 5), st.integers(0, 4))
+def test_stepping_over_writes_what_tracing_to_that_depth_records(n: int, depth: int) -> None:
+    program = Program.from_call(CODE, f"{n}, 'start'")
+    whole, shallow = trace(program), trace(program, depth=depth)
+    kept = [whole.frames[number] for number in written(whole.frames, RevealConfig(depth=depth))]
+    assert kept == shallow.frames
+
+
+def test_a_program_too_long_to_be_traced_is_stepped_over(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    code = "def f(n):\n    return g(n)\ndef g(n):\n    for i in range(n):\n        pass\n    return i"
+    path.write_text(json.dumps({"code": code, "input": "5000"}))
+    settings = {"task": {"kind": "programs", "path": str(path)}, "tracer": {"frames": 1000}}
+    whole = example(DataConfig.model_validate(settings), "all", 0)
+    assert whole.outcome == "frames"
+    fitted = example(DataConfig.model_validate(settings | {"reveal": {"budget": 400}}), "all", 0, count)
+    assert (fitted.outcome, fitted.answer, fitted.slices["reveal"]) == ("ok", "4999", "all, every 1")
+    assert count(fitted.spans) <= 400
+    tiny = example(DataConfig.model_validate(settings | {"reveal": {"budget": 50}}), "all", 0, count)
+    assert tiny.outcome == "budget"
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(json.dumps({"code": "raise OSError", "input": ""}))
+    limited = {"task": {"kind": "programs", "path": str(bad)}, "reveal": {"budget": 50}}
+    broken = example(DataConfig.model_validate(limited), "all", 0, count)
+    assert broken.outcome == "raised"
+    assert broken.slices.keys() == tiny.slices.keys() == fitted.slices.keys()  # rows of one table
+    direct = example(DataConfig.model_validate(settings | {"reveal": {"direct": True}}), "all", 0)
+    assert (direct.outcome, direct.answer) == ("ok", "4999")
+
+
+def test_a_budget_needs_a_tokenizer() -> None:
+    with pytest.raises(ConfigError, match="tokenizer"):
+        example(DataConfig.model_validate({"task": {"kind": "permutation"}, "reveal": {"budget": 100}}), "train", 0)
+
+
+def test_ways_have_short_names() -> None:
+    assert describe(RevealConfig()) == "all, every 1"
+    assert describe(RevealConfig(show="diff", every=math.inf, depth=0)) == "diff, every inf, depth 0"

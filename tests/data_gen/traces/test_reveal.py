@@ -1,0 +1,66 @@
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remedy.data_gen.execution.program import Event, Frame, Value
+from remedy.data_gen.traces.reveal import UNCHANGED, RevealConfig, reveal
+
+values = st.dictionaries(st.sampled_from("abc"), st.integers(0, 2).map(lambda i: Value(str(i), "int")), max_size=3)
+frames = st.lists(
+    st.one_of(
+        st.builds(lambda v: Frame(Event.LINE, "l\n", v), values),
+        st.builds(lambda v: Frame(Event.CALL, "c\n", v), values),
+        st.builds(lambda e: Frame(e, "r\n", None, Value("0", "int")), st.sampled_from([Event.RETURN, Event.EXCEPTION])),
+    ),
+    max_size=30,
+)
+
+
+@given(frames, st.sampled_from([1, 2, 3, 8, math.inf]), st.sampled_from(["all", "diff", "round_robin", "seeded"]))
+def test_spacing_counts_frames_with_locals_from_the_first_and_keeps_the_last(
+    trace: list[Frame], every: float, show: str
+) -> None:
+    shown = reveal(trace, RevealConfig(every=every, show=show), seed=7)
+    with_locals = [i for i, frame in enumerate(trace) if frame.locals is not None]
+    step = len(with_locals) or 1 if every == math.inf else int(every)
+    kept = {with_locals[i] for i in range(0, len(with_locals), step)} | set(with_locals[-1:])
+    assert {i for i, s in enumerate(shown) if s is not None} == kept
+
+
+@given(frames, st.sampled_from([1, 2, 5]))
+def test_a_reader_of_the_diff_can_always_restore_the_values(trace: list[Frame], every: int) -> None:
+    shown = reveal(trace, RevealConfig(every=every, show="diff"))
+    memory: dict[str, Value] = {}
+    for frame, state in zip(trace, shown):
+        if frame.event is Event.RETURN:
+            memory = {}
+        if state is None:
+            continue
+        if frame.event is Event.CALL:
+            assert UNCHANGED not in state.values()
+        assert {k: memory[k] if v == UNCHANGED else v for k, v in state.items()} == frame.locals
+        memory = dict(frame.locals or {})
+
+
+def test_a_return_clears_the_memory_and_an_exception_does_not() -> None:
+    state = {"a": Value("1", "int")}
+    line = Frame(Event.LINE, "l\n", state)
+    end = Frame(Event.RETURN, "r\n", None, Value("0", "int"))
+    raised = Frame(Event.EXCEPTION, "e\n", None, Value("0", "int"))
+    diff = RevealConfig(show="diff")
+    assert reveal([line, raised, line, end], diff)[2] == {"a": UNCHANGED}
+    assert reveal([line, end, line, end], diff)[2] == state
+
+
+def test_one_variable_in_turn_and_all_at_the_end() -> None:
+    state = {name: Value("1", "int") for name in "abc"}
+    shown = reveal([Frame(Event.LINE, "l\n", state)] * 5, RevealConfig(show="round_robin"))
+    assert [list(s or {}) for s in shown] == [["a"], ["b"], ["c"], ["a"], ["a", "b", "c"]]
+
+
+def test_a_session_without_a_returned_value_ends_on_its_full_state() -> None:
+    state = {name: Value("1", "int") for name in "ab"}
+    shown = reveal([Frame(Event.LINE, "l\n", state)] * 3, RevealConfig(show="diff"))
+    assert shown[1] == {"a": UNCHANGED, "b": UNCHANGED}
+    assert shown[2] == state

@@ -1,0 +1,60 @@
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from remedy.data_gen.execution.program import Value, describe
+from remedy.data_gen.traces.string_encodings import ENCODINGS, decode_value, pieces, source_pieces
+
+anything = st.text(alphabet=st.characters(), max_size=30)  # surrogates included
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@given(anything)
+@example("")
+@example(" ")
+@example("0:1 1:2")
+@example("'\"\\\n")
+def test_decode_inverts_encode(name: str, text: str) -> None:
+    encoding = ENCODINGS[name]
+    assert encoding.decode(encoding.encode(text)) == text
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@given(anything)
+def test_a_string_value_in_a_trace_can_be_read_back(name: str, text: str) -> None:
+    written = "".join(piece.text for piece in pieces(describe(text), name))
+    assert decode_value(json.loads(f'"{written}"'), name) == repr(text)
+
+
+@given(
+    st.recursive(
+        anything | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(anything, inner), max_leaves=8
+    )
+)
+def test_plain_pieces_join_to_the_json_of_the_repr(value: object) -> None:
+    described = describe(value)
+    assert "".join(piece.text for piece in pieces(described, "plain")) == json.dumps(described.text)[1:-1]
+
+
+def test_strings_inside_containers_are_encoded_and_marked() -> None:
+    found = pieces(describe({"key": ["ab", 1]}), "spaced")
+    assert [piece.text for piece in found if piece.string] == ["'k e y'", "'a b'"]
+    assert "".join(piece.text for piece in found) == "{'k e y': ['a b', 1]}"
+
+
+def test_quotes_in_other_reprs_are_left_alone() -> None:
+    assert [p.string for p in pieces(Value("[Point('x y')]", "list"), "spaced")] == [False]
+    assert [p.string for p in pieces(Value("[b'ab']", "list"), "spaced")] == [False]
+
+
+def test_model_output_that_is_no_literal_comes_back_unchanged() -> None:
+    for text in ("'unclosed", "__import__('os')", "[1, 2]", "", "(" * 500):
+        assert decode_value(text, "list") == text
+
+
+def test_source_literals_are_marked_but_not_docstrings_or_comments() -> None:
+    source = '"""It\'s a docstring."""\nx = \'a b\' + "c"  # don\'t\n'
+    assert [p.text for p in source_pieces(source) if p.string] == ["'a b'", '"c"']
+    assert "".join(p.text for p in source_pieces(source)) == source

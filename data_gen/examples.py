@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from remedy.data_gen import rng
 from remedy.data_gen.execution.pool import Outcome, environment, trace_all
@@ -22,7 +22,7 @@ from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.execution.tracer import TraceLimits, trace
 from remedy.data_gen.roles import Role, Span
-from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.splits import in_split, split_of, text_hash
 from remedy.data_gen.tasks import composition, permutation
 from remedy.data_gen.tasks import permutation_arrays as symbolic
@@ -47,10 +47,8 @@ Count = Callable[[Sequence[Span]], int]
 Task = PermutationConfig | CompositionConfig | ProgramsConfig
 
 
-class DataConfig(BaseModel):
+class DataConfig(Settings):
     """What is generated (`task`) and how it is written down (the rest)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: Annotated[Task, Field(discriminator="kind")]
     format: Literal["cwm", "repl", "symbolic"] = "cwm"

@@ -11,18 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from remedy.data_gen.examples import DataConfig, example_count
-from remedy.data_gen.settings import build, merge
+from remedy.data_gen.settings import Settings, build, merge
 
 LONGEST = 10_000
 
 
-class Part(BaseModel):
+class Part(Settings):
     """A part of a mixture: its share is `weight` over the sum of all; `data` changes the run's data configuration for it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     weight: int = Field(default=1, ge=1, le=LONGEST)
     data: dict[str, Any] = {}

@@ -1,23 +1,24 @@
-"""Typed configuration from YAML and `key=value` overrides, for every part of the toolkit.
+"""Settings: typed configuration from YAML, and the one way to change it.
 
-Each component's settings are a pydantic model that stands beside the component and is nested in what builds it. An unknown
-key is an error that names the key and the nearest valid one.
+Each component's settings are a class that stands beside the component and is nested in what builds it. A field's description
+is the string below it: `--help` and docs/config.md are made of these. Changes are written `{"reveal.spacing": 4}` wherever
+there are any: on the command line, in curriculum stages, mixture parts, grids, runs, evaluations and diagnostics.
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, ClassVar, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
-M = TypeVar("M", bound=BaseModel)
+S = TypeVar("S", bound="Settings")
+_ABSENT = object()
 
 
 class UserError(Exception):
@@ -28,18 +29,50 @@ class ConfigError(UserError):
     """A configuration that does not validate; the message names file, key and value."""
 
 
-def load(model: type[M], path: str | Path, overrides: Sequence[str] = ()) -> M:
+class Settings(BaseModel):
+    """The base of all settings: frozen, and closed to unknown keys. `former`: keys of earlier versions, with their new names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    former: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            unknown = [str(key) for key in value if key not in cls.model_fields]
+            if unknown:
+                hints = {
+                    key: f"is now {cls.former[key]!r}" if key in cls.former else suggest(key, cls.model_fields)
+                    for key in unknown
+                }
+                raise PydanticCustomError("unknown_keys", "unknown keys: {names}", {"names": str(unknown), **hints})
+        return value
+
+    def changed(self: S, changes: Mapping[str, Any], where: str = "") -> S:
+        """These settings with `{"a.b.0.c": value}` applied and validated anew; a value for a section replaces it whole.
+
+        Raises:
+            ConfigError: a key names nothing, or the result does not validate; the message starts with `where`.
+        """
+        return build(type(self), apply_changes(self.model_dump(), changes, where), where) if changes else self
+
+
+def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
     """Read a YAML file, apply `a.b=value` overrides (values are YAML), and validate.
 
     Raises:
         ConfigError: the file is missing or not YAML, an override is malformed, or the result does not validate.
     """
     path = Path(path)
-    return build(model, apply_overrides(read_yaml(path), overrides), str(path))
+    return build(model, apply_changes(read_yaml(path), parse_overrides(overrides), "override"), str(path))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file whose top level is a mapping."""
+    """A YAML file whose top level is a mapping.
+
+    Raises:
+        ConfigError: it cannot be read, or is not one.
+    """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -51,62 +84,79 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
-def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A copy of `data` with every `a.b.0.c=value` set; a part that is a number indexes a list."""
-    result = copy.deepcopy(data)
+def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
+    """The command line's `a.b=value` words as changes.
+
+    Raises:
+        ConfigError: a word is not of this form.
+    """
+    changes = {}
     for override in overrides:
         key, separator, text = override.partition("=")
         if not separator or not key.strip():
-            raise ConfigError(f"override {override!r}: write key=value, for example train.steps=100")
+            raise ConfigError(f"override {override!r}: write key=value, for example train.max_steps=100")
         try:
-            value = yaml.safe_load(text)
+            changes[key.strip()] = yaml.safe_load(text)
         except yaml.YAMLError:
             raise ConfigError(f"override {override!r}: {text!r} is not valid YAML") from None
-        parts = key.strip().split(".")
+    return changes
+
+
+def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """A copy of `data` with every `a.b.0.c: value` set; a part that is a number indexes a list, and a key that itself
+    holds dots (`set: {task.length: 4}`) is found under its whole name.
+
+    Raises:
+        ConfigError: a key leads through something that has no keys.
+    """
+    result: dict[str, Any] = copy.deepcopy(dict(data))
+    for key, value in changes.items():
+        name = f"{where}: {key}" if where else key
         target: Any = result
-        for part in parts[:-1]:
-            target = _descend(target, part, override)
+        parts = key.split(".")
+        while len(parts) > 1:
+            if isinstance(target, dict) and ".".join(parts) in target:
+                break
+            target = _descend(target, parts.pop(0), name)
+        last = ".".join(parts)
         if isinstance(target, list):
-            _descend(target, parts[-1], override)
-            target[int(parts[-1])] = value
+            _descend(target, last, name)
+            target[int(last)] = value
         elif isinstance(target, dict):
-            target[parts[-1]] = value
+            target[last] = value
         else:
-            raise ConfigError(f"override {override!r}: {'.'.join(parts[:-1])} is not a section")
+            raise ConfigError(f"{name}: {key.rpartition('.')[0]} is not a section")
     return result
 
 
-def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`, section by section; a section that names its `kind` takes the place of the old one."""
-    merged = dict(base)
-    for key, value in changes.items():
-        old = merged.get(key)
-        nested = isinstance(value, dict) and isinstance(old, dict) and "kind" not in value
-        merged[key] = merge(old, value) if nested and isinstance(old, dict) else value
-    return merged
-
-
-def _descend(target: Any, part: str, override: str) -> Any:
+def _descend(target: Any, part: str, name: str) -> Any:
     if isinstance(target, list):
         if not part.isdigit() or int(part) >= len(target):
-            raise ConfigError(f"override {override!r}: {part!r} is not an index of a list of {len(target)}")
+            raise ConfigError(f"{name}: {part!r} is not an index of a list of {len(target)}")
         return target[int(part)]
     if isinstance(target, dict):
-        if target.get(part) is None:
-            target[part] = {}
+        inside = target.get(part)
+        if isinstance(inside, tuple):
+            inside = list(inside)
+        target[part] = {} if inside is None else inside
         return target[part]
-    raise ConfigError(f"override {override!r}: nothing below {part!r} can be set")
+    raise ConfigError(f"{name}: nothing below {part!r} can be set")
 
 
-def build(model: type[M], data: dict[str, Any], where: str) -> M:
-    """Validate `data`; `where` (a file's name) starts the message of an error."""
+def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
+    """Validate `data`; `where` (a file's name) starts the message of an error.
+
+    Raises:
+        ConfigError: it does not validate; a line for every mistake.
+    """
     try:
         return model.model_validate(data)
     except ValidationError as error:
+        start = f"{where}: " if where else ""
         details = error.errors()
-        inner = {detail["loc"][:end] for detail in details for end in range(len(detail["loc"]))}
+        outer = {detail["loc"][:end] for detail in details for end in range(len(detail["loc"]))}
         # A list that came out too short because its items are wrong is no second mistake.
-        lines = [f"{where}: {_explain(model, detail)}" for detail in details if detail["loc"] not in inner]
+        lines = [f"{start}{line}" for d in details if d["loc"] not in outer for line in _explain(data, d)]
         raise ConfigError("\n".join(dict.fromkeys(lines))) from None
 
 
@@ -123,52 +173,45 @@ def suggest(name: str, valid: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(names)}"
 
 
-def _explain(model: type[BaseModel], detail: ErrorDetails) -> str:
-    location = list(detail["loc"])
-    owner, path = _owner(model, location[:-1] if detail["type"] == "extra_forbidden" else location)
-    if detail["type"] == "extra_forbidden":
-        name = str(location[-1])
-        return f"unknown key {'.'.join([*path, name])!r}; {suggest(name, owner.model_fields if owner else [])}"
-    if detail["type"] == "missing":
-        return f"missing key {'.'.join(path)!r}"
-    if detail["type"].startswith("union_tag"):
-        return f"key {'.'.join(path)!r}: {detail['msg']}"
+def _explain(data: Any, detail: ErrorDetails) -> list[str]:
+    """One mistake in words, a line for each key that it names."""
+    path = _path(data, detail)
     message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "unknown_keys":
+        hints = {name: hint for name, hint in detail["ctx"].items() if name != "names"}
+        return [_unknown(path, name, hint) for name, hint in hints.items()]
+    if detail["type"] == "missing":
+        return [f"missing key {'.'.join(path)!r}"]
     if detail["type"] == "value_error":  # a validator of ours: its message says it all
-        return f"{'.'.join(path)}: {message}" if path else message
-    return f"key {'.'.join(path) or '(top level)'!r}: {message}, got {detail['input']!r}"
+        return [f"{'.'.join(path)}: {message}" if path else message]
+    return [f"key {'.'.join(path) or '(top level)'!r}: {message}, got {detail['input']!r}"]
 
 
-def _owner(model: type[BaseModel], location: list[int | str]) -> tuple[type[BaseModel] | None, list[str]]:
-    """The model a location points into, and the location as the user writes it, without the names of union branches."""
-    current: Any = model
+def _unknown(path: list[str], name: str, hint: str) -> str:
+    key = ".".join([*path, name])
+    return f"key {key!r} {hint}" if hint.startswith("is now") else f"unknown key {key!r}; {hint}"
+
+
+def _path(data: Any, detail: ErrorDetails) -> list[str]:
+    """Where a mistake is, as the user writes it: what of pydantic's location the data has, without names of union branches."""
     path: list[str] = []
-    for part in location:
-        options = _options(current)
-        models = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        holders = [o for o in options if get_origin(o) in (list, tuple, dict)]
-        fields = [m.model_fields[part] for m in models if isinstance(part, str) and part in m.model_fields]
-        tagged = [m for m in models if "kind" in m.model_fields and m.model_fields["kind"].default == part]
-        if tagged:
-            current = tagged[0]
-        elif fields:
-            path.append(str(part))
-            current = fields[0].annotation
-        elif isinstance(part, int) or any(get_origin(holder) is dict for holder in holders):
-            path.append(str(part))
-            current = _element(holders[0]) if holders else None
-    models = [o for o in _options(current) if isinstance(o, type) and issubclass(o, BaseModel)]
-    return (models[0] if models else None), path
+    for part in detail["loc"]:
+        here = data.get(part, _ABSENT) if isinstance(data, Mapping) else _ABSENT
+        if isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data):
+            here = data[part]
+        if here is not _ABSENT:
+            data = here
+        elif detail["type"] != "missing" or part != detail["loc"][-1]:
+            continue
+        path.append(str(part))
+    return path
 
 
-def _element(holder: Any) -> Any:
-    """What a container holds; `tuple[X, ...]` holds X."""
-    return [arg for arg in get_args(holder) if arg is not Ellipsis][-1]
-
-
-def _options(annotation: Any) -> list[Any]:
-    if get_origin(annotation) in (Union, UnionType):
-        return [option for arg in get_args(annotation) for option in _options(arg)]
-    if hasattr(annotation, "__metadata__"):
-        return _options(get_args(annotation)[0])
-    return [annotation]
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes`, section by section; a section that names its `kind` takes the place of the old one."""
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        nested = isinstance(value, dict) and isinstance(old, dict) and "kind" not in value
+        merged[key] = merge(old, value) if nested and isinstance(old, dict) else value
+    return merged

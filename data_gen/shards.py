@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from remedy.data_gen.examples import DataConfig, Example, examples
 from remedy.data_gen.roles import Span, Special
-from remedy.data_gen.settings import UserError
+from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import Split
 
 MANIFEST = "manifest.json"
@@ -31,10 +31,8 @@ Encoder = Callable[[Sequence[Span]], tuple[list[int], list[int], list[int]]]
 EncoderFactory = Callable[[], Encoder]
 
 
-class WriteConfig(BaseModel):
+class WriteConfig(Settings):
     """How many examples of each split, and how many in a shard."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     splits: dict[Split, int] = Field(default={"train": 10_000, "validation": 500, "test": 500})
     shard_size: int = Field(default=1000, ge=1)

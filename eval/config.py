@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.rewrites import Rewriting
 from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import Settings
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks.composition import FamilyName
 from remedy.data_gen.tasks.programs import ProgramsConfig
@@ -30,9 +31,7 @@ def forcing_name(forcing: Forcing) -> str:
     return forcing if isinstance(forcing, str) else "+".join(forcing)
 
 
-class _Diagnostic(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Diagnostic(Settings):
     forcing: tuple[Forcing, ...] = Field(default=("free",), min_length=1)
     examples: int = Field(default=100, ge=1)
 
@@ -71,15 +70,13 @@ class CompositionDiagnostic(_Diagnostic):
     forms: tuple[Literal["nested", "flattened"], ...] = ("nested", "flattened")
 
 
-class CodeDiagnostic(BaseModel):
+class CodeDiagnostic(Settings):
     """Programs traced as code: `programs`, or those the data is configured with, as written and under each of `rewrites`.
 
     `forcing`: `free` (the model writes the whole trace), `action_forced` (its states carry on from true actions) and `direct` (it
     writes the returned value at once, without a trace). `examples`: the first so many programs; if not given all, or 100 of
     generated ones. `every`, `show`, `strings`: how traces are written, one condition each; by default as the data is configured.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["code"] = "code"
     programs: tuple[ProgramsConfig, ...] = ()
@@ -93,19 +90,17 @@ class CodeDiagnostic(BaseModel):
     strings: tuple[EncodingName, ...] = ()
 
 
-Settings = PermutationDiagnostic | CompositionDiagnostic | CodeDiagnostic
+AnyDiagnostic = PermutationDiagnostic | CompositionDiagnostic | CodeDiagnostic
 
 
-class EvalConfig(BaseModel):
+class EvalConfig(Settings):
     """`data`: overrides of the data configuration stored with the checkpoint, or all of it for a checkpoint without one.
 
     `budget`: most tokens a model may write freely before its trace counts as truncated. `split`: of generated data, and of the
     programs of `trained_on` (by default, those that the run's own configuration names); other programs are all evaluated.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    diagnostics: tuple[Annotated[Settings, Field(discriminator="kind")], ...]
+    diagnostics: tuple[Annotated[AnyDiagnostic, Field(discriminator="kind")], ...]
     data: dict[str, Any] = {}
     split: Literal["validation", "test"] = "test"
     trained_on: ProgramsConfig | None = None
@@ -114,10 +109,8 @@ class EvalConfig(BaseModel):
     threads: int | None = Field(default=None, ge=1)
 
 
-class Condition(BaseModel):
+class Condition(Settings):
     """One cell of a diagnostic's grid: the data to decode, how, and the labels its records carry."""
-
-    model_config = ConfigDict(frozen=True)
 
     diagnostic: str
     data: DataConfig

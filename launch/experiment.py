@@ -11,21 +11,18 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from remedy.data_gen.settings import ConfigError, UserError, apply_overrides, build, dump
+from remedy.data_gen.settings import ConfigError, Settings, UserError, apply_changes, build, dump
 from remedy.eval.config import EvalConfig
 from remedy.eval.report.verdicts import Comparison
 from remedy.train.config import RunConfig
 
 
-class Group(BaseModel):
+class Group(Settings):
     """`base`: a run's settings; `runs`: for each run, what differs, as `a.b: value`; `grid`: settings and the values each takes,
     all combinations of them a run (of each of `runs`, if there are any); `evaluate`: applied to every run; `evaluate_runs`:
     changes to it for single ones of `runs`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     base: dict[str, Any]
     runs: dict[str, dict[str, Any]] = {}
@@ -43,11 +40,9 @@ class Group(BaseModel):
         return self
 
 
-class ExperimentConfig(BaseModel):
+class ExperimentConfig(Settings):
     """`workers`: runs trained at a time, each process with `threads` CPU threads. `processes`: of one training run (GPUs of this
     machine), started by torchrun; evaluation takes one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     output: str
@@ -59,7 +54,7 @@ class ExperimentConfig(BaseModel):
     comparisons: tuple[Comparison, ...] = ()
 
 
-class Job(BaseModel):
+class Job(Settings):
     """One run of an experiment: train, then evaluate. `variant`: what it shares with the same run of other seeds."""
 
     name: str
@@ -114,8 +109,8 @@ def expand(config: ExperimentConfig, where: str) -> list[Job]:
             folder = Path(config.output) / group_name / name.replace("/", "-")
             base = {**group.base, "name": name, "output": str(folder / "model")}
             tracking = {"group": config.name, "tags": [group_name, variant], **base.get("tracking", {})}
-            train = build(RunConfig, _changed({**base, "tracking": tracking}, changes), label)
-            evaluation = build(EvalConfig, _changed(group.evaluate, group.evaluate_runs.get(of, {})), label)
+            train = build(RunConfig, apply_changes({**base, "tracking": tracking}, changes), label)
+            evaluation = build(EvalConfig, apply_changes(group.evaluate, group.evaluate_runs.get(of, {})), label)
             jobs.append(Job(name=name, variant=variant, folder=folder, train=train, evaluate=evaluation))
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
@@ -199,9 +194,3 @@ def _do(job: Job, config: ExperimentConfig) -> str:
         return ""
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return f"failed (exit status {code}; all of it in {log}): {lines[-1] if lines else 'no output'}"
-
-
-def _changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    return apply_overrides(
-        base, [f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in changes.items()]
-    )

@@ -7,19 +7,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from remedy.data_gen.card import write_card
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.settings import ConfigError, load
+from remedy.data_gen.settings import ConfigError, Settings, load
 from remedy.data_gen.shards import Encoder, WriteConfig, plan, write
 from remedy.models.tokenizer import TokenizerConfig, build_tokenizer
 
 
-class GenerateConfig(BaseModel):
+class GenerateConfig(Settings):
     """What to generate, the tokenizer its ids and token counts are of, and how much."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()

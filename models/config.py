@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+
+from remedy.data_gen.settings import Settings
 
 MixerName = Literal["attention", "mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct", "gru", "lstm"]
-
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"layers": 2, "hidden": 64, "heads": 4},
@@ -18,7 +19,7 @@ SIZES: dict[str, dict[str, int]] = {
 """Presets. Attention has 0.13, 3, 21 and 148 million parameters in its layers; `280m` is 279 million with Llama-3's vocabulary."""
 
 
-class ModelConfig(BaseModel):
+class ModelConfig(Settings):
     """A decoder. `mixers` is repeated over the layers: `[attention, deltanet]` is a hybrid.
 
     `size`: a preset of layers, hidden, heads and ffn, of which each can still be given. `positions`: rotary or none (attention
@@ -27,8 +28,6 @@ class ModelConfig(BaseModel):
     default as published: positive for Mamba and Mamba-2, signed for the others.
     `state_size`: Mamba's and Mamba-2's. `householders`: steps of the delta rule that DeltaProduct takes for each token.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["decoder"] = "decoder"
     size: Literal["tiny", "small", "medium", "280m"] | None = None
@@ -71,14 +70,12 @@ def eigenvalues_of(mixer: str, chosen: str | None) -> str | None:
     return (chosen or EIGENVALUES[mixer]) if mixer in EIGENVALUES else None
 
 
-class LoraConfig(BaseModel):
+class LoraConfig(Settings):
     """Low-rank adapters (Hu et al., "LoRA", 2021) on `targets`: `all-linear` or the last parts of modules' names.
 
     `embeddings`: `new` trains the rows of trace tokens that the model's vocabulary did not have (none for a code world model),
     `all` whole embedding tables, which is what ZeRO-3 can do.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rank: int = Field(default=16, ge=1)
     alpha: float = Field(default=32.0, gt=0)
@@ -87,14 +84,12 @@ class LoraConfig(BaseModel):
     embeddings: Literal["new", "all"] = "new"
 
 
-class PretrainedConfig(BaseModel):
+class PretrainedConfig(Settings):
     """A Hugging Face causal language model (`facebook/cwm`), by name or folder; a finished run's folder is one too.
 
     Without `lora` all weights are trained. `four_bit`: the frozen weights are held in 4-bit NF4 (Dettmers et al., "QLoRA",
     2023), which needs CUDA and bitsandbytes.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["pretrained"] = "pretrained"
     name: str

@@ -56,7 +56,7 @@ class RemedyForCausalLM(PreTrainedModel, GenerationMixin):
     _supports_sdpa = True
     _is_stateful = True
     main_input_name = "input_ids"
-    _no_split_modules = ["Block"]  # noqa: RUF012 (the base class declares it so)
+    _no_split_modules = ["Block"]
 
     def __init__(self, config: RemedyConfig) -> None:
         super().__init__(config)

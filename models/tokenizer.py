@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import tokenizers
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig, example_count, examples
 from remedy.data_gen.roles import Role, Span, Special
+from remedy.data_gen.settings import Settings
 from remedy.data_gen.tasks import permutation_arrays as symbolic
 from remedy.data_gen.tasks.permutation import PermutationConfig
 from remedy.models.tokenizer_backends import (
@@ -35,12 +36,10 @@ BPE_EXAMPLES = 1000
 """How many training examples a BPE vocabulary is learnt from."""
 
 
-class TokenizerConfig(BaseModel):
+class TokenizerConfig(Settings):
     """`symbols`: one token per symbol of a permutation task. `chars`: one per character. `bpe`: byte-level BPE trained on
     the generated data, with `vocab_size` entries. `hf`: any Hugging Face tokenizer by `name` or path. `llama3`: the Llama-3
     vocabulary that `facebook/cwm` uses, from the package `llama-models` (`make llama3`) or the file `name`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["symbols", "chars", "bpe", "hf", "llama3"] = "chars"
     vocab_size: int = Field(default=512, ge=300)

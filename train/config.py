@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.mixture import Part
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import build
+from remedy.data_gen.settings import Settings, build
 from remedy.models.config import AnyModel, ModelConfig
 from remedy.models.tokenizer import TokenizerConfig
 from remedy.train.deepspeed import DeepSpeedConfig
@@ -17,10 +17,8 @@ from remedy.train.deepspeed import DeepSpeedConfig
 RoleName = Literal["context", "structure", "action", "state", "value"]
 
 
-class Stage(BaseModel):
+class Stage(Settings):
     """A stretch of the curriculum: `steps` optimizer steps on the run's data with these settings changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int = Field(ge=1)
     length: int | tuple[int, int] | None = None
@@ -37,10 +35,8 @@ class Stage(BaseModel):
         return build(DataConfig, changed, "train.curriculum")
 
 
-class TrackingConfig(BaseModel):
+class TrackingConfig(Settings):
     """`metrics.jsonl` is always written; W&B goes online when logged in and offline otherwise."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     wandb: bool = True
     project: str = "cwm-remedy"
@@ -49,7 +45,7 @@ class TrackingConfig(BaseModel):
     peak_tflops: float | None = Field(default=None, gt=0, description="of one device, for MFU; known for common GPUs")
 
 
-class TrainConfig(BaseModel):
+class TrainConfig(Settings):
     """Optimisation. `batch_size` is rows per optimizer step over all processes; `accumulate` splits it in time.
 
     `loss_on`: roles whose tokens are supervised. `batching`: `pad` makes one row per example, `pack` joins `pack`
@@ -58,8 +54,6 @@ class TrainConfig(BaseModel):
     precision on weights kept in float32 (fp16 on CUDA only). `checkpoint_activations`: compute them again in the backward pass
     instead of keeping them. `data_workers`: processes that make examples ahead, in each training process.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int = Field(default=1000, ge=1)
     curriculum: tuple[Stage, ...] = ()
@@ -103,13 +97,11 @@ class TrainConfig(BaseModel):
         return frozenset(Role[name.upper()] for name in self.loss_on)
 
 
-class RunConfig(BaseModel):
+class RunConfig(Settings):
     """A training run: what it reads, what learns, and how.
 
     `mixture`: parts that training data comes from in turns, each the run's `data` with changes; evaluations start from `data`.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = "run"
     output: str = "runs/run"

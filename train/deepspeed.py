@@ -8,9 +8,9 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.settings import ConfigError, Settings
 
 if TYPE_CHECKING:
     from remedy.train.config import TrainConfig
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 JSON_FILE = "deepspeed.json"
 
 
-class DeepSpeedConfig(BaseModel):
+class DeepSpeedConfig(Settings):
     """ZeRO `stage` 0 to 3 (Rajbhandari et al., "ZeRO", 2020; default 1) and what is offloaded to the host's memory.
 
     `file`: a hand-written JSON; what it says must not contradict the rest of the configuration. `keep_below`: under stage 3,
     parameters of fewer elements stay whole on every process (DeepSpeed's `stage3_param_persistence_threshold`).
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     stage: Literal[0, 1, 2, 3] | None = None
     offload: Literal["none", "optimizer", "all"] | None = None

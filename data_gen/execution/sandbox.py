@@ -13,15 +13,15 @@ import tempfile
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from remedy.data_gen.execution.isolation import Isolation, environment, find_interpreter, resolve, server_command
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.wire import frame_from, receive, send
-from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.settings import ConfigError, Settings
 
 
-class TracerConfig(BaseModel):
+class TracerConfig(Settings):
     """How real programs are run.
 
     `python`: the interpreter, by path or name (default: the one that runs this; 3.12 and later inline comprehensions and so
@@ -29,8 +29,6 @@ class TracerConfig(BaseModel):
     this process, with no protection and with this process's own order of sets of strings. `seconds` (wall and CPU),
     `megabytes`, `frames` and `output` (characters of recorded values) limit one program.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     python: str | None = None
     isolation: Isolation = "auto"

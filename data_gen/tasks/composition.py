@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from remedy.data_gen.execution.program import MARKER
 from remedy.data_gen.rng import Draws
-from remedy.data_gen.settings import suggest
+from remedy.data_gen.settings import Settings, suggest
 from remedy.data_gen.tasks import string_functions, zoo_functions
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -199,12 +199,10 @@ FAMILIES: dict[str, Family] = {
 FamilyName = Literal["strings", "booleans", "bitwise", "math", "characters", "lists", "sets", "dicts"]
 
 
-class CompositionConfig(BaseModel):
+class CompositionConfig(Settings):
     """Programs of one family. `functions`: which may occur (empty: all); `depth` and `input_length` (characters of a
     random input string): fixed or drawn from [low, high]; `alphabet`: the letters of random strings; `flatten`: one call
     a line, into temporaries. `held_out_functions`, `held_out_depths`: what the train split never has."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["composition"] = "composition"
     family: FamilyName = "strings"

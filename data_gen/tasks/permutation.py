@@ -13,10 +13,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from remedy.data_gen import rng
 from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
+from remedy.data_gen.settings import Settings
 
 NAMES = "abcdefgh"
 _LENGTH, _VALUES, _MOVES = 0, 1, 16  # first random position of each draw
@@ -24,15 +25,13 @@ _LENGTH, _VALUES, _MOVES = 0, 1, 16  # first random position of each draw
 Ints = npt.NDArray[np.int64]
 
 
-class PermutationConfig(BaseModel):
+class PermutationConfig(Settings):
     """n variables (3..8); `length` commands, fixed or drawn from [low, high]; `moves` says what one command may be.
 
     `distinct`: whether the starting digits are all different (published diagnostics allow repeats). `prints`: the
     function form ends with a print of one variable, as some published programs do. `held_out_lengths`: lengths that the
     train split never has.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["permutation"] = "permutation"
     n: int = Field(default=5, ge=3, le=8)

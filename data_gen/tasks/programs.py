@@ -11,24 +11,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.rewrites import RewriteName, rewrite_program
-from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.splits import split_of, text_hash
 from remedy.data_gen.tasks import humaneval
 
 BenchmarkName = Literal["cruxeval", "humaneval"]
 
 
-class ProgramsConfig(BaseModel):
+class ProgramsConfig(Settings):
     """`benchmark`: CruxEval-O (800 functions) or HumanEval (723 executions), from the Hugging Face hub or, given a `path`, from
     a JSONL file in the benchmark's own form. `path` alone: a folder of `.py` files with a marked entry point, or a JSONL file
     whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output` and `id`. `rewrites`: applied to every
     program (`remedy.data_gen.rewrites`). `held_out`: ids of programs that the train split never has."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["programs"] = "programs"
     benchmark: BenchmarkName | None = None

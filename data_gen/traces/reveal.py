@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from remedy.data_gen import rng
 from remedy.data_gen.execution.program import Event, Frame, Value
+from remedy.data_gen.settings import Settings
 
 UNCHANGED = Value("..", "unchanged")
 """Stands for a value equal to the one last shown."""
@@ -28,7 +29,7 @@ def whole_spacing(value: float) -> float:
     return value
 
 
-class RevealConfig(BaseModel):
+class RevealConfig(Settings):
     """`every`: keep the state of every k-th frame that has locals (`inf`: the first and the last only).
 
     `show`: all variables; one variable per reveal, in turn (`round_robin`) or drawn (`seeded`); or the `diff`, in which
@@ -38,8 +39,6 @@ class RevealConfig(BaseModel):
     `direct`: write the answer alone, after the seeded first frame. `budget`: tokens an example may have; one that has more is
     written in the densest way that fits (see `budget`).
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: float = Field(default=1, description="spacing k >= 1, or inf")
     show: Literal["all", "round_robin", "seeded", "diff"] = "all"

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from remedy.data_gen.execution.pool import environment, trace_one
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.files import replace_file
-from remedy.data_gen.settings import UserError
+from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks.programs import Case, ProgramsConfig, load_cases
 from remedy.data_gen.traces.reveal import whole_spacing
@@ -28,13 +28,11 @@ from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer
 REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
 
 
-class BudgetMeasure(BaseModel):
+class BudgetMeasure(Settings):
     """Tokens of every trace for each spacing, `show` and string encoding, and for `fit`, the densest way into so many tokens.
 
     `limits`: report the share of traces above each.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
     show: tuple[Literal["all", "diff"], ...] = Field(default=("all", "diff"), min_length=1)
@@ -48,11 +46,9 @@ class BudgetMeasure(BaseModel):
         return tuple(whole_spacing(every) for every in value)
 
 
-class MeasureConfig(BaseModel):
+class MeasureConfig(Settings):
     """`tokenizers`: by the name that reports give them. `checkpoints`: folders of runs whose tokenizers are measured too, so that
     a report can set a run's failures beside how its tokenizer cuts strings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     programs: tuple[ProgramsConfig, ...] = Field(min_length=1)
     tracer: TracerConfig = TracerConfig()

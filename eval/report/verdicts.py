@@ -7,10 +7,9 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict
 
 from remedy.data_gen.rewrites import REWRITES
-from remedy.data_gen.settings import ConfigError, suggest
+from remedy.data_gen.settings import ConfigError, Settings, suggest
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.stats import Paired, paired, verdict
 
@@ -34,19 +33,15 @@ COST = ("tokens_structure", "tokens_action", "tokens_state", "tokens_value")
 Failure = Literal["token budget", "strings", "long horizon", "any"]
 
 
-class Side(BaseModel):
+class Side(Settings):
     """Records of one run; `where` picks conditions by their labels: `{length: 64, forcing: action_forced}`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
     where: dict[str, int | float | str] = {}
 
 
-class Comparison(BaseModel):
+class Comparison(Settings):
     """A mitigation and the failure it is meant to cure."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     mitigation: str
     failure: Failure = "any"

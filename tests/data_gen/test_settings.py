@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from remedy.data_gen.settings import ConfigError, apply_overrides, build, dump, load
+from remedy.data_gen.settings import ConfigError, apply_changes, build, dump, load, parse_overrides
 from remedy.eval.config import EvalConfig
 from remedy.train.config import RunConfig
 
@@ -39,7 +39,7 @@ def test_errors_name_key_and_nearest_valid_one(changes: dict[str, object], says:
 
 def test_overrides_reach_sections_lists_and_missing_sections() -> None:
     data = {"a": {"b": 1}, "list": [{"c": 1}, {"c": 2}]}
-    changed = apply_overrides(data, ["a.b=[1, 2]", "list.1.c=null", "new.section.key=text", "a.d=1e-3"])
+    changed = apply_changes(data, parse_overrides(["a.b=[1, 2]", "list.1.c=null", "new.section.key=text", "a.d=1e-3"]))
     assert changed == {
         "a": {"b": [1, 2], "d": "1e-3"},
         "list": [{"c": 1}, {"c": None}],
@@ -48,7 +48,7 @@ def test_overrides_reach_sections_lists_and_missing_sections() -> None:
     assert data == {"a": {"b": 1}, "list": [{"c": 1}, {"c": 2}]}
     for wrong in ("a", "=1", "list.7.c=1", "a.b.c=1"):
         with pytest.raises(ConfigError, match="override"):
-            apply_overrides(data, [wrong])
+            apply_changes(data, parse_overrides([wrong])))
 
 
 def test_a_number_like_1e_3_is_a_number() -> None:

@@ -48,7 +48,7 @@ def test_overrides_reach_sections_lists_and_missing_sections() -> None:
     assert data == {"a": {"b": 1}, "list": [{"c": 1}, {"c": 2}]}
     for wrong in ("a", "=1", "list.7.c=1", "a.b.c=1"):
         with pytest.raises(ConfigError, match="override"):
-            apply_changes(data, parse_overrides([wrong]))
+            apply_changes(data, parse_overrides([wrong]), "override")
 
 
 def test_a_number_like_1e_3_is_a_number() -> None:

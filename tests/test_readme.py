@@ -61,7 +61,12 @@ def smaller(command: str, model: Path) -> list[str]:
         two = ["2" if words[i - 1] == "--nproc_per_node" else w for i, w in enumerate(words)]
         return [*two[:1], *(["--num_gpus", "2"] if two[0] == "deepspeed" else []), *two[1:], *SMALL_STRINGS]
     if words[:2] == ["remedy", "measure"]:
-        return [*words, OWN, "tokenizers={characters: {kind: chars}}", "budget.strings=[plain]"]
+        return [
+            *words,
+            f"sources{OWN.removeprefix('programs')}",
+            "tokenizers={characters: {kind: chars}}",
+            "costs.string_encodings=[plain]",
+        ]
     if words[:2] == ["remedy", "evaluate"] and ("code.yaml" in command or "own_functions" in command):
         own = [f"diagnostics.0.{OWN}"] if "code.yaml" in command else []
         few = ["budget=150", "diagnostics.0.rewrites=[none, all]"]

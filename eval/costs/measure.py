@@ -7,10 +7,10 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from remedy.data_gen.execution.pool import environment, trace_one
 from remedy.data_gen.execution.sandbox import TracerConfig
@@ -18,43 +18,29 @@ from remedy.data_gen.files import replace_file
 from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks.programs import Case, ProgramsConfig, load_cases
-from remedy.data_gen.traces.reveal import whole_spacing
-from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.costs.cut_patterns import cut_rows
-from remedy.eval.costs.token_costs import token_rows
+from remedy.eval.costs.token_costs import CostSettings, token_rows
 from remedy.models import tokenizer as tokenizers
 from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer
 
 REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
 
 
-class BudgetMeasure(Settings):
-    """Tokens of every trace for each spacing, `show` and string encoding, and for `fit`, the densest way into so many tokens.
-
-    `limits`: report the share of traces above each.
-    """
-
-    every: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
-    show: tuple[Literal["all", "diff"], ...] = Field(default=("all", "diff"), min_length=1)
-    strings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
-    limits: tuple[int, ...] = (2048, 8192, 32768)
-    fit: int | None = Field(default=8192, ge=1)
-
-    @field_validator("every")
-    @classmethod
-    def _spacings(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(whole_spacing(every) for every in value)
-
-
 class MeasureConfig(Settings):
-    """`tokenizers`: by the name that reports give them. `checkpoints`: folders of runs whose tokenizers are measured too, so that
-    a report can set a run's failures beside how its tokenizer cuts strings."""
+    """Whose traces are counted, with which tokenizers, and in which variants."""
 
-    programs: tuple[ProgramsConfig, ...] = Field(min_length=1)
+    former = {"programs": "sources", "budget": "costs"}
+
+    sources: tuple[ProgramsConfig, ...] = Field(min_length=1)
+    """Sets of programs, each written like a `programs` task of the data."""
     tracer: TracerConfig = TracerConfig()
+    """How the programs are run."""
     tokenizers: dict[str, TokenizerConfig] = {}
+    """Tokenizers to count with, by the name that reports give them."""
     checkpoints: tuple[str, ...] = ()
-    budget: BudgetMeasure = BudgetMeasure()
+    """Folders of runs whose tokenizers are counted with too, so that a report can set a run's failures beside how its tokenizer
+    cuts strings."""
+    costs: CostSettings = CostSettings()
 
     @model_validator(mode="after")
     def _some(self) -> MeasureConfig:
@@ -65,7 +51,21 @@ class MeasureConfig(Settings):
                 raise ValueError(
                     f"tokenizers.{name}: kind {config.kind} belongs to a run's data: give the run in `checkpoints`"
                 )
+        for number, source in enumerate(self.sources):
+            if source.held_out:
+                raise ValueError(
+                    f"sources.{number}.held_out does nothing here, since all programs are measured: remove it"
+                )
+        names = [source_name(source) for source in self.sources]
+        if len(set(names)) < len(names):
+            raise ValueError("sources: two of them hold the same programs: remove one")
         return self
+
+
+def source_name(source: ProgramsConfig) -> str:
+    """How the rows of a source are labelled."""
+    name = source.benchmark or str(source.path)
+    return f"{name}, rewritten ({', '.join(source.rewrites)})" if source.rewrites else name
 
 
 def measure(
@@ -82,7 +82,7 @@ def measure(
         raise UserError(f"{directory}: holds another measurement; choose another --out or delete it")
     directory.mkdir(parents=True, exist_ok=True)
     counters = load_tokenizers(config)
-    cases = [(source.benchmark or str(source.path), case) for source in config.programs for case in load_cases(source)]
+    cases = [(source_name(source), case) for source in config.sources for case in load_cases(source)]
     tokens: list[dict[str, Any]] = []
     cuts: list[dict[str, Any]] = []
     for done, (token_part, cut_part) in enumerate(_measured(config, cases, workers), start=1):
@@ -138,7 +138,7 @@ def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], ben
         "example": f"{text_hash(case.identity):016x}",
         "outcome": getattr(outcome, "kind", "ok"),
     }
-    tokens = token_rows(outcome, case.program, config.budget, config.tracer, counters)
+    tokens = token_rows(outcome, case.program, config.costs, config.tracer, counters)
     cuts = cut_rows(case.program, config.tracer, counters)
     return [about | row for row in tokens], [about | row for row in cuts]
 

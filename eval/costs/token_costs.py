@@ -1,76 +1,125 @@
-"""Tokens of a program's trace, by role, for every way to write it."""
+"""Tokens of a program's trace, by role, for every variant of writing it."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
 
 from remedy.data_gen.execution.pool import Outcome
-from remedy.data_gen.execution.program import Program, ProgramError
+from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.roles import Role
-from remedy.data_gen.traces.budget import densest, describe, shallower
+from remedy.data_gen.settings import Settings
+from remedy.data_gen.traces.budget import densest, shallower
 from remedy.data_gen.traces.render import render
-from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.data_gen.traces.reveal import RevealConfig, levels, whole_spacing
+from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.models.tokenizer import TraceTokenizer
 
-if TYPE_CHECKING:
-    from remedy.eval.costs.measure import BudgetMeasure
-
 ROLE_COLUMNS = [f"tokens_{role.name.lower()}" for role in Role]
+
+
+class CostSettings(Settings):
+    """The variants whose tokens are counted: every combination of spacing, locals and string encoding, and the densest that fits."""
+
+    former = {"every": "spacings", "show": "locals", "strings": "string_encodings", "fit": "max_tokens"}
+
+    spacings: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
+    """States are kept at every k-th frame; `inf`: at the first and the last only."""
+    locals: tuple[Literal["full", "diff"], ...] = Field(default=("full", "diff"), min_length=1)
+    """What a kept state shows: all variables, or `diff`, with `..` for what has not changed."""
+    string_encodings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
+    """How string values are written."""
+    limits: tuple[Annotated[int, Field(ge=1)], ...] = (2048, 8192, 32768)
+    """The report counts the traces with more tokens than each of these."""
+    max_tokens: int | None = Field(default=8192, ge=1)
+    """Also count the densest variant in which program and trace together have at most so many tokens; null: do not."""
+
+    @field_validator("spacings")
+    @classmethod
+    def _whole(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(whole_spacing(spacing) for spacing in value)
+
+    @field_validator("spacings", "locals", "string_encodings", "limits")
+    @classmethod
+    def _different(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        twice = [item for place, item in enumerate(value) if item in value[:place]]
+        if twice:
+            raise ValueError(f"{twice[0]} is given twice: remove one")
+        return value
 
 
 def token_rows(
     outcome: Outcome,
     program: Program,
-    config: BudgetMeasure,
+    settings: CostSettings,
     tracer: TracerConfig,
-    counters: Mapping[str, TraceTokenizer],
-) -> list[dict[str, Any]]:
-    """One row for every tokenizer, encoding and way to write; no token counts where the program could not be traced whole.
+    tokenizers: Mapping[str, TraceTokenizer],
+) -> Iterator[dict[str, Any]]:
+    """One row for every tokenizer, string encoding and variant.
 
-    `way` is `fixed`, or `fit` for the budget-aware choice, which `reveal` then names.
+    Columns: `tokenizer`, `string_encoding`, `variant` (`fixed`, or `densest` for the one that fits `max_tokens`), `spacing`,
+    `locals`, `call_depth` (down to which calls are written; missing: all), `written` (False: the program could not be traced,
+    or no variant fits; no other column but the first three says anything then), and `tokens_ROLE` for every role.
     """
-    rows: list[dict[str, Any]] = []
-    for strings, show, every in itertools.product(config.strings, config.show, config.every):
-        reveal = RevealConfig.model_validate({"every": every, "show": show})
-        spans = None if isinstance(outcome, ProgramError) else render(outcome, "cwm", reveal, strings=strings)
-        for name, counter in counters.items():
-            counts = None if spans is None else counter.count_by_role(spans)
-            rows.append(_row(name, strings, "fixed", reveal, counts))
-    if config.fit is not None:
-        for (name, counter), strings in itertools.product(counters.items(), config.strings):
-            rows.append(_fitted(outcome, program, config.fit, tracer, name, strings, counter))
-    return rows
+    for encoding, shown, spacing in itertools.product(settings.string_encodings, settings.locals, settings.spacings):
+        reveal = _reveal(spacing, shown)
+        spans = render(outcome, "cwm", reveal, strings=encoding) if isinstance(outcome, Trace) else None
+        for name, tokenizer in tokenizers.items():
+            counts = None if spans is None else tokenizer.count_by_role(spans)
+            yield _row(name, encoding, "fixed", reveal, counts)
+    if settings.max_tokens is not None:
+        yield from _densest(outcome, program, settings.max_tokens, settings.string_encodings, tracer, tokenizers)
+
+
+def _reveal(spacing: float, shown: str) -> RevealConfig:
+    return RevealConfig.model_validate({"every": spacing, "show": {"full": "all"}.get(shown, shown)})
+
+
+def _densest(
+    outcome: Outcome,
+    program: Program,
+    max_tokens: int,
+    encodings: Sequence[str],
+    tracer: TracerConfig,
+    tokenizers: Mapping[str, TraceTokenizer],
+) -> Iterator[dict[str, Any]]:
+    retraced = shallower(program, tracer, outcome)
+    reveal = RevealConfig(budget=max_tokens)
+    if isinstance(outcome, ProgramError) and isinstance(retraced, Trace):
+        # Too long to be traced whole: traced, and so written, down to this call depth only.
+        reveal = reveal.changed({"depth": max(levels(retraced.frames), default=0)})
+    for (name, tokenizer), encoding in itertools.product(tokenizers.items(), encodings):
+        yield _row(name, encoding, "densest", *_fitted(retraced, reveal, encoding, tokenizer))
 
 
 def _fitted(
-    outcome: Outcome, program: Program, fit: int, tracer: TracerConfig, name: str, strings: str, counter: TraceTokenizer
-) -> dict[str, Any]:
-    outcome = shallower(program, tracer, outcome)
-    reveal = RevealConfig(budget=fit)
+    outcome: Outcome, reveal: RevealConfig, encoding: str, tokenizer: TraceTokenizer
+) -> tuple[RevealConfig, list[int] | None]:
+    """The densest variant that fits, with its tokens by role; None for the tokens if there is no such variant."""
     if isinstance(outcome, ProgramError):
-        return _row(name, strings, "fit", reveal, None)
-    traced = outcome
-    chosen = densest(traced, reveal, lambda way: sum(_counts(traced, way, strings, counter)))
-    if chosen is None:
-        return _row(name, strings, "fit", reveal, None)
-    return _row(name, strings, "fit", chosen, _counts(traced, chosen, strings, counter))
+        return reveal, None
+
+    def counts(variant: RevealConfig) -> list[int]:
+        return tokenizer.count_by_role(render(outcome, "cwm", variant, strings=encoding))
+
+    chosen = densest(outcome, reveal, lambda variant: sum(counts(variant)))
+    return (reveal, None) if chosen is None else (chosen, counts(chosen))
 
 
-def _counts(traced: Any, reveal: RevealConfig, strings: str, counter: TraceTokenizer) -> list[int]:
-    return counter.count_by_role(render(traced, "cwm", reveal, strings=strings))
-
-
-def _row(name: str, strings: str, way: str, reveal: RevealConfig, counts: list[int] | None) -> dict[str, Any]:
+def _row(
+    tokenizer: str, encoding: str, variant: str, reveal: RevealConfig, counts: Sequence[int] | None
+) -> dict[str, Any]:
     return {
-        "tokenizer": name,
-        "strings": strings,
-        "way": way,
-        "every": reveal.every,
-        "show": reveal.show,
-        "depth": -1 if reveal.depth is None else reveal.depth,
-        "reveal": describe(reveal) if counts is not None else "none",
+        "tokenizer": tokenizer,
+        "string_encoding": encoding,
+        "variant": variant,
+        "spacing": reveal.every,
+        "locals": {"all": "full"}.get(reveal.show, reveal.show),
+        "call_depth": reveal.depth,
+        "written": counts is not None,
         **{column: None if counts is None else counts[role] for role, column in zip(Role, ROLE_COLUMNS)},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -35,21 +36,25 @@ def measure_sections(
         which = f" ({number})" if len(measurements) > 1 else ""
         tokens = with_total(measurement.tokens)
         python = f"Programs ran on {measurement.request['python']} ({measurement.request['isolation']})."
-        limits = measurement.request["config"]["budget"]["limits"]
+        costs = measurement.request["config"]["costs"]
+        note = (
+            "Tokens that a model writes: the trace after its given first frame, without the program. Programs too long to be traced "
+            "whole count as over every limit. "
+        )
+        fitted = (tokens["variant"] == "densest").any()
+        if fitted:
+            note += (
+                f"Densest: the densest variant in which program and trace have at most {costs['max_tokens']:,} tokens. "
+            )
         found += [
-            Section(
-                f"Tokens of traces{which}",
-                rows=token_table(tokens, limits),
-                note="Tokens a model writes: the trace after its seeded first frame, without the program. Programs too long to be "
-                "traced whole count as over every limit. `fit`: the densest way in which program and trace have at most "
-                f"{measurement.request['config']['budget']['fit']} tokens. {python}",
-            ),
+            Section(f"Tokens of traces{which}", rows=token_table(tokens, costs["limits"]), note=note + python),
             Section(f"Traces longer than so many tokens{which}", figure=longer_than, data=tokens),
             Section(f"Tokens by role{which}", figure=tokens_by_role, data=tokens),
         ]
-        if (tokens["way"] == "fit").any():
-            note = "What each program was written as. What fits as it is, is written as it is."
-            found.append(Section(f"What fits the budget{which}", rows=fit_table(tokens), note=note))
+        if fitted:
+            title = f"How programs are written in {costs['max_tokens']:,} tokens{which}"
+            note = "A program that fits with every state in full is written so; else the next denser variant that fits is chosen."
+            found.append(Section(title, rows=densest_table(tokens), note=note))
         if len(measurement.cuts):
             note = (
                 "Uses of an operation whose pattern occurs in its subject, both held by constants or variables; cut: the pattern's "
@@ -70,21 +75,23 @@ def with_total(tokens: pd.DataFrame) -> pd.DataFrame:
 
 
 def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> list[list[str]]:
-    """Quantiles, and programs over each limit, for every way to write."""
-    head = ["Programs", "Tokenizer", "Strings", "Locals", "Spacing", "Count", "Median", "90 %", "Longest"]
+    """Quantiles, and programs over each limit, for every variant."""
+    head = ["Programs", "Tokenizer", "String encoding", "Locals", "Spacing", "Count", "Median", "90 %", "Longest"]
     table = [[*head, *(f"Over {limit:,}" for limit in limits)]]
-    for values, mine in tokens.groupby(["benchmark", "tokenizer", "strings"], sort=False):
-        fixed, fitted = mine[mine["way"] == "fixed"], mine[mine["way"] == "fit"]
-        for way, group in fixed.groupby(["show", "every"], sort=False):
-            table.append([*_texts((*values, *way)), *_quantiles(group, limits)])
+    for values, mine in tokens.groupby(_SET, sort=False):
+        fixed, fitted = mine[mine["variant"] == "fixed"], mine[mine["variant"] == "densest"]
+        for variant, group in fixed.groupby(["locals", "spacing"], sort=False):
+            table.append([*_texts((*values, *variant)), *_quantiles(group, limits)])
         if len(fitted):
-            table.append([*_texts(values), "fit", "", *_quantiles(fitted, limits)])
+            table.append([*_texts(values), "densest", "", *_quantiles(fitted, limits)])
     return table
 
 
+_SET = ["benchmark", "tokenizer", "string_encoding"]
+
+
 def _texts(values: tuple[Any, ...]) -> list[str]:
-    names = {"all": "full"}
-    return [f"{v:g}" if isinstance(v, float) else names.get(v, str(v)) for v in values]
+    return [f"{v:g}" if isinstance(v, float) else str(v) for v in values]
 
 
 def _quantiles(group: pd.DataFrame, limits: Sequence[int]) -> list[str]:
@@ -95,36 +102,45 @@ def _quantiles(group: pd.DataFrame, limits: Sequence[int]) -> list[str]:
     return [str(len(group)), *shown, *(f"{count} ({count / len(group):.1%})" for count in over)]
 
 
-def fit_table(tokens: pd.DataFrame) -> list[list[str]]:
-    """How many programs were written in which way to fit, and their tokens in that way and as configured."""
-    keys = ["benchmark", "tokenizer", "strings"]
-    whole = tokens[(tokens["way"] == "fixed") & (tokens["show"] == "all") & (tokens["every"] == 1)]
-    fitted = tokens[tokens["way"] == "fit"].merge(
-        whole[[*keys, "example", "tokens"]], on=[*keys, "example"], suffixes=("", "_whole")
+class Density(StrEnum):
+    """What had to be given up for a program to fit."""
+
+    WHOLE = "every state in full"
+    DIFF = "every state as a diff"
+    SPACED = "wider spacing"
+    STEPPED_OVER = "calls stepped over"
+    NONE = "nothing fits"
+
+
+def density(row: Mapping[str, Any]) -> Density:
+    """Which one a densest variant is, by its columns."""
+    if not row["written"]:
+        return Density.NONE
+    if not pd.isna(row["call_depth"]):
+        return Density.STEPPED_OVER
+    if row["spacing"] > 1:
+        return Density.SPACED
+    return Density.WHOLE if row["locals"] == "full" else Density.DIFF
+
+
+def densest_table(tokens: pd.DataFrame) -> list[list[str]]:
+    """How many programs were written in which variant to fit, and their tokens then and with every state in full."""
+    whole = tokens[(tokens["variant"] == "fixed") & (tokens["locals"] == "full") & (tokens["spacing"] == 1)]
+    fitted = tokens[tokens["variant"] == "densest"].merge(
+        whole[[*_SET, "example", "tokens"]], on=[*_SET, "example"], how="left", suffixes=("", "_whole")
     )
-    fitted = fitted.assign(kind=fitted["reveal"].map(_kind))
-    table = [["Programs", "Tokenizer", "Strings", "Written as", "Count", "Median tokens", "With every state in full"]]
-    for values, mine in fitted.groupby(keys, sort=False):
-        for kind in _KINDS:
-            group = mine[mine["kind"] == kind]
+    fitted = fitted.assign(density=[density(row) for row in fitted.to_dict("records")])
+    table = [
+        ["Programs", "Tokenizer", "String encoding", "Written with", "Count", "Median tokens", "Each state in full"]
+    ]
+    for values, mine in fitted.groupby(_SET, sort=False):
+        for kind in Density:
+            group = mine[mine["density"] == kind]
             if len(group):
                 medians = (group["tokens"].median(), group["tokens_whole"].median())
                 shown = ("" if pd.isna(median) else f"{median:,.0f}" for median in medians)
                 table.append([*_texts(values), kind, str(len(group)), *shown])
     return table
-
-
-_KINDS = ("every state in full", "every state as a diff", "wider spacing", "calls stepped over", "nothing fits")
-
-
-def _kind(reveal: str) -> str:
-    """Which of `_KINDS` a way to write a trace is."""
-    full, diff, wider, stepped, nothing = _KINDS
-    if reveal == "none":
-        return nothing
-    if "depth" in reveal:
-        return stepped
-    return wider if not reveal.endswith("every 1") else full if reveal.startswith("all") else diff
 
 
 def cut_table(cuts: pd.DataFrame) -> list[list[str]]:
@@ -178,22 +194,22 @@ def failures_by_cut(
 
 
 def longer_than(tokens: pd.DataFrame) -> Figure | None:
-    """Share of traces with more tokens than x, one line for every way, one panel for every benchmark; the first tokenizer."""
+    """Share of traces with more tokens than x, one line for every variant, one panel for every benchmark; the first tokenizer."""
     rows = _first(tokens)
     benchmarks = list(dict.fromkeys(rows["benchmark"]))
     figure, axes = panels(len(benchmarks))
     for panel, benchmark in zip(axes, benchmarks):
         mine = rows[rows["benchmark"] == benchmark]
-        fixed = mine[mine["way"] == "fixed"]
-        spacings = sorted(fixed["every"].unique())
-        for show, every in fixed.groupby(["show", "every"], sort=False).groups:
-            group = fixed[(fixed["show"] == show) & (fixed["every"] == every)]
-            label = f"{'full' if show == 'all' else show}, spacing {every:g}"
-            colour = COLOURS[spacings.index(every) % len(COLOURS)]
-            _survival(panel, group["tokens"], label, colour, LINES[0 if show == "all" else 1])
-        fitted = mine[mine["way"] == "fit"]
+        fixed = mine[mine["variant"] == "fixed"]
+        spacings = sorted(fixed["spacing"].unique())
+        for (shown, spacing), group in fixed.groupby(["locals", "spacing"], sort=False):
+            colour = COLOURS[spacings.index(spacing) % len(COLOURS)]
+            _survival(
+                panel, group["tokens"], f"{shown}, spacing {spacing:g}", colour, LINES[0 if shown == "full" else 1]
+            )
+        fitted = mine[mine["variant"] == "densest"]
         if len(fitted):
-            _survival(panel, fitted["tokens"], "fit", "black", ":")
+            _survival(panel, fitted["tokens"], "densest", "black", ":")
         panel.set_xscale("log", base=2)
         panel.set_yscale("log")
         panel.set_ylim(0.5 / len(mine.groupby("example")), 1.3)
@@ -213,14 +229,14 @@ def _survival(panel: Any, counts: pd.Series, label: str, colour: str, style: str
 
 
 def tokens_by_role(tokens: pd.DataFrame) -> Figure | None:
-    """Median program's tokens by role for every way to write, one panel for every benchmark; the first tokenizer."""
+    """Median program's tokens by role for every variant, one panel for every benchmark; the first tokenizer."""
     rows = _first(tokens).dropna(subset=["tokens"])
     if rows.empty:
         return None
     rows = rows.assign(
         label=[
-            "fit" if way == "fit" else f"{'full' if show == 'all' else show}, spacing {every:g}"
-            for way, show, every in zip(rows["way"], rows["show"], rows["every"])
+            "densest" if variant == "densest" else f"{shown}, spacing {spacing:g}"
+            for variant, shown, spacing in zip(rows["variant"], rows["locals"], rows["spacing"])
         ]
     )
     benchmarks = list(dict.fromkeys(rows["benchmark"]))
@@ -245,5 +261,6 @@ def tokens_by_role(tokens: pd.DataFrame) -> Figure | None:
 
 def _first(tokens: pd.DataFrame) -> pd.DataFrame:
     return tokens[
-        (tokens["tokenizer"] == tokens["tokenizer"].iloc[0]) & (tokens["strings"] == tokens["strings"].iloc[0])
+        (tokens["tokenizer"] == tokens["tokenizer"].iloc[0])
+        & (tokens["string_encoding"] == tokens["string_encoding"].iloc[0])
     ]

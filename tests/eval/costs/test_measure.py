@@ -12,7 +12,7 @@ from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.costs.cut_patterns import Use, discontinuous, uses
 from remedy.eval.costs.measure import CUTS, TOKENS, MeasureConfig, measure
-from remedy.eval.report.costs import Measurement, cut_table, failures_by_cut, fit_table, token_table, with_total
+from remedy.eval.report.costs import Measurement, cut_table, densest_table, failures_by_cut, token_table, with_total
 from remedy.eval.report.page import report
 from remedy.models.tokenizer import TokenizerConfig, TokenizerError, TraceTokenizer
 from remedy.models.tokenizer import build as build_tokenizer
@@ -30,7 +30,7 @@ def llama3() -> TraceTokenizer:
 
 
 def measured(path: Path, out: Path, **changes: Any) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
-    settings = {"programs": [{"path": str(path)}], "tokenizers": {"characters": {"kind": "chars"}}, **changes}
+    settings = {"sources": [{"path": str(path)}], "tokenizers": {"characters": {"kind": "chars"}}, **changes}
     request = json.loads(measure(build(MeasureConfig, settings, "test"), out).read_text())
     return with_total(pd.read_parquet(out / TOKENS)), pd.read_parquet(out / CUTS), request
 
@@ -49,26 +49,31 @@ def own(tmp_path: Path) -> Path:
 
 def test_costs_of_ones_own_programs(own: Path, tmp_path: Path) -> None:
     tokens, cuts, request = measured(
-        own, tmp_path / "out", tracer={"frames": 500}, budget={"fit": 3000, "limits": [1000]}
+        own, tmp_path / "out", tracer={"frames": 500}, costs={"max_tokens": 3000, "limits": [1000]}
     )
-    fixed = tokens[tokens["way"] == "fixed"]
+    fixed = tokens[tokens["variant"] == "fixed"]
     assert len(fixed) == 3 * 4 * 2
-    sizes = fixed[fixed["show"] == "diff"].pivot_table(index="example", columns="every", values="tokens")
+    sizes = fixed[fixed["locals"] == "diff"].pivot_table(index="example", columns="spacing", values="tokens")
     assert (sizes.diff(axis=1).iloc[:, 1:] <= 0).all(axis=None)
     untraced = fixed[fixed["outcome"] == "frames"]
     assert untraced["tokens"].isna().all()
-    fitted = tokens[tokens["way"] == "fit"].set_index("outcome")
+    fitted = tokens[tokens["variant"] == "densest"].set_index("outcome")
     totals = fitted["tokens"] + fitted["tokens_context"]
     assert (totals.dropna() <= 3000).all()
-    assert fitted.loc["frames", "reveal"] == "none"  # it never ends, so no result can be written
+    assert not fitted.loc["frames", "written"]  # it never ends, so no result can be written
     table = token_table(tokens, [1000])
     assert [line[-1] for line in table if line[3:5] == ["full", "1"]] == ["2 (66.7%)"]
-    kinds = {line[3]: line[4] for line in fit_table(tokens)[1:]}
+    kinds = {line[3]: line[4] for line in densest_table(tokens)[1:]}
     assert kinds == {"every state in full": "1", "wider spacing": "1", "nothing fits": "1"}
     assert cuts[["operation", "discontinuous"]].to_dict("records") == [{"operation": "split", "discontinuous": False}]
     assert request["python"].startswith("CPython")
     page = report([tmp_path / "out"], tmp_path / "report").read_text()
-    for title in ("Tokens of traces", "Tokens by role", "What fits the budget", "How tokenizers cut strings"):
+    for title in (
+        "Tokens of traces",
+        "Tokens by role",
+        "How programs are written in 3,000 tokens",
+        "How tokenizers cut strings",
+    ):
         assert f"<h2>{title}</h2>" in page
 
 
@@ -78,9 +83,14 @@ def test_the_same_measurement_continues_and_another_is_refused(own: Path, tmp_pa
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(UserError, match="another measurement"):
         measured(own, tmp_path / "out", tracer={"frames": 400})
-    for budget, says in (({"show": ["dif"]}, "'all' or 'diff'"), ({"every": [1.5]}, "whole number")):
+    for costs, says in (
+        ({"locals": ["dif"]}, "'full' or 'diff'"),
+        ({"spacings": [1.5]}, "whole number"),
+        ({"spacings": [4, 4]}, "given twice"),
+        ({"every": [1]}, "is now 'spacings'"),
+    ):
         with pytest.raises(ConfigError, match=says):
-            measured(own, tmp_path / "b", budget=budget)
+            measured(own, tmp_path / "b", costs=costs)
     with pytest.raises(ConfigError, match="belongs to a run's data"):
         measured(own, tmp_path / "b", tokenizers={"b": {"kind": "bpe"}})
 
@@ -124,32 +134,33 @@ def test_llama3_cuts_strings_and_counts_as_published_for_single_programs() -> No
 def test_token_counts_are_the_published_ones(shared: Path, tmp_path: Path) -> None:
     llama3()
     settings = {
-        "programs": [{"benchmark": b, "path": str(shared / f"{b}.jsonl")} for b in ("cruxeval", "humaneval")],
+        "sources": [{"benchmark": b, "path": str(shared / f"{b}.jsonl")} for b in ("cruxeval", "humaneval")],
         "tokenizers": {"llama3": {"kind": "llama3"}},
-        "budget": {"every": [1], "fit": 8192},
+        "costs": {"spacings": [1], "max_tokens": 8192},
     }
     measure(build(MeasureConfig, settings, "test"), tmp_path, workers=2)
     tokens = with_total(pd.read_parquet(tmp_path / TOKENS))
-    cruxeval = tokens[(tokens["benchmark"] == "cruxeval") & (tokens["way"] == "fixed")]
-    full, diff = (cruxeval[cruxeval["show"] == show]["tokens"] + SEEDED for show in ("all", "diff"))
+    cruxeval = tokens[(tokens["benchmark"] == "cruxeval") & (tokens["variant"] == "fixed")]
+    full, diff = (cruxeval[cruxeval["locals"] == shown]["tokens"] + SEEDED for shown in ("full", "diff"))
     assert (full.median(), full.max()) == (268.5, 597_472)
     assert (diff.median(), diff.max()) == (231, 28_393)
     # The order of sets of strings, which a few programs show, differs from run to run outside the sandbox.
     assert full.quantile(0.9) == pytest.approx(1251, abs=2)
     assert diff.quantile(0.9) == pytest.approx(902, abs=2)
     humaneval = tokens[tokens["benchmark"] == "humaneval"]
-    diff = humaneval[(humaneval["way"] == "fixed") & (humaneval["show"] == "diff")]["tokens"]
+    diff = humaneval[(humaneval["variant"] == "fixed") & (humaneval["locals"] == "diff")]["tokens"]
     assert len(diff) == 723
     assert (diff.isna() | (diff > 8192)).sum() == 24
-    fitted = humaneval[humaneval["way"] == "fit"]
+    fitted = humaneval[humaneval["variant"] == "densest"]
     assert (fitted["tokens"] + fitted["tokens_context"]).le(8192).all()
     assert fitted["tokens"].notna().all()
     # What fits as it is, is written as it is.
-    whole = humaneval[(humaneval["way"] == "fixed") & (humaneval["show"] == "all")].set_index("example")
+    whole = humaneval[(humaneval["variant"] == "fixed") & (humaneval["locals"] == "full")].set_index("example")
     fits = whole[whole["tokens"] + whole["tokens_context"] <= 8192]
     chosen = fitted.set_index("example").loc[fits.index]
     assert (chosen["tokens"] == fits["tokens"]).all()
-    assert (chosen["reveal"] == "all, every 1").all()
+    assert (chosen["locals"] == "full").all()
+    assert (chosen["spacing"] == 1).all()
 
 
 def test_rates_of_cut_patterns_by_operation_and_tokenizer() -> None:

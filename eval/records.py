@@ -1,0 +1,216 @@
+"""Records: one row for every example under every condition. What each column means, and how they are stored and summarised.
+
+A file of records holds one condition. Its columns are those of `Record` and the condition's labels, which tell it from every
+other condition: those that all conditions have (`COMMON`), and those that its diagnostic declares.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+import pandas as pd
+
+from remedy.data_gen.files import replace_file
+from remedy.data_gen.registry import Registry
+from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import UserError
+from remedy.data_gen.traces.string_encodings import ENCODINGS
+from remedy.eval.failures import UNTRACED
+
+LabelValue = bool | int | float | str
+
+
+class Label(NamedTuple):
+    """A property that tells conditions apart. `order`: its values as reports sort them; empty if they sort by themselves."""
+
+    name: str
+    meaning: str
+    order: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The head of a column of a table."""
+        return self.name.replace("_", " ").capitalize()
+
+
+LABELS: Registry[Label] = Registry("label")
+
+
+def label(name: str, meaning: str, order: Sequence[str] = ()) -> Label:
+    """Declare a label; two diagnostics that use one name must mean the same.
+
+    Raises:
+        ValueError: the name has another meaning already.
+    """
+    found = LABELS.get(name)
+    made = Label(name, meaning, tuple(order))
+    return found if found == made else LABELS.register(name)(made)
+
+
+COMMON = (
+    label("format", "How traces are written down: cwm, repl, symbolic, or one of your own."),
+    label("string_encoding", "How string values are written.", tuple(ENCODINGS)),
+    label("locals", "Which variables a kept state shows, and how.", ("full", "diff", "one_in_turn", "one_at_random")),
+    label("spacing", "The state of every so many frames is kept."),
+    label("answer_only", "Whether the model answers at once, without a trace."),
+    label("forcing", "Which roles the decoder feeds.", ("free", "action_forced", "teacher_forced")),
+)
+"""The labels of every condition, read from its data and its forcing."""
+
+
+class Score(TypedDict):
+    """What became of one example. A field means the same whichever scorer wrote it."""
+
+    right: bool
+    """Whether the answer is right: the returned value, or of a session all of its final state; a trace must end well too."""
+    valid_format: bool
+    """Whether what was written reads as a whole trace."""
+    truncated: bool
+    """Whether a limit on tokens cut what the model wrote, or kept it from writing at all."""
+    written_tokens: int
+    """Tokens that the model wrote."""
+    frames: int
+    """Frames of the true trace that are written, without the seeded first one."""
+    frames_right: int
+    """How many of these come before the first error."""
+    first_error_frame: int
+    """The number in the trace of the first frame that differs from the truth; -1 if none does."""
+    first_error_token: int
+    """The place in the true sequence of the first token that differs; -1 if none does."""
+    first_error_role: str
+    """The role that is wrong at the first error; empty if there is none."""
+    first_error_in_string: bool
+    """Whether the first token that differs belongs, in the truth, to the text of a string value."""
+    failure: str
+    """The class of a wrong answer (`failures`); `untraced` where there is no truth; empty if the answer is right."""
+    value_type: str
+    """Of a failure by a wrong state: the type of the first wrong variable's true value, or `names`; else empty."""
+    operation: str
+    """What the line does to which a failure is attributed; empty if the answer is right, or no line is to blame."""
+    answer: str
+    """The answer as written, at most 500 characters; empty if none was."""
+    true_answer: str
+    """The true answer, at most 500 characters."""
+    state_exact: float
+    """Share of the true trace's states that are shown with the same variables and values, in the same order."""
+    action_exact: float
+    """Share of its frames that have the same event and source line."""
+    key_match: float
+    """Share of the variables shown by its states that are shown."""
+    key_value_match: float
+    """Share of these that are shown with their values."""
+    states: int
+    """States of the true trace, the denominator of `state_exact`."""
+    actions: int
+    """Frames of the true trace, the denominator of `action_exact`."""
+
+
+class Record(Score):
+    """One example under one condition."""
+
+    run: str
+    """The name that the evaluation gives the checkpoint."""
+    diagnostic: str
+    """The kind of diagnostic that the condition belongs to."""
+    condition: str
+    """The condition: the name, without suffix, of its files in `records` and `generations`."""
+    example: str
+    """A hash of the program, the same however it is written down: pairs examples of different conditions."""
+    index: int
+    """The example's index in its split: with `condition`, leads to what the model wrote."""
+    split: str
+    """The split that the example was drawn from."""
+    source: str
+    """The name of a program that was read from a benchmark or file; empty for generated ones."""
+    functions: str
+    """The functions that a composed program calls, separated by spaces; else empty."""
+    outcome: str
+    """`ok`, or why the program could not be traced or written."""
+    python: str
+    """The interpreter that ran the program."""
+    isolation: str
+    """The isolation it ran under."""
+    tokens_context: int
+    """Tokens of the true sequence that are given: the program and the seeded first frame."""
+    tokens_structure: int
+    """Tokens of its separators."""
+    tokens_action: int
+    """Tokens of its source lines or commands."""
+    tokens_query: int
+    """Tokens of its questions for a state."""
+    tokens_state: int
+    """Tokens of its states."""
+    tokens_value: int
+    """Tokens of its returned or raised values."""
+
+
+ROLE_COLUMNS = {role: f"tokens_{role.name.lower()}" for role in Role}
+"""The column that counts the tokens of a role."""
+TRACE_COLUMNS = [column for role, column in ROLE_COLUMNS.items() if role is not Role.CONTEXT]
+"""The columns that count the tokens of a trace, without what is given."""
+
+
+def columns() -> dict[str, str]:
+    """Every column that is no label, with its sentence."""
+    return sentences(Record) | sentences(Score)
+
+
+def sentences(schema: type) -> dict[str, str]:
+    """The fields that a schema's own class body declares, each with the sentence below it."""
+    (body,) = ast.parse(inspect.getsource(schema)).body
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, below in zip(body.body, body.body[1:]):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
+                found[name] = " ".join(text.split())
+    return found
+
+
+def write_records(path: Path, records: Sequence[Record], labels: Mapping[str, LabelValue]) -> None:
+    """Write one condition's records, the whole file or none of it."""
+    replace_file(path, pd.DataFrame(records).assign(**labels).to_parquet)
+
+
+def read_records(path: Path) -> pd.DataFrame:
+    """One condition's records: the columns of `Record`, and its labels.
+
+    Raises:
+        UserError: the file is damaged, or of another version.
+    """
+    try:
+        found = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path}: damaged records ({str(error).splitlines()[0]}); delete the file and evaluate again"
+        ) from None
+    missing = {*Record.__annotations__, *(one.name for one in COMMON)} - set(found.columns)
+    if missing:
+        raise UserError(
+            f"{path}: records of another version, without {', '.join(sorted(missing))}; evaluate again to a new folder"
+        )
+    return found
+
+
+def label_columns(records: pd.DataFrame) -> list[str]:
+    """The labels that the records have, in the order of their declaration."""
+    found = [str(column) for column in records.columns if column not in Record.__annotations__]
+    places = {name: place for place, name in enumerate(LABELS)}
+    return sorted(found, key=lambda name: places.get(name, len(places)))
+
+
+def rank(name: str, value: Any) -> Any:
+    """Sorts the values of a label: in its declared order where it has one, unknown ones last."""
+    order = LABELS[name].order if name in LABELS else ()
+    if not order:
+        return value
+    return (order.index(value), "") if value in order else (len(order), str(value))
+
+
+def traced_only(records: pd.DataFrame) -> pd.DataFrame:
+    """The records without those of programs that could not be run, at which no model can be right or wrong."""
+    return records[records["failure"] != UNTRACED]

@@ -1,0 +1,175 @@
+"""The summary of an evaluation: what happened under each condition. The one place where a rate of a condition is computed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pandas as pd
+
+from remedy.data_gen.files import replace_file
+from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import UserError
+from remedy.eval.failures import UNTRACED, Failure
+from remedy.eval.records import ROLE_COLUMNS, TRACE_COLUMNS, LabelValue, label_columns, traced_only
+from remedy.eval.stats import Rate, mean, rate
+
+
+class Interval(TypedDict):
+    """A rate or mean share with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    examples: int
+
+
+class ConditionSummary(TypedDict):
+    """One condition of one run, over its examples that could be traced."""
+
+    run: str
+    """The name that the evaluation gives the checkpoint."""
+    diagnostic: str
+    """The kind of diagnostic."""
+    condition: str
+    """The name of the condition's files."""
+    labels: dict[str, LabelValue]
+    """What tells the condition from others."""
+    examples: int
+    """How many examples were scored."""
+    untraced: dict[str, int]
+    """Programs left out since they could not be run, by outcome."""
+    right: Interval | None
+    """Share of right answers, with a Wilson interval; None if nothing was scored."""
+    valid_format: Interval | None
+    """Share of traces that read as traces."""
+    truncated: float
+    """Share cut by a limit on tokens."""
+    tokens: dict[str, float]
+    """Mean tokens of the true sequence, by role."""
+    trace_tokens: float
+    """Mean tokens of the true sequence without its context."""
+    written_tokens: float
+    """Mean tokens that the model wrote."""
+    frames_right: float
+    """Mean frames before the first error."""
+    state_exact: Interval | None
+    """Mean share of exact states, with a t interval; None if no state is shown. So with the next three."""
+    action_exact: Interval | None
+    """Mean share of exact actions."""
+    key_match: Interval | None
+    """Mean share of variables shown."""
+    key_value_match: Interval | None
+    """Mean share of variables shown with their values."""
+    tokens_per_state: float | None
+    """Tokens of states over states."""
+    tokens_per_action: float | None
+    """Tokens of actions over frames."""
+    failures: dict[str, int]
+    """Wrong answers by failure class, in the order of `Failure`."""
+    wrong_state_types: dict[str, int]
+    """Failures by a wrong state, by the type of value, the most frequent first."""
+    operations: dict[str, dict[str, int]]
+    """Failures by class (a wrong state's with its type, `wrong state: str`), then by operation."""
+    first_errors: dict[str, int]
+    """Examples by the role of their first error, right answers included; those without an error are left out."""
+    first_errors_in_string: int
+    """How many of these first errors are in the text of a string value."""
+    environments: list[str]
+    """Interpreters and isolations that ran the programs."""
+
+
+SHARES = {"state_exact": "states", "action_exact": "actions", "key_match": "states", "key_value_match": "states"}
+"""Shares of a trace's frames, and the column that counts those frames."""
+
+
+def summarise(records: pd.DataFrame) -> list[ConditionSummary]:
+    """Every condition of every run, in the order of the records."""
+    return [
+        _condition(group, label_columns(records))
+        for _, group in records.groupby(["run", "condition"], sort=False, dropna=False)
+    ]
+
+
+def write_summary(path: Path, run: str, conditions: list[ConditionSummary]) -> None:
+    """Write an evaluation's summary, the whole file or none of it."""
+    text = json.dumps({"run": run, "conditions": conditions}, indent=1)
+    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def read_summary(path: Path) -> list[ConditionSummary]:
+    """The conditions of a summary.
+
+    Raises:
+        UserError: it is damaged or missing.
+    """
+    try:
+        conditions: list[ConditionSummary] = json.loads(path.read_text(encoding="utf-8"))["conditions"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path}: no readable summary ({error}); evaluate again to finish it") from None
+    return conditions
+
+
+def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
+    first = everything.iloc[0]
+    left_out = everything[everything["failure"] == UNTRACED]["outcome"]
+    rows = traced_only(everything)
+    roles = {role: float(rows[column].mean()) if len(rows) else 0.0 for role, column in ROLE_COLUMNS.items()}
+    states, actions = int(rows["states"].sum()), int(rows["actions"].sum())
+    wrong_states = rows[rows["failure"] == Failure.WRONG_STATE]["value_type"]
+    found = rows[rows["first_error_role"] != ""]
+    return {
+        "run": str(first["run"]),
+        "diagnostic": str(first["diagnostic"]),
+        "condition": str(first["condition"]),
+        "labels": {name: _plain(first[name]) for name in labels if not pd.isna(first[name])},
+        "examples": len(rows),
+        "untraced": _counts(left_out),
+        "right": _rate(rows["right"]),
+        "valid_format": _rate(rows["valid_format"]),
+        "truncated": _mean_of(rows["truncated"]),
+        "tokens": {role.name.lower(): count for role, count in roles.items()},
+        "trace_tokens": _mean_of(rows[TRACE_COLUMNS].sum(axis=1)),
+        "written_tokens": _mean_of(rows["written_tokens"]),
+        "frames_right": _mean_of(rows["frames_right"]),
+        **{name: _share(rows[name]) if rows[of].sum() else None for name, of in SHARES.items()},  # type: ignore[typeddict-item]
+        "tokens_per_state": float(rows[ROLE_COLUMNS[Role.STATE]].sum()) / states if states else None,
+        "tokens_per_action": float(rows[ROLE_COLUMNS[Role.ACTION]].sum()) / actions if actions else None,
+        "failures": {kind: int((rows["failure"] == kind).sum()) for kind in Failure if (rows["failure"] == kind).any()},
+        "wrong_state_types": _counts(wrong_states),
+        "operations": _operations(rows),
+        "first_errors": _counts(found["first_error_role"]),
+        "first_errors_in_string": int(found["first_error_in_string"].sum()),
+        "environments": sorted({f"{p} ({i})" for p, i in zip(rows["python"], rows["isolation"])}),
+    }
+
+
+def _operations(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
+    failed = rows[rows["operation"] != ""]
+    detail = failed["failure"].where(failed["failure"] != Failure.WRONG_STATE, "wrong state: " + failed["value_type"])
+    return {str(kind): _counts(group["operation"]) for kind, group in failed.groupby(detail, sort=True)}
+
+
+def _rate(outcomes: pd.Series) -> Interval | None:
+    return _interval(rate(outcomes.astype(bool).tolist())) if len(outcomes) else None
+
+
+def _share(values: pd.Series) -> Interval | None:
+    return _interval(mean(values.tolist())) if len(values) else None
+
+
+def _interval(found: Rate) -> Interval:
+    return {"mean": found.mean, "low": found.low, "high": found.high, "examples": found.examples}
+
+
+def _mean_of(values: pd.Series) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _counts(values: pd.Series) -> dict[str, int]:
+    return {str(value): int(count) for value, count in values.value_counts().items()}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value

@@ -38,7 +38,7 @@ RUN: dict[str, Any] = {
     },
     "tokenizer": {"kind": "bpe", "vocab_size": 1024},
     "model": {"layers": 6, "hidden": 384, "heads": 6},
-    "train": {"steps": STEPS, "batch_size": 8, "log_every": 1, "save_every": 1000, "threads": 1},
+    "train": {"max_steps": STEPS, "batch_size": 8, "logging_steps": 1, "save_steps": 1000, "threads": 1},
     "tracking": {"wandb": False},
 }
 
@@ -54,8 +54,8 @@ def loop_rates() -> tuple[list[float], int]:
     """The same steps in a loop of six lines; and the model's size."""
     config = RunConfig.model_validate(RUN)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
-    rows = TraceDataset(config.data, tokenizer, config.train)
-    collate = Collator(tokenizer.pad_id, config.train.loss_roles())
+    rows = TraceDataset(config, tokenizer)
+    collate = Collator(tokenizer.pad_id, config.train.supervised())
     model = RemedyForCausalLM(model_config(config.model, tokenizer))  # type: ignore[arg-type]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     size, rates = config.train.batch_size, []

@@ -12,7 +12,7 @@ from remedy.data_gen.settings import UserError, load
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("config", help="a YAML file, for example configs/train/permutation.yaml")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="for example train.steps=100")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="for example train.max_steps=100")
     parser.add_argument("--resume", action="store_true", help="continue from the last whole checkpoint in the output")
     parser.add_argument("--local_rank", type=int, help="given by the deepspeed launcher")
     args = parser.parse_intermixed_args()

@@ -17,7 +17,13 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
 COMMANDS = [line.split("  #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
 
-STEPS = ["train.steps=2", "train.curriculum=[]", "train.batch_size=4", "train.log_every=1", "train.save_every=2"]
+STEPS = [
+    "train.max_steps=2",
+    "train.curriculum=[]",
+    "train.batch_size=4",
+    "train.logging_steps=1",
+    "train.save_steps=2",
+]
 TINY = [
     "model.layers=2",
     "model.hidden=16",
@@ -35,7 +41,7 @@ LORA_SMALL = [
     "mixture.permutations.data.task.length=2",
     "data.task.depth=1",
     "data.reveal.budget=400",
-    "train.data_workers=0",
+    "train.dataloader_num_workers=0",
     "train.threads=1",
     "tracking.wandb=false",
 ]
@@ -55,7 +61,12 @@ def smaller(command: str, model: Path) -> list[str]:
         ]
         return [*words, *shrink]
     if "configs/train/cwm_lora.yaml" in words:
-        own = [f"model.name={model}", f"tokenizer.name={model}", "train.accumulate=1", "train.precision=fp32"]
+        own = [
+            f"model.name={model}",
+            f"tokenizer.name={model}",
+            "train.gradient_accumulation_steps=1",
+            "train.precision=fp32",
+        ]
         return [words[0], "--num_gpus", "2", *words[1:], *STEPS, *own, *LORA_SMALL]
     if "configs/train/strings.yaml" in words:
         two = ["2" if words[i - 1] == "--nproc_per_node" else w for i, w in enumerate(words)]
@@ -132,12 +143,12 @@ def test_the_experiments_of_the_readme_are_valid_and_every_run_is_compared() -> 
 def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -> None:
     from remedy.data_gen.settings import load
 
-    few = [{"steps": 3, "every": 1, "length": 2}, {"steps": 3, "length": 3}]
+    few = [{"steps": 3, "set": {"task.length": 2}}, {"steps": 3, "set": {"task.length": 3}}]
     changes = [f"output={tmp_path / 'quickstart'}"]
     for group in ("permutation", "strings"):
         changes += [f"groups.{group}.evaluate.diagnostics.0.examples=4"]
     changes += ["groups.strings.evaluate.diagnostics.1.examples=4"]
-    changes += [f"groups.permutation.base.train.curriculum={few}", "groups.strings.base.train.steps=3"]
+    changes += [f"groups.permutation.base.train.curriculum={few}", "groups.strings.base.train.max_steps=3"]
     path = ROOT / "configs" / "experiment" / "quickstart.yaml"
     config = load(ExperimentConfig, path, changes)
     shortened = {

@@ -2,114 +2,197 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.mixture import Part
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import Settings, build
+from remedy.data_gen.settings import ConfigError, Settings
 from remedy.models.config import AnyModel, ModelConfig
 from remedy.models.tokenizer import TokenizerConfig
-from remedy.train.deepspeed import DeepSpeedConfig
 
 RoleName = Literal["context", "structure", "action", "state", "value"]
+DEFAULT_STEPS = 1000
 
 
 class Stage(Settings):
-    """A stretch of the curriculum: `steps` optimizer steps on the run's data with these settings changed."""
+    """A stage of the curriculum: some optimizer steps on the run's data with settings changed."""
+
+    former: ClassVar = {"every": "set.reveal.spacing", "length": "set.task.length", "depth": "set.task.depth"}
 
     steps: int = Field(ge=1)
-    length: int | tuple[int, int] | None = None
-    depth: int | tuple[int, int] | None = None
-    every: float | None = None
-
-    def apply(self, data: DataConfig) -> DataConfig:
-        """The stage's data."""
-        task = {k: v for k, v in (("length", self.length), ("depth", self.depth)) if v is not None}
-        reveal = {"every": self.every} if self.every is not None else {}
-        changed = data.model_dump()
-        changed["task"].update(task)
-        changed["reveal"].update(reveal)
-        return build(DataConfig, changed, "train.curriculum")
+    """Optimizer steps of this stage; where `train.max_steps` is given, its proportion of them."""
+    set: dict[str, Any] = {}
+    """What differs from the run's `data`, for example `{task.length: [2, 8]}`."""
 
 
-class TrackingConfig(Settings):
-    """`metrics.jsonl` is always written; W&B goes online when logged in and offline otherwise."""
+class DeepSpeedSettings(Settings):
+    """DeepSpeed's ZeRO (Rajbhandari et al., "ZeRO", 2020)."""
 
-    wandb: bool = True
-    project: str = "cwm-remedy"
-    group: str | None = None
-    tags: tuple[str, ...] = ()
-    peak_tflops: float | None = Field(default=None, gt=0, description="of one device, for MFU; known for common GPUs")
+    former: ClassVar = {"keep_below": "param_persistence_threshold"}
+
+    stage: Literal[0, 1, 2, 3] | None = None
+    """What is divided over the processes: optimizer state (1), gradients too (2), weights too (3); default 1."""
+    offload: Literal["none", "optimizer", "all"] | None = None
+    """What is kept in the host's memory: the optimizer's state, or the weights as well."""
+    param_persistence_threshold: int | None = Field(default=None, ge=0)
+    """Under stage 3, parameters of fewer elements stay whole on every process."""
+    file: str | None = None
+    """A hand-written DeepSpeed JSON; it must not contradict the rest of the configuration."""
 
 
-class TrainConfig(Settings):
-    """Optimisation. `batch_size` is rows per optimizer step over all processes; `accumulate` splits it in time.
+class TrainSettings(Settings):
+    """Optimisation. Names are those of Transformers' TrainingArguments where it has one."""
 
-    `loss_on`: roles whose tokens are supervised. `batching`: `pad` makes one row per example, `pack` joins `pack`
-    consecutive examples into a row (state and attention run across the border, which a begin-of-text token marks).
-    `curriculum`: stages; without it, `steps` steps on the data as configured. `precision`: bf16 and fp16 compute in half
-    precision on weights kept in float32 (fp16 on CUDA only). `checkpoint_activations`: compute them again in the backward pass
-    instead of keeping them. `data_workers`: processes that make examples ahead, in each training process.
-    """
+    former: ClassVar = {
+        "steps": "max_steps",
+        "accumulate": "gradient_accumulation_steps",
+        "loss_on": "loss_roles",
+        "batching": "pack",
+        "schedule": "lr_scheduler_type",
+        "warmup": "warmup_ratio",
+        "clip": "max_grad_norm",
+        "beta2": "adam_beta2",
+        "checkpoint_activations": "gradient_checkpointing",
+        "compile": "torch_compile",
+        "data_workers": "dataloader_num_workers",
+        "log_every": "logging_steps",
+        "save_every": "save_steps",
+        "keep_last": "save_total_limit",
+    }
 
-    steps: int = Field(default=1000, ge=1)
+    max_steps: int | None = Field(default=None, ge=1)
+    """Optimizer steps in all; a curriculum's stages are scaled to it. Default: the curriculum's sum, or 1000 without one."""
     curriculum: tuple[Stage, ...] = ()
+    """Stages that follow one another, each on the run's data with settings changed."""
     batch_size: int = Field(default=64, ge=1)
-    accumulate: int = Field(default=1, ge=1)
-    loss_on: tuple[RoleName, ...] = Field(default=("state", "value", "action", "structure"), min_length=1)
-    batching: Literal["pad", "pack"] = "pad"
-    pack: int = Field(default=4, ge=1)
+    """Rows of an optimizer step, over all processes."""
+    gradient_accumulation_steps: int = Field(default=1, ge=1)
+    """Pieces that a batch is computed in, one after another, to save memory."""
+    loss_roles: tuple[RoleName, ...] = Field(default=("state", "value", "action", "structure"), min_length=1)
+    """Roles whose tokens are supervised."""
+    pack: int = Field(default=1, ge=1)
+    """Consecutive examples joined into a row; state and attention run across the border, which a begin-of-text token marks."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    schedule: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
-    warmup: float = Field(default=0.05, ge=0, le=1, description="share of the steps")
+    """The peak of the schedule."""
+    lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
+    """How the learning rate goes on after the warm-up."""
+    warmup_ratio: float = Field(default=0.05, ge=0, le=1)
+    """The share of the steps in which the learning rate rises to its peak."""
     weight_decay: float = Field(default=0.01, ge=0)
-    clip: float = Field(default=1.0, gt=0)
-    beta2: float = Field(default=0.98, gt=0, lt=1)
+    """AdamW's decoupled weight decay; norms and biases do not decay."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradients of a larger norm are scaled down to it."""
+    adam_beta2: float = Field(default=0.98, gt=0, lt=1)
+    """AdamW's decay rate of the mean squared gradient."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    checkpoint_activations: bool = False
-    compile: bool = False
-    deepspeed: DeepSpeedConfig | None = None
-    data_workers: int = Field(default=0, ge=0)
-    log_every: int = Field(default=20, ge=1)
-    save_every: int = Field(default=500, ge=1)
-    keep_last: int = Field(default=2, ge=1)
+    """bf16 and fp16 compute in half precision on weights kept in float32; fp16 on CUDA only."""
+    gradient_checkpointing: bool = False
+    """Compute activations again in the backward pass in place of keeping them, to save memory."""
+    torch_compile: bool = False
+    """Compile the model with `torch.compile`."""
+    deepspeed: DeepSpeedSettings | None = None
+    """Train under DeepSpeed; `{}` chooses its defaults."""
+    dataloader_num_workers: int = Field(default=0, ge=0)
+    """Processes that make examples ahead, in each training process."""
+    logging_steps: int = Field(default=20, ge=1)
+    """Steps from one logged record to the next."""
+    save_steps: int = Field(default=500, ge=1)
+    """Steps from one checkpoint to the next."""
+    save_total_limit: int = Field(default=2, ge=1)
+    """The last checkpoints that are kept."""
     seed: int = Field(default=0, ge=0)
-    threads: int | None = Field(default=None, ge=1, description="CPU threads of this process; none: PyTorch's choice")
+    """Of the initial weights and dropout; `data.seed` is the examples'."""
+    threads: int | None = Field(default=None, ge=1)
+    """CPU threads of each training process; none: PyTorch's choice."""
 
     @model_validator(mode="after")
-    def _divides(self) -> TrainConfig:
-        if self.batch_size % self.accumulate:
-            raise ValueError(f"batch_size ({self.batch_size}) must be a multiple of accumulate ({self.accumulate})")
+    def _consistent(self) -> TrainSettings:
+        if self.batch_size % self.gradient_accumulation_steps:
+            raise ValueError(
+                f"batch_size ({self.batch_size}) must be a multiple of gradient_accumulation_steps "
+                f"({self.gradient_accumulation_steps})"
+            )
         if self.deepspeed is not None and self.deepspeed.stage == 0 and self.precision == "bf16":
             raise ValueError(
-                "deepspeed.stage 0 with bf16 trains by another rule than stages 1 to 3: choose one of those"
+                "deepspeed.stage 0 with bf16 uses a different optimizer path than stages 1 to 3: choose one"
             )
+        if self.max_steps is not None and self.max_steps < len(self.curriculum):
+            raise ValueError(f"max_steps ({self.max_steps}) is less than one for each of {len(self.curriculum)} stages")
         return self
 
     @property
     def total_steps(self) -> int:
-        return sum(stage.steps for stage in self.curriculum) or self.steps
+        """Optimizer steps of the whole run."""
+        return self.max_steps or sum(stage.steps for stage in self.curriculum) or DEFAULT_STEPS
 
-    def loss_roles(self) -> frozenset[Role]:
-        return frozenset(Role[name.upper()] for name in self.loss_on)
+    def stage_ends(self) -> list[int]:
+        """The step at which each stage ends, in the curriculum's proportions of `max_steps`; the whole run is one without it.
+
+        Proportions are rounded where stages end, so that the last ends at `max_steps`, and every stage has a step.
+        """
+        total, ends, given = self.total_steps, [0], 0
+        whole = sum(stage.steps for stage in self.curriculum)
+        for number, stage in enumerate(self.curriculum, 1):
+            given += stage.steps
+            nearest = (2 * given * total + whole) // (2 * whole)
+            ends.append(min(max(nearest, ends[-1] + 1), total - (len(self.curriculum) - number)))
+        return ends[1:] or [total]
+
+    def supervised(self) -> frozenset[Role]:
+        """`loss_roles` as roles."""
+        return frozenset(Role[name.upper()] for name in self.loss_roles)
+
+
+class TrackingSettings(Settings):
+    """Where a run's figures go besides `metrics.jsonl`, which is always written."""
+
+    wandb: bool = True
+    """Weights & Biases: online when logged in, offline otherwise."""
+    project: str = "cwm-remedy"
+    """The W&B project."""
+    group: str | None = None
+    """The W&B group; an experiment sets it to its own name."""
+    tags: tuple[str, ...] = ()
+    """The W&B tags; an experiment sets them to the group and the run's variant."""
+    peak_tflops: float | None = Field(default=None, gt=0)
+    """TFLOP/s of one device, for model FLOP utilisation (MFU); known for common GPUs."""
 
 
 class RunConfig(Settings):
-    """A training run: what it reads, what learns, and how.
-
-    `mixture`: parts that training data comes from in turns, each the run's `data` with changes; evaluations start from `data`.
-    """
+    """A training run: what it reads, what learns, and how."""
 
     name: str = "run"
+    """What logs and W&B call the run."""
     output: str = "runs/run"
+    """The folder for model, tokenizer, configuration, metrics and checkpoints."""
     data: DataConfig
+    """What the examples are; evaluations start from it too."""
     mixture: dict[str, Part] = {}
+    """Parts that the training data comes from in turns, each the run's `data` with changes."""
     shards: str | None = None
     """A folder written by `remedy generate` with the same data and tokenizer; none: examples are made on the fly."""
     tokenizer: TokenizerConfig = TokenizerConfig()
+    """How examples become token ids."""
     model: AnyModel = ModelConfig()
-    train: TrainConfig = TrainConfig()
-    tracking: TrackingConfig = TrackingConfig()
+    """What is trained: a new decoder, or a pretrained model."""
+    train: TrainSettings = TrainSettings()
+    """How it is trained."""
+    tracking: TrackingSettings = TrackingSettings()
+    """Where its figures go."""
+
+    @model_validator(mode="after")
+    def _stages_fit(self) -> RunConfig:
+        try:
+            self.stage_data()
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def stage_data(self) -> list[DataConfig]:
+        """The data of each stage; of the whole run without a curriculum."""
+        where = "train.curriculum.{}.set"
+        stages = self.train.curriculum
+        return [self.data.changed(s.set, where.format(i)) for i, s in enumerate(stages)] or [self.data]

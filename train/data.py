@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from remedy.data_gen.examples import DataConfig, examples, has_token_arrays, token_arrays
-from remedy.data_gen.mixture import Mixture, Part
+from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.models.tokenizer import TraceTokenizer
-from remedy.train.config import TrainConfig
+from remedy.train.config import RunConfig
 
 
 class Row(NamedTuple):
@@ -42,15 +42,11 @@ class TraceDataset(Dataset[Row]):
     reads what it would have read.
     """
 
-    def __init__(
-        self, data: DataConfig, tokenizer: TraceTokenizer, config: TrainConfig, parts: Mapping[str, Part] | None = None
-    ) -> None:
+    def __init__(self, config: RunConfig, tokenizer: TraceTokenizer) -> None:
         self.tokenizer = tokenizer
-        self.pack = config.pack if config.batching == "pack" else 1
-        stages = config.curriculum
-        self.mixtures = [Mixture(stage.apply(data), parts or {}) for stage in stages] or [Mixture(data, parts or {})]
-        steps = [stage.steps for stage in stages] or [config.total_steps]
-        self.ends = np.cumsum(steps) * config.batch_size
+        self.pack = config.train.pack
+        self.mixtures = [Mixture(data, config.mixture) for data in config.stage_data()]
+        self.ends = np.array(config.train.stage_ends()) * config.train.batch_size
 
     def __len__(self) -> int:
         return int(self.ends[-1])

@@ -6,32 +6,15 @@ import json
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from remedy.data_gen.settings import ConfigError, Settings
-
-if TYPE_CHECKING:
-    from remedy.train.config import TrainConfig
+from remedy.data_gen.settings import ConfigError
+from remedy.train.config import TrainSettings
 
 JSON_FILE = "deepspeed.json"
 
 
-class DeepSpeedConfig(Settings):
-    """ZeRO `stage` 0 to 3 (Rajbhandari et al., "ZeRO", 2020; default 1) and what is offloaded to the host's memory.
-
-    `file`: a hand-written JSON; what it says must not contradict the rest of the configuration. `keep_below`: under stage 3,
-    parameters of fewer elements stay whole on every process (DeepSpeed's `stage3_param_persistence_threshold`).
-    """
-
-    stage: Literal[0, 1, 2, 3] | None = None
-    offload: Literal["none", "optimizer", "all"] | None = None
-    keep_below: int | None = Field(default=None, ge=0)
-    file: str | None = None
-
-
-def deepspeed_json(settings: TrainConfig, world: int) -> dict[str, Any]:
+def deepspeed_json(settings: TrainSettings, world: int) -> dict[str, Any]:
     """The whole JSON of a run over `world` processes, nothing left to `auto`.
 
     Raises:
@@ -44,8 +27,8 @@ def deepspeed_json(settings: TrainConfig, world: int) -> dict[str, Any]:
         return ours
     theirs = _read(chosen.file)
     for section, why in (
-        ("optimizer", "train.learning_rate, weight_decay and beta2"),
-        ("scheduler", "train.schedule and warmup"),
+        ("optimizer", "train.learning_rate, weight_decay and adam_beta2"),
+        ("scheduler", "train.lr_scheduler_type and warmup_ratio"),
     ):
         if section in theirs:
             raise ConfigError(f"{chosen.file}: `{section}` is set by {why} here; remove the section")
@@ -58,7 +41,7 @@ def deepspeed_json(settings: TrainConfig, world: int) -> dict[str, Any]:
     return _merged(theirs, ours, chosen.file, "")
 
 
-def zero_stage(settings: TrainConfig) -> int:
+def zero_stage(settings: TrainSettings) -> int:
     """The ZeRO stage of a run; 0 without DeepSpeed."""
     if settings.deepspeed is None:
         return 0
@@ -95,7 +78,7 @@ def join(on_cpu: bool) -> None:
 OFFLOADED = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
 
 
-def _ours(settings: TrainConfig, world: int) -> dict[str, Any]:
+def _ours(settings: TrainSettings, world: int) -> dict[str, Any]:
     chosen = settings.deepspeed
     assert chosen is not None
     zero: dict[str, Any] = {
@@ -104,13 +87,13 @@ def _ours(settings: TrainConfig, world: int) -> dict[str, Any]:
     }
     for part in OFFLOADED[chosen.offload or "none"]:
         zero[part] = {"device": "cpu", "pin_memory": True}
-    if chosen.keep_below is not None:
-        zero["stage3_param_persistence_threshold"] = chosen.keep_below
+    if chosen.param_persistence_threshold is not None:
+        zero["stage3_param_persistence_threshold"] = chosen.param_persistence_threshold
     return {
         "train_batch_size": settings.batch_size,
-        "train_micro_batch_size_per_gpu": settings.batch_size // (world * settings.accumulate),
-        "gradient_accumulation_steps": settings.accumulate,
-        "gradient_clipping": settings.clip,
+        "train_micro_batch_size_per_gpu": settings.batch_size // (world * settings.gradient_accumulation_steps),
+        "gradient_accumulation_steps": settings.gradient_accumulation_steps,
+        "gradient_clipping": settings.max_grad_norm,
         "bf16": {"enabled": settings.precision == "bf16"},
         "fp16": {"enabled": settings.precision == "fp16"},
         "zero_optimization": zero,
@@ -121,15 +104,15 @@ def _ours(settings: TrainConfig, world: int) -> dict[str, Any]:
 
 SETTINGS = {
     "train_batch_size": "train.batch_size",
-    "train_micro_batch_size_per_gpu": "train.batch_size / (processes x train.accumulate)",
-    "gradient_accumulation_steps": "train.accumulate",
-    "gradient_clipping": "train.clip",
+    "train_micro_batch_size_per_gpu": "train.batch_size / (processes x train.gradient_accumulation_steps)",
+    "gradient_accumulation_steps": "train.gradient_accumulation_steps",
+    "gradient_clipping": "train.max_grad_norm",
     "bf16.enabled": "train.precision",
     "fp16.enabled": "train.precision",
     "zero_optimization.stage": "train.deepspeed.stage",
     "zero_optimization.offload_optimizer": "train.deepspeed.offload",
     "zero_optimization.offload_param": "train.deepspeed.offload",
-    "zero_optimization.stage3_param_persistence_threshold": "train.deepspeed.keep_below",
+    "zero_optimization.stage3_param_persistence_threshold": "train.deepspeed.param_persistence_threshold",
 }
 """Which of our settings stands behind a key of DeepSpeed's, for messages."""
 

@@ -70,10 +70,10 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         model=model,
         args=arguments,
         train_dataset=rows,
-        data_collator=Collator(tokenizer.pad_id, config.train.loss_roles()),
+        data_collator=Collator(tokenizer.pad_id, config.train.supervised()),
         callbacks=[
             *tracking,
-            Checkpoints(config.train.keep_last),
+            Checkpoints(config.train.save_total_limit),
             stop,
             *([MendAfterResharding()] if resharded else []),
         ],
@@ -113,7 +113,7 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | S
         UserError: as `ShardDataset`, or shards are given with a mixture.
     """
     if not config.shards:
-        return TraceDataset(config.data, tokenizer, config.train, config.mixture)
+        return TraceDataset(config, tokenizer)
     if config.mixture:
         raise UserError("shards: hold one data configuration; remove `shards` or the mixture")
     return ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
@@ -138,10 +138,10 @@ def training_arguments(config: RunConfig, world: int, resharded: bool = False) -
         UserError: the batch cannot be divided over the processes, or this machine cannot compute as asked.
     """
     settings = config.train
-    if settings.batch_size % (world * settings.accumulate):
+    if settings.batch_size % (world * settings.gradient_accumulation_steps):
         raise UserError(
-            f"train.batch_size ({settings.batch_size}) is not a multiple of {world} processes x train.accumulate "
-            f"({settings.accumulate}); choose a multiple of {world * settings.accumulate}"
+            f"train.batch_size ({settings.batch_size}) is not a multiple of {world} processes x train.gradient_accumulation_steps "
+            f"({settings.gradient_accumulation_steps}); choose a multiple of {world * settings.gradient_accumulation_steps}"
         )
     on_cpu = not torch.cuda.is_available()
     if on_cpu and settings.precision == "fp16":
@@ -154,28 +154,28 @@ def training_arguments(config: RunConfig, world: int, resharded: bool = False) -
     return TrainingArguments(
         output_dir=config.output,
         max_steps=settings.total_steps,
-        per_device_train_batch_size=settings.batch_size // (world * settings.accumulate),
-        gradient_accumulation_steps=settings.accumulate,
+        per_device_train_batch_size=settings.batch_size // (world * settings.gradient_accumulation_steps),
+        gradient_accumulation_steps=settings.gradient_accumulation_steps,
         learning_rate=settings.learning_rate,
-        lr_scheduler_type=settings.schedule,
-        warmup_steps=round(settings.warmup * settings.total_steps),
+        lr_scheduler_type=settings.lr_scheduler_type,
+        warmup_steps=round(settings.warmup_ratio * settings.total_steps),
         weight_decay=settings.weight_decay,
-        adam_beta2=settings.beta2,
-        max_grad_norm=settings.clip,
+        adam_beta2=settings.adam_beta2,
+        max_grad_norm=settings.max_grad_norm,
         bf16=settings.precision == "bf16",
         fp16=settings.precision == "fp16",
-        gradient_checkpointing=settings.checkpoint_activations,
+        gradient_checkpointing=settings.gradient_checkpointing,
         # Under ZeRO-3 a weight is in pieces again when activations are computed anew, which only the reentrant form allows.
         gradient_checkpointing_kwargs={"use_reentrant": stage == 3},
-        torch_compile=settings.compile,
+        torch_compile=settings.torch_compile,
         seed=settings.seed,
-        logging_steps=settings.log_every,
+        logging_steps=settings.logging_steps,
         logging_nan_inf_filter=False,
-        save_steps=settings.save_every,
+        save_steps=settings.save_steps,
         save_total_limit=None,  # `Checkpoints` prunes, once a checkpoint is sealed
         report_to=[],
         remove_unused_columns=False,
-        dataloader_num_workers=settings.data_workers,
+        dataloader_num_workers=settings.dataloader_num_workers,
         ddp_find_unused_parameters=False,
         use_cpu=on_cpu,
         deepspeed=deepspeed,
@@ -194,17 +194,18 @@ def _explained(trainer: RowTrainer, rows: Any, config: RunConfig, output: Path) 
         kept, _ = survey(output)
         rest = f"{kept.path.name} is the last good checkpoint" if kept else "no checkpoint was written before"
         raise UserError(
-            f"step {step}: the loss is not a number ({examples}); {rest}. Lower train.learning_rate or train.clip, raise "
-            "train.warmup, or use fp32"
+            f"step {step}: the loss is not a number ({examples}); {rest}. Lower train.learning_rate or train.max_grad_norm, raise "
+            "train.warmup_ratio, or use fp32"
         ) from None
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "allocate memory" not in str(error):
             raise
         batch, length = trainer.shape or (settings.batch_size, 0)
         raise UserError(
-            f"out of memory at {batch} rows of {length} tokens in a process: raise train.accumulate (now {settings.accumulate}), "
+            f"out of memory at {batch} rows of {length} tokens in a process: raise train.gradient_accumulation_steps "
+            f"(now {settings.gradient_accumulation_steps}), "
             "lower train.batch_size, make examples shorter (data.task, data.reveal.budget), or set "
-            "train.checkpoint_activations=true; with several GPUs, train.deepspeed.stage=3"
+            "train.gradient_checkpointing=true; with several GPUs, train.deepspeed.stage=3"
         ) from None
 
 
@@ -257,14 +258,14 @@ def finish(status: int = 0) -> None:
 
 
 FREE_ON_RESUME = {
-    "log_every",
-    "save_every",
-    "keep_last",
+    "logging_steps",
+    "save_steps",
+    "save_total_limit",
     "threads",
-    "data_workers",
-    "compile",
-    "accumulate",
-    "checkpoint_activations",
+    "dataloader_num_workers",
+    "torch_compile",
+    "gradient_accumulation_steps",
+    "gradient_checkpointing",
 }
 """Training settings that may change when a run is resumed: what is computed stays the same. Any other makes it another run."""
 

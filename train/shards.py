@@ -14,7 +14,7 @@ from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import UserError
 from remedy.data_gen.shards import WriteConfig, data_hash, plan, read_manifest, read_shard
 from remedy.models.tokenizer import TraceTokenizer
-from remedy.train.config import TrainConfig
+from remedy.train.config import TrainSettings
 from remedy.train.data import Row, joined
 
 
@@ -26,7 +26,7 @@ class ShardDataset(Dataset[Row]):
         ShardError: a shard is missing or damaged (all are looked at first, before a step is trained).
     """
 
-    def __init__(self, directory: Path, data: DataConfig, tokenizer: TraceTokenizer, config: TrainConfig) -> None:
+    def __init__(self, directory: Path, data: DataConfig, tokenizer: TraceTokenizer, config: TrainSettings) -> None:
         manifest = read_manifest(directory)
         if manifest["data_hash"] != data_hash(data):
             raise UserError(f"shards: {directory} was generated from another `data` section than this run's")
@@ -42,7 +42,7 @@ class ShardDataset(Dataset[Row]):
         for path in self.paths:
             read_shard(path, ["index"])
         self.count, self.shard_size = manifest["splits"]["train"], manifest["shard_size"]
-        self.pack = config.pack if config.batching == "pack" else 1
+        self.pack = config.pack
         self.rows = config.total_steps * config.batch_size
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from remedy.train.config import RunConfig, TrackingConfig
+from remedy.train.config import RunConfig, TrackingSettings
 
 METRICS = "metrics.jsonl"
 
@@ -60,7 +60,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 RUN_ID = "wandb-id"
 
 
-def start_wandb(tracking: TrackingConfig, directory: Path, name: str, **options: Any) -> Any:
+def start_wandb(tracking: TrackingSettings, directory: Path, name: str, **options: Any) -> Any:
     """A W&B run, online when a key is configured and offline otherwise (`wandb sync` sends it later); None if that fails."""
     try:
         import wandb
@@ -142,7 +142,7 @@ def log_evaluation(config: RunConfig, summary: Path) -> None:
     _quietly(run, add)
 
 
-def log_report(tracking: TrackingConfig, name: str, folder: Path) -> None:
+def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
     """Put a report on W&B as a run of its own in the runs' group: its figures to look at, its files as an artifact."""
     run = start_wandb(tracking, folder, name, job_type="report")
 

@@ -15,8 +15,8 @@ TASK = {"task": {"kind": "permutation"}}
         ({"modell": {}}, "x.yaml: unknown key 'modell'; did you mean 'model'?"),
         ({"train": {"curiculum": []}}, "unknown key 'train.curiculum'; did you mean 'curriculum'?"),
         (
-            {"train": {"curriculum": [{"steps": 1, "evry": 2}]}},
-            "unknown key 'train.curriculum.0.evry'; did you mean 'every'?",
+            {"train": {"curriculum": [{"steps": 1, "sett": {}}]}},
+            "unknown key 'train.curriculum.0.sett'; did you mean 'set'?",
         ),
         (
             {"data": {"task": {"kind": "permutation", "lenght": 3}}},
@@ -24,10 +24,13 @@ TASK = {"task": {"kind": "permutation"}}
         ),
         ({"data": {"task": {"kind": "composition", "dept": 3}}}, "unknown key 'data.task.dept'; did you mean 'depth'?"),
         ({"data": {}}, "missing key 'data.task'"),
-        ({"train": {"steps": "many"}}, "key 'train.steps': Input should be a valid integer"),
+        ({"train": {"max_steps": "many"}}, "key 'train.max_steps': Input should be a valid integer"),
         ({"data": {"task": {"kind": "permutation", "length": "long"}}}, "key 'data.task.length'"),
         ({"data": {"task": {"kind": "permutation", "length": [9, 2]}}}, "length must be >= 0, or [low, high]"),
-        ({"train": {"batch_size": 10, "accumulate": 3}}, "train: batch_size (10) must be a multiple of accumulate (3)"),
+        (
+            {"train": {"batch_size": 10, "gradient_accumulation_steps": 3}},
+            "train: batch_size (10) must be a multiple of gradient_accumulation_steps (3)",
+        ),
     ],
 )
 def test_errors_name_key_and_nearest_valid_one(changes: dict[str, object], says: str) -> None:

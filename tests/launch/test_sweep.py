@@ -29,7 +29,7 @@ SWEEP: dict[str, Any] = {
                 },
                 "tokenizer": {"kind": "symbols"},
                 "model": {"layers": 1, "hidden": 16, "heads": 2},
-                "train": {"steps": 2, "batch_size": 4, "log_every": 1, "threads": 1},
+                "train": {"max_steps": 2, "batch_size": 4, "logging_steps": 1, "threads": 1},
                 "tracking": {"wandb": True},
             },
             "grid": {"model.mixers": [["gru"], ["deltanet"]], "train.seed": [0, 1]},
@@ -125,7 +125,7 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
 def test_an_experiment_trains_on_several_processes_and_evaluates_on_one(tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     group = {**SWEEP["groups"]["swaps"], "grid": {}, "runs": {"only": {"train.deepspeed": {"stage": 2}}}}
-    train = {**group["base"]["train"], "steps": 200, "save_every": 1000}
+    train = {**group["base"]["train"], "max_steps": 200, "save_steps": 1000}
     group["base"] = {**group["base"], "train": train, "tracking": {"wandb": False}}
     (tmp_path / "two.yaml").write_text(yaml.safe_dump({**SWEEP, "processes": 2, "groups": {"swaps": group}}))
     folder = tmp_path / "runs" / "sweep" / "swaps" / "only"

@@ -22,7 +22,7 @@ CONFIG: dict[str, Any] = {
     "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": [2, 6]}, "format": "symbolic"},
     "tokenizer": {"kind": "symbols"},
     "model": {"mixers": ["deltanet", "attention"], "hidden": 16, "heads": 2},
-    "train": {"steps": 24, "batch_size": 8, "log_every": 2, "save_every": 8, "threads": 1},
+    "train": {"max_steps": 24, "batch_size": 8, "logging_steps": 2, "save_steps": 8, "threads": 1},
     "tracking": {"wandb": False},
 }
 

@@ -96,7 +96,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 @pytest.mark.slow
 def test_killed_while_saving_the_checkpoint_before_is_used_and_old_ones_are_pruned(tmp_path: Path) -> None:
     config, out, whole = written(tmp_path), tmp_path / "run", tmp_path / "whole"
-    settings = ["train.save_every=4", "train.keep_last=1", "train.steps=16"]
+    settings = ["train.save_steps=4", "train.save_total_limit=1", "train.max_steps=16"]
     killed = start([sys.executable, "-c", KILL_WHILE_SAVING, SCRIPT, config, f"output={out}", *settings])
     killed.communicate(timeout=300)
     assert killed.returncode == -signal.SIGKILL

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,10 +9,10 @@ from hypothesis import strategies as st
 
 from remedy.data_gen.examples import DataConfig, example
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import UserError
+from remedy.data_gen.settings import UserError, build
 from remedy.launch.generate import generate
 from remedy.models.tokenizer import TokenizerConfig, build_tokenizer
-from remedy.train.config import Stage, TrainConfig
+from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.data import Collator, TraceDataset, encode_rows
 from remedy.train.shards import ShardDataset
 
@@ -43,17 +44,24 @@ def test_the_array_path_and_the_span_path_give_the_same_rows() -> None:
         assert (row.ids.tolist(), row.roles.tolist()) == (slow.ids, slow.roles)
 
 
-CURRICULUM = TrainConfig(
-    batch_size=4,
-    curriculum=(Stage(steps=2, length=3, every=1), Stage(steps=3, length=(4, 5), every=4)),
-)
+def run_of(data: DataConfig, mixture: dict[str, Any] | None = None, **train: Any) -> RunConfig:
+    return build(RunConfig, {"data": data, "mixture": mixture or {}, "train": train})
+
+
+CURRICULUM: dict[str, Any] = {
+    "batch_size": 4,
+    "curriculum": [
+        {"steps": 2, "set": {"task.length": 3, "reveal.every": 1}},
+        {"steps": 3, "set": {"task.length": [4, 5], "reveal.every": 4}},
+    ],
+}
 
 
 def test_stages_follow_one_another_by_rows() -> None:
-    rows = TraceDataset(SYMBOLIC, SYMBOLS, CURRICULUM)
+    rows = TraceDataset(run_of(SYMBOLIC, **CURRICULUM), SYMBOLS)
     assert len(rows) == 20
     for stage, row in ((0, 0), (0, 7), (1, 8), (1, 19)):
-        data = CURRICULUM.curriculum[stage].apply(SYMBOLIC)
+        data = SYMBOLIC.changed(CURRICULUM["curriculum"][stage]["set"])
         expected = encode_rows(data, SYMBOLS, "train", [row])[0]
         assert rows[row].ids.tolist() == expected.ids.tolist()
 
@@ -61,13 +69,13 @@ def test_stages_follow_one_another_by_rows() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(range(20)))
 def test_a_row_is_a_function_of_its_number(order: list[int]) -> None:
-    rows = TraceDataset(SYMBOLIC, SYMBOLS, CURRICULUM)
+    rows = TraceDataset(run_of(SYMBOLIC, **CURRICULUM), SYMBOLS)
     together = rows.__getitems__(order)
     assert [r.ids.tolist() for r in together] == [rows[i].ids.tolist() for i in order]
 
 
 def test_packing_joins_consecutive_examples() -> None:
-    rows = TraceDataset(TEXT, CHARS, TrainConfig(steps=2, batch_size=2, batching="pack", pack=3))
+    rows = TraceDataset(run_of(TEXT, max_steps=2, batch_size=2, pack=3), CHARS)
     parts = encode_rows(TEXT, CHARS, "train", [3, 4, 5])
     assert rows[1].ids.tolist() == [token for part in parts for token in part.ids.tolist()]
     assert rows[1].ids.tolist().count(CHARS.bos_id) == 3
@@ -85,8 +93,8 @@ def write_shards(tmp_path: Path) -> Path:
 
 def test_shards_are_only_a_cache(tmp_path: Path) -> None:
     out = write_shards(tmp_path)
-    settings = TrainConfig(steps=10, batch_size=3)
-    cached, made = ShardDataset(out, TEXT, CHARS, settings), TraceDataset(TEXT, CHARS, settings)
+    config = run_of(TEXT, max_steps=10, batch_size=3)
+    cached, made = ShardDataset(out, TEXT, CHARS, config.train), TraceDataset(config, CHARS)
     for row in (0, 9, 10, 24):
         assert cached[row].ids.tolist() == made[row].ids.tolist()
         assert cached[row].roles.tolist() == made[row].roles.tolist()
@@ -99,16 +107,16 @@ def test_missing_damaged_and_foreign_shards_are_named_before_training(tmp_path: 
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match=r"train-00001-of-00003\.parquet: shard is damaged"):
-        ShardDataset(out, TEXT, CHARS, TrainConfig())
+        ShardDataset(out, TEXT, CHARS, TrainSettings())
     path.unlink()
     with pytest.raises(UserError, match=r"train-00001-of-00003\.parquet: shard is missing"):
-        ShardDataset(out, TEXT, CHARS, TrainConfig())
+        ShardDataset(out, TEXT, CHARS, TrainSettings())
     with pytest.raises(UserError, match="another `data` section"):
-        ShardDataset(out, SYMBOLIC, SYMBOLS, TrainConfig())
+        ShardDataset(out, SYMBOLIC, SYMBOLS, TrainSettings())
     with pytest.raises(UserError, match="another tokenizer"):
-        ShardDataset(out, TEXT, SYMBOLS, TrainConfig())
+        ShardDataset(out, TEXT, SYMBOLS, TrainSettings())
     with pytest.raises(UserError, match=r"manifest\.json"):
-        ShardDataset(tmp_path, TEXT, CHARS, TrainConfig())
+        ShardDataset(tmp_path, TEXT, CHARS, TrainSettings())
 
 
 def test_collated_tensors_are_integers() -> None:

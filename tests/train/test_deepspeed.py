@@ -5,21 +5,25 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.settings import ConfigError, build
-from remedy.train.config import TrainConfig
+from remedy.train.config import TrainSettings
 from remedy.train.deepspeed import deepspeed_json, zero_stage
 
 
-def settings(tmp_path: Path | None = None, file: dict[str, Any] | None = None, **changes: Any) -> TrainConfig:
+def settings(tmp_path: Path | None = None, file: dict[str, Any] | None = None, **changes: Any) -> TrainSettings:
     section = dict(changes.pop("deepspeed", {}))
     if file is not None and tmp_path is not None:
         path = tmp_path / "hand.json"
         path.write_text(json.dumps(file))
         section["file"] = str(path)
-    return build(TrainConfig, {"batch_size": 64, "accumulate": 2, **changes, "deepspeed": section}, "train")
+    return build(
+        TrainSettings, {"batch_size": 64, "gradient_accumulation_steps": 2, **changes, "deepspeed": section}, "train"
+    )
 
 
 def test_the_json_says_everything_of_the_typed_settings_and_leaves_nothing_open() -> None:
-    config = settings(precision="bf16", clip=0.5, deepspeed={"stage": 3, "offload": "all", "keep_below": 7})
+    config = settings(
+        precision="bf16", max_grad_norm=0.5, deepspeed={"stage": 3, "offload": "all", "param_persistence_threshold": 7}
+    )
     made = deepspeed_json(config, world=4)
     assert made["train_batch_size"] == 64
     assert made["train_micro_batch_size_per_gpu"] == 8
@@ -55,7 +59,7 @@ def test_a_hand_written_file_is_kept_where_it_agrees_or_says_nothing(tmp_path: P
 @pytest.mark.parametrize(
     ("file", "changes", "says"),
     [
-        ({"gradient_clipping": 5}, {}, "gradient_clipping is 5, but train.clip gives 1.0"),
+        ({"gradient_clipping": 5}, {}, "gradient_clipping is 5, but train.max_grad_norm gives 1.0"),
         ({"bf16": {"enabled": True}}, {}, "bf16.enabled is true, but train.precision gives false"),
         ({"train_batch_size": 8}, {}, "train_batch_size is 8, but train.batch_size gives 64"),
         (
@@ -69,7 +73,7 @@ def test_a_hand_written_file_is_kept_where_it_agrees_or_says_nothing(tmp_path: P
             "zero_optimization.offload_param is set, but train.deepspeed.offload says not to",
         ),
         ({"optimizer": {"type": "AdamW"}}, {}, "`optimizer` is set by train.learning_rate"),
-        ({"scheduler": {"type": "WarmupLR"}}, {}, "`scheduler` is set by train.schedule"),
+        ({"scheduler": {"type": "WarmupLR"}}, {}, "`scheduler` is set by train.lr_scheduler_type"),
     ],
 )
 def test_a_contradiction_is_an_error_that_names_both_sides(
@@ -87,7 +91,7 @@ def test_a_file_that_cannot_be_read_and_a_stage_that_trains_otherwise_are_refuse
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(ConfigError, match="not valid JSON"):
         deepspeed_json(settings(deepspeed={"file": str(tmp_path / "bad.json")}), 1)
-    with pytest.raises(ConfigError, match="stage 0 with bf16 trains by another rule"):
+    with pytest.raises(ConfigError, match="stage 0 with bf16 uses a different optimizer path"):
         settings(precision="bf16", deepspeed={"stage": 0})
     with pytest.raises(ConfigError, match=r"unknown key 'deepspeed\.satge'; did you mean 'stage'"):
         settings(deepspeed={"satge": 1})

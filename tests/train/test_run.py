@@ -18,7 +18,7 @@ from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, l
 @pytest.mark.slow
 def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path) -> None:
     # Long enough that the kill surely comes before the end, however busy the machine.
-    config = written(tmp_path, train={**CONFIG["train"], "steps": 80})
+    config = written(tmp_path, train={**CONFIG["train"], "max_steps": 80})
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     in_process(config, f"output={whole}")
     assert [step for step, *_ in curve(whole)] == list(range(2, 81, 2))
@@ -65,12 +65,14 @@ def test_wandb_is_offline_when_nobody_is_logged_in_and_the_resolved_configuratio
     out = tmp_path / "run"
     # Nobody is logged in: an empty home has no key.
     finished(
-        start([sys.executable, SCRIPT, config, f"output={out}", "train.steps=2"], HOME=str(tmp_path), WANDB_API_KEY="")
+        start(
+            [sys.executable, SCRIPT, config, f"output={out}", "train.max_steps=2"], HOME=str(tmp_path), WANDB_API_KEY=""
+        )
     )
     assert list(out.glob("wandb/offline-run-*"))
     resolved = yaml.safe_load((out / "config.yaml").read_text())
-    assert resolved["train"]["steps"] == 2
-    assert resolved["train"]["beta2"] == 0.98
+    assert resolved["train"]["max_steps"] == 2
+    assert resolved["train"]["adam_beta2"] == 0.98
 
 
 def test_user_errors_are_one_line_and_exit_status_2(tmp_path: Path) -> None:
@@ -98,7 +100,14 @@ def test_a_metrics_file_cut_in_the_middle_of_a_line_is_still_read(tmp_path: Path
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_names_step_and_examples(tmp_path: Path) -> None:
-    settings = {**CONFIG["train"], "learning_rate": 1e30, "warmup": 0.5, "steps": 20, "save_every": 1, "log_every": 5}
+    settings = {
+        **CONFIG["train"],
+        "learning_rate": 1e30,
+        "warmup_ratio": 0.5,
+        "max_steps": 20,
+        "save_steps": 1,
+        "logging_steps": 5,
+    }
     config = RunConfig.model_validate({**CONFIG, "output": str(tmp_path / "run"), "train": settings})
     with pytest.raises(UserError) as stopped:
         train(config)
@@ -117,13 +126,13 @@ def test_out_of_memory_names_batch_and_length_and_what_to_lower(tmp_path: Path) 
     limited = ["bash", "-c", 'ulimit -v 8000000; exec "$@"', "limited", *command]
     output = finished(start(limited), code=2)
     assert "error: out of memory at 40000 rows of " in output
-    assert "train.accumulate (now 1)" in output
+    assert "train.gradient_accumulation_steps (now 1)" in output
     assert "Traceback" not in output
 
 
 def test_utilisation_is_logged_where_the_peak_is_known(tmp_path: Path) -> None:
     settings = {**CONFIG, "output": str(tmp_path / "run"), "tracking": {"wandb": False, "peak_tflops": 0.1}}
-    output = train(RunConfig.model_validate({**settings, "train": {**CONFIG["train"], "steps": 4}}))
+    output = train(RunConfig.model_validate({**settings, "train": {**CONFIG["train"], "max_steps": 4}}))
     for record in read_metrics(output / "metrics.jsonl"):
         assert 0 < record["mfu"] < 1
 

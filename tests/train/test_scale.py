@@ -20,7 +20,7 @@ from tests.tiny_cwm import write_tiny_cwm
 from tests.train.launching import DRIVER, ROOT, SCRIPT, curve, finished, free_port, in_process, launcher, start, written
 
 pytest.importorskip("deepspeed")
-ZERO3 = "train.deepspeed={stage: 3, keep_below: 0}"
+ZERO3 = "train.deepspeed={stage: 3, param_persistence_threshold: 0}"
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,14 @@ def lora(tmp_path_factory: pytest.TempPathFactory) -> str:
         data={"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2}, "format": "cwm"},
         tokenizer={"kind": "hf", "name": model},
         model={"kind": "pretrained", "name": model, "lora": {"rank": 4, "embeddings": "all"}},
-        train={"steps": 4, "batch_size": 4, "log_every": 1, "save_every": 2, "threads": 1, "learning_rate": 3e-3},
+        train={
+            "max_steps": 4,
+            "batch_size": 4,
+            "logging_steps": 1,
+            "save_steps": 2,
+            "threads": 1,
+            "learning_rate": 3e-3,
+        },
     )
 
 
@@ -48,7 +55,7 @@ def logits(folder: Path) -> torch.Tensor:
 @pytest.mark.slow
 def test_adapters_trained_on_divided_weights_are_real_and_the_same_as_on_one_process(lora: str, tmp_path: Path) -> None:
     one, two, merged = tmp_path / "one", tmp_path / "two", tmp_path / "merged"
-    finished(start([*launcher(2), SCRIPT, lora, f"output={two}", ZERO3, "train.checkpoint_activations=true"]))
+    finished(start([*launcher(2), SCRIPT, lora, f"output={two}", ZERO3, "train.gradient_checkpointing=true"]))
     in_process(lora, f"output={one}")
     for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one), strict=True):
         assert loss == pytest.approx(expected, abs=1e-4), step
@@ -81,7 +88,7 @@ def recorded(folder: Path) -> list[list[list[int]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("deepspeed", ["null", "{stage: 3, keep_below: 0}"], ids=["ddp", "zero3"])
+@pytest.mark.parametrize("deepspeed", ["null", "{stage: 3, param_persistence_threshold: 0}"], ids=["ddp", "zero3"])
 def test_resumed_on_other_numbers_of_processes_no_example_comes_twice_or_is_skipped(
     deepspeed: str, tmp_path: Path
 ) -> None:
@@ -89,8 +96,13 @@ def test_resumed_on_other_numbers_of_processes_no_example_comes_twice_or_is_skip
     config = written(tmp_path)
     out, whole, rows = tmp_path / "run", tmp_path / "whole", tmp_path / "rows"
     rows.mkdir()
-    common = [config, f"train.steps={steps}", "train.schedule=constant_with_warmup", "train.save_every=100"]
-    common += ["train.log_every=1", f"train.deepspeed={deepspeed}", "train.accumulate=2"]
+    common = [
+        config,
+        f"train.max_steps={steps}",
+        "train.lr_scheduler_type=constant_with_warmup",
+        "train.save_steps=100",
+    ]
+    common += ["train.logging_steps=1", f"train.deepspeed={deepspeed}", "train.gradient_accumulation_steps=2"]
     in_process(*common, f"output={whole}", "train.deepspeed=null")
     for number, processes in enumerate((2, 1, 2), start=1):
         until = ["--resume"] if number > 1 else []
@@ -101,7 +113,7 @@ def test_resumed_on_other_numbers_of_processes_no_example_comes_twice_or_is_skip
         )
 
     settings = load(RunConfig, config, common[1:])
-    dataset = TraceDataset(settings.data, build_tokenizer(settings.tokenizer, settings.data), settings.train)
+    dataset = TraceDataset(settings, build_tokenizer(settings.tokenizer, settings.data))
     batch = settings.train.batch_size
     expected = [
         sorted(row.ids.tolist() for row in dataset.__getitems__(range(s * batch, (s + 1) * batch)))
@@ -139,7 +151,9 @@ def test_a_slurm_job_that_is_signalled_saves_asks_to_be_requeued_and_goes_on(tmp
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     out, whole = tmp_path / "run", tmp_path / "whole"
-    config = written(tmp_path, train={"steps": 60, "batch_size": 8, "log_every": 1, "save_every": 1000, "threads": 1})
+    config = written(
+        tmp_path, train={"max_steps": 60, "batch_size": 8, "logging_steps": 1, "save_steps": 1000, "threads": 1}
+    )
     environment = {
         "SLURM_FAKE": str(tmp_path),
         "SLURM_JOB_ID": "7",
@@ -169,7 +183,7 @@ def test_two_nodes_are_launched_by_one_command_on_each(name: str, tmp_path: Path
     """Both `nodes` are this machine: two launchers meet at one address."""
     config, port, out = written(tmp_path), free_port(), tmp_path / "run"
     binary = str(Path(sys.executable).parent / name)
-    rest = [SCRIPT, config, f"output={out}", "train.steps=2"]
+    rest = [SCRIPT, config, f"output={out}", "train.max_steps=2"]
     if name == "torchrun":
         words = [binary, "--nnodes", "2", "--nproc_per_node", "1", "--master_addr", "127.0.0.1", "--master_port", port]
     else:
@@ -179,5 +193,5 @@ def test_two_nodes_are_launched_by_one_command_on_each(name: str, tmp_path: Path
     nodes = [start([*words, "--node_rank", str(rank), *rest]) for rank in (0, 1)]
     for node in nodes:
         finished(node)
-    assert yaml.safe_load((out / "config.yaml").read_text())["train"]["steps"] == 2
+    assert yaml.safe_load((out / "config.yaml").read_text())["train"]["max_steps"] == 2
     assert (out / "model.safetensors").exists()

@@ -13,6 +13,7 @@ import typer
 
 from remedy.data_gen.execution.program import ProgramError
 from remedy.data_gen.settings import UserError, load
+from remedy.launch.reference import SettingsCommand
 
 app = typer.Typer(
     help="Test cures for the failures of code world models: generate, train, diagnose, compare.",
@@ -25,7 +26,7 @@ app = typer.Typer(
 Overrides = Annotated[Optional[list[str]], typer.Argument(metavar="[key=value ...]", help="settings to change")]  # noqa: UP045
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 def generate(
     config: Annotated[str, typer.Argument(help="YAML with `data`, `tokenizer` and `write`")],
     overrides: Overrides = None,
@@ -72,7 +73,7 @@ def rewrite(
     print(run(file, only or []), end="")
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 def train(
     config: Annotated[str, typer.Argument(help="YAML of a run")],
     overrides: Overrides = None,
@@ -102,7 +103,7 @@ def merge(
     print(f"merged: {out}")
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")],
     config: Annotated[str, typer.Argument(help="YAML with `diagnostics`")],
@@ -121,7 +122,7 @@ def evaluate(
     print(f"summary: {run(model, tokenizer, data, settings, out, name or checkpoint, lambda m: print(m, flush=True))}")
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 def measure(
     config: Annotated[str, typer.Argument(help="YAML with `programs` and `tokenizers`")],
     overrides: Overrides = None,
@@ -156,7 +157,7 @@ def report(
     print(f"report: {run(directories, out, chosen, title)}")
 
 
-@app.command("run")
+@app.command("run", cls=SettingsCommand)
 def run_experiment(
     config: Annotated[str, typer.Argument(help="YAML of an experiment")],
     overrides: Overrides = None,
@@ -169,7 +170,7 @@ def run_experiment(
     print(f"report: open {page} (or {page.with_suffix('.md')})")
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 def sweep(
     config: Annotated[str, typer.Argument(help="YAML of an experiment, with a `grid` in its groups")],
     overrides: Overrides = None,

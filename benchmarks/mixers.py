@@ -18,9 +18,9 @@ os.environ["USE_HUB_KERNELS"] = "0"
 import torch
 from torch import nn
 
-from remedy.models.config import ModelConfig
-from remedy.models.decoder import RemedyForCausalLM, parameter_count
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM, parameter_count
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import device_peak, training_flops
 from remedy.models.kernels import describe
 from remedy.models.mixers import MIXERS
@@ -28,9 +28,11 @@ from remedy.models.mixers import MIXERS
 LENGTHS = (256, 512, 1024, 2048, 4096)
 
 
-def decoder(mixer: str, **settings: Any) -> RemedyForCausalLM:
-    config = ModelConfig.model_validate({"mixers": [mixer], "layers": 2, "hidden": 128, "heads": 4, **settings})
-    return RemedyForCausalLM(RemedyConfig.from_model(config, 64))
+def decoder(mixer: str, **settings: Any) -> DecoderForCausalLM:
+    config = DecoderSettings.model_validate(
+        {"mixers": [mixer], "num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 4, **settings}
+    )
+    return DecoderForCausalLM(DecoderConfig.from_settings(config, 64))
 
 
 def timed(action: Callable[[], None], rounds: int, on_cuda: bool = False) -> float:
@@ -122,10 +124,10 @@ def on_cuda() -> None:
     print("\n| mixer layer (d = 512, 8 x 2048, bf16) | tokens/s | of the library's own layer |\n|---|---|---|")
     for name in MIXERS:
         state_size = 64 if name == "mamba2" else 16
-        config = ModelConfig.model_validate(
-            {"mixers": [name], "hidden": hidden, "heads": heads, "state_size": state_size}
+        config = DecoderSettings.model_validate(
+            {"mixers": [name], "hidden_size": hidden, "num_attention_heads": heads, "state_size": state_size}
         )
-        ours = MIXERS[name](RemedyConfig.from_model(config, 64), 0).cuda().bfloat16()
+        ours = MIXERS[name](DecoderConfig.from_settings(config, 64), 0).cuda().bfloat16()
         theirs = library_layer(name, hidden, heads)
 
         def step(layer: nn.Module) -> None:
@@ -139,7 +141,9 @@ def on_cuda() -> None:
         other = theirs.cuda().bfloat16()
         reference = timed(lambda: step(other), 10, True)  # noqa: B023
         print(f"| {name} | {x.shape[0] * x.shape[1] / mine:,.0f} | {reference / mine:.2f} |")
-    model = RemedyForCausalLM(RemedyConfig.from_model(ModelConfig.model_validate({"size": "280m"}), 128256)).cuda()
+    model = DecoderForCausalLM(
+        DecoderConfig.from_settings(DecoderSettings.model_validate({"size": "280m"}), 128256)
+    ).cuda()
     compiled: Any = torch.compile(model)
     tokens = torch.randint(0, 128256, (16, 1024), device="cuda")
 

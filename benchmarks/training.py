@@ -17,7 +17,7 @@ os.environ["USE_HUB_KERNELS"] = "0"
 os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 
-from remedy.models.decoder import RemedyForCausalLM, parameter_count
+from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.tokenizer import build_tokenizer
 from remedy.train.config import RunConfig
 from remedy.train.data import Collator, TraceDataset
@@ -37,7 +37,7 @@ RUN: dict[str, Any] = {
         "reveal": {"show": "diff"},
     },
     "tokenizer": {"kind": "bpe", "vocab_size": 1024},
-    "model": {"layers": 6, "hidden": 384, "heads": 6},
+    "model": {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 6},
     "train": {"max_steps": STEPS, "batch_size": 8, "logging_steps": 1, "save_steps": 1000, "threads": 1},
     "tracking": {"wandb": False},
 }
@@ -56,7 +56,7 @@ def loop_rates() -> tuple[list[float], int]:
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     rows = TraceDataset(config, tokenizer)
     collate = Collator(tokenizer.pad_id, config.train.supervised())
-    model = RemedyForCausalLM(model_config(config.model, tokenizer))  # type: ignore[arg-type]
+    model = DecoderForCausalLM(model_config(config.model, tokenizer))  # type: ignore[arg-type]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     size, rates = config.train.batch_size, []
     for step in range(STEPS):

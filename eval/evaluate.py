@@ -183,7 +183,7 @@ def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[st
     return {
         "model": f"{kind}, {settings.num_hidden_layers} layers, width {settings.hidden_size}",
         "parameters": sum(p.numel() for p in model.parameters()),
-        "tokenizer": chosen.kind + (", strings by characters" if chosen.string_tokens == "characters" else ""),
+        "tokenizer": chosen.kind + (", strings by characters" if chosen.string_tokenization == "characters" else ""),
         "fingerprint": tokenizer.fingerprint,
         "weights": weights_digest(model),
         "data": f"{task['kind']} ({summary}); {data.format}, spacing {data.reveal.every:g}, strings {data.strings}",

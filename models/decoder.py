@@ -15,14 +15,14 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreT
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from remedy.models.cache import MixerCache
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import build_mixer
 
 
 class GatedMLP(nn.Module):
     """SwiGLU (Shazeer, "GLU variants improve Transformer", 2020)."""
 
-    def __init__(self, config: RemedyConfig) -> None:
+    def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
@@ -35,7 +35,7 @@ class GatedMLP(nn.Module):
 class Block(nn.Module):
     """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D)."""
 
-    def __init__(self, config: RemedyConfig, layer: int) -> None:
+    def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
         self.mixer_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.mixer = build_mixer(config, layer)
@@ -47,18 +47,18 @@ class Block(nn.Module):
         return x + self.mlp(self.mlp_norm(x))
 
 
-class RemedyForCausalLM(PreTrainedModel, GenerationMixin):
+class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     """The decoder with a language-model head."""
 
-    config: RemedyConfig
-    config_class = RemedyConfig
+    config: DecoderConfig
+    config_class = DecoderConfig
     base_model_prefix = ""
     _supports_sdpa = True
     _is_stateful = True
     main_input_name = "input_ids"
     _no_split_modules = ["Block"]
 
-    def __init__(self, config: RemedyConfig) -> None:
+    def __init__(self, config: DecoderConfig) -> None:
         super().__init__(config)
         self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList([Block(config, layer) for layer in range(config.num_hidden_layers)])
@@ -139,5 +139,5 @@ def parameter_count(model: nn.Module) -> int:
     return sum(int(getattr(p, "ds_numel", p.numel())) for p in model.parameters() if p.requires_grad)
 
 
-AutoConfig.register(RemedyConfig.model_type, RemedyConfig, exist_ok=True)
-AutoModelForCausalLM.register(RemedyConfig, RemedyForCausalLM, exist_ok=True)
+AutoConfig.register(DecoderConfig.model_type, DecoderConfig, exist_ok=True)
+AutoModelForCausalLM.register(DecoderConfig, DecoderForCausalLM, exist_ok=True)

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from remedy.data_gen.settings import UserError
 from remedy.models import decoder  # noqa: F401 (the decoder registers itself)
 from remedy.models import tokenizer as tokenizers
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.pretrained import ADAPTER_FILE, fit, load_adapted
 from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer
 
@@ -37,11 +37,11 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTok
         ) from None
     if (folder / tokenizers.FILE).exists():
         tokenizer = tokenizers.load(folder)
-    elif isinstance(config, RemedyConfig):
+    elif isinstance(config, DecoderConfig):
         raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
     else:
-        tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name=path), [], [])
-    if isinstance(config, RemedyConfig) and config.tokenizer_fingerprint != tokenizer.fingerprint:
+        tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name_or_path=path), [], [])
+    if isinstance(config, DecoderConfig) and config.tokenizer_fingerprint != tokenizer.fingerprint:
         raise UserError(
             f"checkpoint {path}: trained with tokenizer {config.tokenizer_fingerprint}, "
             f"but {tokenizers.FILE} is {tokenizer.fingerprint}; put the run's own file back"

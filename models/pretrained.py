@@ -14,41 +14,41 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from remedy.data_gen.settings import UserError, suggest
-from remedy.models.config import LoraConfig, PretrainedConfig
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import LoraSettings, PretrainedSettings
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.tokenizer import TraceTokenizer
 
 ADAPTER_FILE = "adapter_config.json"
 
 
-def build_pretrained(config: PretrainedConfig, tokenizer: TraceTokenizer, dtype: torch.dtype, sharded: bool) -> Any:
+def build_pretrained(config: PretrainedSettings, tokenizer: TraceTokenizer, dtype: torch.dtype, sharded: bool) -> Any:
     """The model to train. With LoRA its frozen weights are held in `dtype` and the adapters in float32; without, all are
     float32 and autocast or DeepSpeed computes in less. `sharded`: weights are partitioned over processes (ZeRO-3).
 
     Raises:
-        UserError: the model cannot be had, or what is asked cannot be done here.
+        UserError: the model cannot be loaded, or what is asked cannot be done here.
     """
-    if (Path(config.name) / ADAPTER_FILE).exists():
+    if (Path(config.name_or_path) / ADAPTER_FILE).exists():
         raise UserError(
-            f"model.name: {config.name} holds adapters alone; `remedy merge` makes a model of them to go on from"
+            f"model.name_or_path: {config.name_or_path} holds adapters alone; `remedy merge` makes a model of them to go on from"
         )
-    model = load_base(config.name, dtype if config.lora else torch.float32, config.four_bit)
-    if isinstance(model.config, RemedyConfig) and model.config.tokenizer_fingerprint != tokenizer.fingerprint:
+    model = load_base(config.name_or_path, dtype if config.lora else torch.float32, config.load_in_4bit)
+    if isinstance(model.config, DecoderConfig) and model.config.tokenizer_fingerprint != tokenizer.fingerprint:
         raise UserError(
-            f"model.name: {config.name} was trained with another tokenizer than this run's `tokenizer` section"
+            f"model.name_or_path: {config.name_or_path} was trained with another tokenizer than this run's `tokenizer` section"
         )
     fit(model, tokenizer)
     return add_adapters(model, config, tokenizer.new_ids, sharded) if config.lora else model
 
 
-def load_base(name: str, dtype: torch.dtype | str = "auto", four_bit: bool = False) -> Any:
+def load_base(name: str, dtype: torch.dtype | str = "auto", load_in_4bit: bool = False) -> Any:
     """A causal language model by hub name or folder.
 
     Raises:
-        UserError: it cannot be had; one line that says what to do.
+        UserError: it cannot be loaded; the message says what to do.
     """
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": False, "use_safetensors": True}
-    if four_bit:
+    if load_in_4bit:
         options["quantization_config"] = _four_bit(dtype)
         options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}
     try:
@@ -66,11 +66,11 @@ def fit(model: Any, tokenizer: TraceTokenizer) -> None:
         model.resize_token_embeddings(tokenizer.vocab_size)
 
 
-def add_adapters(model: Any, config: PretrainedConfig, new_ids: list[int], sharded: bool) -> Any:
+def add_adapters(model: Any, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> Any:
     """The model with everything frozen but LoRA adapters and, where there are new tokens, embeddings.
 
     Raises:
-        UserError: `targets` names no layer, or new rows cannot be trained under ZeRO-3.
+        UserError: `target_modules` names no layer, or new rows cannot be trained under ZeRO-3.
     """
     import peft
 
@@ -78,8 +78,8 @@ def add_adapters(model: Any, config: PretrainedConfig, new_ids: list[int], shard
     assert lora is not None
     if new_ids and sharded and lora.embeddings == "new":
         raise UserError(
-            f"model.lora.embeddings: {len(new_ids)} trace tokens are new to {config.name}, and under ZeRO-3 single rows cannot be "
-            "trained; set it to `all`, or use stage 2"
+            f"model.lora.embeddings: {len(new_ids)} trace tokens are new to {config.name_or_path}, and under ZeRO-3 single "
+            "rows cannot be trained; set it to `all`, or use stage 2"
         )
     tables = _tables(model)
     options: dict[str, Any] = {}
@@ -87,13 +87,13 @@ def add_adapters(model: Any, config: PretrainedConfig, new_ids: list[int], shard
         options["modules_to_save"] = tables
     elif new_ids:
         options["trainable_token_indices"] = dict.fromkeys(tables, new_ids)
-    if config.four_bit:
+    if config.load_in_4bit:
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     settings = peft.LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,  # type: ignore[arg-type]
-        lora_dropout=lora.dropout,
-        target_modules=lora.targets if isinstance(lora.targets, str) else _known_targets(model, lora),
+        r=lora.r,
+        lora_alpha=lora.lora_alpha,  # type: ignore[arg-type]
+        lora_dropout=lora.lora_dropout,
+        target_modules=lora.target_modules if isinstance(lora.target_modules, str) else _known_targets(model, lora),
         task_type="CAUSAL_LM",
         **options,
     )
@@ -136,21 +136,23 @@ def _tables(model: Any) -> list[str]:
     return [names[id(module)].rsplit(".", 1)[-1] for module in wanted]
 
 
-def _known_targets(model: Any, lora: LoraConfig) -> list[str]:
+def _known_targets(model: Any, lora: LoraSettings) -> list[str]:
     linear = sorted({n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, nn.Linear)})
-    for target in lora.targets:
+    for target in lora.target_modules:
         if target not in linear:
-            raise UserError(f"model.lora.targets: no linear layer is called {target!r}; {suggest(target, linear)}")
-    return list(lora.targets)
+            raise UserError(
+                f"model.lora.target_modules: no linear layer is called {target!r}; {suggest(target, linear)}"
+            )
+    return list(lora.target_modules)
 
 
 def _four_bit(dtype: torch.dtype | str) -> Any:
     if not torch.cuda.is_available():
-        raise UserError("model.four_bit needs a CUDA device: remove it, or run where there is one")
+        raise UserError("model.load_in_4bit needs a CUDA device: remove it, or run where there is one")
     try:
         import bitsandbytes  # noqa: F401
     except ImportError:
-        raise UserError("model.four_bit needs bitsandbytes: pip install 'cwm-remedy[gpu]'") from None
+        raise UserError("model.load_in_4bit needs bitsandbytes: pip install 'cwm-remedy[gpu]'") from None
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(

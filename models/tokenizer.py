@@ -1,7 +1,7 @@
 """Tokenizers behind one interface that turns spans into (ids, roles, frames).
 
 Special tokens are placed by id and text is never parsed for them, so a program whose source spells `<|frame_sep|>` cannot
-forge one. `string_tokens: characters` cuts the text of string values into one token per character inside a subword
+forge one. `string_tokenization: characters` cuts the text of string values into one token per character inside a subword
 vocabulary, the text unchanged. To add a kind, write a backend in `backends` and register it in `build` and `load`.
 """
 
@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import tokenizers
 from pydantic import Field, model_validator
@@ -38,18 +38,20 @@ BPE_EXAMPLES = 1000
 
 class TokenizerConfig(Settings):
     """`symbols`: one token per symbol of a permutation task. `chars`: one per character. `bpe`: byte-level BPE trained on
-    the generated data, with `vocab_size` entries. `hf`: any Hugging Face tokenizer by `name` or path. `llama3`: the Llama-3
-    vocabulary that `facebook/cwm` uses, from the package `llama-models` (`make llama3`) or the file `name`."""
+    the generated data, with `vocab_size` entries. `hf`: any Hugging Face tokenizer by `name_or_path`. `llama3`: the Llama-3
+    vocabulary that `facebook/cwm` uses, from the package `llama-models` (`make llama3`) or the file `name_or_path`."""
+
+    former: ClassVar = {"string_tokens": "string_tokenization", "name": "name_or_path"}
 
     kind: Literal["symbols", "chars", "bpe", "hf", "llama3"] = "chars"
     vocab_size: int = Field(default=512, ge=300)
-    name: str | None = None
-    string_tokens: Literal["subword", "characters"] = "subword"
+    name_or_path: str | None = None
+    string_tokenization: Literal["subword", "characters"] = "subword"
 
     @model_validator(mode="after")
     def _named(self) -> TokenizerConfig:
-        if self.kind != "llama3" and (self.kind == "hf") != (self.name is not None):
-            raise ValueError("`name` is needed for kind hf, and may be given for llama3 only")
+        if self.kind != "llama3" and (self.kind == "hf") != (self.name_or_path is not None):
+            raise ValueError("`name_or_path` is needed for kind hf, and may be given for llama3 only")
         return self
 
 
@@ -70,7 +72,7 @@ class TraceTokenizer:
         self.vocab_size = backend.size
         self.special_ids = backend.special_ids
         self._special_of = {token: special for special, token in self.special_ids.items()}
-        self._cuts_strings = config.string_tokens == "characters"
+        self._cuts_strings = config.string_tokenization == "characters"
         self._merges = config.kind not in ("symbols", "chars")
         self._cache: dict[tuple[str, bool], list[int]] = {}
 
@@ -214,10 +216,10 @@ def build(config: TokenizerConfig, vocabulary: Sequence[str | Special], texts: I
     elif config.kind == "bpe":
         backend = BytePairs.train(texts, config.vocab_size)
     elif config.kind == "llama3":
-        backend = Llama3(config.name)
+        backend = Llama3(config.name_or_path)
     else:
-        assert config.name is not None
-        backend = HuggingFace(config.name)
+        assert config.name_or_path is not None
+        backend = HuggingFace(config.name_or_path)
     return TraceTokenizer(config, backend)
 
 
@@ -260,7 +262,7 @@ def load(directory: Path) -> TraceTokenizer:
         elif config.kind == "chars":
             backend = Characters()
         elif config.kind == "llama3":
-            backend = Llama3(config.name)
+            backend = Llama3(config.name_or_path)
         elif config.kind == "bpe":
             backend = BytePairs(tokenizers.Tokenizer.from_str(kept["model"]))
         else:

@@ -25,9 +25,9 @@ STEPS = [
     "train.save_steps=2",
 ]
 TINY = [
-    "model.layers=2",
-    "model.hidden=16",
-    "model.heads=2",
+    "model.num_hidden_layers=2",
+    "model.hidden_size=16",
+    "model.num_attention_heads=2",
     "train.precision=fp32",
     "tracking.wandb=false",
     "train.threads=1",

@@ -10,7 +10,7 @@ from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.mixture import Part
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, Settings
-from remedy.models.config import AnyModel, ModelConfig
+from remedy.models.config import AnyModel, DecoderSettings
 from remedy.models.tokenizer import TokenizerConfig
 
 RoleName = Literal["context", "structure", "action", "state", "value"]
@@ -176,7 +176,7 @@ class RunConfig(Settings):
     """A folder written by `remedy generate` with the same data and tokenizer; none: examples are made on the fly."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How examples become token ids."""
-    model: AnyModel = ModelConfig()
+    model: AnyModel = DecoderSettings()
     """What is trained: a new decoder, or a pretrained model."""
     train: TrainSettings = TrainSettings()
     """How it is trained."""

@@ -16,9 +16,9 @@ import torch.distributed as dist
 from transformers import TrainingArguments, set_seed
 
 from remedy.data_gen.settings import UserError, dump, load
-from remedy.models.config import ModelConfig
-from remedy.models.decoder import RemedyForCausalLM, parameter_count
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM, parameter_count
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import device_peak
 from remedy.models.kernels import describe
 from remedy.models.pretrained import build_pretrained
@@ -99,8 +99,8 @@ def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> Any:
     Raises:
         UserError: as `build_pretrained`.
     """
-    if isinstance(config.model, ModelConfig):
-        return RemedyForCausalLM(model_config(config.model, tokenizer))
+    if isinstance(config.model, DecoderSettings):
+        return DecoderForCausalLM(model_config(config.model, tokenizer))
     return build_pretrained(
         config.model, tokenizer, DTYPES[config.train.precision], sharded=zero_stage(config.train) == 3
     )
@@ -119,9 +119,9 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | S
     return ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
 
 
-def model_config(config: ModelConfig, tokenizer: TraceTokenizer) -> RemedyConfig:
+def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderConfig:
     """The decoder's configuration for a tokenizer."""
-    return RemedyConfig.from_model(
+    return DecoderConfig.from_settings(
         config,
         tokenizer.vocab_size,
         tokenizer.fingerprint,
@@ -212,7 +212,7 @@ def _explained(trainer: RowTrainer, rows: Any, config: RunConfig, output: Path) 
 def _announce(config: RunConfig, model: Any) -> None:
     """What is trained, and by which kernels."""
     print(f"{config.name}: {parameter_count(model):,} trained parameters, {config.train.total_steps} steps", flush=True)
-    if isinstance(model, RemedyForCausalLM):
+    if isinstance(model, DecoderForCausalLM):
         settings = model.config
         line = describe(settings.layer_mixers, settings.eigenvalues, config.train.precision)
         print(f"mixers: {line}", flush=True)

@@ -12,25 +12,25 @@ from functools import partial
 
 from torch import nn
 
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers.attention import Attention
 from remedy.models.mixers.deltanet import DeltaNet
 from remedy.models.mixers.mamba import Mamba, Mamba2
 from remedy.models.mixers.rnn import GRU, LSTM
 
-MIXERS: dict[str, Callable[[RemedyConfig, int], nn.Module]] = {
+MIXERS: dict[str, Callable[[DecoderConfig, int], nn.Module]] = {
     "attention": Attention,
     "mamba": Mamba,
     "mamba2": Mamba2,
     "deltanet": DeltaNet,
     "gated_deltanet": partial(DeltaNet, gated=True),
-    "deltaproduct": lambda config, layer: DeltaNet(config, layer, householders=config.householders),
+    "deltaproduct": lambda config, layer: DeltaNet(config, layer, num_householder=config.num_householder),
     "gru": GRU,
     "lstm": LSTM,
 }
 
 
-def build_mixer(config: RemedyConfig, layer: int) -> nn.Module:
+def build_mixer(config: DecoderConfig, layer: int) -> nn.Module:
     """The mixer of one layer.
 
     Raises:

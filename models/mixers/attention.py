@@ -7,13 +7,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remedy.models.cache import MixerCache
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.decoder_config import DecoderConfig
 
 
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al., 2017); rotary embedding as in Su et al., "RoFormer", 2021."""
 
-    def __init__(self, config: RemedyConfig, layer: int) -> None:
+    def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
         self.layer = layer
         self.heads = config.num_attention_heads

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from remedy.models.cache import MixerCache
 from remedy.models.config import eigenvalues_of
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers.delta_rule import delta_rule
 from remedy.models.mixers.short_convolution import ShortConvolution
 
@@ -23,17 +23,17 @@ from remedy.models.mixers.short_convolution import ShortConvolution
 class DeltaNet(nn.Module):
     """Short convolution, L2-normalised keys and queries, the delta rule, and a per-head RMSNorm on the output."""
 
-    def __init__(self, config: RemedyConfig, layer: int, gated: bool = False, householders: int = 1) -> None:
+    def __init__(self, config: DecoderConfig, layer: int, gated: bool = False, num_householder: int = 1) -> None:
         super().__init__()
         width = config.hidden_size
         self.layer = layer
         self.heads = config.num_attention_heads
         self.head_dim = width // self.heads
-        self.householders = householders
+        self.num_householder = num_householder
         self.beta_max = 2.0 if eigenvalues_of("deltanet", config.eigenvalues) == "signed" else 1.0
-        self.qkv_proj = nn.Linear(width, (1 + 2 * householders) * width, bias=False)
-        self.beta_proj = nn.Linear(width, householders * self.heads, bias=True)
-        self.convolution = ShortConvolution((1 + 2 * householders) * width, layer)
+        self.qkv_proj = nn.Linear(width, (1 + 2 * num_householder) * width, bias=False)
+        self.beta_proj = nn.Linear(width, num_householder * self.heads, bias=True)
+        self.convolution = ShortConvolution((1 + 2 * num_householder) * width, layer)
         self.decay_proj = nn.Linear(width, self.heads, bias=False) if gated else None
         if gated:
             # As Mamba-2: decay rates between 1 and 16, steps between 0.001 and 0.1.
@@ -46,15 +46,17 @@ class DeltaNet(nn.Module):
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
         batch, steps, width = x.shape
         parts = self.convolution(self.qkv_proj(x), cache).unflatten(-1, (-1, self.heads, self.head_dim))
-        q, k, v = parts.split([1, self.householders, self.householders], dim=2)  # (B, T, 1 or n, H, K)
+        q, k, v = parts.split([1, self.num_householder, self.num_householder], dim=2)  # (B, T, 1 or n, H, K)
         q, k = F.normalize(q.float(), dim=-1).to(v.dtype), F.normalize(k.float(), dim=-1).to(v.dtype)
-        beta = self.beta_max * torch.sigmoid(self.beta_proj(x).float()).unflatten(-1, (self.householders, self.heads))
+        beta = self.beta_max * torch.sigmoid(self.beta_proj(x).float()).unflatten(
+            -1, (self.num_householder, self.heads)
+        )
         g = self._log_decay(x)
         state = cache.get_recurrent_state(self.layer) if cache is not None else None
         y, state = delta_rule(*self._substeps(q, k, v, beta, g), state)
         if cache is not None:
             cache.update_recurrent_state(state, self.layer)
-        y = y[:, :, self.householders - 1 :: self.householders]  # a token's output is its last substep's
+        y = y[:, :, self.num_householder - 1 :: self.num_householder]  # a token's output is its last substep's
         y = self.out_norm(y.to(x.dtype)).transpose(1, 2).reshape(batch, steps, width)
         return self.out_proj(y)
 
@@ -66,8 +68,8 @@ class DeltaNet(nn.Module):
     def _substeps(
         self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-        """Every token as `householders` steps of the delta rule: shapes (B, H, T * n, ...). Decay belongs to the first."""
-        n = self.householders
+        """Every token as `num_householder` steps of the delta rule: shapes (B, H, T * n, ...). Decay belongs to the first."""
+        n = self.num_householder
         k, v, beta = (x.flatten(1, 2).transpose(1, 2) for x in (k, v, beta))
         q = q.expand(-1, -1, n, -1, -1).flatten(1, 2).transpose(1, 2)
         if g is not None:

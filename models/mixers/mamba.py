@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from remedy.models.cache import MixerCache
 from remedy.models.config import eigenvalues_of
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers.short_convolution import ShortConvolution
 from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
 
@@ -24,7 +24,7 @@ EXPAND = 2
 class Mamba(nn.Module):
     """Selective scan with a diagonal transition that depends on the input."""
 
-    def __init__(self, config: RemedyConfig, layer: int) -> None:
+    def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
         width, inner, size = config.hidden_size, EXPAND * config.hidden_size, config.state_size
         rank = math.ceil(width / 16)
@@ -57,7 +57,7 @@ class Mamba(nn.Module):
 class Mamba2(nn.Module):
     """State-space duality: one transition per head, the same for all of its channels."""
 
-    def __init__(self, config: RemedyConfig, layer: int) -> None:
+    def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
         width, inner, size = config.hidden_size, EXPAND * config.hidden_size, config.state_size
         self.layer = layer

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from remedy.models.cache import MixerCache
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.decoder_config import DecoderConfig
 
 
 class GRU(nn.Module):
     """Gated recurrent unit (Cho et al., 2014) with an output projection."""
 
-    def __init__(self, config: RemedyConfig, layer: int) -> None:
+    def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
         self.layer = layer
         self.rnn = nn.GRU(config.hidden_size, config.hidden_size, batch_first=True)
@@ -29,7 +29,7 @@ class GRU(nn.Module):
 class LSTM(nn.Module):
     """Long short-term memory (Hochreiter & Schmidhuber, 1997) with an output projection."""
 
-    def __init__(self, config: RemedyConfig, layer: int) -> None:
+    def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
         self.layer = layer
         self.rnn = nn.LSTM(config.hidden_size, config.hidden_size, batch_first=True)

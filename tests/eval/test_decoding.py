@@ -8,9 +8,9 @@ from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding import ACTION_FORCED, FREE, decode, predict
 from remedy.eval.diagnostics.token_scorer import answer_start, judge_predicted, judge_written
-from remedy.models.config import ModelConfig
-from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
 from remedy.models.tokenizer import Encoded, TokenizerConfig, TraceTokenizer, build_tokenizer
 
@@ -121,8 +121,8 @@ def test_one_step_predictions_are_judged_on_the_roles_asked_for() -> None:
 def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mixer: str) -> None:
     tokenizer, truths = prepared("repl", 3)
     torch.manual_seed(1)
-    config = ModelConfig.model_validate({"mixers": [mixer], "hidden": 32, "heads": 2})
-    model = RemedyForCausalLM(RemedyConfig.from_model(config, tokenizer.vocab_size)).eval()
+    config = DecoderSettings.model_validate({"mixers": [mixer], "hidden_size": 32, "num_attention_heads": 2})
+    model = DecoderForCausalLM(DecoderConfig.from_settings(config, tokenizer.vocab_size)).eval()
     together = decode(model, tokenizer, truths, FREE, budget=15)
     assert together == [decode(model, tokenizer, [truth], FREE, budget=15)[0] for truth in truths]
     forced = decode(model, tokenizer, truths, ACTION_FORCED)
@@ -138,8 +138,8 @@ def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mi
 def test_action_forcing_reads_the_models_own_states_and_the_true_actions() -> None:
     tokenizer, truths = prepared("repl", 1)
     torch.manual_seed(1)
-    model = RemedyForCausalLM(
-        RemedyConfig.from_model(ModelConfig(mixers=("gru",), hidden=32), tokenizer.vocab_size)
+    model = DecoderForCausalLM(
+        DecoderConfig.from_settings(DecoderSettings(mixers=("gru",), hidden_size=32), tokenizer.vocab_size)
     ).eval()
     runs = decode(model, tokenizer, truths, ACTION_FORCED)[0]
     read = list(truths[0].ids)

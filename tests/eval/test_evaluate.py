@@ -15,9 +15,9 @@ from remedy.eval.evaluate import evaluate, for_checkpoint
 from remedy.eval.report.generated import theory_line
 from remedy.eval.report.page import report
 from remedy.eval.report.verdicts import Comparison, judge, pairwise
-from remedy.models.config import ModelConfig
-from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer, build_tokenizer
 
 PERMUTATION = DataConfig.model_validate(
@@ -45,11 +45,13 @@ SETTINGS = build(
 )
 
 
-def model_for(data: DataConfig, kind: str, seed: int = 0) -> tuple[RemedyForCausalLM, TraceTokenizer]:
+def model_for(data: DataConfig, kind: str, seed: int = 0) -> tuple[DecoderForCausalLM, TraceTokenizer]:
     tokenizer = build_tokenizer(TokenizerConfig(kind=kind), data)
     torch.manual_seed(seed)
-    config = RemedyConfig.from_model(ModelConfig(mixers=("gru",), hidden=16, heads=2), tokenizer.vocab_size)
-    return RemedyForCausalLM(config).eval(), tokenizer
+    config = DecoderConfig.from_settings(
+        DecoderSettings(mixers=("gru",), hidden_size=16, num_attention_heads=2), tokenizer.vocab_size
+    )
+    return DecoderForCausalLM(config).eval(), tokenizer
 
 
 def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None:

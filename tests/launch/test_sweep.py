@@ -28,7 +28,7 @@ SWEEP: dict[str, Any] = {
                     "context": False,
                 },
                 "tokenizer": {"kind": "symbols"},
-                "model": {"layers": 1, "hidden": 16, "heads": 2},
+                "model": {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2},
                 "train": {"max_steps": 2, "batch_size": 4, "logging_steps": 1, "threads": 1},
                 "tracking": {"wandb": True},
             },
@@ -75,8 +75,8 @@ def test_runs_are_tracked_under_the_experiment_and_a_wrong_value_names_its_run(t
     jobs = expand(load(ExperimentConfig, path), "sweep")
     assert jobs[0].train.tracking.group == "sweep"
     assert jobs[0].train.tracking.tags == ("swaps", "mixers=gru")
-    wrong = load(ExperimentConfig, path, ["groups.swaps.grid={model.layers: [1, 0]}"])
-    with pytest.raises(ConfigError, match=r"groups\.swaps\.runs\.layers=0: key 'model\.layers'"):
+    wrong = load(ExperimentConfig, path, ["groups.swaps.grid={model.num_hidden_layers: [1, 0]}"])
+    with pytest.raises(ConfigError, match=r"groups\.swaps\.runs\.num_hidden_layers=0: key 'model\.num_hidden_layers'"):
         expand(wrong, "sweep")
 
 

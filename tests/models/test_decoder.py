@@ -6,18 +6,18 @@ from transformers import AutoModelForCausalLM
 
 from remedy.data_gen.settings import UserError
 from remedy.models import tokenizer as tokenizers
-from remedy.models.config import ModelConfig
-from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.loading import load_checkpoint
 from remedy.models.mixers import MIXERS
 from remedy.models.tokenizer import TokenizerConfig
 
 
-def build(mixers: tuple[str, ...]) -> RemedyForCausalLM:
+def build(mixers: tuple[str, ...]) -> DecoderForCausalLM:
     torch.manual_seed(0)
-    config = ModelConfig.model_validate({"mixers": mixers, "hidden": 32, "heads": 2})
-    return RemedyForCausalLM(RemedyConfig.from_model(config, 40, pad_token_id=0, eos_token_id=39)).eval()
+    config = DecoderSettings.model_validate({"mixers": mixers, "hidden_size": 32, "num_attention_heads": 2})
+    return DecoderForCausalLM(DecoderConfig.from_settings(config, 40, pad_token_id=0, eos_token_id=39)).eval()
 
 
 @pytest.mark.parametrize("name", MIXERS)
@@ -27,7 +27,7 @@ def test_saved_and_loaded_by_the_auto_class_it_is_the_same_model(name: str, tmp_
     model.save_pretrained(tmp_path)
     assert (tmp_path / "model.safetensors").exists()
     again = AutoModelForCausalLM.from_pretrained(tmp_path, trust_remote_code=False).eval()
-    assert type(again) is RemedyForCausalLM
+    assert type(again) is DecoderForCausalLM
     tokens = torch.randint(0, 40, (2, 30))
     torch.testing.assert_close(again(tokens).logits, model(tokens).logits, atol=1e-6, rtol=0)
 
@@ -58,9 +58,9 @@ def test_loss_is_the_mean_over_supervised_tokens() -> None:
 
 def test_a_checkpoint_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
     mine = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
-    other = tokenizers.build(TokenizerConfig(kind="chars", string_tokens="characters"), [], [])
-    config = RemedyConfig.from_model(ModelConfig(hidden=32), mine.vocab_size, mine.fingerprint)
-    RemedyForCausalLM(config).save_pretrained(tmp_path)
+    other = tokenizers.build(TokenizerConfig(kind="chars", string_tokenization="characters"), [], [])
+    config = DecoderConfig.from_settings(DecoderSettings(hidden_size=32), mine.vocab_size, mine.fingerprint)
+    DecoderForCausalLM(config).save_pretrained(tmp_path)
     mine.save(tmp_path)
     load_checkpoint(str(tmp_path))
     other.save(tmp_path)
@@ -73,8 +73,8 @@ def test_a_checkpoint_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     tokenizer = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
-    config = RemedyConfig.from_model(ModelConfig(hidden=32), tokenizer.vocab_size, tokenizer.fingerprint)
-    RemedyForCausalLM(config).save_pretrained(tmp_path)
+    config = DecoderConfig.from_settings(DecoderSettings(hidden_size=32), tokenizer.vocab_size, tokenizer.fingerprint)
+    DecoderForCausalLM(config).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"\0" * 100)
     with pytest.raises(UserError, match="weights cannot be read"):
@@ -84,5 +84,5 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 
 
 def test_hidden_must_fit_the_heads() -> None:
-    with pytest.raises(ValueError, match="multiple of twice heads"):
-        ModelConfig(hidden=36, heads=4)
+    with pytest.raises(ValueError, match="multiple of twice num_attention_heads"):
+        DecoderSettings(hidden_size=36, num_attention_heads=4)

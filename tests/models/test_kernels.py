@@ -6,9 +6,9 @@ import torch
 from torch.nn import functional as F
 
 from remedy.models import kernels
-from remedy.models.config import ModelConfig
-from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
 
 
@@ -61,8 +61,10 @@ def test_kernels_agree_with_the_reference_forward_and_backward(name: str, monkey
     if isinstance(missing, str):
         pytest.skip(missing)
     torch.manual_seed(0)
-    config = RemedyConfig.from_model(ModelConfig.model_validate({"mixers": [name], "hidden": 128, "heads": 4}), 64)
-    model = RemedyForCausalLM(config).cuda()
+    config = DecoderConfig.from_settings(
+        DecoderSettings.model_validate({"mixers": [name], "hidden_size": 128, "num_attention_heads": 4}), 64
+    )
+    model = DecoderForCausalLM(config).cuda()
     tokens = torch.randint(0, 64, (2, 256), device="cuda")
 
     def run() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

@@ -3,9 +3,9 @@ import torch
 from torch.nn import functional as F
 from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
-from remedy.models.config import ModelConfig
-from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
 from remedy.models.mixers.delta_rule import delta_rule_chunked, delta_rule_recurrent
 from remedy.models.mixers.deltanet import DeltaNet
@@ -15,12 +15,18 @@ ALL = [(name,) for name in MIXERS] + [("attention", "deltanet"), ("gru", "mamba2
 SIGNED = [("mamba",), ("mamba2",), ("gated_deltanet",)]
 
 
-def decoder(mixers: tuple[str, ...], **settings: object) -> RemedyForCausalLM:
+def decoder(mixers: tuple[str, ...], **settings: object) -> DecoderForCausalLM:
     torch.manual_seed(0)
-    config = ModelConfig.model_validate(
-        {"mixers": mixers, "layers": max(2, len(mixers)), "hidden": 32, "heads": 2, **settings}
+    config = DecoderSettings.model_validate(
+        {
+            "mixers": mixers,
+            "num_hidden_layers": max(2, len(mixers)),
+            "hidden_size": 32,
+            "num_attention_heads": 2,
+            **settings,
+        }
     )
-    return RemedyForCausalLM(RemedyConfig.from_model(config, 40)).eval()
+    return DecoderForCausalLM(DecoderConfig.from_settings(config, 40)).eval()
 
 
 @pytest.mark.parametrize(

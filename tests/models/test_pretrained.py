@@ -6,9 +6,9 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.models import tokenizer as tokenizers
-from remedy.models.config import SIZES, ModelConfig, PretrainedConfig
-from remedy.models.decoder import RemedyForCausalLM, parameter_count
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import SIZES, DecoderSettings, PretrainedSettings
+from remedy.models.decoder import DecoderForCausalLM, parameter_count
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import training_flops
 from remedy.models.loading import load_checkpoint, merge
 from remedy.models.pretrained import build_pretrained
@@ -26,7 +26,7 @@ def cwm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def hf(name: str) -> tokenizers.TraceTokenizer:
-    return tokenizers.build(TokenizerConfig(kind="hf", name=name), [], [])
+    return tokenizers.build(TokenizerConfig(kind="hf", name_or_path=name), [], [])
 
 
 def test_the_tiny_code_world_model_is_one_in_all_but_size(cwm: str, tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_the_tiny_code_world_model_is_one_in_all_but_size(cwm: str, tmp_path: Pa
 
 
 def test_adapters_are_on_all_linear_layers_and_nothing_else_is_trained(cwm: str) -> None:
-    config = PretrainedConfig(name=cwm, lora={"rank": 2})  # type: ignore[arg-type]
+    config = PretrainedSettings(name_or_path=cwm, lora={"r": 2})  # type: ignore[arg-type]
     model = build_pretrained(config, hf(cwm), FP32, sharded=False)
     trained = {name for name, p in model.named_parameters() if p.requires_grad}
     assert all("lora_" in name for name in trained)
@@ -57,7 +57,7 @@ def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_pa
     ).save_pretrained(base)
     tokenizer = hf(str(base))
     assert min(tokenizer.new_ids) >= words
-    config = PretrainedConfig(name=str(base), lora={"rank": 2})  # type: ignore[arg-type]
+    config = PretrainedSettings(name_or_path=str(base), lora={"r": 2})  # type: ignore[arg-type]
     model = build_pretrained(config, tokenizer, FP32, sharded=False)
     tokens = torch.tensor([[*tokenizer.new_ids, 5, 6, 7]])
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
@@ -84,26 +84,31 @@ def test_what_cannot_be_had_is_said_in_one_line(cwm: str, tmp_path: Path) -> Non
     tokenizer = hf(cwm)
     cases = [
         (
-            {"name": "facebook/cwm-no-such"},
+            {"name_or_path": "facebook/cwm-no-such"},
             "model 'facebook/cwm-no-such' cannot be loaded: give the folder of a local copy",
         ),
-        ({"name": cwm, "lora": {"targets": ["q_prjo"]}}, "no linear layer is called 'q_prjo'; did you mean 'q_proj'?"),
-        ({"name": cwm, "lora": {}, "four_bit": True}, "model.four_bit needs a CUDA device"),
+        (
+            {"name_or_path": cwm, "lora": {"target_modules": ["q_prjo"]}},
+            "no linear layer is called 'q_prjo'; did you mean 'q_proj'?",
+        ),
+        ({"name_or_path": cwm, "lora": {}, "load_in_4bit": True}, "model.load_in_4bit needs a CUDA device"),
     ]
     if torch.cuda.is_available():
         cases.pop()
     for settings, says in cases:
         with pytest.raises(UserError) as failed:
-            build_pretrained(PretrainedConfig.model_validate(settings), tokenizer, FP32, sharded=False)
+            build_pretrained(PretrainedSettings.model_validate(settings), tokenizer, FP32, sharded=False)
         assert says in str(failed.value)
         assert "\n" not in str(failed.value)
     with pytest.raises(UserError, match=r"no adapter_config\.json there"):
         merge(cwm, tmp_path / "out")
     adapted = tmp_path / "adapted"
-    model = build_pretrained(PretrainedConfig.model_validate({"name": cwm, "lora": {}}), tokenizer, FP32, sharded=False)
+    model = build_pretrained(
+        PretrainedSettings.model_validate({"name_or_path": cwm, "lora": {}}), tokenizer, FP32, sharded=False
+    )
     model.save_pretrained(adapted)
     with pytest.raises(UserError, match="holds adapters alone; `remedy merge` makes a model"):
-        build_pretrained(PretrainedConfig(name=str(adapted)), tokenizer, FP32, sharded=False)
+        build_pretrained(PretrainedSettings(name_or_path=str(adapted)), tokenizer, FP32, sharded=False)
     (adapted / "adapter_model.safetensors").write_bytes(b"\0" * 50)
     tokenizer.save(adapted)
     with pytest.raises(UserError, match="adapters cannot be read"):
@@ -112,10 +117,10 @@ def test_what_cannot_be_had_is_said_in_one_line(cwm: str, tmp_path: Path) -> Non
 
 def test_a_decoder_of_ours_is_fine_tuned_only_with_its_own_tokenizer(tmp_path: Path) -> None:
     mine = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
-    other = tokenizers.build(TokenizerConfig(kind="chars", string_tokens="characters"), [], [])
-    settings = RemedyConfig.from_model(ModelConfig(hidden=32), mine.vocab_size, mine.fingerprint)
-    RemedyForCausalLM(settings).save_pretrained(tmp_path)
-    config = PretrainedConfig(name=str(tmp_path))
+    other = tokenizers.build(TokenizerConfig(kind="chars", string_tokenization="characters"), [], [])
+    settings = DecoderConfig.from_settings(DecoderSettings(hidden_size=32), mine.vocab_size, mine.fingerprint)
+    DecoderForCausalLM(settings).save_pretrained(tmp_path)
+    config = PretrainedSettings(name_or_path=str(tmp_path))
     assert parameter_count(build_pretrained(config, mine, FP32, sharded=False)) > 0
     with pytest.raises(UserError, match="another tokenizer than this run's"):
         build_pretrained(config, other, FP32, sharded=False)
@@ -123,14 +128,14 @@ def test_a_decoder_of_ours_is_fine_tuned_only_with_its_own_tokenizer(tmp_path: P
 
 def test_a_model_section_is_a_decoder_unless_it_says_otherwise() -> None:
     data = {"task": {"kind": "composition"}}
-    assert isinstance(build(RunConfig, {"data": data, "model": {"layers": 3}}, "x").model, ModelConfig)
+    assert isinstance(build(RunConfig, {"data": data, "model": {"num_hidden_layers": 3}}, "x").model, DecoderSettings)
     for model, says in (
-        ({"layer": 3}, "unknown key 'model.layer'; did you mean 'layers'?"),
+        ({"hidden_layers": 3}, "unknown key 'model.hidden_layers'; did you mean 'num_hidden_layers'?"),
         (
-            {"kind": "pretrained", "name": "x", "lora": {"rnak": 2}},
-            "unknown key 'model.lora.rnak'; did you mean 'rank'?",
+            {"kind": "pretrained", "name_or_path": "x", "lora": {"lora_alhpa": 2}},
+            "unknown key 'model.lora.lora_alhpa'; did you mean 'lora_alpha'?",
         ),
-        ({"kind": "pretrained", "name": "x", "four_bit": True}, "add a `lora` section"),
+        ({"kind": "pretrained", "name_or_path": "x", "load_in_4bit": True}, "add a `lora` section"),
         ({"size": "huge"}, "key 'model.size'"),
     ):
         with pytest.raises(ConfigError) as failed:
@@ -139,24 +144,28 @@ def test_a_model_section_is_a_decoder_unless_it_says_otherwise() -> None:
 
 
 def test_presets_have_the_sizes_they_say_and_give_way_to_what_is_written() -> None:
-    assert ModelConfig.model_validate({"size": "280m", "layers": 4}).layers == 4
+    assert DecoderSettings.model_validate({"size": "280m", "num_hidden_layers": 4}).shape["num_hidden_layers"] == 4
     millions = {}
     with torch.device("meta"):
         for size in SIZES:
-            settings = ModelConfig.model_validate({"size": size})
-            model = RemedyForCausalLM(RemedyConfig.from_model(settings, 128256))
+            settings = DecoderSettings.model_validate({"size": size})
+            model = DecoderForCausalLM(DecoderConfig.from_settings(settings, 128256))
             millions[size] = parameter_count(model) / 1e6
     assert millions["280m"] == pytest.approx(279.4, abs=0.1)
     assert sorted(millions.values()) == list(millions.values())
 
 
 def test_operations_count_products_once_and_frozen_weights_for_less(cwm: str) -> None:
-    settings = RemedyConfig.from_model(ModelConfig(layers=2, hidden=64, heads=4), 100)
-    model = RemedyForCausalLM(settings)
+    settings = DecoderConfig.from_settings(
+        DecoderSettings(num_hidden_layers=2, hidden_size=64, num_attention_heads=4), 100
+    )
+    model = DecoderForCausalLM(settings)
     per_token, per_length = training_flops(model)
     vectors = sum(p.numel() for p in model.parameters() if p.ndim < 2)
     assert per_token == 6 * (parameter_count(model) - 100 * 64 - vectors)  # the input table looks up
     assert per_length == 12 * 2 * 64
-    adapted = build_pretrained(PretrainedConfig.model_validate({"name": cwm, "lora": {}}), hf(cwm), FP32, sharded=False)
+    adapted = build_pretrained(
+        PretrainedSettings.model_validate({"name_or_path": cwm, "lora": {}}), hf(cwm), FP32, sharded=False
+    )
     full, _ = load_checkpoint(cwm)
     assert training_flops(full)[0] * 4 / 6 < training_flops(adapted)[0] < training_flops(full)[0] * 1.6

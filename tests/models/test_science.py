@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from remedy.models.config import ModelConfig
-from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
 
 PARITY = torch.tensor([[0, 1], [1, 0]])
 PERMUTATIONS = list(itertools.permutations(range(3)))
@@ -34,8 +34,10 @@ def last_right(
     """
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
-    settings = ModelConfig.model_validate({"layers": 1, "hidden": 32, "heads": 2, **model})
-    decoder = RemedyForCausalLM(RemedyConfig.from_model(settings, len(group) + 1))
+    settings = DecoderSettings.model_validate(
+        {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, **model}
+    )
+    decoder = DecoderForCausalLM(DecoderConfig.from_settings(settings, len(group) + 1))
     optimizer = torch.optim.AdamW(decoder.parameters(), lr=1e-2, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=steps, pct_start=0.1)
     for step in range(steps):
@@ -72,7 +74,7 @@ def test_full_permutations_of_three_need_two_reflections_a_token() -> None:
     """Siems et al., 2025: a 3-cycle is a product of two swaps, so one Householder step a token cannot be it."""
 
     def right(householders: int, seed: int) -> float:
-        return last_right(S3, 700, 12, 30, True, seed, mixers=["deltaproduct"], householders=householders)
+        return last_right(S3, 700, 12, 30, True, seed, mixers=["deltaproduct"], num_householder=householders)
 
     assert any(right(2, seed) > 0.85 for seed in STARTS)
     assert right(1, 0) < 0.6

@@ -17,7 +17,7 @@ from remedy.models.tokenizer_backends import BytePairs, TokenizerError
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}})
 BPE = build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=400), DATA)
-SPLIT = build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=400, string_tokens="characters"), DATA)
+SPLIT = build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=400, string_tokenization="characters"), DATA)
 CHARS = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
 
 texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -105,7 +105,7 @@ def pretrained(folder: Path, special: list[str]) -> Path:
 
 def test_a_hugging_face_tokenizer_gains_the_trace_tokens_it_lacks_and_reuses_the_others(tmp_path: Path) -> None:
     folder = pretrained(tmp_path / "base", ["<|frame_sep|>", "<|other|>"])
-    tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name=str(folder)), [], [])
+    tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name_or_path=str(folder)), [], [])
     known = PreTrainedTokenizerFast.from_pretrained(folder)
     assert tokenizer.special_ids[Special.FRAME_SEP] == known.convert_tokens_to_ids("<|frame_sep|>")
     assert tokenizer.vocab_size == len(known) + len(Special) - 1
@@ -124,7 +124,7 @@ def test_a_code_world_models_own_vocabulary_keeps_its_ids(tmp_path: Path) -> Non
     words = {{"w128000": "<|begin_of_text|>"}.get(word, word): number for word, number in words.items()}
     model = hf.Tokenizer(hf.models.WordLevel(words, unk_token="w0"))
     PreTrainedTokenizerFast(tokenizer_object=model).save_pretrained(tmp_path)
-    tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name=str(tmp_path)), [], [])
+    tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name_or_path=str(tmp_path)), [], [])
     assert tokenizer.special_ids == CWM_IDS
     assert tokenizer.vocab_size == 128_256
     assert tokenizer.encode([Span(Role.STRUCTURE, Special.ACTION_SEP)]).ids == [128_101]
@@ -132,7 +132,7 @@ def test_a_code_world_models_own_vocabulary_keeps_its_ids(tmp_path: Path) -> Non
 
 def test_a_hub_name_without_a_hub_is_one_clear_message() -> None:
     with pytest.raises(TokenizerError, match="local copy"):
-        tokenizers.build(TokenizerConfig(kind="hf", name="nobody/nothing-of-this-name"), [], [])
+        tokenizers.build(TokenizerConfig(kind="hf", name_or_path="nobody/nothing-of-this-name"), [], [])
 
 
 def test_subwords_run_across_the_borders_of_strings_and_characters_do_not() -> None:
@@ -148,7 +148,7 @@ def test_subwords_run_across_the_borders_of_strings_and_characters_do_not() -> N
     whole = pairs.text_ids('{"s": "\'abab\'"}')
     assert encoded.ids == whole + pairs.text_ids("'abab'")
     assert encoded.roles == [int(Role.STATE)] * len(whole) + [int(Role.VALUE)] * (len(encoded.ids) - len(whole))
-    characters = TraceTokenizer(TokenizerConfig(kind="bpe", string_tokens="characters"), pairs)
+    characters = TraceTokenizer(TokenizerConfig(kind="bpe", string_tokenization="characters"), pairs)
     assert len(characters.encode(spans).ids) == len(pairs.text_ids('{"s": "')) + 6 + len(pairs.text_ids('"}')) + 6
     for tokenizer in (subwords, characters):
         assert tokenizer.count(spans) == len(tokenizer.encode(spans).ids)

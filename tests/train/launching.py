@@ -21,7 +21,7 @@ CONFIG: dict[str, Any] = {
     "name": "tiny",
     "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": [2, 6]}, "format": "symbolic"},
     "tokenizer": {"kind": "symbols"},
-    "model": {"mixers": ["deltanet", "attention"], "hidden": 16, "heads": 2},
+    "model": {"mixers": ["deltanet", "attention"], "hidden_size": 16, "num_attention_heads": 2},
     "train": {"max_steps": 24, "batch_size": 8, "logging_steps": 2, "save_steps": 8, "threads": 1},
     "tracking": {"wandb": False},
 }

@@ -121,7 +121,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_step_and_examples(tmp_
 
 @pytest.mark.slow
 def test_out_of_memory_names_batch_and_length_and_what_to_lower(tmp_path: Path) -> None:
-    config = written(tmp_path, model={"mixers": ["attention"], "hidden": 256, "heads": 2})
+    config = written(tmp_path, model={"mixers": ["attention"], "hidden_size": 256, "num_attention_heads": 2})
     command = [sys.executable, SCRIPT, config, f"output={tmp_path / 'run'}", "train.batch_size=40000"]
     limited = ["bash", "-c", 'ulimit -v 8000000; exec "$@"', "limited", *command]
     output = finished(start(limited), code=2)

@@ -31,8 +31,8 @@ def lora(tmp_path_factory: pytest.TempPathFactory) -> str:
     return written(
         folder,
         data={"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2}, "format": "cwm"},
-        tokenizer={"kind": "hf", "name": model},
-        model={"kind": "pretrained", "name": model, "lora": {"rank": 4, "embeddings": "all"}},
+        tokenizer={"kind": "hf", "name_or_path": model},
+        model={"kind": "pretrained", "name_or_path": model, "lora": {"r": 4, "embeddings": "all"}},
         train={
             "max_steps": 4,
             "batch_size": 4,
@@ -66,7 +66,7 @@ def test_adapters_trained_on_divided_weights_are_real_and_the_same_as_on_one_pro
         assert tensor.abs().sum() > 0, name
     adapted = logits(two)
     torch.testing.assert_close(adapted, logits(one), atol=1e-3, rtol=0)
-    base, _ = load_checkpoint(load(RunConfig, lora).model.name)  # type: ignore[union-attr]
+    base, _ = load_checkpoint(load(RunConfig, lora).model.name_or_path)  # type: ignore[union-attr]
     assert (adapted - base(torch.arange(adapted.shape[1])[None]).logits).abs().max() > 0.01  # they do something
 
     merge(str(two), merged)

@@ -97,7 +97,7 @@ def test_the_same_measurement_continues_and_another_is_refused(own: Path, tmp_pa
 
 def test_a_pattern_is_cut_where_a_token_runs_over_its_border() -> None:
     pairs = TraceTokenizer(TokenizerConfig(kind="bpe"), BytePairs.train(["banana an"] * 9, 300))
-    characters = TraceTokenizer(TokenizerConfig(kind="bpe", string_tokens="characters"), pairs.backend)
+    characters = TraceTokenizer(TokenizerConfig(kind="bpe", string_tokenization="characters"), pairs.backend)
     use = Use("count", "banana", "an")
     assert discontinuous(use, pairs)
     assert not discontinuous(use, characters)

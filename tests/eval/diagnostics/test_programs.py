@@ -25,9 +25,9 @@ from remedy.eval.diagnostics import programs as code
 from remedy.eval.diagnostics.operations import Operations, departing_frame
 from remedy.eval.evaluate import evaluate
 from remedy.eval.report.page import report
-from remedy.models.config import ModelConfig
-from remedy.models.decoder import RemedyForCausalLM
-from remedy.models.decoder_config import RemedyConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
 from remedy.models.tokenizer import Encoded, TokenizerConfig, TraceTokenizer
 from remedy.models.tokenizer_backends import Characters
 
@@ -226,10 +226,12 @@ def test_a_wrong_state_after_a_call_is_laid_to_the_line_that_called() -> None:
     assert departing_frame(traced.frames, after, True) == after
 
 
-def small_model() -> RemedyForCausalLM:
+def small_model() -> DecoderForCausalLM:
     torch.manual_seed(0)
-    settings = RemedyConfig.from_model(ModelConfig(mixers=("gru",), hidden=16, heads=2), TOKENIZER.vocab_size)
-    return RemedyForCausalLM(settings).eval()
+    settings = DecoderConfig.from_settings(
+        DecoderSettings(mixers=("gru",), hidden_size=16, num_attention_heads=2), TOKENIZER.vocab_size
+    )
+    return DecoderForCausalLM(settings).eval()
 
 
 def test_evaluation_and_report_of_ones_own_programs(programs: Path, tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from remedy.data_gen.tasks.composition import CompositionConfig
 SYMBOLIC = DataConfig.model_validate(
     {"task": {"kind": "permutation", "n": 5, "moves": "full", "length": 64}, "format": "symbolic", "context": False}
 )
-SPARSE = DataConfig.model_validate({**SYMBOLIC.model_dump(), "reveal": {"every": 16}})
-STRINGS = DataConfig.model_validate({"task": {"kind": "composition", "depth": 1}, "reveal": {"show": "diff"}})
+SPARSE = DataConfig.model_validate({**SYMBOLIC.model_dump(), "reveal": {"spacing": 16}})
+STRINGS = DataConfig.model_validate({"task": {"kind": "composition", "depth": 1}, "reveal": {"locals": "diff"}})
 
 
 def median_rate(make: Callable[[int], Any], count: int, repeats: int = 5) -> float:

@@ -34,7 +34,7 @@ RUN: dict[str, Any] = {
             "input_length": [2, 5],
         },
         "format": "cwm",
-        "reveal": {"show": "diff"},
+        "reveal": {"locals": "diff"},
     },
     "tokenizer": {"kind": "bpe", "vocab_size": 1024},
     "model": {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 6},

@@ -66,8 +66,8 @@ class DataConfig(Settings):
             raise ValueError("the cwm format always shows the program: remove `context: false`")
         if self.task.kind != "permutation" and not self.context:
             raise ValueError(f"task {self.task.kind} needs its program: remove `context: false`")
-        if self.reveal.direct and self.format != "cwm":
-            raise ValueError("reveal.direct needs the cwm format, whose return separator asks for the answer")
+        if self.reveal.answer_only and self.format != "cwm":
+            raise ValueError("reveal.answer_only needs the cwm format, whose return separator asks for the answer")
         return self
 
 
@@ -100,7 +100,7 @@ def examples(
 ) -> list[Example]:
     """The examples at the given indices, each independent of the others.
 
-    `count` says how many tokens spans have; `reveal.budget` needs it. `workers`: sandboxes that trace the user's programs.
+    `count` says how many tokens spans have; `reveal.max_tokens` needs it. `workers`: sandboxes that trace the user's programs.
     The `programs` task has a further split `all`. A program of it that cannot be traced, or written within the budget,
     becomes an example of its context alone, with its `outcome`.
 
@@ -108,8 +108,8 @@ def examples(
         ConfigError: the task's program space is too small to hold any program of this split, a `programs` source has
             no program at an index, or a budget is set and `count` is missing.
     """
-    if config.reveal.budget is not None and count is None:
-        raise ConfigError("data.reveal.budget is in tokens: nothing here knows a tokenizer to count them with")
+    if config.reveal.max_tokens is not None and count is None:
+        raise ConfigError("data.reveal.max_tokens is in tokens: nothing here knows a tokenizer to count them with")
     wanted = np.asarray(indices, dtype=np.int64)
     if isinstance(config.task, PermutationConfig):
         keys, batch = _permutations(config, split, wanted)
@@ -272,7 +272,7 @@ def _program_example(
     if isinstance(outcome, Trace):
         return _example(config, split, index, outcome, answer, identity, slices, text_hash(identity), count)
     whole = config.model_copy(update={"reveal": RevealConfig()})
-    if config.reveal.budget is not None:
+    if config.reveal.max_tokens is not None:
         slices["reveal"] = UNWRITTEN
     return _context_alone(
         _example(whole, split, index, Trace(case.program, []), "", identity, slices, 0, None), outcome.kind
@@ -304,7 +304,7 @@ def _example(
         return render(traced, config.format, reveal, context=config.context, strings=config.strings, seed=key)
 
     slices = slices | {"frame_count": len(traced.frames)}
-    if config.reveal.budget is None or count is None:
+    if config.reveal.max_tokens is None or count is None:
         return Example(index, split, written(config.reveal), answer, traced, identity, slices)
     chosen = densest(traced, config.reveal, lambda reveal: count(written(reveal)))
     if chosen is None:

@@ -86,7 +86,7 @@ class CodeDiagnostic(Settings):
     rewrites: tuple[Rewriting, ...] = Field(default=("none",), min_length=1)
     examples: int | None = Field(default=None, ge=1)
     every: tuple[float, ...] = ()
-    show: tuple[Literal["all", "diff"], ...] = ()
+    show: tuple[Literal["full", "diff"], ...] = ()
     strings: tuple[EncodingName, ...] = ()
 
 

@@ -95,7 +95,7 @@ def run_condition(
                     "source": str(example.slices.get("source", "")),
                     "format": condition.data.format,
                     "strings": condition.data.strings,
-                    "show": condition.data.reveal.show,
+                    "locals": condition.data.reveal.locals,
                     "frames": max(truth.frames) + 1,
                     **condition.labels,
                     **judged,
@@ -186,7 +186,7 @@ def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[st
         "tokenizer": chosen.kind + (", strings by characters" if chosen.string_tokenization == "characters" else ""),
         "fingerprint": tokenizer.fingerprint,
         "weights": weights_digest(model),
-        "data": f"{task['kind']} ({summary}); {data.format}, spacing {data.reveal.every:g}, strings {data.strings}",
+        "data": f"{task['kind']} ({summary}); {data.format}, spacing {data.reveal.spacing:g}, strings {data.strings}",
     }
 
 

@@ -43,20 +43,16 @@ def generate(
 @app.command()
 def trace(
     file: Annotated[Path, typer.Argument(help="a Python file with one function marked `# << START_OF_TRACE`")],
-    format: Annotated[str, typer.Option(help="cwm, repl or symbolic")] = "cwm",
-    locals: Annotated[str, typer.Option(help="full or diff")] = "full",
-    reveal_every: Annotated[str, typer.Option(help="spacing K, or inf")] = "1",
-    strings: Annotated[str, typer.Option(help="plain, spaced, list or indexed")] = "plain",
-    timeout: Annotated[float, typer.Option(min=0.1, help="seconds the program may run")] = 10.0,
-    python: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="interpreter that runs the program (default: this one)"),
-    ] = None,
+    overrides: Overrides = None,
 ) -> None:
-    """Print prompt and trace of a program, exactly as a model sees them."""
+    """Print prompt and trace of a program, exactly as a model sees them.
+
+    Settings: format, reveal.spacing, reveal.locals, reveal.call_depth, reveal.answer_only, string_encoding, tracer.python
+    and the other limits of `tracer`, as in a data configuration. For example reveal.spacing=4 reveal.locals=diff format=repl.
+    """
     from remedy.launch.trace import trace as run
 
-    print(run(file, format, locals, reveal_every, strings, timeout, python), end="")
+    print(run(file, overrides or []), end="")
 
 
 @app.command()

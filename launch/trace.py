@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import model_validator
 
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
+from remedy.data_gen.registry import one_of
 from remedy.data_gen.roles import spans_text
-from remedy.data_gen.settings import ConfigError, UserError, build, suggest
+from remedy.data_gen.settings import Settings, UserError, apply_changes, build, parse_overrides
 from remedy.data_gen.traces.render import FORMATS, render
 from remedy.data_gen.traces.reveal import RevealConfig
-from remedy.data_gen.traces.string_encodings import ENCODINGS
+from remedy.data_gen.traces.string_encodings import EncodingName
 
 
-def trace(
-    file: Path, format: str, shown: str, every: str, strings: str, timeout: float, python: str | None = None
-) -> str:
-    """Trace a file in the sandbox and render it.
+class TraceConfig(Settings):
+    """How `remedy trace` runs a file and writes its trace: the keys of a data configuration."""
+
+    format: Annotated[str, one_of(FORMATS)] = "cwm"
+    """The format of the trace."""
+    reveal: RevealConfig = RevealConfig()
+    """Which frames are written, and what their states show."""
+    string_encoding: EncodingName = "plain"
+    """How string values are written."""
+    tracer: TracerConfig = TracerConfig()
+    """How the program is run, and its limits."""
+
+    @model_validator(mode="after")
+    def _no_tokenizer(self) -> TraceConfig:
+        if self.reveal.max_tokens is not None:
+            raise ValueError("reveal.max_tokens is counted with a tokenizer, and text has none: remove it")
+        return self
+
+
+def trace(file: Path, overrides: Sequence[str] = ()) -> str:
+    """Trace a file in the sandbox and render it, with `key=value` settings of `TraceConfig`.
 
     Raises:
-        UserError: an option's value is not valid or the file cannot be read.
+        UserError: a setting is not valid or the file cannot be read.
         ProgramError: the program cannot be traced.
     """
-    for option, value, valid in (
-        ("--format", format, list(FORMATS)),
-        ("--locals", shown, ["full", "diff"]),
-        ("--strings", strings, list(ENCODINGS)),
-    ):
-        if value not in valid:
-            raise ConfigError(f"{option} {value!r}: {suggest(value, valid)}")
-    policy = build(RevealConfig, {"every": every, "show": "diff" if shown == "diff" else "all"}, "--reveal-every")
+    config = build(TraceConfig, apply_changes({}, parse_overrides(overrides), "override"))
     try:
         code = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: cannot be read as UTF-8 text: {error}") from None
-    with Sandbox(TracerConfig(seconds=timeout, python=python)) as sandbox:
+    with Sandbox(config.tracer) as sandbox:
         traced = sandbox.trace(Program(code, str(file)))
-    spans = render(traced, format, policy, strings=strings)
-    if format == "symbolic":
-        return spans_text(spans, " ") + "\n"
-    return spans_text(spans) + "\n"
+    spans = render(traced, config.format, config.reveal, strings=config.string_encoding)
+    return spans_text(spans, " " if config.format == "symbolic" else "") + "\n"

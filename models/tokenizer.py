@@ -232,7 +232,7 @@ def build_tokenizer(config: TokenizerConfig, data: DataConfig) -> TraceTokenizer
     vocabulary: list[str | Special] = []
     if isinstance(data.task, PermutationConfig) and data.format == "symbolic":
         vocabulary = symbolic.vocabulary(data.task)
-    unlimited = data.model_copy(update={"reveal": data.reveal.model_copy(update={"budget": None})})
+    unlimited = data.model_copy(update={"reveal": data.reveal.model_copy(update={"max_tokens": None})})
     count = BPE_EXAMPLES
     if config.kind == "bpe":
         count = min(count, example_count(data, "train") or count)

@@ -204,7 +204,7 @@ def _explained(trainer: RowTrainer, rows: Any, config: RunConfig, output: Path) 
         raise UserError(
             f"out of memory at {batch} rows of {length} tokens in a process: raise train.gradient_accumulation_steps "
             f"(now {settings.gradient_accumulation_steps}), "
-            "lower train.batch_size, make examples shorter (data.task, data.reveal.budget), or set "
+            "lower train.batch_size, make examples shorter (data.task, data.reveal.max_tokens), or set "
             "train.gradient_checkpointing=true; with several GPUs, train.deepspeed.stage=3"
         ) from None
 

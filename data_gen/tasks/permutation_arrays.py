@@ -35,7 +35,7 @@ def vocabulary(config: PermutationConfig) -> list[str | Special]:
 
 def supports(reveal: RevealConfig) -> bool:
     """Whether the array form covers the policy: its layout must not depend on the values."""
-    return reveal.show != "diff"
+    return reveal.locals != "diff"
 
 
 def batch_arrays(
@@ -92,7 +92,7 @@ def _one_length(
     ids[:, plan.full_positions] = np.arange(name0, digit0)
     ids[:, plan.full_positions + 1] = states[:, plan.full_frames]
     for ordinal, (position, frame) in enumerate(plan.partial):
-        if reveal.show == "seeded":
+        if reveal.locals == "one_at_random":
             bits = rng.bits_array(keys, np.array([REVEAL_POSITION + ordinal]))
             variable = rng.below_array(bits, n)[:, 0]
         else:
@@ -130,7 +130,7 @@ def _plan(n: int, length: int, reveal: RevealConfig, context: bool) -> _Plan:
     commands, full, full_frames, partial = [], [], [], []
     for frame in range(length + 1):
         if reveal.keeps(frame, length):
-            whole = reveal.show == "all" or frame == length
+            whole = reveal.locals == "full" or frame == length
             if whole:
                 full.append([len(roles) + 2 * i for i in range(n)])
                 full_frames.append(frame)

@@ -17,45 +17,47 @@ from typing import TypeVar
 from remedy.data_gen.execution.pool import Outcome, trace_one
 from remedy.data_gen.execution.program import Event, Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
-from remedy.data_gen.traces.reveal import RevealConfig, levels, written
+from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, levels
 
 T = TypeVar("T")
 
 
 def densest(trace: Trace, config: RevealConfig, count: Callable[[RevealConfig], int]) -> RevealConfig | None:
-    """The first way to write the trace, in the order of preference, that has at most `config.budget` tokens; None if none has.
+    """The first way to write the trace, in the order of preference, that has at most `config.max_tokens` tokens; None if none has.
 
     `count` says how many tokens the example has when written in a way.
     """
-    budget = config.budget
+    budget = config.max_tokens
     assert budget is not None
 
     def fits(way: RevealConfig) -> bool:
         # Every written frame costs a token at least, which rules most ways of a long trace out without writing them.
-        return len(written(trace.frames, way)) <= budget and count(way) <= budget
+        return len(kept_frames(trace.frames, way)) <= budget and count(way) <= budget
 
     if fits(config):
         return config
-    diff = config.model_copy(update={"show": "diff" if config.show == "all" else config.show})
-    sparsest = diff.model_copy(update={"every": math.inf})
+    diff = config.model_copy(update={"locals": "diff" if config.locals == "full" else config.locals})
+    sparsest = diff.model_copy(update={"spacing": math.inf})
     if not fits(sparsest):
         deepest = max(levels(trace.frames), default=0)
-        if config.depth is not None:
-            deepest = min(deepest, config.depth)
-        ways = [sparsest.model_copy(update={"depth": depth}) for depth in range(deepest - 1, -1, -1)]
-        found = None if config.direct else _first(ways, fits)
+        if config.call_depth is not None:
+            deepest = min(deepest, config.call_depth)
+        ways = [sparsest.model_copy(update={"call_depth": depth}) for depth in range(deepest - 1, -1, -1)]
+        found = None if config.answer_only else _first(ways, fits)
         if found is None:
             return None
         sparsest = found
-    reveals = sum(trace.frames[number].event in (Event.CALL, Event.LINE) for number in written(trace.frames, sparsest))
-    spaced = [sparsest.model_copy(update={"every": k}) for k in range(int(min(config.every, reveals)), reveals)]
-    as_configured = config.model_copy(update={"depth": sparsest.depth})
+    reveals = sum(
+        trace.frames[number].event in (Event.CALL, Event.LINE) for number in kept_frames(trace.frames, sparsest)
+    )
+    spaced = [sparsest.model_copy(update={"spacing": k}) for k in range(int(min(config.spacing, reveals)), reveals)]
+    as_configured = config.model_copy(update={"call_depth": sparsest.call_depth})
     return _first([as_configured, *spaced, sparsest], fits)
 
 
 def may_step_over(config: RevealConfig) -> bool:
     """Whether calls may be stepped over, so that a program too long to be traced whole can be written all the same."""
-    return config.budget is not None or config.direct or config.depth is not None
+    return config.max_tokens is not None or config.answer_only or config.call_depth is not None
 
 
 def shallower(program: Program, tracer: TracerConfig, outcome: Outcome) -> Outcome:
@@ -71,8 +73,8 @@ def shallower(program: Program, tracer: TracerConfig, outcome: Outcome) -> Outco
 
 def describe(config: RevealConfig) -> str:
     """A way to write a trace in a few words, as records and reports name it."""
-    depth = "" if config.depth is None else f", depth {config.depth}"
-    return f"{config.show}, every {config.every:g}{depth}"
+    depth = "" if config.call_depth is None else f", call depth {config.call_depth}"
+    return f"{config.locals}, spacing {config.spacing:g}{depth}"
 
 
 def _first(ways: Sequence[T], fits: Callable[[T], bool]) -> T | None:

@@ -10,8 +10,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from remedy.data_gen.execution.program import Event, Frame, Trace, Value
+from remedy.data_gen.registry import Registry
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.traces.reveal import RevealConfig, Shown, reveal, written
+from remedy.data_gen.traces.reveal import RevealConfig, Shown, kept_frames, reveal
 from remedy.data_gen.traces.string_encodings import Piece, escape, pieces, source_pieces
 
 _EVENT_TOKENS = {
@@ -42,10 +43,10 @@ def render(
     """The trace as spans.
 
     `context`: whether the program precedes the trace (the `cwm` format always has it). `strings`: an encoding's name.
-    `seed`: chooses variables of `seeded` reveals.
+    `seed`: chooses variables of reveals of one variable at random.
     """
     config = config or RevealConfig()
-    numbers = written(trace.frames, config)
+    numbers = kept_frames(trace.frames, config)
     frames = trace.frames if len(numbers) == len(trace.frames) else [trace.frames[number] for number in numbers]
     steps = list(map(Step, numbers, frames, reveal(frames, config, seed)))
     return FORMATS[format](trace, steps, context, strings)
@@ -206,8 +207,5 @@ def _one_token(role: Role, value: Value, encoding: str, number: int) -> Span:
     return Span(role, "".join(piece.text for piece in pieces(value, encoding)), number, value.is_string)
 
 
-FORMATS: dict[str, Callable[[Trace, list[Step], bool, str], list[Span]]] = {
-    "cwm": _cwm,
-    "repl": _repl,
-    "symbolic": _symbolic,
-}
+FORMATS: Registry[Callable[[Trace, list[Step], bool, str], list[Span]]] = Registry("trace format")
+FORMATS.update({"cwm": _cwm, "repl": _repl, "symbolic": _symbolic})

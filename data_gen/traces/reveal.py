@@ -1,4 +1,4 @@
-"""Which frames are written, which of them keep their STATE, and what a kept one shows. The knobs are independent."""
+"""Which frames are written, which of them keep their STATE, and what a kept STATE shows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from remedy.data_gen import rng
 from remedy.data_gen.execution.program import Event, Frame, Value
@@ -30,39 +30,72 @@ def whole_spacing(value: float) -> float:
 
 
 class RevealConfig(Settings):
-    """`every`: keep the state of every k-th frame that has locals (`inf`: the first and the last only).
+    """Which frames of a trace are written, and what their STATE shows.
 
-    `show`: all variables; one variable per reveal, in turn (`round_robin`) or drawn (`seeded`); or the `diff`, in which
-    `..` stands for a value that has not changed since it was last shown.
+    Four frames of `def f(a, b)`, called as `f(1, 2)`; a dash is a frame without STATE, `..` an unchanged value:
 
-    `depth`: write the frames of calls down to this level only (0: the entry point's own); deeper calls are stepped over.
-    `direct`: write the answer alone, after the seeded first frame. `budget`: tokens an example may have; one that has more is
-    written in the densest way that fits (see `budget`).
+        frame                 the defaults    spacing: 4      locals: diff     locals: one_in_turn
+        call  def f(a, b):    {a: 1, b: 2}    {a: 1, b: 2}    {a: 1, b: 2}     {a: 1}
+        line      a += b      {a: 1, b: 2}    -               {a: .., b: ..}   {b: 2}
+        line      b = 0       {a: 3, b: 2}    -               {a: 3, b: ..}    {a: 3}
+        line      return a    {a: 3, b: 0}    {a: 3, b: 0}    {a: .., b: 0}    {a: 3, b: 0}
     """
 
-    every: float = Field(default=1, description="spacing k >= 1, or inf")
-    show: Literal["all", "round_robin", "seeded", "diff"] = "all"
-    depth: int | None = Field(default=None, ge=0)
-    direct: bool = False
-    budget: int | None = Field(default=None, ge=1)
+    former = {
+        "every": "spacing",
+        "show": "locals",
+        "depth": "call_depth",
+        "direct": "answer_only",
+        "budget": "max_tokens",
+    }
 
-    @field_validator("every")
+    spacing: float = Field(default=1)
+    """Every k-th frame that has locals keeps its STATE, counted from the first; so does the last. `.inf`: these two alone."""
+    locals: Literal["full", "diff", "one_in_turn", "one_at_random"] = "full"
+    """What a STATE shows: all variables; all, with `..` for a value that has not changed since it was last shown (`diff`); or
+    one variable, by turns or drawn from the seed. The last STATE shows all."""
+    call_depth: int | None = Field(default=None, ge=0)
+    """Levels of calls that are traced; deeper calls are stepped over (0: the entry point's own frames). None: all."""
+    answer_only: bool = False
+    """Write the returned value alone, after the first frame: no trace."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of an example; one that has more is written in the densest way that fits. None: no limit."""
+
+    @field_validator("spacing")
     @classmethod
     def _whole(cls, value: float) -> float:
         return whole_spacing(value)
 
+    @field_validator("locals", mode="before")
+    @classmethod
+    def _former_names(cls, value: object) -> object:
+        now = {"all": "full", "round_robin": "one_in_turn", "seeded": "one_at_random"}
+        if isinstance(value, str) and value in now:
+            raise ValueError(f"{value!r} is now {now[value]!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _has_an_effect(self) -> RevealConfig:
+        if self.answer_only:
+            for key in ("spacing", "locals", "call_depth"):
+                value = getattr(self, key)
+                if value != type(self).model_fields[key].default:
+                    shown = f"{value:g}" if isinstance(value, float) else value
+                    raise ValueError(f"{key} {shown} does nothing with answer_only: remove it")
+        return self
+
     def keeps(self, ordinal: int, last: int) -> bool:
-        """Whether the frame with this ordinal, among those that have locals, keeps its state."""
-        return ordinal % self.every == 0 or ordinal == last
+        """Whether the frame with this ordinal, among those that have locals, keeps its STATE."""
+        return ordinal % self.spacing == 0 or ordinal == last
 
 
-def written(frames: Sequence[Frame], config: RevealConfig) -> list[int]:
+def kept_frames(frames: Sequence[Frame], config: RevealConfig) -> list[int]:
     """The numbers of the frames that are written."""
-    if config.direct:
+    if config.answer_only:
         return [0, len(frames) - 1] if len(frames) > 1 else list(range(len(frames)))
-    if config.depth is None:
+    if config.call_depth is None:
         return list(range(len(frames)))
-    return [number for number, level in enumerate(levels(frames)) if level <= config.depth]
+    return [number for number, level in enumerate(levels(frames)) if level <= config.call_depth]
 
 
 def levels(frames: Sequence[Frame]) -> list[int]:
@@ -80,7 +113,7 @@ def levels(frames: Sequence[Frame]) -> list[int]:
 def reveal(frames: Sequence[Frame], config: RevealConfig, seed: int = 0) -> list[Shown | None]:
     """What each frame's STATE shows; None for a frame without one.
 
-    The last frame with locals always shows its state: all of it, unless `show` is `diff` and a returned value follows
+    The last frame with locals always shows its state: all of it, unless `locals` is `diff` and a returned value follows
     that says the answer. The diff follows code world models' rule: a CALL shows every value, a LINE replaces by `..`
     what equals the last shown locals, and a RETURN clears that memory while an EXCEPTION does not.
     """
@@ -97,11 +130,11 @@ def reveal(frames: Sequence[Frame], config: RevealConfig, seed: int = 0) -> list
             continue
         if not config.keeps(ordinal, with_locals - 1):
             shown.append(None)
-        elif config.show == "diff" and not (session and ordinal == with_locals - 1):
+        elif config.locals == "diff" and not (session and ordinal == with_locals - 1):
             shown.append(_diff(frame, memory))
             memory = frame.locals
             reveals += 1
-        elif config.show == "all" or ordinal == with_locals - 1 or not frame.locals:
+        elif config.locals == "full" or ordinal == with_locals - 1 or not frame.locals:
             shown.append(frame.locals)
             reveals += 1
         else:
@@ -115,7 +148,7 @@ def reveal(frames: Sequence[Frame], config: RevealConfig, seed: int = 0) -> list
 
 def chosen_variable(config: RevealConfig, count: int, reveals: int, seed: int) -> int:
     """Which of `count` variables the `reveals`-th partial reveal shows."""
-    if config.show == "round_robin":
+    if config.locals == "one_in_turn":
         return reveals % count
     return rng.below(rng.bits(seed, REVEAL_POSITION + reveals), count)
 

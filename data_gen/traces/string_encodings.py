@@ -11,11 +11,10 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from typing import Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 from remedy.data_gen.execution.program import Value
-
-EncodingName = Literal["plain", "spaced", "list", "indexed"]
+from remedy.data_gen.registry import Registry, one_of
 
 
 class Encoding(NamedTuple):
@@ -36,12 +35,13 @@ def _decode_indexed(text: str | list[str]) -> str:
     return "".join(characters)
 
 
-ENCODINGS: dict[str, Encoding] = {
-    "plain": Encoding(lambda s: s, lambda t: "".join(t)),
-    "spaced": Encoding(lambda s: " ".join(s), lambda t: "".join(t[::2])),
-    "list": Encoding(lambda s: list(s), lambda t: "".join(t)),
-    "indexed": Encoding(lambda s: " ".join(f"{i}:{c}" for i, c in enumerate(s)), _decode_indexed),
-}
+ENCODINGS: Registry[Encoding] = Registry("string encoding")
+ENCODINGS["plain"] = Encoding(lambda s: s, lambda t: "".join(t))
+ENCODINGS["spaced"] = Encoding(lambda s: " ".join(s), lambda t: "".join(t[::2]))
+ENCODINGS["list"] = Encoding(lambda s: list(s), lambda t: "".join(t))
+ENCODINGS["indexed"] = Encoding(lambda s: " ".join(f"{i}:{c}" for i, c in enumerate(s)), _decode_indexed)
+
+EncodingName = Annotated[str, one_of(ENCODINGS)]
 
 # A string literal inside the repr of a built-in container.
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")

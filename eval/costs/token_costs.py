@@ -76,7 +76,7 @@ def token_rows(
 
 
 def _reveal(spacing: float, shown: str) -> RevealConfig:
-    return RevealConfig.model_validate({"every": spacing, "show": {"full": "all"}.get(shown, shown)})
+    return RevealConfig.model_validate({"spacing": spacing, "locals": shown})
 
 
 def _densest(
@@ -88,10 +88,10 @@ def _densest(
     tokenizers: Mapping[str, TraceTokenizer],
 ) -> Iterator[dict[str, Any]]:
     retraced = shallower(program, tracer, outcome)
-    reveal = RevealConfig(budget=max_tokens)
+    reveal = RevealConfig(max_tokens=max_tokens)
     if isinstance(outcome, ProgramError) and isinstance(retraced, Trace):
         # Too long to be traced whole: traced, and so written, down to this call depth only.
-        reveal = reveal.changed({"depth": max(levels(retraced.frames), default=0)})
+        reveal = reveal.changed({"call_depth": max(levels(retraced.frames), default=0)})
     for (name, tokenizer), encoding in itertools.product(tokenizers.items(), encodings):
         yield _row(name, encoding, "densest", *_fitted(retraced, reveal, encoding, tokenizer))
 
@@ -117,9 +117,9 @@ def _row(
         "tokenizer": tokenizer,
         "string_encoding": encoding,
         "variant": variant,
-        "spacing": reveal.every,
-        "locals": {"all": "full"}.get(reveal.show, reveal.show),
-        "call_depth": reveal.depth,
+        "spacing": reveal.spacing,
+        "locals": reveal.locals,
+        "call_depth": reveal.call_depth,
         "written": counts is not None,
         **{column: None if counts is None else counts[role] for role, column in zip(Role, ROLE_COLUMNS)},
     }

@@ -40,9 +40,9 @@ def permutation(settings: PermutationDiagnostic, data: DataConfig, config: EvalC
             settings,
             config,
             forcing,
-            {"length": length, "every": every},
+            {"length": length, "spacing": every},
         )
-        for every in settings.every or (data.reveal.every,)
+        for every in settings.every or (data.reveal.spacing,)
         for length in settings.lengths
         for forcing in settings.forcing
     ]
@@ -74,7 +74,7 @@ def _with(data: DataConfig, task: dict[str, Any], every: float | None = None) ->
     changed = data.model_dump()
     changed["task"].update(task)
     if every is not None:
-        changed["reveal"]["every"] = every
+        changed["reveal"]["spacing"] = every
     return build(DataConfig, changed, "diagnostic")
 
 

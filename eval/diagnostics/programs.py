@@ -16,7 +16,7 @@ from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks.composition import CompositionConfig
 from remedy.data_gen.tasks.programs import ProgramsConfig, split_cases
 from remedy.data_gen.traces.parse import ReadFrame, ReadTrace, parse
-from remedy.data_gen.traces.reveal import written
+from remedy.data_gen.traces.reveal import kept_frames
 from remedy.data_gen.traces.string_encodings import decode_value
 from remedy.data_gen.traces.values import same_value
 from remedy.eval.config import CodeDiagnostic, Condition, EvalConfig, fed_roles
@@ -40,12 +40,12 @@ def conditions(settings: CodeDiagnostic, data: DataConfig, config: EvalConfig) -
     for source in sources:
         split, count = _extent(source, settings, config)
         everies, shows, encodings = (
-            settings.every or (data.reveal.every,),
-            settings.show or (data.reveal.show,),
+            settings.every or (data.reveal.spacing,),
+            settings.show or (data.reveal.locals,),
             settings.strings or (data.strings,),
         )
         for grid in itertools.product(settings.rewrites, everies, shows, encodings, settings.forcing):
-            labels: dict[str, Any] = dict(zip(("rewrite", "every", "show", "strings", "forcing"), grid))
+            labels: dict[str, Any] = dict(zip(("rewrite", "spacing", "locals", "strings", "forcing"), grid))
             found.append(
                 Condition(
                     diagnostic="code",
@@ -80,7 +80,10 @@ def _as_labelled(data: DataConfig, source: Task, labels: dict[str, Any]) -> Data
     changed = data.model_dump() | {"strings": labels["strings"], "task": source.model_dump()}
     if isinstance(source, ProgramsConfig):
         changed["task"]["rewrites"] = kinds
-    changed["reveal"] |= {"every": labels["every"], "show": labels["show"], "direct": labels["forcing"] == "direct"}
+    if labels["forcing"] == "direct":
+        changed["reveal"] = {"answer_only": True, "max_tokens": data.reveal.max_tokens}
+    else:
+        changed["reveal"] |= {"spacing": labels["spacing"], "locals": labels["locals"], "answer_only": False}
     return build(DataConfig, changed, "diagnostic code")
 
 
@@ -119,9 +122,9 @@ def judge(
 ) -> dict[str, Any]:
     """One example's record: is the answer right, what was right on the way, and where and why did it first depart?"""
     start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
-    start -= condition.data.reveal.direct  # the separator of the answer's frame was given
+    start -= condition.data.reveal.answer_only  # the separator of the answer's frame was given
     true, read = (parse(tokenizer.pieces(ids[start:])) for ids in (truth.ids, spliced(truth.ids, runs)))
-    numbers = written(example.trace.frames, condition.data.reveal)[1:]
+    numbers = kept_frames(example.trace.frames, condition.data.reveal)[1:]
     originals = [example.trace.frames[number] for number in numbers]
     strings = condition.data.strings
     said = _answer(read)

@@ -167,7 +167,7 @@ def failures_by_cut(
     rows = in_order(records)
     if rows.empty:
         return table
-    ways = rows[["rewrite", "every", "show", "strings"]]
+    ways = rows[["rewrite", "spacing", "locals", "strings"]]
     rows = rows[(ways == ways.iloc[0]).all(axis=1)]  # every program once for a run and forcing
     for (run, forcing), group in rows.groupby(["run", "forcing"], sort=False):
         name = names.get(fingerprints.get(run, ""))

@@ -28,13 +28,13 @@ def accuracy_by_length(records: pd.DataFrame) -> Figure | None:
         return None
     forcings = sorted(rows["forcing"].unique())
     figure, axes = panels(len(forcings))
-    names, spacings = runs(records), sorted(rows["every"].unique())
-    keys = sorted({(run, every) for run, every in zip(rows["run"], rows["every"])})
+    names, spacings = runs(records), sorted(rows["spacing"].unique())
+    keys = sorted(set(zip(rows["run"], rows["spacing"])))
     for panel, forcing in zip(axes, forcings):
-        for run, every in keys:
-            line = rows[(rows["run"] == run) & (rows["every"] == every) & (rows["forcing"] == forcing)]
-            style = LINES[spacings.index(every) % len(LINES)]
-            rate_line(panel, line, "length", f"{run}, spacing {_spacing(every)}", names.index(run), style)
+        for run, spacing in keys:
+            line = rows[(rows["run"] == run) & (rows["spacing"] == spacing) & (rows["forcing"] == forcing)]
+            style = LINES[spacings.index(spacing) % len(LINES)]
+            rate_line(panel, line, "length", f"{run}, spacing {_spacing(spacing)}", names.index(run), style)
         lengths = sorted(rows["length"].unique())
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [str(int(length)) for length in lengths])
@@ -93,7 +93,7 @@ def accuracy_by_tokens(records: pd.DataFrame) -> Figure | None:
         return None
     rows = rows.assign(cost=rows[list(COST)].sum(axis=1))
     figure, axis = plt.subplots(figsize=(7, 4.2))
-    keys = [key for key in ("length", "depth", "form", "every", "forcing", "family") if key in rows]
+    keys = [key for key in ("length", "depth", "form", "spacing", "forcing", "family") if key in rows]
     for number, run in enumerate(runs(records)):
         mine = rows[rows["run"] == run]
         points = mine.groupby(keys, dropna=False).agg(cost=("cost", "mean"), right=("final_right", "mean"))
@@ -116,5 +116,5 @@ def _of(records: pd.DataFrame, diagnostic: str) -> pd.DataFrame:
     return records[records["diagnostic"] == diagnostic]
 
 
-def _spacing(every: float) -> str:
-    return "inf" if every == float("inf") else str(int(every))
+def _spacing(spacing: float) -> str:
+    return "inf" if spacing == float("inf") else str(int(spacing))

@@ -197,7 +197,7 @@ def _accuracy_tables(records: pd.DataFrame) -> dict[str, list[list[str]]]:
     permutation = records[records["diagnostic"] == "permutation"]
     if not permutation.empty:
         tables["Permutation programs: final state right"] = _grid(
-            permutation, ["run", "every", "forcing"], "length", ["Run", "Spacing", "Forcing"]
+            permutation, ["run", "spacing", "forcing"], "length", ["Run", "Spacing", "Forcing"]
         )
     composition = records[records["diagnostic"] == "composition"]
     if not composition.empty:

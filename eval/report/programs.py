@@ -15,8 +15,8 @@ from remedy.eval.report.sections import Section
 from remedy.eval.report.verdicts import COST, VARIED, Comparison, merged, rank
 from remedy.eval.stats import mean, rate
 
-LABELS = ("run", "benchmark", "rewrite", "every", "show", "strings", "forcing")
-_NAMES = {"run": "Run", "benchmark": "Programs", "every": "Spacing", "show": "Locals", "forcing": "Forcing"}
+LABELS = ("run", "benchmark", "rewrite", "spacing", "locals", "strings", "forcing")
+_NAMES = {"run": "Run", "benchmark": "Programs", "spacing": "Spacing", "locals": "Locals", "forcing": "Forcing"}
 _PUBLISHED = [
     ("Answer right", "88.0%"),
     ("Valid format", "99.6%"),

@@ -22,8 +22,8 @@ CONDITION_KEYS = (
     "depth",
     "function",
     "length",
-    "every",
-    "show",
+    "spacing",
+    "locals",
     "strings",
     "forcing",
 )
@@ -116,10 +116,10 @@ def within_runs(records: pd.DataFrame) -> list[Comparison]:
     return found
 
 
-VARIED = ("rewrite", "every", "show", "strings", "forcing")
+VARIED = ("rewrite", "spacing", "locals", "strings", "forcing")
 _ORDER: dict[str, tuple[str, ...]] = {
     "rewrite": ("none", *REWRITES, "all"),
-    "show": ("all", "diff"),
+    "locals": ("full", "diff"),
     "strings": tuple(ENCODINGS),
     "forcing": ("free", "action_forced", "direct"),
 }
@@ -137,7 +137,7 @@ _AIMS: dict[tuple[str, object], Failure] = {
     ("strings", "spaced"): "strings",
     ("strings", "list"): "strings",
     ("strings", "indexed"): "strings",
-    ("show", "diff"): "token budget",
+    ("locals", "diff"): "token budget",
     ("forcing", "direct"): "token budget",
     ("forcing", "action_forced"): "long horizon",
 }

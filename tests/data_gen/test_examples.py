@@ -15,9 +15,13 @@ from remedy.data_gen.traces.render import render
 TASKS = [
     {"task": {"kind": "permutation", "n": 3, "length": [2, 9]}, "format": "repl"},
     {"task": {"kind": "permutation", "n": 3, "length": 4}, "format": "cwm"},
-    {"task": {"kind": "permutation", "n": 4, "length": [2, 9]}, "format": "symbolic", "reveal": {"show": "seeded"}},
+    {
+        "task": {"kind": "permutation", "n": 4, "length": [2, 9]},
+        "format": "symbolic",
+        "reveal": {"locals": "one_at_random"},
+    },
     {"task": {"kind": "composition", "depth": [1, 3]}, "strings": "indexed"},
-    {"task": {"kind": "composition", "family": "sets", "depth": 2}, "reveal": {"every": 4, "show": "diff"}},
+    {"task": {"kind": "composition", "family": "sets", "depth": 2}, "reveal": {"spacing": 4, "locals": "diff"}},
 ]
 
 
@@ -58,7 +62,7 @@ def test_no_program_is_in_two_splits(task: dict[str, object]) -> None:
 def test_the_split_does_not_depend_on_how_a_program_is_written() -> None:
     task = {"kind": "permutation", "n": 3, "length": 5}
     written = [
-        DataConfig.model_validate({"task": task, "format": fmt, "reveal": {"every": every}})
+        DataConfig.model_validate({"task": task, "format": fmt, "reveal": {"spacing": every}})
         for fmt, every in (("repl", 1), ("symbolic", 4), ("cwm", 2))
     ]
     identities = [[e.identity for e in examples(config, "test", range(20))] for config in written]
@@ -106,6 +110,6 @@ def test_the_prompt_and_the_seeded_frame_are_context() -> None:
 
 
 def test_a_hidden_state_keeps_event_and_action() -> None:
-    config = DataConfig.model_validate({**TASKS[1], "reveal": {"every": 4}})
+    config = DataConfig.model_validate({**TASKS[1], "reveal": {"spacing": 4}})
     text = spans_text(example(config, "train", 0).spans)
     assert "<|line_sep|><|action_sep|>    return execute_repl_trace()\n<|frame_sep|>" in text

@@ -59,7 +59,7 @@ def test_a_number_like_1e_3_is_a_number() -> None:
 
 
 def test_the_resolved_configuration_reads_back(tmp_path: Path) -> None:
-    config = build(RunConfig, {"data": {**TASK, "reveal": {"every": float("inf")}}}, "x")
+    config = build(RunConfig, {"data": {**TASK, "reveal": {"spacing": float("inf")}}}, "x")
     path = tmp_path / "resolved.yaml"
     path.write_text(dump(config))
     assert load(RunConfig, path) == config

@@ -12,7 +12,7 @@ from remedy.data_gen.shards import read_shard
 from remedy.launch.generate import generate as run_generate
 
 CONFIG = {
-    "data": {"task": {"kind": "composition", "depth": [1, 2]}, "reveal": {"show": "diff"}},
+    "data": {"task": {"kind": "composition", "depth": [1, 2]}, "reveal": {"locals": "diff"}},
     "tokenizer": {"kind": "chars"},
     "write": {"splits": {"train": 50, "test": 11}, "shard_size": 10},
 }
@@ -98,7 +98,7 @@ def test_another_configuration_is_refused(config: Path, tmp_path: Path) -> None:
 def test_bad_options_and_keys_exit_2_with_one_line(config: Path, tmp_path: Path) -> None:
     for arguments, says in (
         (["data.task.dpeth=2"], "unknown key 'data.task.dpeth'; did you mean 'depth'?"),
-        (["data.reveal.every=0"], "data.reveal.every: must be a whole number >= 1, or inf"),
+        (["data.reveal.spacing=0"], "data.reveal.spacing: must be a whole number >= 1, or inf"),
         (["--shard", "3/3"], "write i/N"),
         (["nonsense"], "write key=value"),
     ):

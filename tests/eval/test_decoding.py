@@ -18,11 +18,11 @@ STATE_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.STATE})
 
 FORMS = {
     "cwm": {"task": {"kind": "composition", "depth": 1, "functions": ["mirror_str", "repeat_str"]}},
-    "repl": {"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "repl", "reveal": {"every": 2}},
+    "repl": {"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "repl", "reveal": {"spacing": 2}},
     "symbolic": {
         "task": {"kind": "permutation", "n": 3, "length": [2, 6]},
         "format": "symbolic",
-        "reveal": {"every": 2},
+        "reveal": {"spacing": 2},
     },
 }
 

@@ -24,7 +24,7 @@ PERMUTATION = DataConfig.model_validate(
     {
         "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4},
         "format": "symbolic",
-        "reveal": {"every": 2},
+        "reveal": {"spacing": 2},
     }
 )
 SETTINGS = build(

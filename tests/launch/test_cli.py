@@ -16,7 +16,7 @@ def remedy(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_trace_is_what_a_model_sees() -> None:
-    text = trace(EXAMPLE, "cwm", "diff", "1", "plain", 10)
+    text = trace(EXAMPLE, ["reveal.locals=diff"])
     assert text.startswith('<|begin_of_text|><|trace_context_start|>\ndef reverse(word):\n    result = ""\n')
     assert (
         '<|line_sep|>{"word": "..", "result": "\'a\'", "letter": ".."}<|action_sep|>    for letter in word:\n<|frame_sep|>'
@@ -26,18 +26,18 @@ def test_a_trace_is_what_a_model_sees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "piece"),
+    ("settings", "piece"),
     [
-        (("repl", "full", "inf", "plain"), ">>>     return result\n'cba'\n"),
-        (("symbolic", "full", "1", "plain"), " result 'ba' "),
-        (("cwm", "full", "1", "spaced"), "\"'c b a'\""),
-        (("cwm", "full", "1", "list"), "\"['c', 'b', 'a']\""),
-        (("cwm", "full", "1", "indexed"), "\"'0:c 1:b 2:a'\""),
-        (("cwm", "full", "inf", "plain"), "<|line_sep|><|action_sep|>    for letter in word:\n"),
+        ("format=repl reveal.spacing=inf", ">>>     return result\n'cba'\n"),
+        ("format=symbolic", " result 'ba' "),
+        ("string_encoding=spaced", "\"'c b a'\""),
+        ("string_encoding=list", "\"['c', 'b', 'a']\""),
+        ("string_encoding=indexed", "\"'0:c 1:b 2:a'\""),
+        ("reveal.spacing=inf", "<|line_sep|><|action_sep|>    for letter in word:\n"),
     ],
 )
-def test_formats_spacing_and_encodings(options: tuple[str, str, str, str], piece: str) -> None:
-    assert piece in trace(EXAMPLE, *options, 10)
+def test_formats_spacing_and_encodings(settings: str, piece: str) -> None:
+    assert piece in trace(EXAMPLE, settings.split())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_formats_spacing_and_encodings(options: tuple[str, str, str, str], piece
 def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "bad program.py"
     path.write_text(code)
-    failed = remedy("trace", path, "--timeout", "1")
+    failed = remedy("trace", path, "tracer.seconds=1")
     assert failed.returncode == 2
     assert failed.stdout == ""
     assert len(failed.stderr.strip().splitlines()) == 1
@@ -68,8 +68,15 @@ def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, sa
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("trace", EXAMPLE, "--format", "cwn"), "--format 'cwn': did you mean 'cwm'?"),
-        (("trace", EXAMPLE, "--reveal-every", "0"), "must be a whole number >= 1, or inf"),
+        (("trace", EXAMPLE, "format=cwn"), "unknown trace format 'cwn'; did you mean 'cwm'?"),
+        (("trace", EXAMPLE, "reveal.every=4"), "key 'reveal.every' is now 'spacing'"),
+        (("trace", EXAMPLE, "reveal.locals=all"), "reveal.locals: 'all' is now 'full'"),
+        (
+            ("trace", EXAMPLE, "reveal.spacing=4", "reveal.answer_only=true"),
+            "spacing 4 does nothing with answer_only",
+        ),
+        (("trace", EXAMPLE, "reveal.max_tokens=4"), "reveal.max_tokens is counted with a tokenizer"),
+        (("trace", EXAMPLE, "reveal.spacing=0"), "must be a whole number >= 1, or inf"),
         (("trace", "nothing.py"), "nothing.py: cannot be read"),
         (("evaluate", "nothing", "configs/evaluate/any_model.yaml", "--out", "/tmp/none"), "not a model folder"),
         (

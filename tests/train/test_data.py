@@ -18,7 +18,7 @@ from remedy.train.shards import ShardDataset
 
 TEXT = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": [2, 5]}, "format": "repl"})
 SYMBOLIC = DataConfig.model_validate(
-    {"task": {"kind": "permutation", "n": 3, "length": [2, 5]}, "format": "symbolic", "reveal": {"every": 2}}
+    {"task": {"kind": "permutation", "n": 3, "length": [2, 5]}, "format": "symbolic", "reveal": {"spacing": 2}}
 )
 CHARS = build_tokenizer(TokenizerConfig(kind="chars"), TEXT)
 SYMBOLS = build_tokenizer(TokenizerConfig(kind="symbols"), SYMBOLIC)
@@ -51,8 +51,8 @@ def run_of(data: DataConfig, mixture: dict[str, Any] | None = None, **train: Any
 CURRICULUM: dict[str, Any] = {
     "batch_size": 4,
     "curriculum": [
-        {"steps": 2, "set": {"task.length": 3, "reveal.every": 1}},
-        {"steps": 3, "set": {"task.length": [4, 5], "reveal.every": 4}},
+        {"steps": 2, "set": {"task.length": 3, "reveal.spacing": 1}},
+        {"steps": 3, "set": {"task.length": [4, 5], "reveal.spacing": 4}},
     ],
 }
 

@@ -67,13 +67,21 @@ def test_the_function_form_returns_the_final_state(config: PermutationConfig) ->
 
 @settings(max_examples=60, deadline=None)
 @given(
-    configs, st.sampled_from([1, 2, 3, float("inf")]), st.sampled_from(["all", "round_robin", "seeded"]), st.booleans()
+    configs,
+    st.sampled_from([1, 2, 3, float("inf")]),
+    st.sampled_from(["full", "one_in_turn", "one_at_random"]),
+    st.booleans(),
 )
 def test_symbolic_arrays_are_the_tokens_of_the_rendered_spans(
     task: PermutationConfig, every: float, show: str, context: bool
 ) -> None:
     data = DataConfig.model_validate(
-        {"task": task.model_dump(), "format": "symbolic", "context": context, "reveal": {"every": every, "show": show}}
+        {
+            "task": task.model_dump(),
+            "format": "symbolic",
+            "context": context,
+            "reveal": {"spacing": every, "locals": show},
+        }
     )
     tokenizer = TraceTokenizer(TokenizerConfig(kind="symbols"), Symbols(symbolic.vocabulary(task)))
     arrays = token_arrays(data, "test", [3, 1, 40])

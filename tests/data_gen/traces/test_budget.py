@@ -15,7 +15,7 @@ from remedy.data_gen.roles import Span
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.traces.budget import densest, describe
 from remedy.data_gen.traces.render import render
-from remedy.data_gen.traces.reveal import RevealConfig, levels, written
+from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, levels
 
 CODE = """def f(n, s):
     for i in range(n):
@@ -41,17 +41,17 @@ def in_order(traced: Trace, config: RevealConfig) -> list[RevealConfig]:
     """Every way, in the documented order."""
     frames = len(traced.frames)
     spacings: list[float] = [*range(1, frames), math.inf]
-    ways = [config, *(config.model_copy(update={"show": "diff", "every": k}) for k in spacings)]
+    ways = [config, *(config.model_copy(update={"locals": "diff", "spacing": k}) for k in spacings)]
     for depth in range(max(levels(traced.frames)) - 1, -1, -1):
-        ways.append(config.model_copy(update={"depth": depth}))
-        ways += [config.model_copy(update={"show": "diff", "every": k, "depth": depth}) for k in spacings]
+        ways.append(config.model_copy(update={"call_depth": depth}))
+        ways += [config.model_copy(update={"locals": "diff", "spacing": k, "call_depth": depth}) for k in spacings]
     return ways
 
 
 @given(st.integers(0, 6), st.integers(1, 4000))
 def test_the_choice_is_the_first_way_that_fits(n: int, budget: int) -> None:
     traced = long_trace(n)
-    config = RevealConfig(budget=budget)
+    config = RevealConfig(max_tokens=budget)
 
     def cost(way: RevealConfig) -> int:
         return count(render(traced, "cwm", way))
@@ -63,16 +63,16 @@ def test_the_choice_is_the_first_way_that_fits(n: int, budget: int) -> None:
         return
     assert cost(chosen) <= budget
     first = fitting[0]
-    assert (chosen.show, chosen.depth) == (first.show, first.depth)
+    assert (chosen.locals, chosen.call_depth) == (first.locals, first.call_depth)
     # Wider spacing may cost more where it shows what changed since further back; the search goes by halves and may pass a fit by.
-    assert chosen.every == first.every or cost(chosen.model_copy(update={"every": chosen.every - 1})) > budget
+    assert chosen.spacing == first.spacing or cost(chosen.model_copy(update={"spacing": chosen.spacing - 1})) > budget
 
 
 @given(st.integers(0, 5), st.integers(0, 4))
 def test_stepping_over_writes_what_tracing_to_that_depth_records(n: int, depth: int) -> None:
     program = Program.from_call(CODE, f"{n}, 'start'")
     whole, shallow = trace(program), trace(program, depth=depth)
-    kept = [whole.frames[number] for number in written(whole.frames, RevealConfig(depth=depth))]
+    kept = [whole.frames[number] for number in kept_frames(whole.frames, RevealConfig(call_depth=depth))]
     assert kept == shallow.frames
 
 
@@ -83,26 +83,26 @@ def test_a_program_too_long_to_be_traced_is_stepped_over(tmp_path: Path) -> None
     settings = {"task": {"kind": "programs", "path": str(path)}, "tracer": {"frames": 1000}}
     whole = example(DataConfig.model_validate(settings), "all", 0)
     assert whole.outcome == "frames"
-    fitted = example(DataConfig.model_validate(settings | {"reveal": {"budget": 400}}), "all", 0, count)
-    assert (fitted.outcome, fitted.answer, fitted.slices["reveal"]) == ("ok", "4999", "all, every 1")
+    fitted = example(DataConfig.model_validate(settings | {"reveal": {"max_tokens": 400}}), "all", 0, count)
+    assert (fitted.outcome, fitted.answer, fitted.slices["reveal"]) == ("ok", "4999", "full, spacing 1")
     assert count(fitted.spans) <= 400
-    tiny = example(DataConfig.model_validate(settings | {"reveal": {"budget": 50}}), "all", 0, count)
+    tiny = example(DataConfig.model_validate(settings | {"reveal": {"max_tokens": 50}}), "all", 0, count)
     assert tiny.outcome == "budget"
     bad = tmp_path / "bad.jsonl"
     bad.write_text(json.dumps({"code": "raise OSError", "input": ""}))
-    limited = {"task": {"kind": "programs", "path": str(bad)}, "reveal": {"budget": 50}}
+    limited = {"task": {"kind": "programs", "path": str(bad)}, "reveal": {"max_tokens": 50}}
     broken = example(DataConfig.model_validate(limited), "all", 0, count)
     assert broken.outcome == "raised"
     assert broken.slices.keys() == tiny.slices.keys() == fitted.slices.keys()  # rows of one table
-    direct = example(DataConfig.model_validate(settings | {"reveal": {"direct": True}}), "all", 0)
+    direct = example(DataConfig.model_validate(settings | {"reveal": {"answer_only": True}}), "all", 0)
     assert (direct.outcome, direct.answer) == ("ok", "4999")
 
 
 def test_a_budget_needs_a_tokenizer() -> None:
     with pytest.raises(ConfigError, match="tokenizer"):
-        example(DataConfig.model_validate({"task": {"kind": "permutation"}, "reveal": {"budget": 100}}), "train", 0)
+        example(DataConfig.model_validate({"task": {"kind": "permutation"}, "reveal": {"max_tokens": 100}}), "train", 0)
 
 
 def test_ways_have_short_names() -> None:
-    assert describe(RevealConfig()) == "all, every 1"
-    assert describe(RevealConfig(show="diff", every=math.inf, depth=0)) == "diff, every inf, depth 0"
+    assert describe(RevealConfig()) == "full, spacing 1"
+    assert describe(RevealConfig(locals="diff", spacing=math.inf, call_depth=0)) == "diff, spacing inf, call depth 0"

@@ -36,9 +36,9 @@ def written(trace: Trace, config: RevealConfig, strings: str = "plain") -> list[
     return [span.piece for span in render(trace, "cwm", config, strings=strings) if span.role is not Role.CONTEXT]
 
 
-@given(traces, st.sampled_from(["all", "diff"]))
+@given(traces, st.sampled_from(["full", "diff"]))
 def test_what_is_rendered_is_read_back(trace: Trace, show: str) -> None:
-    read = parse(written(trace, RevealConfig(show=show)))
+    read = parse(written(trace, RevealConfig(locals=show)))
     assert read.valid
     # The seeded first frame is part of the context; a diff refers to it.
     first = as_read(trace.frames[0])
@@ -55,7 +55,7 @@ def test_every_encoding_and_spacing_is_valid_and_keeps_events_and_lines(
     )
     if not literal:
         return
-    read = parse(written(trace, RevealConfig(every=every), strings))
+    read = parse(written(trace, RevealConfig(spacing=every), strings))
     assert read.valid
     assert [(f.event, f.source) for f in read.frames] == [(f.event, f.source) for f in trace.frames[1:]]
 

@@ -17,11 +17,13 @@ frames = st.lists(
 )
 
 
-@given(frames, st.sampled_from([1, 2, 3, 8, math.inf]), st.sampled_from(["all", "diff", "round_robin", "seeded"]))
+@given(
+    frames, st.sampled_from([1, 2, 3, 8, math.inf]), st.sampled_from(["full", "diff", "one_in_turn", "one_at_random"])
+)
 def test_spacing_counts_frames_with_locals_from_the_first_and_keeps_the_last(
     trace: list[Frame], every: float, show: str
 ) -> None:
-    shown = reveal(trace, RevealConfig(every=every, show=show), seed=7)
+    shown = reveal(trace, RevealConfig(spacing=every, locals=show), seed=7)
     with_locals = [i for i, frame in enumerate(trace) if frame.locals is not None]
     step = len(with_locals) or 1 if every == math.inf else int(every)
     kept = {with_locals[i] for i in range(0, len(with_locals), step)} | set(with_locals[-1:])
@@ -30,7 +32,7 @@ def test_spacing_counts_frames_with_locals_from_the_first_and_keeps_the_last(
 
 @given(frames, st.sampled_from([1, 2, 5]))
 def test_a_reader_of_the_diff_can_always_restore_the_values(trace: list[Frame], every: int) -> None:
-    shown = reveal(trace, RevealConfig(every=every, show="diff"))
+    shown = reveal(trace, RevealConfig(spacing=every, locals="diff"))
     memory: dict[str, Value] = {}
     for frame, state in zip(trace, shown):
         if frame.event is Event.RETURN:
@@ -48,19 +50,19 @@ def test_a_return_clears_the_memory_and_an_exception_does_not() -> None:
     line = Frame(Event.LINE, "l\n", state)
     end = Frame(Event.RETURN, "r\n", None, Value("0", "int"))
     raised = Frame(Event.EXCEPTION, "e\n", None, Value("0", "int"))
-    diff = RevealConfig(show="diff")
+    diff = RevealConfig(locals="diff")
     assert reveal([line, raised, line, end], diff)[2] == {"a": UNCHANGED}
     assert reveal([line, end, line, end], diff)[2] == state
 
 
 def test_one_variable_in_turn_and_all_at_the_end() -> None:
     state = {name: Value("1", "int") for name in "abc"}
-    shown = reveal([Frame(Event.LINE, "l\n", state)] * 5, RevealConfig(show="round_robin"))
+    shown = reveal([Frame(Event.LINE, "l\n", state)] * 5, RevealConfig(locals="one_in_turn"))
     assert [list(s or {}) for s in shown] == [["a"], ["b"], ["c"], ["a"], ["a", "b", "c"]]
 
 
 def test_a_session_without_a_returned_value_ends_on_its_full_state() -> None:
     state = {name: Value("1", "int") for name in "ab"}
-    shown = reveal([Frame(Event.LINE, "l\n", state)] * 3, RevealConfig(show="diff"))
+    shown = reveal([Frame(Event.LINE, "l\n", state)] * 3, RevealConfig(locals="diff"))
     assert shown[1] == {"a": UNCHANGED, "b": UNCHANGED}
     assert shown[2] == state

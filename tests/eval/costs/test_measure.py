@@ -194,7 +194,7 @@ def test_failures_are_set_beside_what_the_runs_own_tokenizer_cuts() -> None:
             for name in ("mine", "other")
         ]
     )
-    way = {"benchmark": "own", "every": 1, "show": "all", "strings": "plain", "run": "run", "forcing": "free"}
+    way = {"benchmark": "own", "spacing": 1, "locals": "full", "strings": "plain", "run": "run", "forcing": "free"}
     records = pd.DataFrame(
         [
             {"diagnostic": "code", **way, "rewrite": rewrite, "example": example, "final_right": n % 2 == 1}

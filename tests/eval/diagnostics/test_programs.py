@@ -97,13 +97,14 @@ def replaced(old: str, new: str, count: int = 1) -> Any:
 
 
 @pytest.mark.parametrize("every", [1, 3, float("inf")])
-@pytest.mark.parametrize("show", ["all", "diff"])
+@pytest.mark.parametrize("show", ["full", "diff"])
 @pytest.mark.parametrize("strings", ["plain", "indexed"])
 @pytest.mark.parametrize("forcing", ["free", "action_forced", "direct"])
 def test_the_truth_is_right_under_every_condition(
     programs: Path, every: float, show: str, strings: str, forcing: str
 ) -> None:
-    data = config(programs, reveal={"every": every, "show": show, "direct": forcing == "direct"}, strings=strings)
+    reveal = {"answer_only": True} if forcing == "direct" else {"spacing": every, "locals": show}
+    data = config(programs, reveal=reveal, strings=strings)
     example, truth = truth_of(data)
     fed = fed_roles("free" if forcing == "direct" else forcing)
     flags = [role in fed for role in truth.roles]
@@ -175,7 +176,7 @@ def test_the_outputs_of_the_32b_model_are_judged_as_they_were(shared: Path, tmp_
     rows = [json.loads(line) for line in (shared / "cwm_real_traces.jsonl").read_text().splitlines()]
     path = tmp_path / "real.jsonl"
     path.write_text("".join(json.dumps({k: row[k] for k in ("id", "code", "input")}) + "\n" for row in rows))
-    data = config(path, reveal={"show": "diff"})
+    data = config(path, reveal={"locals": "diff"})
     names = {special.value: special for special in Special}
     for row, example in zip(rows, examples(data, "all", range(len(rows)))):
         truth = TOKENIZER.encode(example.spans)

@@ -117,9 +117,8 @@ def test_every_import_of_the_package_is_a_file_under_its_plain_path() -> None:
 def test_every_folder_of_code_is_installed() -> None:
     listed = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     for package in {module(path.parent / "__init__.py") for path in FILES}:
-        assert f'    "{package}",\n' in listed and f'\n"{package}" = "' in listed, (
-            f"name {package} in `packages` and in `package-dir`"
-        )
+        assert f'    "{package}",\n' in listed, package
+        assert f'\n"{package}" = "' in listed, package
 
 
 def test_files_are_short() -> None:

@@ -20,7 +20,7 @@ from remedy.data_gen.execution.isolation import resolve
 from remedy.data_gen.execution.pool import environment, trace_all
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.sandbox import TracerConfig
-from remedy.data_gen.tasks.programs import ProgramsConfig, load_cases
+from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 
 ROUNDS = 5
 
@@ -50,7 +50,7 @@ def traced(config: TracerConfig, workers: int = 1) -> Callable[[Sequence[Program
 
 def main() -> None:
     path = sys.argv[1] if len(sys.argv) > 1 else None
-    programs = [case.program for case in load_cases(ProgramsConfig(benchmark="cruxeval", path=path))]
+    programs = [case.program for case in load_cases(ProgramsTask(benchmark="cruxeval", path=path))]
     isolations = ["limits", "bubblewrap"] if resolve("auto") == "bubblewrap" else ["limits"]
     ways: dict[str, Callable[[Sequence[Program]], Any]] = {
         "bare settrace, records nothing (reference)": lambda p: bare_settrace(list(p)),

@@ -16,6 +16,7 @@ from remedy.data_gen.execution.pool import environment
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import dump
 from remedy.data_gen.shards import WriteConfig, plan, read_shard
+from remedy.data_gen.tasks.programs import ProgramsTask
 
 _WHAT = {
     "permutation": "Permutation programs: a few variables whose values are permuted command by command.",
@@ -71,8 +72,8 @@ def _text(
     quantiles = np.quantile(lengths, [0.5, 0.9, 1.0])
     shown = [f"- `{name}`: {_values(values)}" for name, values in slices.items()]
     ran = ""
-    if data.task.kind == "programs":
-        python, isolation = environment(data.tracer)
+    if isinstance(data.task, ProgramsTask):
+        python, isolation = environment(data.task.tracer)
         ran = f"The programs ran on {python}, isolation: {isolation}. Traces of other Python versions differ. "
     packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "pyarrow", "tokenizers", "numpy"))
     return "\n".join(

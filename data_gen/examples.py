@@ -19,16 +19,15 @@ from pydantic import Field, model_validator
 from remedy.data_gen import rng
 from remedy.data_gen.execution.pool import Outcome, environment, trace_all
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
-from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.execution.tracer import TraceLimits, trace
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.splits import in_split, split_of, text_hash
 from remedy.data_gen.tasks import composition, permutation
 from remedy.data_gen.tasks import permutation_arrays as symbolic
-from remedy.data_gen.tasks.composition import CompositionConfig
-from remedy.data_gen.tasks.permutation import PermutationBatch, PermutationConfig
-from remedy.data_gen.tasks.programs import Case, ProgramsConfig, split_cases
+from remedy.data_gen.tasks.composition import CompositionTask
+from remedy.data_gen.tasks.permutation import PermutationBatch, PermutationTask
+from remedy.data_gen.tasks.programs import Case, ProgramsTask, split_cases
 from remedy.data_gen.traces.budget import densest, describe, may_step_over, shallower
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
@@ -44,21 +43,26 @@ Count = Callable[[Sequence[Span]], int]
 """How many tokens spans have; made by a tokenizer."""
 
 
-Task = PermutationConfig | CompositionConfig | ProgramsConfig
+Task = PermutationTask | CompositionTask | ProgramsTask
 
 
 class DataConfig(Settings):
     """What is generated (`task`) and how it is written down (the rest)."""
 
+    former = {"strings": "string_encoding", "tracer": "task.tracer"}
+
     task: Annotated[Task, Field(discriminator="kind")]
+    """Which programs there are; `kind` chooses the task."""
     format: Literal["cwm", "repl", "symbolic"] = "cwm"
+    """The text form of a trace: the code world model's own, a Python session, or one token per variable, value and command."""
     context: bool = True
     """Whether the program precedes its trace (always so in the cwm format)."""
     reveal: RevealConfig = RevealConfig()
-    strings: EncodingName = "plain"
-    tracer: TracerConfig = TracerConfig()
-    """How programs of the user's or a benchmark's are run; our own run in this process."""
+    """Which frames are written, which of them show their state, and how."""
+    string_encoding: EncodingName = "plain"
+    """How string values are written in the trace."""
     seed: int = Field(default=0, ge=0)
+    """Chooses the programs, together with the split and the index."""
 
     @model_validator(mode="after")
     def _context_needed(self) -> DataConfig:
@@ -111,10 +115,10 @@ def examples(
     if config.reveal.max_tokens is not None and count is None:
         raise ConfigError("data.reveal.max_tokens is in tokens: nothing here knows a tokenizer to count them with")
     wanted = np.asarray(indices, dtype=np.int64)
-    if isinstance(config.task, PermutationConfig):
+    if isinstance(config.task, PermutationTask):
         keys, batch = _permutations(config, split, wanted)
         return [_permutation_example(config, split, int(i), keys, batch, row, count) for row, i in enumerate(wanted)]
-    if isinstance(config.task, ProgramsConfig):
+    if isinstance(config.task, ProgramsTask):
         return _program_examples(config, config.task, split, [int(index) for index in wanted], count, workers)
     with _collector_paused():
         return [_composition_example(config, split, int(index), count) for index in wanted]
@@ -124,16 +128,14 @@ def token_arrays(config: DataConfig, split: str, indices: Sequence[int]) -> symb
     """Ready arrays of symbolic permutation examples; None where only the span path exists."""
     if not has_token_arrays(config):
         return None
-    assert isinstance(config.task, PermutationConfig)
+    assert isinstance(config.task, PermutationTask)
     keys, batch = _permutations(config, split, np.asarray(indices, dtype=np.int64))
     return symbolic.batch_arrays(config.task, config.reveal, config.context, batch, keys)
 
 
 def has_token_arrays(config: DataConfig) -> bool:
     """Whether `token_arrays` covers the config."""
-    return (
-        isinstance(config.task, PermutationConfig) and config.format == "symbolic" and symbolic.supports(config.reveal)
-    )
+    return isinstance(config.task, PermutationTask) and config.format == "symbolic" and symbolic.supports(config.reveal)
 
 
 @contextlib.contextmanager
@@ -156,7 +158,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _permutations(config: DataConfig, split: str, indices: npt.NDArray[np.int64]) -> tuple[rng.U64, PermutationBatch]:
-    assert isinstance(config.task, PermutationConfig)
+    assert isinstance(config.task, PermutationTask)
     keys = rng.keys(config.seed, split, indices)
     batch = permutation.draw(config.task, keys)
     pending = np.flatnonzero(~_permutations_may(config, split, batch))
@@ -179,14 +181,14 @@ def _permutations(config: DataConfig, split: str, indices: npt.NDArray[np.int64]
 
 def _permutations_may(config: DataConfig, split: str, batch: PermutationBatch) -> npt.NDArray[np.bool_]:
     """Which programs may be in a split."""
-    assert isinstance(config.task, PermutationConfig)
+    assert isinstance(config.task, PermutationTask)
     may: npt.NDArray[np.bool_] = in_split(permutation.content_hash(config.task, batch), split)
     if split == "train" and config.task.held_out_lengths:
         may &= ~np.isin(batch.lengths, config.task.held_out_lengths)
     return may
 
 
-def _composition_may(task: CompositionConfig, split: str, composed: composition.Composition) -> bool:
+def _composition_may(task: CompositionTask, split: str, composed: composition.Composition) -> bool:
     if split_of(text_hash(composed.identity)) != split:
         return False
     held_out = composed.depth in task.held_out_depths or not set(task.held_out_functions).isdisjoint(composed.functions)
@@ -205,7 +207,7 @@ def _permutation_example(
     config: DataConfig, split: str, index: int, keys: rng.U64, batch: PermutationBatch, row: int, count: Count | None
 ) -> Example:
     task = config.task
-    assert isinstance(task, PermutationConfig)
+    assert isinstance(task, PermutationTask)
     session = permutation.session(task, batch, row)
     final = session.frames[-1].locals
     assert final is not None
@@ -218,7 +220,7 @@ def _permutation_example(
 
 
 def _composition_example(config: DataConfig, split: str, index: int, count: Count | None) -> Example:
-    assert isinstance(config.task, CompositionConfig)
+    assert isinstance(config.task, CompositionTask)
     for attempt in range(MAX_ATTEMPTS):
         key = rng.key(config.seed, split, index, attempt)
         composed = composition.draw(config.task, rng.Draws(key))
@@ -239,7 +241,7 @@ def _composition_example(config: DataConfig, split: str, index: int, count: Coun
 
 
 def _program_examples(
-    config: DataConfig, task: ProgramsConfig, split: str, indices: Sequence[int], count: Count | None, workers: int
+    config: DataConfig, task: ProgramsTask, split: str, indices: Sequence[int], count: Count | None, workers: int
 ) -> list[Example]:
     cases = split_cases(task, split)
     missing = next((index for index in indices if index >= len(cases)), None)
@@ -249,20 +251,26 @@ def _program_examples(
             f"index {missing} was asked for"
         )
     chosen = [cases[index] for index in indices]
-    outcomes = trace_all([case.program for case in chosen], config.tracer, workers)
+    outcomes = trace_all([case.program for case in chosen], task.tracer, workers)
     return [
-        _program_example(config, split, index, case, outcome, count)
+        _program_example(config, task, split, index, case, outcome, count)
         for index, case, outcome in zip(indices, chosen, outcomes)
     ]
 
 
 def _program_example(
-    config: DataConfig, split: str, index: int, case: Case, outcome: Outcome, count: Count | None
+    config: DataConfig,
+    task: ProgramsTask,
+    split: str,
+    index: int,
+    case: Case,
+    outcome: Outcome,
+    count: Count | None,
 ) -> Example:
     if may_step_over(config.reveal):
-        outcome = shallower(case.program, config.tracer, outcome)
+        outcome = shallower(case.program, task.tracer, outcome)
     identity = case.identity
-    slices: dict[str, int | str] = {"source": case.id, "python": environment(config.tracer).python}
+    slices: dict[str, int | str] = {"source": case.id, "python": environment(task.tracer).python}
     if isinstance(outcome, Trace):
         answer = outcome.result.text if outcome.result is not None else ""
         if case.expected is not None and not same_value(answer, case.expected):
@@ -286,7 +294,7 @@ def _context_alone(whole: Example, outcome: str) -> Example:
 
 def example_count(config: DataConfig, split: str) -> int | None:
     """How many examples a split has; None where they never end."""
-    return len(split_cases(config.task, split)) if isinstance(config.task, ProgramsConfig) else None
+    return len(split_cases(config.task, split)) if isinstance(config.task, ProgramsTask) else None
 
 
 def _example(
@@ -301,7 +309,7 @@ def _example(
     count: Count | None,
 ) -> Example:
     def written(reveal: RevealConfig) -> list[Span]:
-        return render(traced, config.format, reveal, context=config.context, strings=config.strings, seed=key)
+        return render(traced, config.format, reveal, context=config.context, strings=config.string_encoding, seed=key)
 
     slices = slices | {"frame_count": len(traced.frames)}
     if config.reveal.max_tokens is None or count is None:

@@ -14,16 +14,20 @@ import numpy.typing as npt
 from pydantic import Field
 
 from remedy.data_gen.examples import DataConfig, example_count
-from remedy.data_gen.settings import Settings, build, merge
+from remedy.data_gen.settings import Settings
 
 LONGEST = 10_000
 
 
 class Part(Settings):
-    """A part of a mixture: its share is `weight` over the sum of all; `data` changes the run's data configuration for it."""
+    """A part of a mixture."""
+
+    former = {"data": "set"}
 
     weight: int = Field(default=1, ge=1, le=LONGEST)
-    data: dict[str, Any] = {}
+    """Its share of the examples is this over the sum of all weights."""
+    set: dict[str, Any] = {}
+    """Changes of the run's `data` for this part: `{"reveal.locals": diff, task: {kind: composition}}`."""
 
 
 class Source(NamedTuple):
@@ -50,10 +54,8 @@ class Mixture:
     """
 
     def __init__(self, data: DataConfig, parts: Mapping[str, Part]) -> None:
-        base = data.model_dump()
         resolved = {
-            name: (part.weight, build(DataConfig, merge(base, part.data), f"mixture.{name}.data"))
-            for name, part in parts.items()
+            name: (part.weight, data.changed(part.set, f"mixture.{name}.set")) for name, part in parts.items()
         } or {"": (1, data)}
         self.sources = [Source(n, weight, d, example_count(d, "train")) for n, (weight, d) in resolved.items()]
         self.turns, self.before = _pattern([source.weight for source in self.sources])

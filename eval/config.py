@@ -12,7 +12,7 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import Settings
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks.composition import FamilyName
-from remedy.data_gen.tasks.programs import ProgramsConfig
+from remedy.data_gen.tasks.programs import ProgramsTask
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.decoding import FORCINGS, FREE
 
@@ -79,7 +79,7 @@ class CodeDiagnostic(Settings):
     """
 
     kind: Literal["code"] = "code"
-    programs: tuple[ProgramsConfig, ...] = ()
+    programs: tuple[ProgramsTask, ...] = ()
     forcing: tuple[Literal["free", "action_forced", "direct"], ...] = Field(
         default=("free", "action_forced", "direct"), min_length=1
     )
@@ -103,7 +103,7 @@ class EvalConfig(Settings):
     diagnostics: tuple[Annotated[AnyDiagnostic, Field(discriminator="kind")], ...]
     data: dict[str, Any] = {}
     split: Literal["validation", "test"] = "test"
-    trained_on: ProgramsConfig | None = None
+    trained_on: ProgramsTask | None = None
     batch_size: int = Field(default=100, ge=1)
     budget: int = Field(default=4096, ge=1)
     threads: int | None = Field(default=None, ge=1)

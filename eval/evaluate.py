@@ -16,7 +16,7 @@ from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.settings import ConfigError, UserError, build, merge, read_yaml
 from remedy.data_gen.splits import text_hash
-from remedy.data_gen.tasks.programs import ProgramsConfig
+from remedy.data_gen.tasks.programs import ProgramsTask
 from remedy.eval.config import Condition, EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.diagnostics.frame_scorer import UNTRACED
@@ -94,7 +94,7 @@ def run_condition(
                     "functions": str(example.slices.get("functions", "")),
                     "source": str(example.slices.get("source", "")),
                     "format": condition.data.format,
-                    "strings": condition.data.strings,
+                    "strings": condition.data.string_encoding,
                     "locals": condition.data.reveal.locals,
                     "frames": max(truth.frames) + 1,
                     **condition.labels,
@@ -163,7 +163,7 @@ def for_checkpoint(checkpoint: str, config: EvalConfig) -> tuple[DataConfig, Eva
     data = build(DataConfig, merge(stored, config.data), f"data of {checkpoint}")
     if stored and config.trained_on is None:
         task = build(DataConfig, stored, str(path)).task
-        config = config.model_copy(update={"trained_on": task if isinstance(task, ProgramsConfig) else None})
+        config = config.model_copy(update={"trained_on": task if isinstance(task, ProgramsTask) else None})
     return data, config
 
 
@@ -186,7 +186,7 @@ def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[st
         "tokenizer": chosen.kind + (", strings by characters" if chosen.string_tokenization == "characters" else ""),
         "fingerprint": tokenizer.fingerprint,
         "weights": weights_digest(model),
-        "data": f"{task['kind']} ({summary}); {data.format}, spacing {data.reveal.spacing:g}, strings {data.strings}",
+        "data": f"{task['kind']} ({summary}); {data.format}, spacing {data.reveal.spacing:g}, strings {data.string_encoding}",
     }
 
 

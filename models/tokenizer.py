@@ -20,7 +20,7 @@ from remedy.data_gen.examples import DataConfig, example_count, examples
 from remedy.data_gen.roles import Role, Span, Special
 from remedy.data_gen.settings import Settings
 from remedy.data_gen.tasks import permutation_arrays as symbolic
-from remedy.data_gen.tasks.permutation import PermutationConfig
+from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.models.tokenizer_backends import (
     Backend,
     BytePairs,
@@ -230,7 +230,7 @@ def build_tokenizer(config: TokenizerConfig, data: DataConfig) -> TraceTokenizer
         TokenizerError: as `build`.
     """
     vocabulary: list[str | Special] = []
-    if isinstance(data.task, PermutationConfig) and data.format == "symbolic":
+    if isinstance(data.task, PermutationTask) and data.format == "symbolic":
         vocabulary = symbolic.vocabulary(data.task)
     unlimited = data.model_copy(update={"reveal": data.reveal.model_copy(update={"max_tokens": None})})
     count = BPE_EXAMPLES

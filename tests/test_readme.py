@@ -38,7 +38,7 @@ SMALL_DATA = ["write.splits.train=20", "write.splits.validation=4", "write.split
 
 
 LORA_SMALL = [
-    "mixture.permutations.data.task.length=2",
+    "mixture.permutations.set.task.length=2",
     "data.task.depth=1",
     "data.reveal.max_tokens=400",
     "train.dataloader_num_workers=0",

@@ -9,14 +9,14 @@ from transformers import CwmConfig, CwmForCausalLM, PreTrainedTokenizerFast
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Special
-from remedy.data_gen.tasks.composition import CompositionConfig
+from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.models.tokenizer import TokenizerConfig, build_tokenizer
 from remedy.models.tokenizer_backends import BytePairs
 
 
 def write_tiny_cwm(folder: Path, hidden: int = 32, layers: int = 4, seed: int = 0) -> Path:
     """Write a `CwmForCausalLM` of full and sliding-window layers, and a tokenizer that has the trace tokens; returns `folder`."""
-    data = DataConfig(task=CompositionConfig(depth=1))
+    data = DataConfig(task=CompositionTask(depth=1))
     backend = build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=320), data).backend
     assert isinstance(backend, BytePairs)
     tokenizer = PreTrainedTokenizerFast(

@@ -71,13 +71,15 @@ def find_interpreter(python: str | None) -> Interpreter:
     found = shutil.which(os.path.expanduser(python))
     if found is None:
         raise ConfigError(
-            f"tracer.python: no interpreter {python!r}; give its path, or a name on PATH such as python3.12"
+            f"task.tracer.python: no interpreter {python!r}; give its path, or a name on PATH such as python3.12"
         )
     asked = [found, "-c", "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
     answer = done.stdout.split("\n")
     if done.returncode != 0 or len(answer) < 3:
-        raise ConfigError(f"tracer.python: {found} is no working Python interpreter ({done.stderr.strip()[-200:]})")
+        raise ConfigError(
+            f"task.tracer.python: {found} is no working Python interpreter ({done.stderr.strip()[-200:]})"
+        )
     return Interpreter(*answer[:3])
 
 
@@ -93,7 +95,7 @@ def resolve(isolation: Isolation) -> str:
     if not problem:
         return "bubblewrap"
     if isolation == "bubblewrap":
-        raise ConfigError(f"tracer.isolation bubblewrap: {problem}; install it, or use `limits` or `auto`")
+        raise ConfigError(f"task.tracer.isolation bubblewrap: {problem}; install it, or use `limits` or `auto`")
     return "limits"
 
 

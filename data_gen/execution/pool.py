@@ -63,7 +63,7 @@ def environment(config: TracerConfig) -> Environment:
 def _outcome(program: Program, config: TracerConfig, depth: int | None, sandbox: Sandbox | None) -> Outcome:
     try:
         if sandbox is None:
-            return trace(program, TraceLimits(config.frames, config.output), depth)
+            return trace(program, TraceLimits(config.max_frames, config.max_value_characters), depth)
         return sandbox.trace(program, depth)
     except ProgramError as error:
         return error

@@ -22,20 +22,28 @@ from remedy.data_gen.settings import ConfigError, Settings
 
 
 class TracerConfig(Settings):
-    """How real programs are run.
+    """How real programs are run: the interpreter, its isolation, and the limits on one program."""
 
-    `python`: the interpreter, by path or name (default: the one that runs this; 3.12 and later inline comprehensions and so
-    trace differently). `isolation`: `auto` uses bubblewrap where it is installed, else limits alone; `trusted` runs programs in
-    this process, with no protection and with this process's own order of sets of strings. `seconds` (wall and CPU),
-    `megabytes`, `frames` and `output` (characters of recorded values) limit one program.
-    """
+    former = {
+        "seconds": "timeout_seconds",
+        "megabytes": "memory_megabytes",
+        "frames": "max_frames",
+        "output": "max_value_characters",
+    }
 
     python: str | None = None
+    """The interpreter, by path or name; by default the one that runs this. 3.12 and later inline comprehensions: other traces."""
     isolation: Isolation = "auto"
-    seconds: float = Field(default=10.0, gt=0)
-    megabytes: int = Field(default=1024, ge=64)
-    frames: int = Field(default=200_000, ge=1)
-    output: int = Field(default=16_000_000, ge=1)
+    """`auto` uses bubblewrap where it is installed, else limits alone; `trusted` runs programs in this process, with no
+    protection and with this process's own order of sets of strings."""
+    timeout_seconds: float = Field(default=10.0, gt=0)
+    """Wall-clock and CPU seconds of one program."""
+    memory_megabytes: int = Field(default=1024, ge=64)
+    """Address space of one program."""
+    max_frames: int = Field(default=200_000, ge=1)
+    """Frames of one trace."""
+    max_value_characters: int = Field(default=16_000_000, ge=1)
+    """Characters of all values recorded in one trace."""
 
     @model_validator(mode="after")
     def _in_process(self) -> TracerConfig:
@@ -47,7 +55,7 @@ class TracerConfig(Settings):
 
 
 class Environment(NamedTuple):
-    """Which interpreter ran the programs, and behind which walls: part of every record."""
+    """Which interpreter ran the programs, and under which isolation: part of every record."""
 
     python: str
     isolation: str
@@ -101,7 +109,13 @@ class Sandbox:
                 `thread`, `network`, `files` or `native` when the program tried what it may not.
             ConfigError: the server does not start.
         """
-        limits = self.config.model_dump(include={"seconds", "megabytes", "frames", "output"})
+        config = self.config
+        limits = {
+            "timeout_seconds": config.timeout_seconds,
+            "memory_megabytes": config.memory_megabytes,
+            "max_frames": config.max_frames,
+            "max_value_characters": config.max_value_characters,
+        }
         reply = self._ask({"code": program.code, "name": program.name, "depth": depth, "limits": limits})
         try:
             if "error" not in reply:

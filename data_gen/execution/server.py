@@ -62,7 +62,7 @@ def _run(request: dict[str, Any], folder: str) -> tuple[bytes, int]:
         finally:
             os._exit(1)
     os.close(writer)
-    data, timed_out = _collect(reader, limits["seconds"], limits["megabytes"] * _MEGABYTE)
+    data, timed_out = _collect(reader, limits["timeout_seconds"], limits["memory_megabytes"] * _MEGABYTE)
     os.close(reader)
     if data is not None:
         return data, child
@@ -70,7 +70,7 @@ def _run(request: dict[str, Any], folder: str) -> tuple[bytes, int]:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if timed_out or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
-        return _problem("time", name, f"stopped after {limits['seconds']:g} s"), child
+        return _problem("time", name, f"stopped after {limits['timeout_seconds']:g} s"), child
     how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
     return _problem("killed", name, f"ended its process before its trace was complete ({how})"), child
 
@@ -127,10 +127,10 @@ def _child(request: dict[str, Any], folder: str, writer: int) -> None:
     # The server's own pipes must be out of the program's reach: it could answer in the next program's name.
     os.closerange(3, writer)
     os.closerange(writer + 1, writer + 64)
-    seconds = int(limits["seconds"]) + 1
+    seconds = int(limits["timeout_seconds"]) + 1
     for what, most in (
         (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_AS, limits["megabytes"] * _MEGABYTE),
+        (resource.RLIMIT_AS, limits["memory_megabytes"] * _MEGABYTE),
         (resource.RLIMIT_FSIZE, _MEGABYTE),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NPROC, 0),
@@ -144,12 +144,12 @@ def _child(request: dict[str, Any], folder: str, writer: int) -> None:
 
     guard.install(folder, stop)
     try:
-        traced = trace(program, TraceLimits(limits["frames"], limits["output"]), request["depth"])
+        traced = trace(program, TraceLimits(limits["max_frames"], limits["max_value_characters"]), request["depth"])
         reply = json.dumps({"frames": [frame_fields(frame) for frame in traced.frames]}).encode()
     except ProgramError as error:
         reply = json.dumps({"error": error.kind, "message": str(error)}).encode()
     except MemoryError:
-        stop("memory", f"needed more than {limits['megabytes']} MB")
+        stop("memory", f"needed more than {limits['memory_megabytes']} MB")
     _answer(writer, reply)
 
 

@@ -18,7 +18,7 @@ from remedy.data_gen.settings import Settings, suggest
 from remedy.data_gen.tasks import string_functions, zoo_functions
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-Draw = Callable[[Draws, "CompositionConfig"], Any]
+Draw = Callable[[Draws, "CompositionTask"], Any]
 
 
 def _integer(low: int, high: int) -> Draw:
@@ -33,26 +33,26 @@ def _letter(alphabet: str) -> Draw:
     return lambda draws, config: draws.choice(alphabet)
 
 
-def _boolean(draws: Draws, config: CompositionConfig) -> bool:
+def _boolean(draws: Draws, config: CompositionTask) -> bool:
     return draws.choice((False, True))
 
 
-def _small_list(draws: Draws, config: CompositionConfig) -> list[int]:
+def _small_list(draws: Draws, config: CompositionTask) -> list[int]:
     return [draws.integer(0, 9) for _ in range(draws.integer(2, 6))]
 
 
-def _small_set(draws: Draws, config: CompositionConfig) -> set[int]:
+def _small_set(draws: Draws, config: CompositionTask) -> set[int]:
     return set(_small_list(draws, config))
 
 
-def _small_dict(draws: Draws, config: CompositionConfig) -> dict[str, int]:
+def _small_dict(draws: Draws, config: CompositionTask) -> dict[str, int]:
     return {draws.choice(LETTERS): draws.integer(0, 9) for _ in range(draws.integer(2, 5))}
 
 
 class Family(NamedTuple):
     """A domain: how to draw an input, and its functions, each with the draws of its extra arguments."""
 
-    draw_input: Callable[[Draws, CompositionConfig], Any]
+    draw_input: Callable[[Draws, CompositionTask], Any]
     functions: dict[str, tuple[Draw, ...]]
     module: Any
 
@@ -199,23 +199,29 @@ FAMILIES: dict[str, Family] = {
 FamilyName = Literal["strings", "booleans", "bitwise", "math", "characters", "lists", "sets", "dicts"]
 
 
-class CompositionConfig(Settings):
-    """Programs of one family. `functions`: which may occur (empty: all); `depth` and `input_length` (characters of a
-    random input string): fixed or drawn from [low, high]; `alphabet`: the letters of random strings; `flatten`: one call
-    a line, into temporaries. `held_out_functions`, `held_out_depths`: what the train split never has."""
+class CompositionTask(Settings):
+    """Functions of one family applied to each other's results."""
 
     kind: Literal["composition"] = "composition"
     family: FamilyName = "strings"
+    """The type of the values that the functions take and give."""
     functions: tuple[str, ...] = ()
-    depth: int | tuple[int, int] = Field(default=1)
+    """Which functions of the family may occur; all if none is named."""
+    depth: int | tuple[int, int] = 1
+    """Calls in each other, fixed or drawn from [low, high]."""
     flatten: bool = False
+    """Whether each call stands on a line of its own, its result in a temporary variable."""
     input_length: tuple[int, int] = (3, 8)
+    """Characters of a random input string."""
     alphabet: str = Field(default=LETTERS, min_length=1)
+    """The letters of random strings."""
     held_out_functions: tuple[str, ...] = ()
+    """Functions that the train split never has."""
     held_out_depths: tuple[int, ...] = ()
+    """Depths that the train split never has."""
 
     @model_validator(mode="after")
-    def _known(self) -> CompositionConfig:
+    def _known(self) -> CompositionTask:
         low, high = self.depth_range()
         if not 1 <= low <= high <= 8:
             raise ValueError(f"depth must lie in 1..8, got {self.depth}")
@@ -243,7 +249,7 @@ class Composition(NamedTuple):
     identity: str
 
 
-def draw(config: CompositionConfig, draws: Draws) -> Composition:
+def draw(config: CompositionTask, draws: Draws) -> Composition:
     """One composition. Its draws do not depend on `flatten`, so both forms of a program exist at the same index."""
     family = FAMILIES[config.family]
     depth = draws.integer(*config.depth_range())

@@ -25,24 +25,27 @@ _LENGTH, _VALUES, _MOVES = 0, 1, 16  # first random position of each draw
 Ints = npt.NDArray[np.int64]
 
 
-class PermutationConfig(Settings):
-    """n variables (3..8); `length` commands, fixed or drawn from [low, high]; `moves` says what one command may be.
+class PermutationTask(Settings):
+    """Permutations of a few variables, command by command."""
 
-    `distinct`: whether the starting digits are all different (published diagnostics allow repeats). `prints`: the
-    function form ends with a print of one variable, as some published programs do. `held_out_lengths`: lengths that the
-    train split never has.
-    """
+    former = {"distinct": "distinct_values", "prints": "final_print"}
 
     kind: Literal["permutation"] = "permutation"
     n: int = Field(default=5, ge=3, le=8)
+    """How many variables."""
     moves: Literal["swaps", "three_cycles", "full"] = "full"
+    """What one command may be: a swap of two variables, a cycle of three, or any permutation of all."""
     length: int | tuple[int, int] = 16
-    distinct: bool = False
-    prints: bool = False
+    """Commands of a program, fixed or drawn from [low, high]."""
+    distinct_values: bool = False
+    """Whether the starting digits are all different (published diagnostics allow repeats)."""
+    final_print: bool = False
+    """Whether the function form ends with a print of one variable, as some published programs do."""
     held_out_lengths: tuple[int, ...] = ()
+    """Lengths that the train split never has."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> PermutationConfig:
+    def _ordered(self) -> PermutationTask:
         low, high = self.length_range()
         if not 0 <= low <= high:
             raise ValueError(f"length must be >= 0, or [low, high] with 0 <= low <= high; got {self.length}")
@@ -91,20 +94,22 @@ class PermutationBatch(NamedTuple):
     moves: Ints
 
 
-def draw(config: PermutationConfig, keys: rng.U64) -> PermutationBatch:
+def draw(config: PermutationTask, keys: rng.U64) -> PermutationBatch:
     """The programs of a vector of keys, each a function of its key alone."""
     low, high = config.length_range()
     lengths = low + rng.below_array(rng.bits_array(keys, np.array([_LENGTH])), high - low + 1)[:, 0]
     digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))
     values = (
-        np.argsort(digits, axis=1)[:, : config.n] if config.distinct else rng.below_array(digits[:, : config.n], 10)
+        np.argsort(digits, axis=1)[:, : config.n]
+        if config.distinct_values
+        else rng.below_array(digits[:, : config.n], 10)
     )
     positions = np.arange(_MOVES, _MOVES + int(lengths.max(initial=0)))
     moves = rng.below_array(rng.bits_array(keys, positions), len(move_table(config.n, config.moves)))
     return PermutationBatch(lengths, values, moves)
 
 
-def content_hash(config: PermutationConfig, batch: PermutationBatch) -> rng.U64:
+def content_hash(config: PermutationTask, batch: PermutationBatch) -> rng.U64:
     """64-bit hash of each program: the same for every spacing, format and encoding it is written in. Shape (B,)."""
     kinds = {"swaps": 1, "three_cycles": 2, "full": 3}
     state = np.full(len(batch.lengths), rng.mix(config.n * 7 + kinds[config.moves]), dtype=np.uint64)
@@ -118,7 +123,7 @@ def content_hash(config: PermutationConfig, batch: PermutationBatch) -> rng.U64:
     return rng.mix_array(state + summed + batch.lengths.astype(np.uint64))
 
 
-def states(config: PermutationConfig, batch: PermutationBatch) -> npt.NDArray[np.int8]:
+def states(config: PermutationTask, batch: PermutationBatch) -> npt.NDArray[np.int8]:
     """Values of all variables before every command and after the last; shape (B, T+1, n)."""
     table = move_table(config.n, config.moves)
     count, steps = batch.moves.shape
@@ -130,7 +135,7 @@ def states(config: PermutationConfig, batch: PermutationBatch) -> npt.NDArray[np
     return out.transpose(1, 0, 2)
 
 
-def session(config: PermutationConfig, batch: PermutationBatch, row: int = 0) -> Trace:
+def session(config: PermutationTask, batch: PermutationBatch, row: int = 0) -> Trace:
     """One program of the batch in REPL form: a LINE frame per command, and a last one without a command.
 
     The assignments are the trace's `setup`: they give the starting state and belong to the context.
@@ -151,14 +156,14 @@ def session(config: PermutationConfig, batch: PermutationBatch, row: int = 0) ->
     return Trace(Program("\n".join(setup + body) + "\n", "permutation session"), frames, setup)
 
 
-def function(config: PermutationConfig, batch: PermutationBatch, row: int = 0) -> Program:
+def function(config: PermutationTask, batch: PermutationBatch, row: int = 0) -> Program:
     """One program of the batch in function form; its answer is the returned `a=X,b=X,...`."""
     length = int(batch.lengths[row])
     names = NAMES[: config.n]
     lines = commands(config.n, config.moves)
     body = [f"{name} = {value}" for name, value in zip(names, batch.values[row].tolist())]
     body += [lines[rank] for rank in batch.moves[row, :length].tolist()]
-    if config.prints:
+    if config.final_print:
         chosen = names[length % config.n]
         body.append(f'print(f"{chosen} = {{{chosen}}}")')
     answer = ",".join(f"{name}={{{name}}}" for name in names)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from remedy.data_gen import rng
 from remedy.data_gen.roles import PAD_ROLE, Role, Special
 from remedy.data_gen.tasks import permutation
-from remedy.data_gen.tasks.permutation import PermutationBatch, PermutationConfig
+from remedy.data_gen.tasks.permutation import PermutationBatch, PermutationTask
 from remedy.data_gen.traces.reveal import REVEAL_POSITION, RevealConfig, chosen_variable
 
 
@@ -27,7 +27,7 @@ class TokenArrays(NamedTuple):
     lengths: npt.NDArray[np.int64]
 
 
-def vocabulary(config: PermutationConfig) -> list[str | Special]:
+def vocabulary(config: PermutationTask) -> list[str | Special]:
     """Every symbol of the task, by id: special tokens, variables, digits, the unchanged mark, commands."""
     names = list(permutation.NAMES[: config.n])
     return [*Special, *names, *"0123456789", "..", *permutation.commands(config.n, config.moves)]
@@ -39,7 +39,7 @@ def supports(reveal: RevealConfig) -> bool:
 
 
 def batch_arrays(
-    config: PermutationConfig, reveal: RevealConfig, context: bool, batch: PermutationBatch, keys: rng.U64
+    config: PermutationTask, reveal: RevealConfig, context: bool, batch: PermutationBatch, keys: rng.U64
 ) -> TokenArrays:
     """Token, role and frame arrays of the drawn programs."""
     if (batch.lengths == batch.lengths[0]).all():
@@ -65,7 +65,7 @@ def batch_arrays(
 
 
 def _one_length(
-    config: PermutationConfig,
+    config: PermutationTask,
     reveal: RevealConfig,
     context: bool,
     batch: PermutationBatch,

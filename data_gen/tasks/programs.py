@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import model_validator
 
 from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.rewrites import RewriteName, rewrite_program
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.splits import split_of, text_hash
@@ -22,20 +23,26 @@ from remedy.data_gen.tasks import humaneval
 BenchmarkName = Literal["cruxeval", "humaneval"]
 
 
-class ProgramsConfig(Settings):
-    """`benchmark`: CruxEval-O (800 functions) or HumanEval (723 executions), from the Hugging Face hub or, given a `path`, from
-    a JSONL file in the benchmark's own form. `path` alone: a folder of `.py` files with a marked entry point, or a JSONL file
-    whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output` and `id`. `rewrites`: applied to every
-    program (`remedy.data_gen.rewrites`). `held_out`: ids of programs that the train split never has."""
+class ProgramsTask(Settings):
+    """Real programs: a benchmark's, or your own."""
+
+    former = {"held_out": "held_out_programs"}
 
     kind: Literal["programs"] = "programs"
     benchmark: BenchmarkName | None = None
+    """CruxEval-O (800 functions) or HumanEval (723 executions), from the Hugging Face hub unless a `path` is given."""
     path: str | None = None
+    """A JSONL file in the benchmark's own form. Without a benchmark: a folder of `.py` files with a marked entry point, or a
+    JSONL file whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output` and `id`."""
     rewrites: tuple[RewriteName, ...] = ()
-    held_out: tuple[str, ...] = ()
+    """Rewrites applied to every program (`remedy.data_gen.rewrites`)."""
+    held_out_programs: tuple[str, ...] = ()
+    """Ids of programs that the train split never has."""
+    tracer: TracerConfig = TracerConfig()
+    """How the programs are run."""
 
     @model_validator(mode="after")
-    def _given(self) -> ProgramsConfig:
+    def _given(self) -> ProgramsTask:
         if self.benchmark is None and self.path is None:
             raise ValueError(
                 "task programs needs `benchmark: cruxeval` or `humaneval`, or the `path` of your own programs"
@@ -62,7 +69,7 @@ class _Benchmark(NamedTuple):
     cases: Callable[[dict[str, Any]], Iterable[Case]]
 
 
-def load_cases(config: ProgramsConfig) -> tuple[Case, ...]:
+def load_cases(config: ProgramsTask) -> tuple[Case, ...]:
     """All programs, in the order of the benchmark, of file names, or of lines.
 
     Raises:
@@ -174,7 +181,7 @@ def _read(file: Path) -> str:
 
 
 @lru_cache(maxsize=24)
-def split_cases(task: ProgramsConfig, split: str) -> tuple[Case, ...]:
+def split_cases(task: ProgramsTask, split: str) -> tuple[Case, ...]:
     """The programs of a split, in order; the split `all` has every one. Executions of one function are in one split.
 
     Raises:
@@ -186,5 +193,5 @@ def split_cases(task: ProgramsConfig, split: str) -> tuple[Case, ...]:
     return tuple(
         case
         for case in everything
-        if split_of(text_hash(case.group)) == split and not (split == "train" and case.id in task.held_out)
+        if split_of(text_hash(case.group)) == split and not (split == "train" and case.id in task.held_out_programs)
     )

@@ -13,11 +13,10 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from remedy.data_gen.execution.pool import environment, trace_one
-from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import text_hash
-from remedy.data_gen.tasks.programs import Case, ProgramsConfig, load_cases
+from remedy.data_gen.tasks.programs import Case, ProgramsTask, load_cases
 from remedy.eval.costs.cut_patterns import cut_rows
 from remedy.eval.costs.token_costs import CostSettings, token_rows
 from remedy.models import tokenizer as tokenizers
@@ -29,12 +28,10 @@ REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
 class MeasureConfig(Settings):
     """Whose traces are counted, with which tokenizers, and in which variants."""
 
-    former = {"programs": "sources", "budget": "costs"}
+    former = {"programs": "sources", "budget": "costs", "tracer": "sources.N.tracer"}
 
-    sources: tuple[ProgramsConfig, ...] = Field(min_length=1)
+    sources: tuple[ProgramsTask, ...] = Field(min_length=1)
     """Sets of programs, each written like a `programs` task of the data."""
-    tracer: TracerConfig = TracerConfig()
-    """How the programs are run."""
     tokenizers: dict[str, TokenizerConfig] = {}
     """Tokenizers to count with, by the name that reports give them."""
     checkpoints: tuple[str, ...] = ()
@@ -52,9 +49,9 @@ class MeasureConfig(Settings):
                     f"tokenizers.{name}: kind {config.kind} belongs to a run's data: give the run in `checkpoints`"
                 )
         for number, source in enumerate(self.sources):
-            if source.held_out:
+            if source.held_out_programs:
                 raise ValueError(
-                    f"sources.{number}.held_out does nothing here, since all programs are measured: remove it"
+                    f"sources.{number}.held_out_programs does nothing here, since all programs are measured: remove it"
                 )
         names = [source_name(source) for source in self.sources]
         if len(set(names)) < len(names):
@@ -62,7 +59,7 @@ class MeasureConfig(Settings):
         return self
 
 
-def source_name(source: ProgramsConfig) -> str:
+def source_name(source: ProgramsTask) -> str:
     """How the rows of a source are labelled."""
     name = source.benchmark or str(source.path)
     return f"{name}, rewritten ({', '.join(source.rewrites)})" if source.rewrites else name
@@ -82,7 +79,7 @@ def measure(
         raise UserError(f"{directory}: holds another measurement; choose another --out or delete it")
     directory.mkdir(parents=True, exist_ok=True)
     counters = load_tokenizers(config)
-    cases = [(source_name(source), case) for source in config.sources for case in load_cases(source)]
+    cases = [(source, case) for source in config.sources for case in load_cases(source)]
     tokens: list[dict[str, Any]] = []
     cuts: list[dict[str, Any]] = []
     for done, (token_part, cut_part) in enumerate(_measured(config, cases, workers), start=1):
@@ -90,12 +87,12 @@ def measure(
         cuts += cut_part
         if done % 100 == 0 or done == len(cases):
             progress(f"{done}/{len(cases)} programs")
-    python, isolation = environment(config.tracer)
+    ran = list(dict.fromkeys(environment(source.tracer) for source in config.sources))
     about = {
         "config": request,
         "tokenizers": {name: tokenizer.fingerprint for name, tokenizer in counters.items()},
-        "python": python,
-        "isolation": isolation,
+        "python": ", ".join(dict.fromkeys(found.python for found in ran)),
+        "isolation": ", ".join(dict.fromkeys(found.isolation for found in ran)),
     }
     replace_file(directory / TOKENS, pd.DataFrame(tokens).to_parquet)
     replace_file(directory / CUTS, pd.DataFrame(cuts, columns=None if cuts else ["tokenizer"]).to_parquet)
@@ -106,10 +103,10 @@ def measure(
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 
-def _measured(config: MeasureConfig, cases: Sequence[tuple[str, Case]], workers: int) -> Iterable[Rows]:
+def _measured(config: MeasureConfig, cases: Sequence[tuple[ProgramsTask, Case]], workers: int) -> Iterable[Rows]:
     if workers == 1:
         counters = load_tokenizers(config)
-        yield from (_measure_one(config, counters, benchmark, case) for benchmark, case in cases)
+        yield from (_measure_one(config, counters, source, case) for source, case in cases)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(config,)) as pool:
@@ -124,22 +121,22 @@ def _start_worker(config: MeasureConfig) -> None:
     _worker = config, load_tokenizers(config)
 
 
-def _work(case: tuple[str, Case]) -> Rows:
+def _work(case: tuple[ProgramsTask, Case]) -> Rows:
     assert _worker is not None
     return _measure_one(*_worker, *case)
 
 
-def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], benchmark: str, case: Case) -> Rows:
+def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], source: ProgramsTask, case: Case) -> Rows:
     """The rows of one program."""
-    outcome = trace_one(case.program, config.tracer)
+    outcome = trace_one(case.program, source.tracer)
     about = {
-        "benchmark": benchmark,
+        "benchmark": source_name(source),
         "source": case.id,
         "example": f"{text_hash(case.identity):016x}",
         "outcome": getattr(outcome, "kind", "ok"),
     }
-    tokens = token_rows(outcome, case.program, config.costs, config.tracer, counters)
-    cuts = cut_rows(case.program, config.tracer, counters)
+    tokens = token_rows(outcome, case.program, config.costs, source.tracer, counters)
+    cuts = cut_rows(case.program, source.tracer, counters)
     return [about | row for row in tokens], [about | row for row in cuts]
 
 

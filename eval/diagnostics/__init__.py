@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from remedy.data_gen.examples import DataConfig, Example
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, build
-from remedy.data_gen.tasks.composition import FAMILIES, CompositionConfig
-from remedy.data_gen.tasks.permutation import PermutationConfig
+from remedy.data_gen.tasks.composition import FAMILIES, CompositionTask
+from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.eval.config import (
     CompositionDiagnostic,
     Condition,
@@ -31,7 +31,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 def permutation(settings: PermutationDiagnostic, data: DataConfig, config: EvalConfig) -> list[Condition]:
     """Length sweep by reveal spacing and forcing."""
-    if not isinstance(data.task, PermutationConfig):
+    if not isinstance(data.task, PermutationTask):
         raise ConfigError("the permutation diagnostic needs data.task.kind permutation")
     return [
         _condition(
@@ -50,7 +50,7 @@ def permutation(settings: PermutationDiagnostic, data: DataConfig, config: EvalC
 
 def composition(settings: CompositionDiagnostic, data: DataConfig, config: EvalConfig) -> list[Condition]:
     """Every function alone, then compositions by depth and form."""
-    if not isinstance(data.task, CompositionConfig):
+    if not isinstance(data.task, CompositionTask):
         raise ConfigError("the composition diagnostic needs data.task.kind composition")
     trained = data.task
     conditions = []

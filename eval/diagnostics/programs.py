@@ -13,8 +13,8 @@ from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.rewrites import REWRITES
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, build
-from remedy.data_gen.tasks.composition import CompositionConfig
-from remedy.data_gen.tasks.programs import ProgramsConfig, split_cases
+from remedy.data_gen.tasks.composition import CompositionTask
+from remedy.data_gen.tasks.programs import ProgramsTask, split_cases
 from remedy.data_gen.traces.parse import ReadFrame, ReadTrace, parse
 from remedy.data_gen.traces.reveal import kept_frames
 from remedy.data_gen.traces.string_encodings import decode_value
@@ -42,7 +42,7 @@ def conditions(settings: CodeDiagnostic, data: DataConfig, config: EvalConfig) -
         everies, shows, encodings = (
             settings.every or (data.reveal.spacing,),
             settings.show or (data.reveal.locals,),
-            settings.strings or (data.strings,),
+            settings.strings or (data.string_encoding,),
         )
         for grid in itertools.product(settings.rewrites, everies, shows, encodings, settings.forcing):
             labels: dict[str, Any] = dict(zip(("rewrite", "spacing", "locals", "strings", "forcing"), grid))
@@ -61,7 +61,7 @@ def conditions(settings: CodeDiagnostic, data: DataConfig, config: EvalConfig) -
 
 def _extent(source: Task, settings: CodeDiagnostic, config: EvalConfig) -> tuple[str, int]:
     """The split and the number of examples of a source. Programs that the checkpoint was not trained on are all evaluated."""
-    if not isinstance(source, ProgramsConfig):
+    if not isinstance(source, ProgramsTask):
         if settings.rewrites != ("none",):
             raise ConfigError(
                 f"the code diagnostic rewrites `programs` only, not the {source.kind} task: remove `rewrites`"
@@ -77,8 +77,8 @@ def _extent(source: Task, settings: CodeDiagnostic, config: EvalConfig) -> tuple
 
 def _as_labelled(data: DataConfig, source: Task, labels: dict[str, Any]) -> DataConfig:
     kinds = {"none": (), "all": tuple(REWRITES)}.get(labels["rewrite"], (labels["rewrite"],))
-    changed = data.model_dump() | {"strings": labels["strings"], "task": source.model_dump()}
-    if isinstance(source, ProgramsConfig):
+    changed = data.model_dump() | {"string_encoding": labels["strings"], "task": source.model_dump()}
+    if isinstance(source, ProgramsTask):
         changed["task"]["rewrites"] = kinds
     if labels["forcing"] == "direct":
         changed["reveal"] = {"answer_only": True, "max_tokens": data.reveal.max_tokens}
@@ -88,9 +88,9 @@ def _as_labelled(data: DataConfig, source: Task, labels: dict[str, Any]) -> Data
 
 
 def _name(source: Task) -> str:
-    if isinstance(source, ProgramsConfig):
+    if isinstance(source, ProgramsTask):
         return source.benchmark or str(source.path)
-    return f"{source.kind} ({source.family})" if isinstance(source, CompositionConfig) else source.kind
+    return f"{source.kind} ({source.family})" if isinstance(source, CompositionTask) else source.kind
 
 
 def judge_batch(
@@ -108,8 +108,10 @@ def judge_batch(
     chosen = [truth for truth, fit in zip(truths, fits) if fit]
     fed = fed_roles(condition.forcing)
     runs = iter(decode(model, tokenizer, chosen, fed, budget=config.budget) if chosen else [])
-    ours = not isinstance(condition.data.task, ProgramsConfig)  # run in this process
-    python, isolation = environment(TracerConfig(isolation="trusted") if ours else condition.data.tracer)
+    task = condition.data.task
+    # Generated programs run in this process.
+    tracer = task.tracer if isinstance(task, ProgramsTask) else TracerConfig(isolation="trusted")
+    python, isolation = environment(tracer)
     about = {"python": python, "isolation": isolation}
     return [
         about | (judge(example, truth, next(runs), condition, tokenizer) if fit else _truncated(example))
@@ -126,7 +128,7 @@ def judge(
     true, read = (parse(tokenizer.pieces(ids[start:])) for ids in (truth.ids, spliced(truth.ids, runs)))
     numbers = kept_frames(example.trace.frames, condition.data.reveal)[1:]
     originals = [example.trace.frames[number] for number in numbers]
-    strings = condition.data.strings
+    strings = condition.data.string_encoding
     said = _answer(read)
     right = said is not None and read.valid and same_value(_plain(said, strings), _plain(_answer(true) or "", strings))
     free = fed_roles(condition.forcing) == FREE

@@ -20,7 +20,7 @@ TASKS = [
         "format": "symbolic",
         "reveal": {"locals": "one_at_random"},
     },
-    {"task": {"kind": "composition", "depth": [1, 3]}, "strings": "indexed"},
+    {"task": {"kind": "composition", "depth": [1, 3]}, "string_encoding": "indexed"},
     {"task": {"kind": "composition", "family": "sets", "depth": 2}, "reveal": {"spacing": 4, "locals": "diff"}},
 ]
 

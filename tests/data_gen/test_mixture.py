@@ -41,13 +41,13 @@ def test_without_parts_a_mixture_is_the_data_itself() -> None:
 
 def test_a_part_changes_the_data_and_a_wrong_one_is_named() -> None:
     changed = {"task": {"kind": "composition", "depth": 2}, "format": "cwm"}
-    (source,) = Mixture(DATA, {"strings": Part(data=changed)}).sources
+    (source,) = Mixture(DATA, {"strings": Part(set=changed)}).sources
     assert source.data.task.kind == "composition"
-    (kept,) = Mixture(DATA, {"longer": Part(data={"task": {"length": 9}})}).sources
+    (kept,) = Mixture(DATA, {"longer": Part(set={"task.length": 9})}).sources
     assert kept.data.task.length == 9  # type: ignore[union-attr]
     assert kept.data.task.n == 3  # type: ignore[union-attr]
-    with pytest.raises(ConfigError, match=r"mixture\.strings\.data: unknown key 'task\.lenght'"):
-        Mixture(DATA, {"strings": Part(data={"task": {"lenght": 9}})})
+    with pytest.raises(ConfigError, match=r"mixture\.strings\.set: unknown key 'task\.lenght'"):
+        Mixture(DATA, {"strings": Part(set={"task.lenght": 9})})
 
 
 def test_held_out_lengths_are_never_trained_on_and_still_tested() -> None:
@@ -89,6 +89,6 @@ def test_held_out_programs_are_never_trained_on(tmp_path: Path) -> None:
     count = example_count(everything, "train")
     assert count
     first = str(examples(everything, "train", [0])[0].slices["source"])
-    held = build(DataConfig, {"task": {**task, "held_out": [first]}}, "x")
+    held = build(DataConfig, {"task": {**task, "held_out_programs": [first]}}, "x")
     assert example_count(held, "train") == count - 1
     assert first not in {e.slices["source"] for e in examples(held, "train", range(count - 1))}

@@ -23,7 +23,7 @@ SWEEP: dict[str, Any] = {
         "swaps": {
             "base": {
                 "data": {
-                    "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 3, "distinct": True},
+                    "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 3, "distinct_values": True},
                     "format": "symbolic",
                     "context": False,
                 },

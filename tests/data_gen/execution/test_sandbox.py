@@ -23,7 +23,15 @@ def program(body: str, before: str = "") -> Program:
 
 
 def limited(**changes: Any) -> TracerConfig:
-    return TracerConfig(**{"seconds": 2, "megabytes": 512, "frames": 5000, "output": 100_000, **changes})
+    return TracerConfig(
+        **{
+            "timeout_seconds": 2,
+            "memory_megabytes": 512,
+            "max_frames": 5000,
+            "max_value_characters": 100_000,
+            **changes,
+        }
+    )
 
 
 @pytest.fixture(scope="module", params=["limits", "bubblewrap"])

@@ -13,7 +13,7 @@ from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.rewrites import REWRITES, character_loops, rewrite_program, rewrite_source
 from remedy.data_gen.rewrites.characters import LOOPS
-from remedy.data_gen.tasks.programs import ProgramsConfig, load_cases
+from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.traces.values import same_value
 
 KINDS = [(kind,) for kind in REWRITES] + [tuple(REWRITES)]
@@ -225,8 +225,8 @@ def test_every_published_program_keeps_its_result(shared: Path, kinds: tuple[str
     changed = 0
     for benchmark in ("cruxeval", "humaneval"):
         path = str(shared / f"{benchmark}.jsonl")
-        before = load_cases(ProgramsConfig(benchmark=benchmark, path=path))
-        after = load_cases(ProgramsConfig(benchmark=benchmark, path=path, rewrites=kinds))
+        before = load_cases(ProgramsTask(benchmark=benchmark, path=path))
+        after = load_cases(ProgramsTask(benchmark=benchmark, path=path, rewrites=kinds))
         outcomes = trace_all([case.program for case in after], TracerConfig(), workers=2, depth=0)
         for old, new, outcome in zip(before, after, outcomes):
             assert isinstance(outcome, Trace), f"{new.id}: {outcome}"

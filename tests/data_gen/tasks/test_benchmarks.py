@@ -11,12 +11,12 @@ from remedy.data_gen.execution.program import ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks.humaneval import executions
-from remedy.data_gen.tasks.programs import ProgramsConfig, load_cases
+from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.traces.values import same_value
 
 
 def test_humaneval_has_the_same_723_executions(shared: Path) -> None:
-    cases = load_cases(ProgramsConfig(benchmark="humaneval", path=str(shared / "humaneval.jsonl")))
+    cases = load_cases(ProgramsTask(benchmark="humaneval", path=str(shared / "humaneval.jsonl")))
     rows = [json.loads(line) for line in (shared / "humaneval_cases.jsonl").read_text().splitlines()]
     assert len(cases) == len(rows) == 723
     for case, row in zip(cases, rows):
@@ -31,7 +31,7 @@ def test_humaneval_has_the_same_723_executions(shared: Path) -> None:
 @pytest.mark.parametrize(("benchmark", "count", "too_long"), [("cruxeval", 800, 0), ("humaneval", 723, 3)])
 def test_every_published_result_is_reproduced(shared: Path, benchmark: str, count: int, too_long: int) -> None:
     source = {"benchmark": benchmark, "path": str(shared / f"{benchmark}.jsonl")}
-    cases = load_cases(ProgramsConfig.model_validate(source))
+    cases = load_cases(ProgramsTask.model_validate(source))
     assert len(cases) == count
     programs = [case.program for case in cases]
     unfinished = 0
@@ -96,7 +96,7 @@ def test_what_cannot_be_loaded_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"cruxeval-org/cruxeval cannot be read from the Hugging Face hub .* data\.task\.path"
     ):
-        load_cases(ProgramsConfig(benchmark="cruxeval"))
+        load_cases(ProgramsTask(benchmark="cruxeval"))
     for text, says in (
         ("{", r"x\.jsonl:1: not a JSON object"),
         ("[]", r"x\.jsonl:1: not a JSON object"),
@@ -107,7 +107,7 @@ def test_what_cannot_be_loaded_says_what_to_do(tmp_path: Path) -> None:
         path.write_text(text)
         load_cases.__globals__["_load"].cache_clear()
         with pytest.raises(ConfigError, match=says):
-            load_cases(ProgramsConfig(path=str(path)))
+            load_cases(ProgramsTask(path=str(path)))
 
 
 def test_a_result_other_than_the_stated_one_is_a_mismatch(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from remedy.data_gen.examples import DataConfig, example
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.tasks import string_functions
-from remedy.data_gen.tasks.composition import FAMILIES, CompositionConfig, draw
+from remedy.data_gen.tasks.composition import FAMILIES, CompositionTask, draw
 
 MEANINGS = [
     ("deterministic_shuffle", ("abcd",), "adcb"),
@@ -63,7 +63,7 @@ def test_all_25_functions_and_7_further_domains_are_registered() -> None:
 def test_nested_and_flattened_forms_are_total_and_agree(family: str, depth: int, index: int) -> None:
     answers = []
     for flatten in (False, True):
-        config = CompositionConfig(family=family, depth=depth, flatten=flatten)
+        config = CompositionTask(family=family, depth=depth, flatten=flatten)
         composed = draw(config, rng.Draws(rng.key(0, "train", index)))
         assert len(composed.functions) == depth
         result = trace(Program(composed.code)).result

@@ -12,20 +12,20 @@ from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import PAD_ROLE
 from remedy.data_gen.tasks import permutation
 from remedy.data_gen.tasks import permutation_arrays as symbolic
-from remedy.data_gen.tasks.permutation import PermutationConfig
+from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer
 from remedy.models.tokenizer_backends import Symbols
 
 configs = st.builds(
-    PermutationConfig,
+    PermutationTask,
     n=st.integers(3, 8),
     moves=st.sampled_from(["swaps", "three_cycles", "full"]),
     length=st.sampled_from([1, 5, (0, 9), (3, 12)]),
-    distinct=st.booleans(),
+    distinct_values=st.booleans(),
 )
 
 
-def drawn(config: PermutationConfig, count: int = 4, seed: int = 0) -> permutation.PermutationBatch:
+def drawn(config: PermutationTask, count: int = 4, seed: int = 0) -> permutation.PermutationBatch:
     return permutation.draw(config, rng.keys(seed, "train", np.arange(count)))
 
 
@@ -44,7 +44,7 @@ def test_commands_read_as_published() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(configs, st.integers(0, 1000))
-def test_vectorised_states_equal_real_execution(config: PermutationConfig, seed: int) -> None:
+def test_vectorised_states_equal_real_execution(config: PermutationTask, seed: int) -> None:
     batch = drawn(config, 3, seed)
     for row in range(3):
         session = permutation.session(config, batch, row)
@@ -56,7 +56,7 @@ def test_vectorised_states_equal_real_execution(config: PermutationConfig, seed:
 
 @settings(max_examples=30, deadline=None)
 @given(configs)
-def test_the_function_form_returns_the_final_state(config: PermutationConfig) -> None:
+def test_the_function_form_returns_the_final_state(config: PermutationTask) -> None:
     batch = drawn(config, 2)
     for row in range(2):
         final = permutation.session(config, batch, row).frames[-1].locals or {}
@@ -73,7 +73,7 @@ def test_the_function_form_returns_the_final_state(config: PermutationConfig) ->
     st.booleans(),
 )
 def test_symbolic_arrays_are_the_tokens_of_the_rendered_spans(
-    task: PermutationConfig, every: float, show: str, context: bool
+    task: PermutationTask, every: float, show: str, context: bool
 ) -> None:
     data = DataConfig.model_validate(
         {
@@ -96,7 +96,7 @@ def test_symbolic_arrays_are_the_tokens_of_the_rendered_spans(
 
 
 def test_draws_are_uniform_and_distinct_means_distinct() -> None:
-    config = PermutationConfig(n=3, moves="swaps", length=4, distinct=True)
+    config = PermutationTask(n=3, moves="swaps", length=4, distinct_values=True)
     batch = drawn(config, 30_000)
     counts = np.bincount(batch.moves.reshape(-1), minlength=3)
     assert np.abs(counts / counts.sum() - 1 / 3).max() < 0.01

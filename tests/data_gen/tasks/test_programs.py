@@ -15,7 +15,7 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.shards import read_shard
 from remedy.data_gen.splits import SHARES
-from remedy.data_gen.tasks.programs import ProgramsConfig, split_cases
+from remedy.data_gen.tasks.programs import ProgramsTask, split_cases
 
 GOOD = "def f(x):\n    return x * {n}"
 BAD = {
@@ -31,7 +31,7 @@ BAD = {
 
 def config(path: Path) -> DataConfig:
     return DataConfig.model_validate(
-        {"task": {"kind": "programs", "path": str(path)}, "tracer": {"seconds": 1, "frames": 500}}
+        {"task": {"kind": "programs", "path": str(path), "tracer": {"timeout_seconds": 1, "max_frames": 500}}}
     )
 
 
@@ -132,13 +132,13 @@ def test_two_workers_give_what_one_gives_in_order() -> None:
         Program.from_call(code, "3", str(n))
         for n, code in enumerate([GOOD.format(n=n) for n in range(6)] + list(BAD.values()))
     ]
-    tracer = TracerConfig(seconds=1, frames=500)
+    tracer = TracerConfig(timeout_seconds=1, max_frames=500)
     runs = [list(trace_all(programs, tracer, workers)) for workers in (1, 2)]
     shown = [[o.kind if isinstance(o, ProgramError) else o.frames for o in run] for run in runs]
     assert shown[0] == shown[1]
     assert shown[0][6:] == list(BAD)
     assert environment(tracer).python == f"CPython {platform.python_version()}"
-    trusted = TracerConfig(isolation="trusted", frames=500)
+    trusted = TracerConfig(isolation="trusted", max_frames=500)
     assert [o.frames for o in trace_all(programs[:6], trusted) if isinstance(o, Trace)] == shown[0][:6]
     assert environment(trusted).isolation == "trusted"
 
@@ -149,7 +149,7 @@ def test_executions_of_one_function_are_in_one_split(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(call) + "\n" for call in calls))
     found: dict[str, set[str]] = {}
     for split in SHARES:
-        for index in range(len(split_cases(ProgramsConfig(path=str(path)), split))):
+        for index in range(len(split_cases(ProgramsTask(path=str(path)), split))):
             example = examples(config(path), split, [index])[0]
             found.setdefault(example.program.split("\ndef main")[0], set()).add(split)
     assert len(found) == 20

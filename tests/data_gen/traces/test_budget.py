@@ -80,7 +80,7 @@ def test_a_program_too_long_to_be_traced_is_stepped_over(tmp_path: Path) -> None
     path = tmp_path / "long.jsonl"
     code = "def f(n):\n    return g(n)\ndef g(n):\n    for i in range(n):\n        pass\n    return i"
     path.write_text(json.dumps({"code": code, "input": "5000"}))
-    settings = {"task": {"kind": "programs", "path": str(path)}, "tracer": {"frames": 1000}}
+    settings = {"task": {"kind": "programs", "path": str(path), "tracer": {"max_frames": 1000}}}
     whole = example(DataConfig.model_validate(settings), "all", 0)
     assert whole.outcome == "frames"
     fitted = example(DataConfig.model_validate(settings | {"reveal": {"max_tokens": 400}}), "all", 0, count)

@@ -29,8 +29,11 @@ def llama3() -> TraceTokenizer:
         pytest.skip(f"needs the Llama-3 vocabulary: {error}")
 
 
-def measured(path: Path, out: Path, **changes: Any) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
-    settings = {"sources": [{"path": str(path)}], "tokenizers": {"characters": {"kind": "chars"}}, **changes}
+def measured(
+    path: Path, out: Path, max_frames: int = 200_000, **changes: Any
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
+    source = {"path": str(path), "tracer": {"max_frames": max_frames}}
+    settings = {"sources": [source], "tokenizers": {"characters": {"kind": "chars"}}, **changes}
     request = json.loads(measure(build(MeasureConfig, settings, "test"), out).read_text())
     return with_total(pd.read_parquet(out / TOKENS)), pd.read_parquet(out / CUTS), request
 
@@ -49,7 +52,7 @@ def own(tmp_path: Path) -> Path:
 
 def test_costs_of_ones_own_programs(own: Path, tmp_path: Path) -> None:
     tokens, cuts, request = measured(
-        own, tmp_path / "out", tracer={"frames": 500}, costs={"max_tokens": 3000, "limits": [1000]}
+        own, tmp_path / "out", max_frames=500, costs={"max_tokens": 3000, "limits": [1000]}
     )
     fixed = tokens[tokens["variant"] == "fixed"]
     assert len(fixed) == 3 * 4 * 2
@@ -78,11 +81,11 @@ def test_costs_of_ones_own_programs(own: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_measurement_continues_and_another_is_refused(own: Path, tmp_path: Path) -> None:
-    first, _, _ = measured(own, tmp_path / "out", tracer={"frames": 500})
-    again, _, _ = measured(own, tmp_path / "out", tracer={"frames": 500})
+    first, _, _ = measured(own, tmp_path / "out", max_frames=500)
+    again, _, _ = measured(own, tmp_path / "out", max_frames=500)
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(UserError, match="another measurement"):
-        measured(own, tmp_path / "out", tracer={"frames": 400})
+        measured(own, tmp_path / "out", max_frames=400)
     for costs, says in (
         ({"locals": ["dif"]}, "'full' or 'diff'"),
         ({"spacings": [1.5]}, "whole number"),

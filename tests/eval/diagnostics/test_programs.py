@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from remedy.data_gen.examples import DataConfig, Example, examples
 from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import ConfigError, build
-from remedy.data_gen.tasks.programs import ProgramsConfig
+from remedy.data_gen.tasks.programs import ProgramsTask
 from remedy.data_gen.traces.parse import parse
 from remedy.eval.config import Condition, EvalConfig, fed_roles
 from remedy.eval.decoding import Written
@@ -104,7 +105,7 @@ def test_the_truth_is_right_under_every_condition(
     programs: Path, every: float, show: str, strings: str, forcing: str
 ) -> None:
     reveal = {"answer_only": True} if forcing == "direct" else {"spacing": every, "locals": show}
-    data = config(programs, reveal=reveal, strings=strings)
+    data = config(programs, reveal=reveal, string_encoding=strings)
     example, truth = truth_of(data)
     fed = fed_roles("free" if forcing == "direct" else forcing)
     flags = [role in fed for role in truth.roles]
@@ -241,11 +242,11 @@ def test_evaluation_and_report_of_ones_own_programs(programs: Path, tmp_path: Pa
         {"diagnostics": [{"kind": "code", "rewrites": ["none", "all"], "show": ["diff"]}], "budget": 1500, "data": {}},
         "test",
     )
-    source = ProgramsConfig(path=str(programs))
+    source = ProgramsTask(path=str(programs), tracer=TracerConfig(max_frames=500))
     settings = settings.model_copy(
         update={"diagnostics": (settings.diagnostics[0].model_copy(update={"programs": (source,)}),)}
     )
-    data = DataConfig.model_validate({"task": {"kind": "permutation"}, "tracer": {"frames": 500}})
+    data = DataConfig.model_validate({"task": {"kind": "permutation"}})
     evaluate(small_model(), TOKENIZER, data, settings, tmp_path / "run", "gru <b>")
     rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "run" / "records").glob("*.parquet")])
     assert len(rows) == 2 * 3 * 4
@@ -275,7 +276,7 @@ def test_of_programs_trained_on_only_the_split_is_evaluated(tmp_path: Path) -> N
     path.write_text(
         "".join(json.dumps({"code": f"def f(x):\n    return x + {n}", "input": "1"}) + "\n" for n in range(60))
     )
-    source = ProgramsConfig(path=str(path))
+    source = ProgramsTask(path=str(path))
     settings = build(EvalConfig, {"diagnostics": [{"kind": "code", "forcing": ["free"]}]}, "test")
     (everything,) = code.conditions(settings.diagnostics[0], config(path), settings)  # type: ignore[arg-type]
     seen = settings.model_copy(update={"trained_on": source})

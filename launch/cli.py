@@ -1,4 +1,4 @@
-"""The `remedy` command: generate, trace, rewrite, train, merge, evaluate, measure, report, run, sweep."""
+"""The `remedy` command: generate, show, trace, rewrite, train, merge, evaluate, measure, report, run, sweep."""
 
 from __future__ import annotations
 
@@ -67,6 +67,23 @@ def rewrite(
     from remedy.launch.rewrite import rewrite as run
 
     print(run(file, only or []), end="")
+
+
+@app.command()
+def show(
+    source: Annotated[str, typer.Argument(help="YAML with `data` and `tokenizer`, of a data set or a training run")],
+    overrides: Overrides = None,
+    index: Annotated[int, typer.Option(min=0, help="which example of the split")] = 0,
+    split: Annotated[str, typer.Option(help="train, validation or test; all: of the programs task")] = "train",
+    ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
+    html: Annotated[Optional[Path], typer.Option(help="write a page instead")] = None,  # noqa: UP045
+) -> None:
+    """Show an example's tokens by role: what is supervised in colour, the rest grey, strings underlined."""
+    from rich.console import Console
+
+    from remedy.launch.show import show as run
+
+    run(source, overrides or [], index, split, ids, html, Console())
 
 
 @app.command(cls=SettingsCommand)

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from remedy.data_gen.roles import Role
+from remedy.eval.colours import COLOURS, ROLE_COLOURS
 from remedy.eval.costs.token_costs import ROLE_COLUMNS
-from remedy.eval.report.plotting import COLOURS, LINES, ROLE_COLOURS, legend, panels
+from remedy.eval.report.plotting import LINES, legend, panels
 from remedy.eval.report.programs import in_order
 from remedy.eval.report.sections import Section
 from remedy.eval.stats import rate, unpaired

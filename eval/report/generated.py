@@ -7,11 +7,10 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
+from remedy.eval.colours import COLOURS, ROLE_COLOURS
 from remedy.eval.report.plotting import (
-    COLOURS,
     LINES,
     MARKERS,
-    ROLE_COLOURS,
     legend,
     panels,
     rate_line,

@@ -13,13 +13,11 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from remedy.eval.colours import COLOURS
 from remedy.eval.stats import rate
 
-# Okabe & Ito's colours, told apart with any colour vision.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 LINES = ["-", "--", ":", "-."]
-ROLE_COLOURS = {"none": "#DDDDDD", "structure": "#7F7F7F", "action": "#D55E00", "state": "#0072B2", "value": "#009E73"}
 CLASS_COLOURS = {
     "right": "#DDDDDD",
     "truncated": "#7F7F7F",

@@ -1,0 +1,22 @@
+"""The colours of roles and runs, the same in figures, in the terminal and on pages."""
+
+from __future__ import annotations
+
+# Okabe & Ito's colours, told apart with any colour vision.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000"]
+ROLE_COLOURS = {
+    "none": "#DDDDDD",
+    "context": "#666666",
+    "structure": "#CC79A7",
+    "action": "#D55E00",
+    "query": "#E69F00",
+    "state": "#0072B2",
+    "value": "#009E73",
+}
+"""By a role's name. `none`: no role, where nothing went wrong. Grey is kept for what is not learnt."""
+
+
+def mixed(colour: str, other: str, share: float) -> str:
+    """`#rrggbb` with `share` of the first colour and the rest of the other."""
+    pairs = [(int(colour[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)

@@ -1,0 +1,135 @@
+"""What a view holds, before anything is said of colours, terminals or pages: parts, blocks of tokens, and counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from remedy.data_gen.roles import Role
+from remedy.eval.view.text import token_texts
+from remedy.models.tokenizer import TraceTokenizer
+
+MEANINGS = {
+    Role.CONTEXT: "the program",
+    Role.STRUCTURE: "separators",
+    Role.ACTION: "the line about to run",
+    Role.STATE: "the variables before it runs",
+    Role.VALUE: "what is returned or raised",
+}
+"""What stands beside each role in a legend."""
+
+
+class Token(NamedTuple):
+    """One token. `text` is what it stands for, with nothing escaped; `string`: it overlaps the text of a string value."""
+
+    id: int
+    text: str
+    role: Role
+    frame: int
+    string: bool = False
+    supervised: bool = True
+    special: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """The tokens of the context, or of one frame. `written`: what a model wrote there, where a record is shown."""
+
+    label: str
+    tokens: tuple[Token, ...]
+    written: tuple[Token, ...] | None = None
+    note: str = ""
+    first_error: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """One example: a view of a packed row has several."""
+
+    heading: str
+    blocks: tuple[Block, ...]
+
+
+class Piece(NamedTuple):
+    """The part of a token that lies on one line; `number` is the token's place in its block."""
+
+    number: int
+    token: Token
+    text: str
+
+
+class RoleCount(NamedTuple):
+    """How many tokens of a role there are, how many of them are supervised, and how many lie in strings."""
+
+    role: Role
+    tokens: int
+    supervised: int
+    strings: int
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that is shown: a title, facts by name, and the parts."""
+
+    title: str
+    parts: tuple[Part, ...]
+    facts: dict[str, str] = field(default_factory=dict)
+
+    def tokens(self) -> Iterator[Token]:
+        """All tokens in order, without what a model wrote."""
+        return (token for part in self.parts for block in part.blocks for token in block.tokens)
+
+    def counts(self) -> list[RoleCount]:
+        """Tokens by role, for the roles that occur."""
+        tokens = list(self.tokens())
+        by_role = {role: [token for token in tokens if token.role is role] for role in Role}
+        return [
+            RoleCount(role, len(of_role), sum(t.supervised for t in of_role), sum(t.string for t in of_role))
+            for role, of_role in by_role.items()
+            if of_role
+        ]
+
+    def supervised_share(self) -> float:
+        """The share of the tokens that are supervised."""
+        counts = self.counts()
+        return sum(count.supervised for count in counts) / max(1, sum(count.tokens for count in counts))
+
+
+def tokens_of(
+    tokenizer: TraceTokenizer,
+    ids: Sequence[int],
+    roles: Sequence[int],
+    frames: Sequence[int],
+    strings: Sequence[bool],
+    supervised: Sequence[bool],
+) -> list[Token]:
+    """Tokens with their texts; `strings` and `supervised` say of each whether it lies in a string, and whether it is learnt."""
+    columns = zip(ids, token_texts(tokenizer, ids), roles, frames, strings, supervised)
+    return [
+        Token(token, text, Role(role), frame, string, learnt, tokenizer.is_special(token))
+        for token, text, role, frame, string, learnt in columns
+    ]
+
+
+def blocks_of(tokens: Sequence[Token], labels: dict[int, str] | None = None) -> tuple[Block, ...]:
+    """Tokens in order as one block for each frame; `labels` names frames better than their numbers do."""
+    return tuple(
+        Block((labels or {}).get(frame, "context" if frame < 0 else f"frame {frame}"), tuple(group))
+        for frame, group in groupby(tokens, key=lambda token: token.frame)
+    )
+
+
+def lines_of(tokens: Sequence[Token]) -> list[list[Piece]]:
+    """A block's tokens as lines: one ends after a newline, unless a special token follows. A token may lie on several."""
+    lines: list[list[Piece]] = [[]]
+    ended = False
+    for number, token in enumerate(tokens):
+        for text in re.findall(r"[^\n]*\n|[^\n]+", token.text) or [""]:
+            if ended and not token.special:
+                lines.append([])
+            lines[-1].append(Piece(number, token, text))
+            ended = text.endswith("\n")
+    return lines

@@ -1,0 +1,194 @@
+"""`remedy show`: which tokens have which colour, what is escaped, and what is said of bad input."""
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.roles import Role, spans_text
+from remedy.data_gen.settings import UserError, load
+from remedy.eval.colours import ROLE_COLOURS
+from remedy.eval.view.page import page
+from remedy.eval.view.structure import Token, View, lines_of
+from remedy.eval.view.terminal import show_view, token_style
+from remedy.eval.view.text import token_texts, visible
+from remedy.launch.show import config_view, show
+from remedy.models.tokenizer import build_tokenizer
+from remedy.train.config import RunConfig
+
+STRINGS = {"task": {"kind": "composition", "family": "strings", "depth": 1}, "reveal": {"locals": "diff"}}
+SESSION = {"task": {"kind": "permutation", "n": 3, "length": [2, 4]}, "format": "repl"}
+
+
+def written(folder: Path, data: dict[str, Any], **sections: Any) -> str:
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump({"data": data, "tokenizer": {"kind": "chars"}, **sections}))
+    return str(path)
+
+
+def of_program(folder: Path, code: str, **sections: Any) -> str:
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "one.py").write_text(code)
+    return written(folder, {"task": {"kind": "programs", "path": str(programs)}}, **sections)
+
+
+def output(view: View, ids: bool = False, **options: Any) -> str:
+    stream = io.StringIO()
+    show_view(view, Console(file=stream, width=100, **options), ids)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("data", [STRINGS, SESSION])
+@pytest.mark.parametrize("kind", ["chars", "bpe"])
+def test_the_tokens_are_the_example_frame_by_frame(tmp_path: Path, data: dict[str, Any], kind: str) -> None:
+    view = config_view(written(tmp_path, data, tokenizer={"kind": kind}), [], 3, "validation")
+    spans = example(DataConfig.model_validate(data), "validation", 3).spans
+    assert "".join(token.text for token in view.tokens()) == spans_text(spans)
+    for block in view.parts[0].blocks:
+        frame = block.tokens[0].frame
+        assert {token.frame for token in block.tokens} == {frame}
+        assert "".join(t.text for t in block.tokens) == spans_text([span for span in spans if span.frame == frame])
+    assert (view.parts[0].blocks[0].label, view.parts[0].blocks[-1].label) == ("context", "end")
+
+
+def test_a_data_set_supervises_everything_but_the_program(tmp_path: Path) -> None:
+    view = config_view(written(tmp_path, STRINGS), [], 0, "train")
+    assert all(token.supervised == (token.role is not Role.CONTEXT) for token in view.tokens())
+
+
+def test_a_run_supervises_its_loss_roles(tmp_path: Path) -> None:
+    view = config_view(written(tmp_path, STRINGS, train={"loss_roles": ["value"]}), [], 0, "train")
+    assert all(token.supervised == (token.role is Role.VALUE) for token in view.tokens())
+    tokens = list(view.tokens())
+    assert view.supervised_share() == sum(token.role is Role.VALUE for token in tokens) / len(tokens)
+    assert sum(count.tokens for count in view.counts()) == len(tokens)
+
+
+def test_strings_are_marked(tmp_path: Path) -> None:
+    view = config_view(written(tmp_path, STRINGS), [], 0, "train")
+    answer = view.facts["answer"]
+    values = [[t for t in block.tokens if t.role is Role.VALUE] for block in view.parts[0].blocks]
+    assert "".join(token.text for token in values[-2] if token.string) == answer
+    assert [token.text for token in values[-2] if not token.string] == ['"', '"']
+
+
+def test_colours_come_from_roles_grey_from_supervision() -> None:
+    token = Token(1, "x", Role.STATE, 0)
+    shades = [token_style(token, number).bgcolor for number in range(2)]
+    assert shades[0] != shades[1]
+    grey = token_style(token._replace(supervised=False), 0).bgcolor
+    assert grey is not None
+    assert grey.triplet is not None
+    assert len(set(grey.triplet)) == 1
+    assert token_style(token._replace(string=True), 0).underline
+    assert set(ROLE_COLOURS) >= {"none", *(role.name.lower() for role in Role)}
+
+
+def test_a_character_in_several_tokens_is_shown_once(tmp_path: Path) -> None:
+    code = "def main():  # << START_OF_TRACE\n    return 'naïve λ 🙂\N{REPLACEMENT CHARACTER}'\n"
+    config = load(RunConfig, of_program(tmp_path, code, train={}), ["tokenizer.kind=chars"])
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    ids = tokenizer.encode(example(config.data, "all", 0).spans).ids
+    texts = token_texts(tokenizer, ids)
+    assert len(texts) == len(ids)
+    assert "".join(texts) == tokenizer.decode(ids)
+    assert texts[texts.index("🙂") - 3 :][:4] == ["", "", "", "🙂"]
+
+
+def test_lines_end_after_newlines_that_text_follows() -> None:
+    texts = ["a\n b", "\n", "\n\n", "<|frame_sep|>"]
+    tokens = [Token(0, text, Role.ACTION, 0, special=text.startswith("<|")) for text in texts]
+    lines = [[piece.text for piece in line] for line in lines_of(tokens)]
+    assert lines == [["a\n"], [" b", "\n"], ["\n"], ["\n", "<|frame_sep|>"]]
+
+
+HOSTILE = "\x1b[31m[bold]</span><script>alert(1)</script>\N{RIGHT-TO-LEFT OVERRIDE}[/bold]"
+
+
+def test_programs_are_data_to_terminals_and_browsers(tmp_path: Path) -> None:
+    code = f"# {HOSTILE}\ndef main():  # << START_OF_TRACE\n    return {HOSTILE!r}\n"
+    view = config_view(of_program(tmp_path, code), [], 0, "all")
+    html, plain, coloured = page(view), output(view), output(view, force_terminal=True, color_system="truecolor")
+    assert "<script" not in html
+    assert "&lt;" in html
+    for text in (html, plain, coloured):
+        assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
+    assert "\x1b" not in html + plain
+    without_styles = re.sub(r"\x1b\[[\d;]*m", "", coloured)
+    assert "\x1b" not in without_styles
+    assert "\\x1b[31m[bold]</span><script>" in without_styles
+    assert "\x1b[31m" not in coloured
+
+
+def test_control_characters_become_signs_or_escapes() -> None:
+    assert visible("a\n\tb\x00\x9b\u2028é🙂") == "a↵⇥b\\x00\\x9b\\u2028é🙂"
+
+
+def test_without_a_terminal_roles_are_named(tmp_path: Path) -> None:
+    view = config_view(written(tmp_path, STRINGS), [], 0, "train")
+    text = output(view)
+    assert "\x1b" not in text
+    assert all(f"  {role.name.lower()}" in text for role in (Role.STRUCTURE, Role.ACTION, Role.STATE, Role.VALUE))
+    assert "  - context" in text
+    assert f"{view.supervised_share():.0%} of {len(list(view.tokens()))} tokens supervised" in text
+    assert "\x1b" in output(view, force_terminal=True, color_system="truecolor")
+    assert "\x1b[38" not in output(view, force_terminal=True, color_system="truecolor", no_color=True)
+
+
+def test_ids_are_shown_when_asked_for(tmp_path: Path) -> None:
+    view = config_view(written(tmp_path, STRINGS), [], 0, "train")
+    first = next(iter(view.tokens()))
+    assert f"{first.text}[{first.id}]" in output(view, ids=True)
+    assert f"<sub>{first.id}</sub>" in page(view, ids=True)
+    assert f"[{first.id}]" not in output(view)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "asked", "says"),
+    [
+        ([], {"split": "tset"}, "--split 'tset': did you mean 'test'"),
+        ([], {"split": "all"}, "--split all"),
+        (["tokenizer.kind=symbols"], {}, "symbols"),
+        (["tokeniser.kind=bpe"], {}, "did you mean 'tokenizer'"),
+    ],
+)
+def test_what_is_not_there_is_named(tmp_path: Path, overrides: list[str], asked: dict[str, Any], says: str) -> None:
+    path = written(tmp_path, SESSION, train={})
+    with pytest.raises(UserError, match=re.escape(says)):
+        config_view(path, overrides, 0, asked.get("split", "train"))
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("configs/experiment/quickstart.yaml", "is the configuration of an experiment"),
+        ("configs/measure/programs.yaml", "is the configuration of a measurement"),
+        ("configs/evaluate/permutation.yaml", "is the configuration of an evaluation"),
+        ("configs/data/none.yaml", "cannot be read"),
+    ],
+)
+def test_other_configurations_are_refused(path: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        config_view(path, [], 0, "train")
+
+
+def test_programs_are_counted(tmp_path: Path) -> None:
+    path = written(tmp_path, {"task": {"kind": "programs", "path": "examples/functions.jsonl"}})
+    with pytest.raises(UserError, match="--index 99: the all split has 8 examples"):
+        config_view(path, [], 99, "all")
+
+
+def test_a_page_is_written_whole(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO())
+    target = tmp_path / "view.html"
+    show(written(tmp_path, SESSION), [], 0, "train", False, target, console)
+    text = target.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert text.rstrip().endswith("</html>")
+    assert "http" not in text

@@ -108,4 +108,4 @@ def _in_strings(spans: Sequence[Span], texts: Sequence[str]) -> list[bool]:
 def _facts(example: Example) -> dict[str, str]:
     outcome = {} if example.outcome == "ok" else {"outcome": example.outcome}
     answer = {"answer": example.answer} if example.answer else {}
-    return {**{key: str(value) for key, value in example.slices.items()}, **outcome, **answer}
+    return {**{key.replace("_", " "): str(value) for key, value in example.slices.items()}, **outcome, **answer}

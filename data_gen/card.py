@@ -41,7 +41,7 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
         split = counts.setdefault(shard.split, Counter())
         split["examples"] += table.num_rows
         roles = table["roles"].combine_chunks().flatten()
-        split.update({Role(r["values"]).name.lower(): r["counts"] for r in pc.value_counts(roles).to_pylist()})
+        split.update({Role(r["values"]).label: r["counts"] for r in pc.value_counts(roles).to_pylist()})
         lengths += pc.list_value_length(table["input_ids"]).to_pylist()
         outcomes.update(table["outcome"].to_pylist())
         for name in table.column_names:
@@ -62,7 +62,7 @@ def _text(
     outcomes: Counter[str],
     lengths: list[int],
 ) -> str:
-    roles = [role.name.lower() for role in Role]
+    roles = [role.label for role in Role]
     rows = [
         f"| {split} | {count['examples']:,} | {sum(count[r] for r in roles):,} | "
         + " | ".join(f"{count[r]:,}" for r in roles)
@@ -103,8 +103,8 @@ def _text(
             "## Columns",
             "",
             "`spans`: the trace as pieces of text with their role, frame number, and whether a piece is one special token or",
-            "the text of a string value; `input_ids`, `roles` (0 context, 1 structure, 2 action, 3 state, 4 value) and `frames`:",
-            "the same per token; `program`, `answer`, `outcome`, `index`; the slices above.",
+            f"the text of a string value; `input_ids`, `roles` ({', '.join(f'{role.value} {role.label}' for role in Role)})",
+            "and `frames`: the same per token; `program`, `answer`, `outcome`, `index`; the slices above.",
             "",
             "## Configuration",
             "",

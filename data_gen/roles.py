@@ -7,7 +7,9 @@ no later stage ever re-parses rendered text to find out what a token is.
 from __future__ import annotations
 
 from enum import Enum, IntEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from remedy.data_gen.registry import Registry, one_of
 
 
 class Role(IntEnum):
@@ -23,6 +25,24 @@ class Role(IntEnum):
     """The locals, or the values printed by a reveal."""
     VALUE = 4
     """A returned or raised value."""
+    QUERY = 5
+    """What asks for a state in a session, `>>> print('a', a)`: no line of the program."""
+
+    @property
+    def label(self) -> str:
+        """Its name in configurations, records and reports."""
+        return self.name.lower()
+
+    @property
+    def column(self) -> str:
+        """The column of records that counts its tokens."""
+        return f"tokens_{self.label}"
+
+
+ROLES: Registry[Role] = Registry("role")
+ROLES.update({role.label: role for role in Role})
+
+RoleName = Annotated[str, one_of(ROLES)]
 
 
 PAD_ROLE = -1

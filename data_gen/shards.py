@@ -173,7 +173,7 @@ def _row(example: Example, encode: Encoder) -> dict[str, Any]:
     ids, roles, frames = encode(example.spans)
     spans = [
         {
-            "role": span.role.name.lower(),
+            "role": span.role.label,
             "text": span.piece.value if isinstance(span.piece, Special) else span.piece,
             "special": isinstance(span.piece, Special),
             "frame": span.frame,

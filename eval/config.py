@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.rewrites import Rewriting
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import ROLES, Role
 from remedy.data_gen.settings import Settings
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks.composition import FamilyName
@@ -23,7 +23,7 @@ def fed_roles(forcing: Forcing) -> frozenset[Role]:
     """The roles a forcing feeds: a name of FORCINGS, or a list of role names."""
     if isinstance(forcing, str):
         return FORCINGS[forcing]
-    return frozenset(Role[name.upper()] for name in forcing)
+    return frozenset(ROLES[name] for name in forcing)
 
 
 def forcing_name(forcing: Forcing) -> str:
@@ -38,7 +38,7 @@ class _Diagnostic(Settings):
     @field_validator("forcing")
     @classmethod
     def _known(cls, value: tuple[Forcing, ...]) -> tuple[Forcing, ...]:
-        names = [role.name.lower() for role in Role]
+        names = list(ROLES)
         for forcing in value:
             if isinstance(forcing, str) and forcing not in FORCINGS:
                 raise ValueError(f"unknown forcing {forcing!r}; valid: {', '.join(FORCINGS)}, or a list of roles")

@@ -1,6 +1,6 @@
 """Forced decoding: which roles are fed and which the model writes is a set.
 
-`free` feeds the context only; `action_forced` feeds structure and actions too, so that the model's own states carry on;
+`free` feeds the context only; `action_forced` feeds structure, actions and queries too, so that the model's own states carry on;
 feeding every role is one parallel forward pass, in which each token is predicted after the true ones before it.
 """
 
@@ -16,7 +16,7 @@ from remedy.data_gen.roles import Role
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 FREE = frozenset({Role.CONTEXT})
-ACTION_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.ACTION})
+ACTION_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.ACTION, Role.QUERY})
 FULLY_FORCED = frozenset(Role)
 
 FORCINGS: dict[str, frozenset[Role]] = {

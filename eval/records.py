@@ -148,7 +148,7 @@ class Record(Score):
     """Tokens of its returned or raised values."""
 
 
-ROLE_COLUMNS = {role: f"tokens_{role.name.lower()}" for role in Role}
+ROLE_COLUMNS = {role: role.column for role in Role}
 """The column that counts the tokens of a role."""
 TRACE_COLUMNS = [column for role, column in ROLE_COLUMNS.items() if role is not Role.CONTEXT]
 """The columns that count the tokens of a trace, without what is given."""

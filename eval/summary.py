@@ -129,7 +129,7 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
         "right": _rate(rows["right"]),
         "valid_format": _rate(rows["valid_format"]),
         "truncated": _mean_of(rows["truncated"]),
-        "tokens": {role.name.lower(): count for role, count in roles.items()},
+        "tokens": {role.label: count for role, count in roles.items()},
         "trace_tokens": _mean_of(rows[TRACE_COLUMNS].sum(axis=1)),
         "written_tokens": _mean_of(rows["written_tokens"]),
         "frames_right": _mean_of(rows["frames_right"]),

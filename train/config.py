@@ -8,12 +8,11 @@ from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.mixture import Part
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import ROLES, Role, RoleName
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.models.config import AnyModel, DecoderSettings
 from remedy.models.tokenizer import TokenizerConfig
 
-RoleName = Literal["context", "structure", "action", "state", "value"]
 DEFAULT_STEPS = 1000
 
 
@@ -71,7 +70,7 @@ class TrainSettings(Settings):
     """Rows of an optimizer step, over all processes."""
     gradient_accumulation_steps: int = Field(default=1, ge=1)
     """Pieces that a batch is computed in, one after another, to save memory."""
-    loss_roles: tuple[RoleName, ...] = Field(default=("state", "value", "action", "structure"), min_length=1)
+    loss_roles: tuple[RoleName, ...] = Field(default=("state", "value", "action", "query", "structure"), min_length=1)
     """Roles whose tokens are supervised."""
     pack: int = Field(default=1, ge=1)
     """Consecutive examples joined into a row; state and attention run across the border, which a begin-of-text token marks."""
@@ -143,7 +142,7 @@ class TrainSettings(Settings):
 
     def supervised(self) -> frozenset[Role]:
         """`loss_roles` as roles."""
-        return frozenset(Role[name.upper()] for name in self.loss_roles)
+        return frozenset(ROLES[name] for name in self.loss_roles)
 
 
 class TrackingSettings(Settings):

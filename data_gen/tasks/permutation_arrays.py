@@ -137,7 +137,7 @@ def _plan(n: int, length: int, reveal: RevealConfig, context: bool) -> _Plan:
             else:
                 partial.append((len(roles), frame))
             shown = n if whole else 1
-            roles += [Role.ACTION, Role.STATE] * shown
+            roles += [Role.QUERY, Role.STATE] * shown
             frames += [frame] * (2 * shown)
         if frame < length:
             commands.append(len(roles))

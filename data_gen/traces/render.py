@@ -164,7 +164,7 @@ def _repl(trace: Trace, steps: list[Step], context: bool, encoding: str) -> list
     spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
     for number, frame, state in steps:
         for name, value in (state or {}).items():
-            spans.text(Role.ACTION, f">>> print({name!r}, {name})", number)
+            spans.text(Role.QUERY, f">>> print({name!r}, {name})", number)
             spans.text(Role.STRUCTURE, "\n", number)
             spans.text(Role.STATE, f"{name} ", number)
             spans.value(Role.STATE, value, encoding, number)
@@ -182,7 +182,7 @@ def _repl(trace: Trace, steps: list[Step], context: bool, encoding: str) -> list
 def _symbolic(trace: Trace, steps: list[Step], context: bool, encoding: str) -> list[Span]:
     """The classic state-tracking form: one token per variable, value and command; every span is one token.
 
-    A reveal is a query (the variable's name, an ACTION) answered by a value (STATE).
+    A reveal is a query (the variable's name, a QUERY) answered by a value (STATE).
     """
     spans = [Span(Role.CONTEXT, Special.BEGIN_OF_TEXT)]
     for line in trace.setup:
@@ -193,7 +193,7 @@ def _symbolic(trace: Trace, steps: list[Step], context: bool, encoding: str) -> 
     spans.append(Span(Role.CONTEXT, Special.FRAME_SEP))
     for number, frame, state in steps:
         for name, value in (state or {}).items():
-            spans.append(Span(Role.ACTION, name, number))
+            spans.append(Span(Role.QUERY, name, number))
             spans.append(_one_token(Role.STATE, value, encoding, number))
         if frame.source:
             spans.append(Span(Role.ACTION, frame.source.rstrip("\n"), number))

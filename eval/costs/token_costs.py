@@ -19,7 +19,7 @@ from remedy.data_gen.traces.reveal import RevealConfig, levels, whole_spacing
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.models.tokenizer import TraceTokenizer
 
-ROLE_COLUMNS = [f"tokens_{role.name.lower()}" for role in Role]
+ROLE_COLUMNS = [role.column for role in Role]
 
 
 class CostSettings(Settings):

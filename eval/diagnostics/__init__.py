@@ -112,7 +112,9 @@ def judge_batch(
     """Decode a batch under a condition's forcing and judge every example by its tokens."""
     fed = fed_roles(condition.forcing)
     if fed == FULLY_FORCED:
-        told = {Role.STATE, Role.VALUE} | ({Role.ACTION, Role.STRUCTURE} if condition.data.context else set())
+        told = {Role.STATE, Role.VALUE} | (
+            {Role.ACTION, Role.QUERY, Role.STRUCTURE} if condition.data.context else set()
+        )
         predictions = predict(model, tokenizer, truths)
         return [judge_predicted(t, p, frozenset(told))._asdict() for t, p in zip(truths, predictions)]
     exact = condition.data.format == "symbolic"

@@ -75,7 +75,7 @@ def _judgement(truth: Encoded, final_right: bool, departure: int | None, cut: bo
     at = min(departure, len(truth.ids) - 1)
     first_frame = min((frame for frame in truth.frames if frame >= 0), default=0)
     frame = max(truth.frames[at], first_frame)
-    role = Role(truth.roles[at]).name.lower()
+    role = Role(truth.roles[at]).label
     return Judgement(final_right, departure, role, frame, frame - first_frame, cut, count)
 
 
@@ -88,4 +88,4 @@ def _first_difference(left: Sequence[int], right: Sequence[int]) -> int:
 
 def tokens_by_role(truth: Encoded) -> dict[str, int]:
     """Tokens of the true sequence by role, as `tokens_context`, `tokens_structure`, ..."""
-    return {f"tokens_{role.name.lower()}": truth.roles.count(int(role)) for role in Role}
+    return {role.column: truth.roles.count(int(role)) for role in Role}

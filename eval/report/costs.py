@@ -248,7 +248,7 @@ def tokens_by_role(tokens: pd.DataFrame) -> Figure | None:
         bottom = pd.Series(0.0, index=shares.index)
         for role, column in zip(Role, ROLE_COLUMNS):
             if role is not Role.CONTEXT:
-                name = role.name.lower()
+                name = role.label
                 panel.bar(shares.index, shares[column], bottom=bottom, color=ROLE_COLOURS[name], label=name)
                 bottom = bottom + shares[column]
         panel.tick_params(axis="x", rotation=75)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from remedy.data_gen.rewrites import REWRITES
+from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, Settings, suggest
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.stats import Paired, paired, verdict
@@ -27,7 +28,7 @@ CONDITION_KEYS = (
     "strings",
     "forcing",
 )
-COST = ("tokens_structure", "tokens_action", "tokens_state", "tokens_value")
+COST = tuple(role.column for role in Role if role is not Role.CONTEXT)
 
 
 Failure = Literal["token budget", "strings", "long horizon", "any"]

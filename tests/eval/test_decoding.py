@@ -82,7 +82,7 @@ def test_the_first_wrong_token_is_found_with_its_role_and_frame(form: str, fed: 
         runs = decode(reciter, tokenizer, truths, fed, exact=form == "symbolic", budget=len(truth.ids) + 9)[0]
         judged = judge_written(truth, runs, tokenizer)
         assert judged.departure == position
-        assert judged.departure_role == role.name.lower()
+        assert judged.departure_role == role.label
         assert judged.departure_frame == truth.frames[position]
 
 

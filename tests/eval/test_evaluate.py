@@ -66,7 +66,7 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
     sixes = rows[(rows["length"] == 6) & (rows["forcing"] == "action_forced")]
     assert (sixes["tokens_state"] == 4 * 3).all()  # reveals before commands 0, 2, 4 and at the end, of three values
     assert (rows[rows["departure_role"] == ""]["final_right"]).all()
-    assert set(rows["departure_role"]) <= {"", *(role.name.lower() for role in Role)}
+    assert set(rows["departure_role"]) <= {"", *(role.label for role in Role)}
 
 
 def test_interrupted_and_rerun_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,9 +28,10 @@ FLOORS = {
         ["shards", "card", "mixture"],
     ],
     "eval": [
-        ["decoding", "stats", "failures", "records", "summary", "config"],
+        ["colours", "decoding", "stats", "failures", "records", "summary", "config"],
         ["diagnostics", "costs"],
         ["evaluate", "report"],
+        ["view"],
     ],
 }
 LONGEST = 350

@@ -1,1 +1,1 @@
-"""Thin entry points; they call the other packages and hold no logic of their own."""
+"""What runs where: commands, experiments, jobs and their processes, Slurm."""

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Optional
 
-os.environ.setdefault("USE_HUB_KERNELS", "0")
-
 import typer
 
-from remedy.data_gen.execution.program import ProgramError
-from remedy.data_gen.settings import UserError, load
+from remedy.data_gen.settings import load
+from remedy.launch.console import command_line, start
 from remedy.launch.reference import SettingsCommand
 
-app = typer.Typer(
-    help="Test cures for the failures of code world models: generate, train, diagnose, compare.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+app = command_line(
+    help="Test cures for the failures of code world models: generate, train, diagnose, compare.", no_args_is_help=True
 )
 
 Overrides = Annotated[Optional[list[str]], typer.Argument(metavar="[key=value ...]", help="settings to change")]  # noqa: UP045
@@ -90,18 +82,12 @@ def show(
 def train(
     config: Annotated[str, typer.Argument(help="YAML of a run")],
     overrides: Overrides = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue from the last whole checkpoint")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue from the last intact checkpoint")] = False,
 ) -> None:
     """Train a model in this process (under `torchrun` or `deepspeed`: launch/train.py)."""
-    from remedy.train.config import RunConfig
-    from remedy.train.run import train as run
-    from remedy.train.stopping import RESUMABLE, Stopped
+    from remedy.launch.train import train as run
 
-    try:
-        print(f"saved {run(load(RunConfig, config, overrides or []), resume)}")
-    except Stopped as stopped:
-        print(f"stopped: {stopped}", file=sys.stderr)
-        sys.exit(RESUMABLE)
+    run(config, overrides or [], resume)
 
 
 @app.command()
@@ -204,11 +190,7 @@ def sweep(
 
 def main() -> None:
     """Run the command line; a user's error is one message and exit status 2."""
-    try:
-        app()
-    except (UserError, ProgramError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    start(app)
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ def run(config: ExperimentConfig, where: str) -> Path:
 def report_all(config: ExperimentConfig, jobs: list[Job]) -> Path:
     """The report over all runs; returns its page. Runs that are tracked put it on W&B too."""
     from remedy.eval.report.page import report
-    from remedy.train.tracking import log_report
+    from remedy.train.wandb_runs import log_report
 
     folder = Path(config.output) / "report"
     page = report([job.folder / "evaluation" for job in jobs], folder, config.comparisons or None, config.title)

@@ -3,53 +3,54 @@ training under torchrun."""
 
 from __future__ import annotations
 
-import argparse
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import Annotated
 
 import psutil
+import typer
 
-from remedy.data_gen.settings import UserError, load
+from remedy.data_gen.settings import load
+from remedy.launch.console import command_line, start
 from remedy.train.config import RunConfig
 
 TRAINED = "trained"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="holds train.yaml and evaluate.yaml")
-    parser.add_argument("name", help="what reports call the run")
-    parser.add_argument("--variant", default="", help="what it shares with the same run of other seeds")
-    parser.add_argument("--processes", type=int, default=1, help="that train")
-    args = parser.parse_args()
-    os.environ.setdefault("USE_HUB_KERNELS", "0")
-    try:
-        run = load(RunConfig, args.folder / "train.yaml")
-        if not (args.folder / TRAINED).exists():
-            _train(run, args.folder, args.processes)
-            (args.folder / TRAINED).touch()
-        _evaluate(run, args.folder, args.name, args.variant)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+app = command_line()
+
+
+@app.command()
+def main(
+    folder: Annotated[Path, typer.Argument(help="holds train.yaml and evaluate.yaml")],
+    name: Annotated[str, typer.Argument(help="what reports call the run")],
+    variant: Annotated[str, typer.Option(help="what it shares with the same run of other seeds")] = "",
+    processes: Annotated[int, typer.Option(help="that train")] = 1,
+) -> None:
+    """Train a run of an experiment unless that is done, then evaluate it."""
+    run = load(RunConfig, folder / "train.yaml")
+    if not (folder / TRAINED).exists():
+        _train(run, folder, processes)
+        (folder / TRAINED).touch()
+    _evaluate(run, folder, name, variant)
 
 
 def _train(run: RunConfig, folder: Path, processes: int) -> None:
     if processes > 1:
         _train_on_several(folder, processes)
         return
-    from remedy.train.run import finish, train
+    from remedy.train.processes import leave
+    from remedy.train.run import train
     from remedy.train.stopping import RESUMABLE, Stopped
 
     try:
         train(run, resume=True)
     except Stopped as stopped:
         print(f"stopped: {stopped}", file=sys.stderr)
-        finish(RESUMABLE)
+        leave(RESUMABLE)
 
 
 def _train_on_several(folder: Path, processes: int) -> None:
@@ -76,15 +77,14 @@ def _evaluate(run: RunConfig, folder: Path, name: str, variant: str) -> None:
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate, for_checkpoint
     from remedy.models.loading import load_checkpoint
-    from remedy.train.tracking import log_evaluation
+    from remedy.train.wandb_runs import log_evaluation
 
     data, settings = for_checkpoint(run.output, load(EvalConfig, folder / "evaluate.yaml"))
     model, tokenizer = load_checkpoint(run.output)
     out = folder / "evaluation"
     summary = evaluate(model, tokenizer, data, settings, out, name, lambda m: print(m, flush=True), variant)
-    if run.tracking.wandb:
-        log_evaluation(run, summary)
+    log_evaluation(run, summary)
 
 
 if __name__ == "__main__":
-    main()
+    start(app)

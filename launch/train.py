@@ -2,49 +2,62 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
+from collections.abc import Sequence
+from typing import Annotated, Optional
+
+import typer
 
 from remedy.data_gen.settings import UserError, load
+from remedy.launch.console import command_line, start
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("config", help="a YAML file, for example configs/train/permutation.yaml")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="for example train.max_steps=100")
-    parser.add_argument("--resume", action="store_true", help="continue from the last whole checkpoint in the output")
-    parser.add_argument("--local_rank", type=int, help="given by the deepspeed launcher")
-    args = parser.parse_intermixed_args()
-    os.environ.setdefault("USE_HUB_KERNELS", "0")
+def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool = False) -> None:
+    """Train, as one process of those that a launcher started or alone, and leave with the status that says how it went."""
     from remedy.train.config import RunConfig
 
-    main_process = int(os.environ.get("RANK", "0")) == 0
-    try:
-        config = load(RunConfig, args.config, args.overrides)
-        if args.local_rank is not None and config.train.deepspeed is None:
-            # The deepspeed launcher asks for DeepSpeed; a section in the configuration still says how.
-            config = load(RunConfig, args.config, [*args.overrides, "train.deepspeed={}"])
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    settings = load(RunConfig, config, overrides)
+    if deepspeed and settings.train.deepspeed is None:
+        settings = settings.changed({"train.deepspeed": {}})
     # After the configuration is known to be right: these imports take seconds.
-    from remedy.train.run import finish, train
+    from remedy.train.processes import leave, this_process
+    from remedy.train.run import train as run
     from remedy.train.stopping import RESUMABLE, Stopped
 
     try:
-        output = train(config, args.resume)
+        output = run(settings, resume)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        finish(2)
+        leave(2)
     except Stopped as stopped:
-        if main_process:
+        if this_process().is_main:
             print(f"stopped: {stopped}", file=sys.stderr)
-        finish(RESUMABLE)
-    if main_process:
-        print(f"saved {output}")
-    finish()
+        leave(RESUMABLE)
+    else:
+        if this_process().is_main:
+            print(f"saved {output}")
+        leave()
+
+
+app = command_line()
+
+
+@app.command()
+def main(
+    config: Annotated[str, typer.Argument(help="a YAML file, for example configs/train/permutation.yaml")],
+    overrides: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[key=value ...]", help="for example train.max_steps=100"),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue from the last intact checkpoint in the output")
+    ] = False,
+    local_rank: Annotated[Optional[int], typer.Option("--local_rank", hidden=True)] = None,  # noqa: UP045
+) -> None:
+    """Train a model, as one of the processes that `torchrun` or `deepspeed` started or alone."""
+    # The deepspeed launcher gives a local rank, and asks for DeepSpeed; a section in the configuration still says how.
+    train(config, overrides or [], resume, deepspeed=local_rank is not None)
 
 
 if __name__ == "__main__":
-    main()
+    start(app)

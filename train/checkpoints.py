@@ -1,4 +1,4 @@
-"""Checkpoints that are known to be whole: sealed after everything is written, pointed at by `latest`, checked on resume.
+"""Checkpoints that are known to be intact: sealed after everything is written, pointed at by `latest`, checked on resume.
 
 A kill while saving leaves a folder without a seal, and the one before it untouched: old checkpoints go only after the
 new one is sealed.
@@ -7,7 +7,6 @@ new one is sealed.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zlib
 from pathlib import Path
@@ -17,6 +16,8 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from remedy.data_gen.files import replace_file
+
 SEAL = "complete.json"
 LATEST = "latest"
 SAMPLE = 1 << 20
@@ -24,7 +25,7 @@ SAMPLES = 64
 
 
 class Sealed(NamedTuple):
-    """A checkpoint that is whole, and what its seal says of the run that wrote it."""
+    """An intact checkpoint, and what its seal says of the run that wrote it."""
 
     path: Path
     step: int
@@ -34,8 +35,8 @@ class Sealed(NamedTuple):
 class Checkpoints(TrainerCallback):
     """Seals each checkpoint once every process has written its part, moves `latest` to it, and then prunes old ones."""
 
-    def __init__(self, keep_last: int) -> None:
-        self.keep_last = keep_last
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if dist.is_available() and dist.is_initialized():
@@ -43,8 +44,8 @@ class Checkpoints(TrainerCallback):
         if state.is_world_process_zero and args.output_dir is not None:
             output = Path(args.output_dir)
             seal(output / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}", state.global_step, args.world_size)
-            _point(output / LATEST, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
-            for old in _numbered(output)[self.keep_last :]:
+            _update_symlink(output / LATEST, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+            for old in _numbered(output)[self.limit :]:
                 shutil.rmtree(old, ignore_errors=True)
 
 
@@ -56,9 +57,8 @@ def seal(folder: Path, step: int, world_size: int) -> None:
         "world_size": world_size,
         "files": {p.relative_to(folder).as_posix(): [p.stat().st_size, digest(p)] for p in files},
     }
-    partial = folder / f".{SEAL}.partial"
-    partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    os.replace(partial, folder / SEAL)
+    text = json.dumps(content, indent=1)
+    replace_file(folder / SEAL, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def digest(path: Path) -> int:
@@ -72,7 +72,7 @@ def digest(path: Path) -> int:
     return value
 
 
-def damage(folder: Path) -> str | None:
+def integrity_error(folder: Path) -> str | None:
     """What is wrong with a checkpoint, or nothing."""
     try:
         content = json.loads((folder / SEAL).read_text(encoding="utf-8"))
@@ -89,11 +89,11 @@ def damage(folder: Path) -> str | None:
     return None
 
 
-def survey(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
-    """The newest whole checkpoint, and what is wrong with each newer one. Reads only: every process may ask at once."""
+def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
+    """The newest intact checkpoint, and what is wrong with each newer one. Reads only: every process may ask at once."""
     damaged: dict[Path, str] = {}
     for folder in _numbered(output):
-        problem = damage(folder)
+        problem = integrity_error(folder)
         if problem is None:
             content = json.loads((folder / SEAL).read_text(encoding="utf-8"))
             return Sealed(folder, content["step"], content["world_size"]), damaged
@@ -101,26 +101,26 @@ def survey(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
     return None, damaged
 
 
-def set_aside(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> list[str]:
-    """Move damaged checkpoints out of the way, remove those a kill cut off, and leave `latest` on the whole one, if any.
+def quarantine(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> list[str]:
+    """Rename damaged checkpoints, remove those a kill cut off, and leave `latest` on the intact one, if any.
 
-    Returns a sentence on each.
+    Returns a sentence about each.
     """
     if damaged:
         (output / LATEST).unlink(missing_ok=True)
         if kept is not None:
-            _point(output / LATEST, kept.path.name)
-    said = []
+            _update_symlink(output / LATEST, kept.path.name)
+    sentences = []
     for folder, problem in damaged.items():
         if not (folder / SEAL).exists():
             shutil.rmtree(folder, ignore_errors=True)
-            said.append(f"{folder.name}: {problem}; removed")
+            sentences.append(f"{folder.name}: {problem}; removed")
             continue
         aside = folder.with_name(f"damaged-{folder.name}")
         shutil.rmtree(aside, ignore_errors=True)
         folder.rename(aside)
-        said.append(f"{folder.name} is damaged: {problem}; skipped, and kept as {aside.name}")
-    return said
+        sentences.append(f"{folder.name} is damaged: {problem}; skipped, and kept as {aside.name}")
+    return sentences
 
 
 def _numbered(output: Path) -> list[Path]:
@@ -129,8 +129,5 @@ def _numbered(output: Path) -> list[Path]:
     return sorted(found, key=lambda p: -int(p.name.rsplit("-", 1)[1]))
 
 
-def _point(link: Path, target: str) -> None:
-    partial = link.with_name(f".{link.name}.partial")
-    partial.unlink(missing_ok=True)
-    partial.symlink_to(target)
-    os.replace(partial, link)
+def _update_symlink(link: Path, target: str) -> None:
+    replace_file(link, lambda partial: partial.symlink_to(target))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from pathlib import Path
 from typing import Any
 
 from remedy.data_gen.settings import ConfigError
 from remedy.train.config import TrainSettings
+from remedy.train.processes import ensure_launched, this_process
 
 JSON_FILE = "deepspeed.json"
 
@@ -64,13 +63,9 @@ def join(on_cpu: bool) -> None:
 
     if on_cpu:  # this op would be compiled for half a minute at first use; gloo does the same work
         __compatible_ops__["deepspeed_shm_comm"] = False
-    if "RANK" not in os.environ:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    ensure_launched()
     if not on_cpu:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(this_process().local_rank)
     # Before any weights are made: ZeRO-3 divides them over the processes it knows of then.
     deepspeed.init_distributed(dist_backend="gloo" if on_cpu else "nccl", auto_mpi_discovery=False, verbose=False)
 

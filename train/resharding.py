@@ -1,4 +1,4 @@
-"""A DeepSpeed checkpoint of one number of processes, made readable for another (DeepSpeed's universal checkpoints)."""
+"""Resuming a DeepSpeed checkpoint on another number of processes, through DeepSpeed's universal checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remedy.data_gen.settings import UserError
 
 
 def universal_json() -> dict[str, Any]:
-    """What DeepSpeed's JSON says to read a universal checkpoint."""
+    """The section of DeepSpeed's JSON that makes it load a universal checkpoint."""
     return {"checkpoint": {"load_universal": True}}
 
 
@@ -37,11 +37,11 @@ def to_universal(checkpoint: Path, step: int) -> None:
         )
 
 
-class MendAfterResharding(TrainerCallback):
-    """Puts right what DeepSpeed's reading of a universal checkpoint under ZeRO-3 leaves wrong (seen in 0.19.8).
+class FixUniversalOptimizerState(TrainerCallback):
+    """Works around two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8).
 
-    All parameters are given one and the same step counter, which each then advances, so that Adam's bias correction runs
-    ahead; and every group gets the first one's hyperparameters, so that norms and biases decay like weights.
+    All parameters share one step counter, which each then advances, so that Adam's bias correction runs ahead; and every group
+    gets the first one's hyperparameters, so that norms and biases decay like weights.
     """
 
     def on_train_begin(

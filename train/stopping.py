@@ -1,15 +1,14 @@
-"""Stopping so that the run can go on: a signal ends it after the step with a checkpoint; a bad loss ends it without one."""
+"""Stopping so that the run can be resumed: a signal ends it after the step, with a checkpoint."""
 
 from __future__ import annotations
 
 import signal
-from datetime import timedelta
 from types import FrameType
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from remedy.train.processes import largest
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 RESUMABLE = 75
@@ -49,18 +48,3 @@ class StopOnSignal(TrainerCallback):
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
-
-
-_host_group: Any = None
-
-
-def largest(value: int) -> int:
-    """The largest value over all processes, agreed on by the hosts, so that no accelerator has to wait for it."""
-    global _host_group
-    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
-        return value
-    if _host_group is None:
-        _host_group = dist.new_group(backend="gloo", timeout=timedelta(hours=2))
-    agreed = torch.tensor([value])
-    dist.all_reduce(agreed, op=dist.ReduceOp.MAX, group=_host_group)
-    return int(agreed)

@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer on rows in index order, with speed and data-wait figures, that stops at a loss that is no number."""
+"""Hugging Face's Trainer on rows in index order, with speed and data-wait figures, that stops at a NaN or infinite loss."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import Trainer
 
 from remedy.models.flops import training_flops
-from remedy.train.stopping import largest
+from remedy.train.processes import largest
 
 
-class NotFinite(Exception):
-    """A step whose loss is no number."""
+class NonFiniteLoss(Exception):
+    """A step whose loss is NaN or infinite."""
 
     def __init__(self, step: int) -> None:
         super().__init__(step)
@@ -27,7 +27,7 @@ class RowTrainer(Trainer):
     """Reads rows in index order; logs tokens per second over all processes, the share of time spent on data, and MFU.
 
     `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al., "PaLM", 2022, appendix B). `shape`: of the last
-    batch, (rows, tokens). A checkpoint is only saved, and a record only logged, after all losses so far were numbers.
+    batch, (rows, tokens). A checkpoint is only saved, and a record only logged, after all losses so far were finite.
     """
 
     def __init__(self, *args: Any, peak: float | None = None, **kwargs: Any) -> None:
@@ -84,7 +84,7 @@ class RowTrainer(Trainer):
         """Look at the losses since the last look, all at once: asking after every step would make a GPU wait.
 
         Raises:
-            NotFinite: on every process, if the loss of any process was no number.
+            NonFiniteLoss: on every process, if the loss of any process was NaN or infinite.
         """
         recent, self._losses = self._losses, []
         bad = 0
@@ -92,4 +92,4 @@ class RowTrainer(Trainer):
             bad = next((step for step, loss in recent if not torch.isfinite(loss)), 0)
         first = largest(-bad if bad else -(1 << 62))
         if first != -(1 << 62):
-            raise NotFinite(-first)
+            raise NonFiniteLoss(-first)

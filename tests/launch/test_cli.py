@@ -56,7 +56,7 @@ def test_formats_spacing_and_encodings(settings: str, piece: str) -> None:
 def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "bad program.py"
     path.write_text(code)
-    failed = remedy("trace", path, "tracer.seconds=1")
+    failed = remedy("trace", path, "tracer.timeout_seconds=1")
     assert failed.returncode == 2
     assert failed.stdout == ""
     assert len(failed.stderr.strip().splitlines()) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remedy.train.checkpoints import SEAL, damage, digest, seal, set_aside, survey
+from remedy.train.checkpoints import SEAL, digest, integrity_error, latest_intact, quarantine, seal
 from tests.train.launching import SCRIPT, curve, finished, in_process, start, written
 
 
@@ -26,7 +26,7 @@ def test_the_newest_whole_checkpoint_is_found_whatever_lies_beside_it(tmp_path: 
     checkpoint(tmp_path, 2)
     cut = checkpoint(tmp_path, 100, sealed=False)
     (tmp_path / "checkpoint-best").mkdir()
-    found, damaged = survey(tmp_path)
+    found, damaged = latest_intact(tmp_path)
     assert found is not None
     assert (found.path, found.step, found.world_size) == (whole, 9, 2)
     assert damaged == {cut: "it was not written to the end"}
@@ -46,23 +46,23 @@ def test_a_damaged_checkpoint_is_named_kept_aside_and_skipped(harm: str, tmp_pat
         weights.unlink()
     else:
         (bad / SEAL).write_text("[")
-    found, damaged = survey(tmp_path)
+    found, damaged = latest_intact(tmp_path)
     assert found is not None
     assert found.path == good
     (tmp_path / "latest").symlink_to("checkpoint-2")
-    (sentence,) = set_aside(tmp_path, found, damaged)
+    (sentence,) = quarantine(tmp_path, found, damaged)
     assert os.readlink(tmp_path / "latest") == "checkpoint-1"
     assert sentence.startswith("checkpoint-2 is damaged: ")
     assert ("weights" in sentence) == (harm != "seal")
     assert (tmp_path / "damaged-checkpoint-2" / "part" / "state").exists()
-    assert survey(tmp_path)[1] == {}
+    assert latest_intact(tmp_path)[1] == {}
 
 
 def test_what_a_kill_cut_off_is_removed(tmp_path: Path) -> None:
     cut = checkpoint(tmp_path, 3, sealed=False)
-    found, damaged = survey(tmp_path)
+    found, damaged = latest_intact(tmp_path)
     assert found is None
-    assert set_aside(tmp_path, found, damaged) == ["checkpoint-3: it was not written to the end; removed"]
+    assert quarantine(tmp_path, found, damaged) == ["checkpoint-3: it was not written to the end; removed"]
     assert not cut.exists()
 
 
@@ -101,7 +101,7 @@ def test_killed_while_saving_the_checkpoint_before_is_used_and_old_ones_are_prun
     killed.communicate(timeout=300)
     assert killed.returncode == -signal.SIGKILL
     assert sorted(p.name for p in out.glob("checkpoint-*")) == ["checkpoint-12", "checkpoint-8"]
-    assert damage(out / "checkpoint-12") == "it was not written to the end"
+    assert integrity_error(out / "checkpoint-12") == "it was not written to the end"
     assert os.readlink(out / "latest") == "checkpoint-8"
 
     output = finished(start([sys.executable, SCRIPT, config, f"output={out}", *settings, "--resume"]))

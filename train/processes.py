@@ -1,0 +1,74 @@
+"""The processes of a run: which one this is, what they agree on, and how they leave. Launchers say so in the environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+
+class Process(NamedTuple):
+    """One process of a run: its number over all machines and on its own, and how many there are over all."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the one that writes for all."""
+        return self.rank == 0
+
+
+def this_process() -> Process:
+    """From `RANK`, `LOCAL_RANK` and `WORLD_SIZE`, which torchrun, deepspeed and launch/train.sbatch set; alone without them."""
+    return Process(
+        *(int(os.environ.get(key, alone)) for key, alone in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", 1)))
+    )
+
+
+def ensure_launched() -> None:
+    """Make this process a world of one, as a launcher would, unless a launcher has made a world."""
+    if "RANK" in os.environ:
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+
+_host_group: Any = None
+
+
+def largest(value: int) -> int:
+    """The largest value over all processes, agreed on by the hosts, so that no accelerator has to wait for it."""
+    global _host_group
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        return value
+    if _host_group is None:
+        _host_group = dist.new_group(backend="gloo", timeout=timedelta(hours=2))
+    agreed = torch.tensor([value])
+    dist.all_reduce(agreed, op=dist.ReduceOp.MAX, group=_host_group)
+    return int(agreed)
+
+
+def leave(status: int = 0) -> None:
+    """Leave a distributed run cleanly, with an exit status.
+
+    Two gloo processes sometimes abort while the interpreter shuts down, after all work is done; ending the process here
+    avoids that.
+    """
+    if dist.is_available() and dist.is_initialized():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group()
+        os._exit(status)
+    if status:
+        sys.exit(status)

@@ -1,0 +1,96 @@
+"""How far training is: one line that moves on a terminal, a line for each logged record elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+log = logging.getLogger(__name__)
+
+
+class Pace:
+    """Steps in time: how long the rest of a run takes at the speed since it was first looked at."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+
+    def left(self, step: int, of: int) -> float | None:
+        """Seconds to the end; None until two different steps have been seen."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, step)
+        begin, first = self._first
+        return (now - begin) / (step - first) * (of - step) if step > first else None
+
+
+def duration(seconds: float | None) -> str:
+    """`2 min 05 s`; nothing if not known."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+class ProgressLine(TrainerCallback):
+    """Step, loss, tokens per second and time left. A context, so that the terminal is left in order however training ends."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pace = Pace()
+        self.task = TaskID(0)
+        self.live: Progress | None = None
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.pace.left(state.global_step, state.max_steps)
+        console = Console()
+        if state.is_world_process_zero and console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[figures]}"),
+            )
+            self.live = Progress(*columns, console=console)
+            self.task = self.live.add_task(self.name, total=state.max_steps, completed=state.global_step, figures="")
+            self.live.start()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self.live is not None:
+            self.live.update(self.task, completed=state.global_step)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not state.is_world_process_zero or not logs or "loss" not in logs:
+            return
+        left = duration(self.pace.left(state.global_step, state.max_steps))
+        figures = f"loss {logs['loss']:.4g}, {logs['tokens_per_second']:,.0f} tokens/s" + (
+            f", {left} left" if left else ""
+        )
+        if self.live is not None:
+            self.live.update(self.task, figures=figures)
+        else:
+            log.info("step %d of %d: %s", state.global_step, state.max_steps, figures)

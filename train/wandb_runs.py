@@ -1,0 +1,126 @@
+"""Weights & Biases: a run's training and evaluation as one W&B run, and reports. Whatever fails here ends the tracking alone."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from remedy.train.config import RunConfig, TrackingSettings
+
+log = logging.getLogger(__name__)
+RUN_ID = "wandb-id"
+
+
+class WandbLogger:
+    """Mirrors a training's records to W&B; the same W&B run when training is resumed. Does nothing without `tracking.wandb`."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        self.run: Any = None
+
+    def start(self, step: int) -> None:
+        """Start the W&B run, or go on in it."""
+        settings = self.config.model_dump(mode="json")
+        self.run = _open_training(self.config, config=settings, job_type="train")
+
+    def log(self, step: int, record: dict[str, Any]) -> None:
+        """Send a record."""
+        if not _quietly(self.run, lambda: self.run.log(record, step=step)):
+            self.run = None
+
+    def finish(self) -> None:
+        """End the W&B run."""
+        _quietly(self.run, lambda: self.run.finish())
+
+
+def log_evaluation(config: RunConfig, summary: Path) -> None:
+    """Add an evaluation to its training's W&B run: a table of the summary's conditions, and the records as an artifact."""
+    run = _open_training(config)
+
+    def add() -> None:
+        import wandb
+
+        rows = json.loads(summary.read_text(encoding="utf-8"))["conditions"]
+        columns = list(dict.fromkeys(key for row in rows for key, value in row.items() if not isinstance(value, dict)))
+        table = wandb.Table(columns=columns, data=[[row.get(key) for key in columns] for row in rows])
+        run.log({"evaluation": table})
+        records = wandb.Artifact(f"evaluation-{run.id}", type="evaluation")
+        records.add_dir(str(summary.parent))
+        run.log_artifact(records)
+        run.finish()
+
+    _quietly(run, add)
+
+
+def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
+    """Put a report on W&B as a run of its own in the runs' group: its figures to look at, its files as an artifact."""
+    run = _open(tracking, folder, name, job_type="report")
+
+    def add() -> None:
+        import wandb
+
+        run.log({path.stem: wandb.Image(str(path)) for path in sorted((folder / "figures").glob("*.png"))})
+        files = wandb.Artifact(f"report-{tracking.group or 'runs'}", type="report")
+        for path in sorted(p for p in folder.glob("*") if p.suffix in (".md", ".html")):
+            files.add_file(str(path))
+        for path in sorted((folder / "figures").glob("*.png")):
+            files.add_file(str(path), name=f"figures/{path.name}")
+        run.log_artifact(files)
+        run.finish()
+
+    _quietly(run, add)
+
+
+def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any) -> Any:
+    """A W&B run, online when a key is configured and offline otherwise (`wandb sync` sends it later).
+
+    None if the settings say so, or if it fails.
+    """
+    if not tracking.wandb:
+        return None
+    try:
+        import wandb
+
+        os.environ.setdefault("WANDB_SILENT", "true")
+        mode = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
+        return wandb.init(
+            project=tracking.project,
+            group=tracking.group,
+            tags=list(tracking.tags),
+            name=name,
+            dir=str(directory),
+            mode=mode,  # type: ignore[arg-type]
+            **options,
+        )
+    except Exception as error:
+        log.warning("W&B is not available (%s: %s); nothing is sent there", type(error).__name__, error)
+        return None
+
+
+def _open_training(run: RunConfig, **options: Any) -> Any:
+    """The W&B run of a training, the same one when it is resumed and evaluated."""
+    if not run.tracking.wandb:
+        return None
+    path = Path(run.output) / RUN_ID
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(uuid.uuid4().hex[:12], encoding="utf-8")
+    number = path.read_text(encoding="utf-8")
+    return _open(run.tracking, path.parent, run.name, id=number, resume="allow", **options)
+
+
+def _quietly(run: Any, action: Callable[[], Any]) -> bool:
+    """Do something with a W&B run if there is one; a failure ends the tracking, not the run."""
+    if run is None:
+        return True
+    try:
+        action()
+        return True
+    except Exception as error:
+        log.warning("W&B stopped (%s: %s); the run goes on", type(error).__name__, error)
+        return False

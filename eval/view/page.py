@@ -37,12 +37,12 @@ def page(view: View, ids: bool = False) -> str:
 def _classes(piece: Piece) -> str:
     token = piece.token
     marks = {"odd": piece.number % 2, "off": not token.supervised, "string": token.string, "special": token.special}
-    return " ".join(["t", token.role.name.lower(), *(name for name, marked in marks.items() if marked)])
+    return " ".join(["t", token.role.label, *(name for name, marked in marks.items() if marked)])
 
 
 def _tip(token: Token) -> str:
     what = [
-        token.role.name.lower(),
+        token.role.label,
         *(["string"] if token.string else []),
         *([] if token.supervised else ["not supervised"]),
     ]

@@ -16,6 +16,7 @@ MEANINGS = {
     Role.CONTEXT: "the program",
     Role.STRUCTURE: "separators",
     Role.ACTION: "the line about to run",
+    Role.QUERY: "what asks for a state",
     Role.STATE: "the variables before it runs",
     Role.VALUE: "what is returned or raised",
 }

@@ -75,7 +75,7 @@ def _tokens(tokens: Sequence[Token], ids: bool) -> Text:
 
 def token_style(token: Token, number: int) -> Style:
     """The token's colours: by its role if it is supervised, else grey; neighbours differ in shade, strings are underlined."""
-    colour = ROLE_COLOURS[token.role.name.lower()]
+    colour = ROLE_COLOURS[token.role.label]
     if token.supervised:
         ground, ink = mixed(colour, "#ffffff", SHADES[number % 2]), INK
     else:
@@ -91,7 +91,7 @@ def _legend(view: View) -> Table:
     for count in view.counts():
         style = token_style(Token(0, "", count.role, 0, supervised=count.supervised > 0), 0)
         name, numbers = (
-            Text.assemble((f" {count.role.name.lower()} ", style)),
+            Text.assemble((f" {count.role.label} ", style)),
             (count.tokens, count.supervised, count.strings),
         )
         table.add_row(name, MEANINGS[count.role], *map(str, numbers))
@@ -111,7 +111,7 @@ def _plain(view: View, ids: bool) -> Iterator[str]:
     yield ""
     yield f"{'role':<12}{'tokens':>8}{'supervised':>12}{'in strings':>12}"
     for count in view.counts():
-        yield f"{count.role.name.lower():<12}{count.tokens:>8}{count.supervised:>12}{count.strings:>12}"
+        yield f"{count.role.label:<12}{count.tokens:>8}{count.supervised:>12}{count.strings:>12}"
     yield _share(view)
     yield f"{BORDER} stands between tokens, « » around string values, - before what is not supervised"
     for part in view.parts:
@@ -138,7 +138,7 @@ def _plain_block(block: Block, ids: bool) -> Iterator[str]:
 
 def _plain_tokens(tokens: Sequence[Token], ids: bool) -> Iterator[str]:
     for (role, supervised), run in groupby(tokens, key=lambda token: (token.role, token.supervised)):
-        start = f"  {'' if supervised else '-':<2}{role.name.lower():<11}"
+        start = f"  {'' if supervised else '-':<2}{role.label:<11}"
         for line in lines_of(list(run)):
             pieces = []
             for string, marked in groupby(line, key=lambda piece: piece.token.string):

@@ -14,7 +14,7 @@ from remedy.data_gen.roles import Role, spans_text
 from remedy.data_gen.settings import UserError, load
 from remedy.eval.colours import ROLE_COLOURS
 from remedy.eval.view.page import page
-from remedy.eval.view.structure import Token, View, lines_of
+from remedy.eval.view.structure import MEANINGS, Token, View, lines_of
 from remedy.eval.view.terminal import show_view, token_style
 from remedy.eval.view.text import token_texts, visible
 from remedy.launch.show import config_view, show
@@ -87,7 +87,8 @@ def test_colours_come_from_roles_grey_from_supervision() -> None:
     assert grey.triplet is not None
     assert len(set(grey.triplet)) == 1
     assert token_style(token._replace(string=True), 0).underline
-    assert set(ROLE_COLOURS) >= {"none", *(role.name.lower() for role in Role)}
+    assert set(ROLE_COLOURS) == {"none", *(role.label for role in Role)}
+    assert set(MEANINGS) == set(Role)
 
 
 def test_a_character_in_several_tokens_is_shown_once(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_without_a_terminal_roles_are_named(tmp_path: Path) -> None:
     view = config_view(written(tmp_path, STRINGS), [], 0, "train")
     text = output(view)
     assert "\x1b" not in text
-    assert all(f"  {role.name.lower()}" in text for role in (Role.STRUCTURE, Role.ACTION, Role.STATE, Role.VALUE))
+    assert all(f"  {role.label}" in text for role in (Role.STRUCTURE, Role.ACTION, Role.STATE, Role.VALUE))
     assert "  - context" in text
     assert f"{view.supervised_share():.0%} of {len(list(view.tokens()))} tokens supervised" in text
     assert "\x1b" in output(view, force_terminal=True, color_system="truecolor")

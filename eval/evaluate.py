@@ -175,7 +175,6 @@ def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[st
     if mixers:
         ranges = {None: "", "signed": " in [-1, 1]", "positive": " in [0, 1]"}
         kind = " + ".join(m + ranges[eigenvalues_of(m, settings.eigenvalues)] for m in dict.fromkeys(mixers))
-    chosen = tokenizer.config
     task = data.task.model_dump(mode="json")
     summary = ", ".join(
         f"{key} {value}" for key, value in task.items() if key != "kind" and value not in ([], None, False)
@@ -183,7 +182,7 @@ def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[st
     return {
         "model": f"{kind}, {settings.num_hidden_layers} layers, width {settings.hidden_size}",
         "parameters": sum(p.numel() for p in model.parameters()),
-        "tokenizer": chosen.kind + (", strings by characters" if chosen.string_tokenization == "characters" else ""),
+        "tokenizer": tokenizer.settings.describe(),
         "fingerprint": tokenizer.fingerprint,
         "weights": weights_digest(model),
         "data": f"{task['kind']} ({summary}); {data.format}, spacing {data.reveal.spacing:g}, strings {data.string_encoding}",

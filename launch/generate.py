@@ -11,14 +11,15 @@ from remedy.data_gen.card import write_card
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, Settings, load
 from remedy.data_gen.shards import Encoder, WriteConfig, plan, write
-from remedy.models.tokenizer import TokenizerConfig, build_tokenizer
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings, TokenizerSettings
 
 
 class GenerateConfig(Settings):
     """What to generate, the tokenizer its ids and token counts are of, and how much."""
 
     data: DataConfig
-    tokenizer: TokenizerConfig = TokenizerConfig()
+    tokenizer: AnyTokenizer = CharacterSettings()
     write: WriteConfig = WriteConfig()
 
 
@@ -37,10 +38,10 @@ def generate(config: str, overrides: Sequence[str], out: Path, shard: str, worke
     if missing:
         print(f"{len(shards) - len(missing)} of {len(shards)} shards in {out}; the card is written with the last one")
         return
-    print(f"data card: {write_card(settings.data, settings.write, out, tokenizer.config.model_dump_json())}")
+    print(f"data card: {write_card(settings.data, settings.write, out, tokenizer.settings.model_dump_json())}")
 
 
-def _encoder(tokenizer: TokenizerConfig, data: DataConfig) -> Encoder:
+def _encoder(tokenizer: TokenizerSettings, data: DataConfig) -> Encoder:
     return build_tokenizer(tokenizer, data).encode
 
 

@@ -14,7 +14,8 @@ from remedy.models import decoder  # noqa: F401 (the decoder registers itself)
 from remedy.models import tokenizer as tokenizers
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.pretrained import ADAPTER_FILE, fit, load_adapted
-from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer
+from remedy.models.tokenizer import TraceTokenizer
+from remedy.models.tokenizer_backends import HuggingFaceSettings
 
 
 def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTokenizer]:
@@ -40,7 +41,7 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTok
     elif isinstance(config, DecoderConfig):
         raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
     else:
-        tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name_or_path=path), [], [])
+        tokenizer = tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path=path))
     if isinstance(config, DecoderConfig) and config.tokenizer_fingerprint != tokenizer.fingerprint:
         raise UserError(
             f"checkpoint {path}: trained with tokenizer {config.tokenizer_fingerprint}, "

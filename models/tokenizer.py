@@ -1,58 +1,25 @@
-"""Tokenizers behind one interface that turns spans into (ids, roles, frames).
+"""Spans to token ids with roles, and ids back to text, the same for every kind of tokenizer.
 
 Special tokens are placed by id and text is never parsed for them, so a program whose source spells `<|frame_sep|>` cannot
 forge one. `string_tokenization: characters` cuts the text of string values into one token per character inside a subword
-vocabulary, the text unchanged. To add a kind, write a backend in `backends` and register it in `build` and `load`.
+vocabulary, the text unchanged.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-import tokenizers
-from pydantic import Field, model_validator
-
-from remedy.data_gen.examples import DataConfig, example_count, examples
+from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.settings import Settings
-from remedy.data_gen.tasks import permutation_arrays as symbolic
-from remedy.data_gen.tasks.permutation import PermutationTask
-from remedy.models.tokenizer_backends import (
-    Backend,
-    BytePairs,
-    Characters,
-    HuggingFace,
-    Llama3,
-    Symbols,
-    TokenizerError,
-)
+from remedy.data_gen.settings import ConfigError
+from remedy.models.tokenizer_backends import TOKENIZERS, Backend, TokenizerError, TokenizerSettings
 
 FILE = "trace_tokenizer.json"
-BPE_EXAMPLES = 1000
-"""How many training examples a BPE vocabulary is learnt from."""
-
-
-class TokenizerConfig(Settings):
-    """`symbols`: one token per symbol of a permutation task. `chars`: one per character. `bpe`: byte-level BPE trained on
-    the generated data, with `vocab_size` entries. `hf`: any Hugging Face tokenizer by `name_or_path`. `llama3`: the Llama-3
-    vocabulary that `facebook/cwm` uses, from the package `llama-models` (`make llama3`) or the file `name_or_path`."""
-
-    former: ClassVar = {"string_tokens": "string_tokenization", "name": "name_or_path"}
-
-    kind: Literal["symbols", "chars", "bpe", "hf", "llama3"] = "chars"
-    vocab_size: int = Field(default=512, ge=300)
-    name_or_path: str | None = None
-    string_tokenization: Literal["subword", "characters"] = "subword"
-
-    @model_validator(mode="after")
-    def _named(self) -> TokenizerConfig:
-        if self.kind != "llama3" and (self.kind == "hf") != (self.name_or_path is not None):
-            raise ValueError("`name_or_path` is needed for kind hf, and may be given for llama3 only")
-        return self
+"""Where a tokenizer is stored in a checkpoint's folder."""
 
 
 class Encoded(NamedTuple):
@@ -66,14 +33,16 @@ class Encoded(NamedTuple):
 class TraceTokenizer:
     """Spans to ids with roles, and ids back to text."""
 
-    def __init__(self, config: TokenizerConfig, backend: Backend) -> None:
-        self.config = config
+    def __init__(self, settings: TokenizerSettings, backend: Backend, stored: dict[str, Any] | None = None) -> None:
+        """`stored`: what it was read from, to be written again as it is."""
+        self.settings = settings
         self.backend = backend
         self.vocab_size = backend.size
         self.special_ids = backend.special_ids
+        self.stored = stored or {"config": settings.model_dump(), "backend": backend.stored()}
         self._special_of = {token: special for special, token in self.special_ids.items()}
-        self._cuts_strings = config.string_tokenization == "characters"
-        self._merges = config.kind not in ("symbols", "chars")
+        self._cuts_strings = settings.cuts_strings
+        self._joins = backend.merges_text and not settings.cuts_strings
         self._cache: dict[tuple[str, bool], list[int]] = {}
 
     @property
@@ -91,7 +60,7 @@ class TraceTokenizer:
     @property
     def new_ids(self) -> list[int]:
         """Ids of trace tokens that a pretrained vocabulary did not have."""
-        return self.backend.new_ids if isinstance(self.backend, HuggingFace) else []
+        return list(self.backend.new_ids)
 
     def encode(self, spans: Iterable[Span]) -> Encoded:
         """Ids with the role and frame of each.
@@ -115,7 +84,7 @@ class TraceTokenizer:
 
         A subword tokenizer would otherwise see text in other pieces than it was trained on.
         """
-        return spans if self._cuts_strings or not self._merges else _joined(spans)
+        return _joined(spans) if self._joins else spans
 
     def string_ids(self, text: str) -> list[int]:
         """Ids of the text of a string value, as this tokenizer cuts it."""
@@ -158,18 +127,14 @@ class TraceTokenizer:
     @property
     def fingerprint(self) -> str:
         """Identifies the mapping from spans to ids; two tokenizers with equal fingerprints are interchangeable."""
-        text = json.dumps(self._stored(), sort_keys=True, ensure_ascii=True)
+        text = json.dumps(self.stored, sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def save(self, directory: Path) -> None:
         """Write the tokenizer beside a checkpoint."""
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / FILE).write_text(json.dumps(self._stored(), ensure_ascii=False), encoding="utf-8")
-        if isinstance(self.backend, HuggingFace):
-            self.backend.tokenizer.save_pretrained(directory)
-
-    def _stored(self) -> dict[str, Any]:
-        return {"config": self.config.model_dump(), "backend": self.backend.stored()}
+        (directory / FILE).write_text(json.dumps(self.stored, ensure_ascii=False), encoding="utf-8")
+        self.backend.save(directory)
 
     def _text_ids(self, text: str, characters: bool) -> list[int]:
         key = (text, characters)
@@ -199,50 +164,14 @@ def _joined(spans: Iterable[Span]) -> Iterator[Span]:
         yield last
 
 
-def build(config: TokenizerConfig, vocabulary: Sequence[str | Special], texts: Iterable[str]) -> TraceTokenizer:
-    """A new tokenizer. `vocabulary`: the task's symbols, empty where it has no finite list; `texts`: training text of
-    kind `bpe`, read only then.
+def build_tokenizer(settings: TokenizerSettings, data: DataConfig | None = None) -> TraceTokenizer:
+    """A new tokenizer: a function of its settings and the run's data, so every process builds the same. Kinds that do not need
+    data can be built without.
 
     Raises:
-        TokenizerError: `symbols` for a task without a finite list, or an `hf` tokenizer that cannot be loaded.
+        TokenizerError: the data has no vocabulary of this kind, or its files cannot be read.
     """
-    backend: Backend
-    if config.kind == "symbols":
-        if not vocabulary:
-            raise TokenizerError("tokenizer.kind symbols needs a permutation task in symbolic format; use chars or bpe")
-        backend = Symbols(vocabulary)
-    elif config.kind == "chars":
-        backend = Characters()
-    elif config.kind == "bpe":
-        backend = BytePairs.train(texts, config.vocab_size)
-    elif config.kind == "llama3":
-        backend = Llama3(config.name_or_path)
-    else:
-        assert config.name_or_path is not None
-        backend = HuggingFace(config.name_or_path)
-    return TraceTokenizer(config, backend)
-
-
-def build_tokenizer(config: TokenizerConfig, data: DataConfig) -> TraceTokenizer:
-    """The tokenizer of a data configuration: a function of the two, so every process builds the same.
-
-    Raises:
-        TokenizerError: as `build`.
-    """
-    vocabulary: list[str | Special] = []
-    if isinstance(data.task, PermutationTask) and data.format == "symbolic":
-        vocabulary = symbolic.vocabulary(data.task)
-    unlimited = data.model_copy(update={"reveal": data.reveal.model_copy(update={"max_tokens": None})})
-    count = BPE_EXAMPLES
-    if config.kind == "bpe":
-        count = min(count, example_count(data, "train") or count)
-    texts = (
-        span.piece
-        for example in (examples(unlimited, "train", range(count)) if config.kind == "bpe" else [])
-        for span in example.spans
-        if isinstance(span.piece, str)
-    )
-    return build(config, vocabulary, texts)
+    return TraceTokenizer(settings, settings.build(data))
 
 
 def load(directory: Path) -> TraceTokenizer:
@@ -254,21 +183,19 @@ def load(directory: Path) -> TraceTokenizer:
     path = directory / FILE
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        config = TokenizerConfig.model_validate(stored["config"])
-        kept = stored["backend"]
-        backend: Backend
-        if config.kind == "symbols":
-            backend = Symbols([Special(text) if special else text for text, special in kept["vocabulary"]])
-        elif config.kind == "chars":
-            backend = Characters()
-        elif config.kind == "llama3":
-            backend = Llama3(config.name_or_path)
-        elif config.kind == "bpe":
-            backend = BytePairs(tokenizers.Tokenizer.from_str(kept["model"]))
-        else:
-            backend = HuggingFace(str(directory))
+        settings = _read_settings(stored["config"])
+        backend = settings.restore(stored["backend"], directory)
+        if backend.stored() != stored["backend"]:
+            raise ValueError("its vocabulary is not the one that was stored")
     except FileNotFoundError:
         raise TokenizerError(f"{path}: no tokenizer is stored there") from None
-    except (ValueError, KeyError, OSError) as error:
+    except (ValueError, KeyError, OSError, ConfigError) as error:
         raise TokenizerError(f"{path}: damaged tokenizer file: {error}") from None
-    return TraceTokenizer(config, backend)
+    return TraceTokenizer(settings, backend, stored)
+
+
+def _read_settings(stored: dict[str, Any]) -> TokenizerSettings:
+    """Stored settings, also those of earlier versions, in which every kind had all keys and some had other names."""
+    kind = TOKENIZERS[stored["kind"]]
+    renamed = {kind.former.get(key, key): value for key, value in stored.items()}
+    return kind.model_validate({key: value for key, value in renamed.items() if key in kind.model_fields})

@@ -12,7 +12,8 @@ from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.models.tokenizer import TokenizerConfig, build_tokenizer
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from tests.eval.test_decoding import Reciter
@@ -35,7 +36,7 @@ def as_kept(role: Role) -> Role:
 def test_examples_are_the_same_to_the_byte(name: str) -> None:
     settings, tokens = DATA[name]
     data = build(DataConfig, to_old(settings), name)
-    tokenizer = build_tokenizer(TokenizerConfig(**to_old(tokens)), data)
+    tokenizer = build_tokenizer(TOKENIZERS[tokens["kind"]].model_validate(tokens), data)
     split = "all" if data.task.kind == "programs" else "test"
     for kept, example in zip(KEPT["examples"][name], examples(data, split, range(5), tokenizer.count), strict=True):
         encoded = tokenizer.encode(example.spans)
@@ -67,7 +68,7 @@ def test_losses_are_the_same(name: str, tmp_path: Path) -> None:
 def test_scores_are_the_same(name: str) -> None:
     settings, tokens, diagnostic = DIAGNOSES[name]
     data = build(DataConfig, to_old(settings), name)
-    tokenizer = build_tokenizer(TokenizerConfig(**to_old(tokens)), data)
+    tokenizer = build_tokenizer(TOKENIZERS[tokens["kind"]].model_validate(tokens), data)
     config = build(EvalConfig, {"diagnostics": [to_old(diagnostic)], "budget": 100_000}, name)
     chosen = DIAGNOSTICS[config.diagnostics[0].kind]
     for condition, kept in zip(

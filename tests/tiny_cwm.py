@@ -10,14 +10,14 @@ from transformers import CwmConfig, CwmForCausalLM, PreTrainedTokenizerFast
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Special
 from remedy.data_gen.tasks.composition import CompositionTask
-from remedy.models.tokenizer import TokenizerConfig, build_tokenizer
-from remedy.models.tokenizer_backends import BytePairs
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import BytePairs, BytePairSettings
 
 
 def write_tiny_cwm(folder: Path, hidden: int = 32, layers: int = 4, seed: int = 0) -> Path:
     """Write a `CwmForCausalLM` of full and sliding-window layers, and a tokenizer that has the trace tokens; returns `folder`."""
     data = DataConfig(task=CompositionTask(depth=1))
-    backend = build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=320), data).backend
+    backend = build_tokenizer(BytePairSettings(vocab_size=320), data).backend
     assert isinstance(backend, BytePairs)
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend.model,

@@ -11,7 +11,7 @@ from remedy.data_gen.mixture import Part
 from remedy.data_gen.roles import ROLES, Role, RoleName
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.models.config import AnyModel, DecoderSettings
-from remedy.models.tokenizer import TokenizerConfig
+from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 
 DEFAULT_STEPS = 1000
 
@@ -173,7 +173,7 @@ class RunConfig(Settings):
     """Parts that the training data comes from in turns, each the run's `data` with changes."""
     shards: str | None = None
     """A folder written by `remedy generate` with the same data and tokenizer; none: examples are made on the fly."""
-    tokenizer: TokenizerConfig = TokenizerConfig()
+    tokenizer: AnyTokenizer = CharacterSettings()
     """How examples become token ids."""
     model: AnyModel = DecoderSettings()
     """What is trained: a new decoder, or a pretrained model."""

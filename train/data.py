@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Row]:
     """The examples at the indices as token arrays."""
-    if tokenizer.config.kind == "symbols" and has_token_arrays(data):
+    if tokenizer.settings.kind == "symbols" and has_token_arrays(data):
         arrays = token_arrays(data, split, indices)
         assert arrays is not None
         return [Row(arrays.ids[i, :n], arrays.roles[i, :n]) for i, n in enumerate(arrays.lengths.tolist())]

@@ -20,7 +20,8 @@ from remedy.data_gen.tasks.programs import Case, ProgramsTask, load_cases
 from remedy.eval.costs.cut_patterns import cut_rows
 from remedy.eval.costs.token_costs import CostSettings, token_rows
 from remedy.models import tokenizer as tokenizers
-from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer
+from remedy.models.tokenizer import TraceTokenizer
+from remedy.models.tokenizer_backends import AnyTokenizer
 
 REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
 
@@ -32,7 +33,7 @@ class MeasureConfig(Settings):
 
     sources: tuple[ProgramsTask, ...] = Field(min_length=1)
     """Sets of programs, each written like a `programs` task of the data."""
-    tokenizers: dict[str, TokenizerConfig] = {}
+    tokenizers: dict[str, AnyTokenizer] = {}
     """Tokenizers to count with, by the name that reports give them."""
     checkpoints: tuple[str, ...] = ()
     """Folders of runs whose tokenizers are counted with too, so that a report can set a run's failures beside how its tokenizer
@@ -44,7 +45,7 @@ class MeasureConfig(Settings):
         if not self.tokenizers and not self.checkpoints:
             raise ValueError("nothing to count with: give `tokenizers` or `checkpoints`")
         for name, config in self.tokenizers.items():
-            if config.kind in ("symbols", "bpe"):
+            if config.needs_data:
                 raise ValueError(
                     f"tokenizers.{name}: kind {config.kind} belongs to a run's data: give the run in `checkpoints`"
                 )
@@ -142,5 +143,5 @@ def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], sou
 
 def load_tokenizers(config: MeasureConfig) -> dict[str, TraceTokenizer]:
     """The tokenizers to measure with, by name."""
-    found = {name: tokenizers.build(chosen, [], []) for name, chosen in config.tokenizers.items()}
+    found = {name: tokenizers.build_tokenizer(chosen) for name, chosen in config.tokenizers.items()}
     return found | {checkpoint: tokenizers.load(Path(checkpoint)) for checkpoint in config.checkpoints}

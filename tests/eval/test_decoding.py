@@ -12,7 +12,8 @@ from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
-from remedy.models.tokenizer import Encoded, TokenizerConfig, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
 
 STATE_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.STATE})
 
@@ -52,7 +53,7 @@ class Reciter(torch.nn.Module):
 def prepared(form: str, count: int = 4) -> tuple[TraceTokenizer, list[Encoded]]:
     data = DataConfig.model_validate(FORMS[form])
     kind = "symbols" if form == "symbolic" else "chars"
-    tokenizer = build_tokenizer(TokenizerConfig(kind=kind), data)
+    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
     return tokenizer, [tokenizer.encode(one.spans) for one in examples(data, "test", range(count))]
 
 

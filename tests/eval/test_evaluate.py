@@ -18,7 +18,8 @@ from remedy.eval.report.verdicts import Comparison, judge, pairwise
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
 
 PERMUTATION = DataConfig.model_validate(
     {
@@ -46,7 +47,7 @@ SETTINGS = build(
 
 
 def model_for(data: DataConfig, kind: str, seed: int = 0) -> tuple[DecoderForCausalLM, TraceTokenizer]:
-    tokenizer = build_tokenizer(TokenizerConfig(kind=kind), data)
+    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
     torch.manual_seed(seed)
     config = DecoderConfig.from_settings(
         DecoderSettings(mixers=("gru",), hidden_size=16, num_attention_heads=2), tokenizer.vocab_size

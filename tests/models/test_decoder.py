@@ -1,9 +1,12 @@
+"""The decoder as a Transformers model: saved, loaded, generating, and bound to its tokenizer."""
+
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import UserError
 from remedy.models import tokenizer as tokenizers
 from remedy.models.config import DecoderSettings
@@ -11,7 +14,7 @@ from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.loading import load_checkpoint
 from remedy.models.mixers import MIXERS
-from remedy.models.tokenizer import TokenizerConfig
+from remedy.models.tokenizer_backends import CharacterSettings, Symbols, SymbolSettings
 
 
 def build(mixers: tuple[str, ...]) -> DecoderForCausalLM:
@@ -57,8 +60,8 @@ def test_loss_is_the_mean_over_supervised_tokens() -> None:
 
 
 def test_a_checkpoint_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
-    mine = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
-    other = tokenizers.build(TokenizerConfig(kind="chars", string_tokenization="characters"), [], [])
+    mine = tokenizers.build_tokenizer(CharacterSettings())
+    other = tokenizers.TraceTokenizer(SymbolSettings(), Symbols([*Special, "a"]))
     config = DecoderConfig.from_settings(DecoderSettings(hidden_size=32), mine.vocab_size, mine.fingerprint)
     DecoderForCausalLM(config).save_pretrained(tmp_path)
     mine.save(tmp_path)
@@ -72,7 +75,7 @@ def test_a_checkpoint_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
-    tokenizer = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
+    tokenizer = tokenizers.build_tokenizer(CharacterSettings())
     config = DecoderConfig.from_settings(DecoderSettings(hidden_size=32), tokenizer.vocab_size, tokenizer.fingerprint)
     DecoderForCausalLM(config).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)

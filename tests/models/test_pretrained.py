@@ -1,9 +1,12 @@
+"""Pretrained models: adapters, new embeddings, merging, presets, and the settings of both kinds of model."""
+
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.models import tokenizer as tokenizers
 from remedy.models.config import SIZES, DecoderSettings, PretrainedSettings
@@ -12,7 +15,7 @@ from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import training_flops
 from remedy.models.loading import load_checkpoint, merge
 from remedy.models.pretrained import build_pretrained
-from remedy.models.tokenizer import TokenizerConfig
+from remedy.models.tokenizer_backends import CharacterSettings, HuggingFaceSettings, Symbols, SymbolSettings
 from remedy.train.config import RunConfig
 from tests.models.test_tokenizer import pretrained
 from tests.tiny_cwm import write_tiny_cwm
@@ -26,7 +29,7 @@ def cwm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def hf(name: str) -> tokenizers.TraceTokenizer:
-    return tokenizers.build(TokenizerConfig(kind="hf", name_or_path=name), [], [])
+    return tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path=name))
 
 
 def test_the_tiny_code_world_model_is_one_in_all_but_size(cwm: str, tmp_path: Path) -> None:
@@ -116,8 +119,8 @@ def test_what_cannot_be_had_is_said_in_one_line(cwm: str, tmp_path: Path) -> Non
 
 
 def test_a_decoder_of_ours_is_fine_tuned_only_with_its_own_tokenizer(tmp_path: Path) -> None:
-    mine = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
-    other = tokenizers.build(TokenizerConfig(kind="chars", string_tokenization="characters"), [], [])
+    mine = tokenizers.build_tokenizer(CharacterSettings())
+    other = tokenizers.TraceTokenizer(SymbolSettings(), Symbols([*Special, "a"]))
     settings = DecoderConfig.from_settings(DecoderSettings(hidden_size=32), mine.vocab_size, mine.fingerprint)
     DecoderForCausalLM(settings).save_pretrained(tmp_path)
     config = PretrainedSettings(name_or_path=str(tmp_path))

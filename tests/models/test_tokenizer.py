@@ -1,3 +1,5 @@
+"""Spans to ids and back: the same text, the same roles, and no forged special tokens, with every kind of tokenizer."""
+
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,20 @@ from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import CWM_IDS, Role, Span, Special, spans_text
 from remedy.data_gen.traces.render import render
 from remedy.models import tokenizer as tokenizers
-from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import BytePairs, TokenizerError
+from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import (
+    BytePairs,
+    BytePairSettings,
+    CharacterSettings,
+    HuggingFaceSettings,
+    SymbolSettings,
+    TokenizerError,
+)
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}})
-BPE = build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=400), DATA)
-SPLIT = build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=400, string_tokenization="characters"), DATA)
-CHARS = tokenizers.build(TokenizerConfig(kind="chars"), [], [])
+BPE = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+SPLIT = build_tokenizer(BytePairSettings(vocab_size=400, string_tokenization="characters"), DATA)
+CHARS = tokenizers.build_tokenizer(CharacterSettings())
 
 texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40)
 spans = st.lists(
@@ -72,12 +81,12 @@ def test_saved_and_loaded_it_is_the_same_tokenizer(tokenizer: TraceTokenizer, tm
 
 def test_fingerprints_tell_tokenizers_apart_and_training_is_deterministic() -> None:
     assert len({BPE.fingerprint, SPLIT.fingerprint, CHARS.fingerprint}) == 3
-    assert build_tokenizer(TokenizerConfig(kind="bpe", vocab_size=400), DATA).fingerprint == BPE.fingerprint
+    assert build_tokenizer(BytePairSettings(vocab_size=400), DATA).fingerprint == BPE.fingerprint
 
 
 def test_symbols_need_symbolic_permutations() -> None:
     with pytest.raises(TokenizerError, match="permutation task in symbolic format"):
-        build_tokenizer(TokenizerConfig(kind="symbols"), DATA)
+        build_tokenizer(SymbolSettings(), DATA)
 
 
 def test_damaged_or_missing_files_are_named(tmp_path: Path) -> None:
@@ -105,7 +114,7 @@ def pretrained(folder: Path, special: list[str]) -> Path:
 
 def test_a_hugging_face_tokenizer_gains_the_trace_tokens_it_lacks_and_reuses_the_others(tmp_path: Path) -> None:
     folder = pretrained(tmp_path / "base", ["<|frame_sep|>", "<|other|>"])
-    tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name_or_path=str(folder)), [], [])
+    tokenizer = tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path=str(folder)))
     known = PreTrainedTokenizerFast.from_pretrained(folder)
     assert tokenizer.special_ids[Special.FRAME_SEP] == known.convert_tokens_to_ids("<|frame_sep|>")
     assert tokenizer.vocab_size == len(known) + len(Special) - 1
@@ -124,7 +133,7 @@ def test_a_code_world_models_own_vocabulary_keeps_its_ids(tmp_path: Path) -> Non
     words = {{"w128000": "<|begin_of_text|>"}.get(word, word): number for word, number in words.items()}
     model = hf.Tokenizer(hf.models.WordLevel(words, unk_token="w0"))
     PreTrainedTokenizerFast(tokenizer_object=model).save_pretrained(tmp_path)
-    tokenizer = tokenizers.build(TokenizerConfig(kind="hf", name_or_path=str(tmp_path)), [], [])
+    tokenizer = tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path=str(tmp_path)))
     assert tokenizer.special_ids == CWM_IDS
     assert tokenizer.vocab_size == 128_256
     assert tokenizer.encode([Span(Role.STRUCTURE, Special.ACTION_SEP)]).ids == [128_101]
@@ -132,7 +141,7 @@ def test_a_code_world_models_own_vocabulary_keeps_its_ids(tmp_path: Path) -> Non
 
 def test_a_hub_name_without_a_hub_is_one_clear_message() -> None:
     with pytest.raises(TokenizerError, match="local copy"):
-        tokenizers.build(TokenizerConfig(kind="hf", name_or_path="nobody/nothing-of-this-name"), [], [])
+        tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path="nobody/nothing-of-this-name"))
 
 
 def test_subwords_run_across_the_borders_of_strings_and_characters_do_not() -> None:
@@ -143,12 +152,12 @@ def test_subwords_run_across_the_borders_of_strings_and_characters_do_not() -> N
         Span(Role.VALUE, "'abab'", 1, True),
     ]
     pairs = BytePairs.train(['{"s": "\'abab\'"}'] * 20, 300)
-    subwords = TraceTokenizer(TokenizerConfig(kind="bpe"), pairs)
+    subwords = TraceTokenizer(BytePairSettings(), pairs)
     encoded = subwords.encode(spans)
     whole = pairs.text_ids('{"s": "\'abab\'"}')
     assert encoded.ids == whole + pairs.text_ids("'abab'")
     assert encoded.roles == [int(Role.STATE)] * len(whole) + [int(Role.VALUE)] * (len(encoded.ids) - len(whole))
-    characters = TraceTokenizer(TokenizerConfig(kind="bpe", string_tokenization="characters"), pairs)
+    characters = TraceTokenizer(BytePairSettings(string_tokenization="characters"), pairs)
     assert len(characters.encode(spans).ids) == len(pairs.text_ids('{"s": "')) + 6 + len(pairs.text_ids('"}')) + 6
     for tokenizer in (subwords, characters):
         assert tokenizer.count(spans) == len(tokenizer.encode(spans).ids)

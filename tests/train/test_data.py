@@ -11,7 +11,8 @@ from remedy.data_gen.examples import DataConfig, example
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError, build
 from remedy.launch.generate import generate
-from remedy.models.tokenizer import TokenizerConfig, build_tokenizer
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import CharacterSettings, SymbolSettings
 from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.data import Collator, TraceDataset, encode_rows
 from remedy.train.shards import ShardDataset
@@ -20,8 +21,8 @@ TEXT = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "lengt
 SYMBOLIC = DataConfig.model_validate(
     {"task": {"kind": "permutation", "n": 3, "length": [2, 5]}, "format": "symbolic", "reveal": {"spacing": 2}}
 )
-CHARS = build_tokenizer(TokenizerConfig(kind="chars"), TEXT)
-SYMBOLS = build_tokenizer(TokenizerConfig(kind="symbols"), SYMBOLIC)
+CHARS = build_tokenizer(CharacterSettings(), TEXT)
+SYMBOLS = build_tokenizer(SymbolSettings(), SYMBOLIC)
 
 
 @pytest.mark.parametrize("roles", [{Role.STATE}, {Role.ACTION, Role.STRUCTURE}, {Role.STATE, Role.VALUE}])

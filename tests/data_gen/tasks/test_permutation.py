@@ -13,8 +13,8 @@ from remedy.data_gen.roles import PAD_ROLE
 from remedy.data_gen.tasks import permutation
 from remedy.data_gen.tasks import permutation_arrays as symbolic
 from remedy.data_gen.tasks.permutation import PermutationTask
-from remedy.models.tokenizer import TokenizerConfig, TraceTokenizer
-from remedy.models.tokenizer_backends import Symbols
+from remedy.models.tokenizer import TraceTokenizer
+from remedy.models.tokenizer_backends import Symbols, SymbolSettings
 
 configs = st.builds(
     PermutationTask,
@@ -83,7 +83,7 @@ def test_symbolic_arrays_are_the_tokens_of_the_rendered_spans(
             "reveal": {"spacing": every, "locals": show},
         }
     )
-    tokenizer = TraceTokenizer(TokenizerConfig(kind="symbols"), Symbols(symbolic.vocabulary(task)))
+    tokenizer = TraceTokenizer(SymbolSettings(), Symbols(symbolic.vocabulary(task)))
     arrays = token_arrays(data, "test", [3, 1, 40])
     assert arrays is not None
     for row, one in enumerate(examples(data, "test", [3, 1, 40])):

@@ -14,9 +14,8 @@ from remedy.eval.costs.cut_patterns import Use, discontinuous, uses
 from remedy.eval.costs.measure import CUTS, TOKENS, MeasureConfig, measure
 from remedy.eval.report.costs import Measurement, cut_table, densest_table, failures_by_cut, token_table, with_total
 from remedy.eval.report.page import report
-from remedy.models.tokenizer import TokenizerConfig, TokenizerError, TraceTokenizer
-from remedy.models.tokenizer import build as build_tokenizer
-from remedy.models.tokenizer_backends import BytePairs
+from remedy.models.tokenizer import TokenizerError, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import BytePairs, BytePairSettings, Llama3Settings
 
 SEEDED = 12
 """The reference counts the seeded first frame with its marker, and not the end: 12 tokens more for every program."""
@@ -24,7 +23,7 @@ SEEDED = 12
 
 def llama3() -> TraceTokenizer:
     try:
-        return build_tokenizer(TokenizerConfig(kind="llama3"), [], [])
+        return build_tokenizer(Llama3Settings())
     except TokenizerError as error:
         pytest.skip(f"needs the Llama-3 vocabulary: {error}")
 
@@ -99,8 +98,8 @@ def test_the_same_measurement_continues_and_another_is_refused(own: Path, tmp_pa
 
 
 def test_a_pattern_is_cut_where_a_token_runs_over_its_border() -> None:
-    pairs = TraceTokenizer(TokenizerConfig(kind="bpe"), BytePairs.train(["banana an"] * 9, 300))
-    characters = TraceTokenizer(TokenizerConfig(kind="bpe", string_tokenization="characters"), pairs.backend)
+    pairs = TraceTokenizer(BytePairSettings(), BytePairs.train(["banana an"] * 9, 300))
+    characters = TraceTokenizer(BytePairSettings(string_tokenization="characters"), pairs.backend)
     use = Use("count", "banana", "an")
     assert discontinuous(use, pairs)
     assert not discontinuous(use, characters)

@@ -29,10 +29,10 @@ from remedy.eval.report.page import report
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.tokenizer import Encoded, TokenizerConfig, TraceTokenizer
-from remedy.models.tokenizer_backends import Characters
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+from remedy.models.tokenizer_backends import Characters, CharacterSettings
 
-TOKENIZER = TraceTokenizer(TokenizerConfig(), Characters())
+TOKENIZER = TraceTokenizer(CharacterSettings(), Characters())
 CODE = """def f(s, n):
     parts = [s]
     for i in range(n):

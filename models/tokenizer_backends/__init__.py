@@ -1,0 +1,38 @@
+"""The kinds of tokenizer: text to ids and back, special tokens by id, and how each is stored.
+
+To add a kind, write a `Backend` and its settings in a file of its own, with `@TOKENIZERS.register(kind)` on the settings, and
+import the file here.
+"""
+
+from remedy.models.tokenizer_backends.base import (
+    TOKENIZERS,
+    AnyTokenizer,
+    Backend,
+    SubwordSettings,
+    TokenizerError,
+    TokenizerSettings,
+)
+from remedy.models.tokenizer_backends.byte_pairs import BytePairs, BytePairSettings
+from remedy.models.tokenizer_backends.characters import Characters, CharacterSettings
+from remedy.models.tokenizer_backends.hugging_face import HuggingFace, HuggingFaceSettings
+from remedy.models.tokenizer_backends.llama3 import Llama3, Llama3Settings
+from remedy.models.tokenizer_backends.symbols import Symbols, SymbolSettings
+
+__all__ = [
+    "TOKENIZERS",
+    "AnyTokenizer",
+    "Backend",
+    "BytePairSettings",
+    "BytePairs",
+    "CharacterSettings",
+    "Characters",
+    "HuggingFace",
+    "HuggingFaceSettings",
+    "Llama3",
+    "Llama3Settings",
+    "SubwordSettings",
+    "SymbolSettings",
+    "Symbols",
+    "TokenizerError",
+    "TokenizerSettings",
+]

@@ -1,0 +1,105 @@
+"""What every kind of tokenizer provides: a settings class that builds and restores a backend, and the backend itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import SerializeAsAny
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.registry import Registry, by_kind
+from remedy.data_gen.roles import Special
+from remedy.data_gen.settings import Settings, UserError
+
+
+class TokenizerError(UserError):
+    """Text that a tokenizer cannot write, or a tokenizer that is not what was expected."""
+
+
+class Backend(ABC):
+    """Text to ids and back, without roles or special tokens in the text."""
+
+    merges_text: ClassVar[bool] = True
+    """Whether the ids of a text depend on how it is cut into pieces, as those of subwords do."""
+    size: int
+    """Number of ids, those of special tokens included."""
+    special_ids: dict[Special, int]
+    new_ids: Sequence[int] = ()
+    """Ids of trace tokens that a pretrained vocabulary did not have: a model has never seen them."""
+
+    @abstractmethod
+    def text_ids(self, text: str) -> list[int]:
+        """Ids of a text, in which nothing is taken for a special token.
+
+        Raises:
+            TokenizerError: the text has no ids.
+        """
+
+    @abstractmethod
+    def text(self, ids: Sequence[int]) -> str:
+        """Text of ids that are no special tokens."""
+
+    @abstractmethod
+    def stored(self) -> dict[str, Any]:
+        """What tells this vocabulary from any other, as JSON; with it, `TokenizerSettings.restore` builds the backend again."""
+
+    def save(self, folder: Path) -> None:  # noqa: B027 (most kinds have nothing to add)
+        """Write files of its own beside a checkpoint; by default there are none, and `stored` says everything."""
+
+
+class TokenizerSettings(Settings, ABC):
+    """The `tokenizer` section of one kind."""
+
+    needs_data: ClassVar[bool] = False
+    """Whether the vocabulary is made from a run's data."""
+
+    kind: str
+    """Which tokenizer."""
+
+    @property
+    def cuts_strings(self) -> bool:
+        """Whether the text of string values is cut into one token per character."""
+        return False
+
+    @abstractmethod
+    def build(self, data: DataConfig | None) -> Backend:
+        """A new backend; `data` is given wherever there is a run, and may be ignored unless `needs_data`.
+
+        Raises:
+            TokenizerError: the data has no such vocabulary, or files cannot be read.
+        """
+
+    @abstractmethod
+    def restore(self, stored: Mapping[str, Any], folder: Path) -> Backend:
+        """The backend that gave `stored` when it was saved to `folder`.
+
+        Raises:
+            TokenizerError: files that it needs cannot be read.
+            ValueError, KeyError: `stored` is damaged.
+        """
+
+    def describe(self) -> str:
+        """A phrase for reports."""
+        return self.kind + (", strings by characters" if self.cuts_strings else "")
+
+
+TOKENIZERS: Registry[type[TokenizerSettings]] = Registry("tokenizer")
+
+AnyTokenizer = Annotated[TokenizerSettings, SerializeAsAny(), by_kind(TOKENIZERS, default="chars")]
+"""The `tokenizer` section of a configuration: the settings of the kind that it names."""
+
+
+class SubwordSettings(TokenizerSettings, ABC):
+    """A tokenizer whose tokens may span several characters."""
+
+    former: ClassVar[Mapping[str, str]] = {"string_tokens": "string_tokenization"}
+
+    string_tokenization: Literal["subword", "characters"] = "subword"
+    """How the text of string values is cut: like all other text, or into one token per character, the text unchanged."""
+
+    @property
+    def cuts_strings(self) -> bool:
+        return self.string_tokenization == "characters"

@@ -1,0 +1,82 @@
+"""Byte-level BPE, trained on a run's own data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import tokenizers
+from pydantic import Field
+
+from remedy.data_gen.examples import DataConfig, example_count, examples
+from remedy.data_gen.roles import Special
+from remedy.models.tokenizer_backends.base import TOKENIZERS, Backend, SubwordSettings, TokenizerError
+
+TRAINING_EXAMPLES = 1000
+"""How many training examples a vocabulary is learnt from."""
+
+
+@TOKENIZERS.register("bpe")
+class BytePairSettings(SubwordSettings):
+    """Byte-level BPE trained on the first examples of the run's training data."""
+
+    needs_data: ClassVar[bool] = True
+
+    kind: Literal["bpe"] = "bpe"
+    """Byte-level BPE trained on the run's data."""
+    vocab_size: int = Field(default=512, ge=300)
+    """Entries of the vocabulary, special tokens included."""
+
+    def build(self, data: DataConfig | None) -> BytePairs:
+        if data is None:
+            raise TokenizerError("tokenizer.kind bpe is trained on a run's data: use the tokenizer of a run")
+        return BytePairs.train(_training_texts(data), self.vocab_size)
+
+    def restore(self, stored: Mapping[str, Any], folder: Path) -> BytePairs:
+        return BytePairs(tokenizers.Tokenizer.from_str(stored["model"]))
+
+
+def _training_texts(data: DataConfig) -> Iterator[str]:
+    """The text of the first training examples, as they are without a token budget."""
+    unlimited = data.model_copy(update={"reveal": data.reveal.model_copy(update={"max_tokens": None})})
+    count = min(TRAINING_EXAMPLES, example_count(data, "train") or TRAINING_EXAMPLES)
+    for example in examples(unlimited, "train", range(count)):
+        for span in example.spans:
+            if isinstance(span.piece, str):
+                yield span.piece
+
+
+class BytePairs(Backend):
+    """Byte-level BPE; special tokens live above the trained vocabulary, outside the text model."""
+
+    def __init__(self, model: tokenizers.Tokenizer) -> None:
+        self.model = model
+        base = model.get_vocab_size()
+        self.special_ids = {special: base + number for number, special in enumerate(Special)}
+        self.size = base + len(Special)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int) -> BytePairs:
+        """Train on texts; deterministic."""
+        model = tokenizers.Tokenizer(tokenizers.models.BPE())
+        model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        model.decoder = tokenizers.decoders.ByteLevel()
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=vocab_size - len(Special),
+            initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        model.train_from_iterator(texts, trainer)
+        return cls(model)
+
+    def text_ids(self, text: str) -> list[int]:
+        ids: list[int] = self.model.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def text(self, ids: Sequence[int]) -> str:
+        text: str = self.model.decode(list(ids), skip_special_tokens=False)
+        return text
+
+    def stored(self) -> dict[str, Any]:
+        return {"model": self.model.to_str()}

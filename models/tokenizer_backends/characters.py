@@ -1,0 +1,61 @@
+"""One token per character."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.roles import Special
+from remedy.models.tokenizer_backends.base import TOKENIZERS, Backend, TokenizerSettings
+
+
+@TOKENIZERS.register("chars")
+class CharacterSettings(TokenizerSettings):
+    """One token per character, of a fixed alphabet with bytes for everything else."""
+
+    kind: Literal["chars"] = "chars"
+    """One token per character."""
+
+    def build(self, data: DataConfig | None = None) -> Characters:
+        return Characters()
+
+    def restore(self, stored: Mapping[str, Any], folder: Path) -> Characters:
+        return Characters()
+
+
+class Characters(Backend):
+    """Printable ASCII and Latin-1 characters, newline and tab; every other character as its UTF-8 bytes."""
+
+    merges_text = False
+    alphabet = "\n\t" + "".join(chr(c) for c in [*range(32, 127), *range(161, 256)])
+
+    def __init__(self) -> None:
+        self.special_ids = {special: number for number, special in enumerate(Special)}
+        first = len(Special)
+        self.byte0 = first + len(self.alphabet)
+        self.size = self.byte0 + 256
+        self.ids = {character: first + number for number, character in enumerate(self.alphabet)}
+
+    def text_ids(self, text: str) -> list[int]:
+        ids: list[int] = []
+        for character in text:
+            token = self.ids.get(character)
+            if token is None:
+                ids += [self.byte0 + byte for byte in character.encode("utf-8", "surrogatepass")]
+            else:
+                ids.append(token)
+        return ids
+
+    def text(self, ids: Sequence[int]) -> str:
+        out = bytearray()
+        for token in ids:
+            if token >= self.byte0:
+                out.append(token - self.byte0)
+            else:
+                out += self.alphabet[token - len(Special)].encode()
+        return out.decode("utf-8", "replace")
+
+    def stored(self) -> dict[str, Any]:
+        return {"alphabet": self.alphabet}

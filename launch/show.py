@@ -91,7 +91,7 @@ def example_view(settings: GenerateConfig | RunConfig, index: int, split: str, n
     strings = _in_strings(example.spans, token_texts(tokenizer, ids))
     roles = (settings.train if isinstance(settings, RunConfig) else TrainSettings()).supervised()
     tokens = tokens_of(tokenizer, ids, given, frames, strings, [role in roles for role in given])
-    facts = {"split": split, "format": data.format, "tokenizer": tokenizer.config.kind, **_facts(example)}
+    facts = {"split": split, "format": data.format, "tokenizer": tokenizer.settings.kind, **_facts(example)}
     labels = {len(example.trace.frames): "end"}
     return View(f"Example {index} of {name}", (Part("", blocks_of(tokens, labels)),), facts)
 

@@ -86,7 +86,7 @@ class View:
     def counts(self) -> list[RoleCount]:
         """Tokens by role, for the roles that occur."""
         tokens = list(self.tokens())
-        by_role = {role: [token for token in tokens if token.role is role] for role in Role}
+        by_role = {role: [token for token in tokens if token.role is role] for role in MEANINGS}
         return [
             RoleCount(role, len(of_role), sum(t.supervised for t in of_role), sum(t.string for t in of_role))
             for role, of_role in by_role.items()

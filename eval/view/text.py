@@ -26,7 +26,8 @@ def _escape(character: str) -> str:
 
 
 def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of every token; together they are the text of all. Special tokens appear under their names.
+    """The text of every token; together they are the text of all, but for the spaces between symbols. Special tokens appear
+    under their names.
 
     Where a character lies in several tokens, as its UTF-8 bytes, it is the text of the last of them and the others have none.
     A token is decoded together with the one before it, since some vocabularies drop a space at the start of a text.
@@ -46,7 +47,8 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
         if text.endswith("\N{REPLACEMENT CHARACTER}"):
             texts.append("")
             continue
-        texts.append(text[known:])
+        new = text[known:]
+        texts.append(new if tokenizer.backend.merges_text else new.strip(" ") or new)
         run, known = [token], len(tokenizer.decode([token]))
     if run:
         texts[-1] += tokenizer.decode(run)[known:]

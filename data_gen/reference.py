@@ -71,11 +71,6 @@ def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterat
             yield from places(section, section_key(f"{prefix}." if prefix else "", row), chosen)
 
 
-def sentence(settings: type[Settings]) -> str:
-    """The class's docstring as one paragraph."""
-    return _one_line(settings.__doc__ or "")
-
-
 def as_help(settings: type[Settings], width: int = 100) -> str:
     """The rows as text for a terminal: key, default and type, and the description below."""
     lines = []

@@ -5,6 +5,7 @@ Classes are named here as text and imported when they are asked for, so that `re
 
 from __future__ import annotations
 
+import inspect
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from remedy.data_gen.reference import as_help, fields, places, sentence
+from remedy.data_gen.reference import as_help, fields, places
 from remedy.data_gen.settings import Settings
 
 SETTINGS = {
@@ -70,7 +71,11 @@ def _section(settings: type[Settings], where: dict[str, list[str]]) -> str:
         else f"{place} ({', '.join(commands)})"
         for place, commands in where.items()
     )
-    lines = [f"\n## {settings.__name__}\n", f"{places[0].upper()}{places[1:]}.\n", f"{sentence(settings)}\n"]
+    lines = [
+        f"\n## {settings.__name__}\n",
+        f"{places[0].upper()}{places[1:]}.\n",
+        f"{inspect.cleandoc(settings.__doc__ or '')}\n",
+    ]
     lines += ["| key | type | default | |", "|---|---|---|---|"]
     for row in fields(settings):
         links = dict.fromkeys(_link(section) for section in row.sections.values())

@@ -3,9 +3,9 @@
 The five folders beside this one are its subpackages; the links here let every tool find them by their import names. The names
 below are what a notebook starts from; each is imported when it is first used, so that `import remedy` stays quick.
 
-    >>> from remedy import DataConfig, examples
+    >>> from remedy import DataConfig, examples, spans_text
     >>> data = DataConfig.model_validate({"task": {"kind": "permutation", "length": 4}, "format": "repl"})
-    >>> print("".join(str(span.piece) for span in examples(data, "train", [0])[0].spans))
+    >>> print(spans_text(examples(data, "train", [0])[0].spans))
 """
 
 from importlib import import_module
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from remedy.data_gen.examples import DataConfig, Example, examples
     from remedy.data_gen.execution.program import Program, Trace
     from remedy.data_gen.execution.tracer import trace
-    from remedy.data_gen.roles import Role, Span
+    from remedy.data_gen.roles import Role, Span, spans_text
     from remedy.data_gen.settings import UserError, load
     from remedy.data_gen.traces.render import render
     from remedy.data_gen.traces.reveal import RevealConfig
@@ -46,6 +46,7 @@ _WHERE = {
     "load_checkpoint": "models.loading",
     "render": "data_gen.traces.render",
     "report": "eval.report.page",
+    "spans_text": "data_gen.roles",
     "trace": "data_gen.execution.tracer",
     "train_model": "train.run:train",  # `remedy.train` is the folder
 }
@@ -68,6 +69,7 @@ __all__ = [  # noqa: RUF022 (the order of the table above)
     "load_checkpoint",
     "render",
     "report",
+    "spans_text",
     "trace",
     "train_model",
     "__version__",

@@ -1,4 +1,4 @@
-"""Every command of the README is run, on a smaller scale where it trains or generates much, by the program it names."""
+"""Every command of the README and of docs/ is run, on a smaller scale where it trains or generates much, by the program it names."""
 
 import os
 import re
@@ -13,9 +13,11 @@ from remedy.launch.experiment import ExperimentConfig, expand, run
 from tests.tiny_cwm import write_tiny_cwm
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
-COMMANDS = [line.split("  #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "guide.md"]
+PAGES += sorted({ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")} - set(PAGES))
+BLOCKS = [block for page in PAGES for block in re.findall(r"```bash\n(.*?)```", page.read_text("utf-8"), re.DOTALL)]
+LINES = [line.split("  #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
+COMMANDS = list(dict.fromkeys(LINES))
 
 STEPS = [
     "train.max_steps=2",

@@ -1,0 +1,107 @@
+"""Holds the documents to the code: links lead somewhere, examples are what the real tracer says, settings are all described."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import remedy
+from remedy.data_gen.reference import fields, places
+from remedy.data_gen.roles import CWM_IDS
+from remedy.data_gen.settings import Settings
+from remedy.launch.reference import SETTINGS, markdown, settings_class
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FORMAT = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")
+
+
+def ids(page: Path) -> str:
+    return page.name
+
+
+def anchors(page: Path) -> set[str]:
+    """Where a link into a page can lead, as GitHub names headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=ids)
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    folders = "data_gen|models|train|eval|launch|configs|tests|benchmarks|examples|results|docs|remedy"
+    for name in re.findall(rf"`((?:{folders})/[\w./-]*)`", page.read_text(encoding="utf-8")):
+        path = ROOT / name
+        assert path.exists() or name in {"remedy/train/run.py"}, name
+
+
+def test_the_settings_page_is_current() -> None:
+    assert (ROOT / "docs" / "config.md").read_text(encoding="utf-8") == markdown(), "run `make docs`"
+
+
+@pytest.mark.parametrize("settings", {s: None for name in SETTINGS for s, _, _ in places(settings_class(name))})
+def test_every_setting_is_described(settings: type[Settings]) -> None:
+    assert settings.__doc__
+    assert not [row.key for row in fields(settings) if not row.description]
+
+
+@pytest.mark.parametrize("command", SETTINGS)
+def test_help_ends_with_the_settings(command: str) -> None:
+    words = [sys.executable, "-m", "remedy.launch.cli", command, "--help"]
+    shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for row in fields(settings_class(command)):
+        assert re.search(rf"^  {row.key}[ =]", shown, re.MULTILINE)
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the events are those of CPython 3.11")
+def test_the_worked_example_is_what_the_tracer_says() -> None:
+    ((command, written),) = re.findall(r"```console\n\$ (.*?)\n(.*?)```", FORMAT, re.DOTALL)
+    words = [sys.executable, "-m", "remedy.launch.cli", *command.split()[1:]]
+    assert subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout == written
+
+
+def test_python_in_the_documents_prints_what_stands_below_it() -> None:
+    found = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", FORMAT, re.DOTALL)
+    assert len(found) == 2
+    for code, written in found:
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout == written
+
+
+def test_the_ids_are_the_models() -> None:
+    written = dict(re.findall(r"^(\d{6}) (<\|\w+\|>)$", FORMAT, re.MULTILINE))
+    assert written == {str(number): special.value for special, number in CWM_IDS.items()}
+
+
+def test_make_says_what_its_targets_do() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"^  make ([\w-]+) +\w", shown, re.MULTILINE) == listed.split()
+
+
+def test_continuous_integration_runs_what_anyone_can() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    assert {"run": ".ci/run"} in workflow["jobs"]["test"]["steps"]
+    assert "make test\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_citation_names_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert remedy.__version__ in (citation["version"], "0+unknown")

@@ -21,8 +21,7 @@ from remedy.data_gen import rng
 from remedy.data_gen.examples import DataConfig, examples, token_arrays
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.sandbox import Sandbox
-from remedy.data_gen.tasks import composition
-from remedy.data_gen.tasks.composition import CompositionTask
+from remedy.data_gen.tasks.composition import CompositionTask, compose
 
 SYMBOLIC = DataConfig.model_validate(
     {"task": {"kind": "permutation", "n": 5, "moves": "full", "length": 64}, "format": "symbolic", "context": False}
@@ -88,7 +87,7 @@ def main() -> None:
         print(f"symbolic S_5, length 64, {name}: {rate:,.0f} examples/s, {rate * arrays.ids.shape[1]:,.0f} tokens/s")
 
     task = CompositionTask(depth=1)
-    drawn = [composition.draw(task, rng.Draws(rng.key(0, "train", i))) for i in range(400)]
+    drawn = [compose(task, rng.Draws(rng.key(0, 0, i))) for i in range(400)]
     programs = [Program(c.code) for c in drawn]
     bare = median_rate(lambda _: bare_settrace(programs), len(programs))
     plain = median_rate(lambda _: plain_loop(programs), len(programs))

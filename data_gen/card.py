@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections import Counter
 from importlib.metadata import version
@@ -12,17 +11,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.execution.pool import environment
+from remedy.data_gen.files import replace_file
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import dump
 from remedy.data_gen.shards import WriteConfig, plan, read_shard
-from remedy.data_gen.tasks.programs import ProgramsTask
 
-_WHAT = {
-    "permutation": "Permutation programs: a few variables whose values are permuted command by command.",
-    "composition": "Composition programs: functions of one domain applied to each other's results.",
-    "programs": "Real programs, run in a sandbox; what could not be traced is marked by its outcome.",
-}
 _OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames"}
 
 
@@ -48,9 +41,8 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
             if name not in _OWN:
                 slices.setdefault(name, Counter()).update(str(v) for v in table[name].to_pylist())
     path = directory / "README.md"
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(_text(data, tokenizer, counts, slices, outcomes, lengths), encoding="utf-8")
-    os.replace(partial, path)
+    text = _text(data, tokenizer, counts, slices, outcomes, lengths)
+    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
     return path
 
 
@@ -71,10 +63,7 @@ def _text(
     ]
     quantiles = np.quantile(lengths, [0.5, 0.9, 1.0])
     shown = [f"- `{name}`: {_values(values)}" for name, values in slices.items()]
-    ran = ""
-    if isinstance(data.task, ProgramsTask):
-        python, isolation = environment(data.task.tracer)
-        ran = f"The programs ran on {python}, isolation: {isolation}. Traces of other Python versions differ. "
+    python, isolation = data.task.environment()
     packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "pyarrow", "tokenizers", "numpy"))
     return "\n".join(
         [
@@ -86,7 +75,7 @@ def _text(
             "---",
             f"# {data.task.kind} traces in {data.format} format",
             "",
-            f"{_WHAT[data.task.kind]} Every example is a function of (configuration, split, index); the program's content",
+            f"{data.task.describe()}. Every example is a function of (configuration, split, index); the program's content",
             "hash picks its split, so no program occurs in two of them.",
             "",
             "| split | examples | tokens | " + " | ".join(roles) + " |",
@@ -114,7 +103,8 @@ def _text(
             "",
             f"Tokenizer: `{tokenizer}`",
             "",
-            f"{ran}Made with Python {platform.python_version()}, {packages}.",
+            f"The programs ran on {python}, isolation: {isolation}. Traces of other Python versions differ. Made with Python "
+            f"{platform.python_version()}, {packages}.",
             "",
         ]
     )

@@ -12,5 +12,8 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Let `write` make the file under a hidden name, then move it into place."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.unlink(missing_ok=True)  # of a killed process that had this number
-    write(partial)
-    os.replace(partial, path)
+    try:
+        write(partial)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from remedy.data_gen.examples import DataConfig, example_count
+from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import Settings
 
 LONGEST = 10_000
@@ -57,7 +57,7 @@ class Mixture:
         resolved = {
             name: (part.weight, data.changed(part.set, f"mixture.{name}.set")) for name, part in parts.items()
         } or {"": (1, data)}
-        self.sources = [Source(n, weight, d, example_count(d, "train")) for n, (weight, d) in resolved.items()]
+        self.sources = [Source(n, weight, d, d.task.count("train")) for n, (weight, d) in resolved.items()]
         self.turns, self.before = _pattern([source.weight for source in self.sources])
 
     def place(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Place:

@@ -16,6 +16,8 @@ T = TypeVar("T")
 class Registry(dict[str, T]):
     """Choices by name. `what` names one of them in messages; a look-up of an unknown name suggests the nearest."""
 
+    __hash__ = object.__hash__  # type: ignore[assignment]  # typing hashes what an Annotated holds
+
     def __init__(self, what: str) -> None:
         super().__init__()
         self.what = what

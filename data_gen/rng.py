@@ -1,4 +1,4 @@
-"""Random numbers as a counter-based function of (seed, split, index, attempt, position).
+"""Random numbers as a counter-based function of (seed, stream, index, attempt, position).
 
 There is no state and no order: any worker can draw position 17 of example 7,000,001, alone or in a vector of a million.
 The mixing function is SplitMix64's finaliser (Steele, Lea & Flood, "Fast Splittable Pseudorandom Number Generators",
@@ -21,8 +21,6 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _M1 = 0xBF58476D1CE4E5B9
 _M2 = 0x94D049BB133111EB
 
-SPLITS: dict[str, int] = {"train": 0, "validation": 1, "test": 2}
-
 
 def mix(z: int) -> int:
     """SplitMix64's finaliser on one 64-bit integer."""
@@ -42,18 +40,18 @@ def mix_array(z: U64) -> U64:
     return z
 
 
-def _split_key(seed: int, split: str) -> int:
-    return mix(mix(seed * _GOLDEN + 1) + SPLITS[split] + 1)
+def _stream_key(seed: int, stream: int) -> int:
+    return mix(mix(seed * _GOLDEN + 1) + stream + 1)
 
 
-def key(seed: int, split: str, index: int, attempt: int = 0) -> int:
-    """The 64-bit key all draws of one example's attempt start from."""
-    return mix(mix(_split_key(seed, split) + (index + 1) * _GOLDEN) + attempt * _GOLDEN)
+def key(seed: int, stream: int, index: int, attempt: int = 0) -> int:
+    """The 64-bit key all draws of one example's attempt start from. `stream`: a split's, so that splits draw apart."""
+    return mix(mix(_stream_key(seed, stream) + (index + 1) * _GOLDEN) + attempt * _GOLDEN)
 
 
-def keys(seed: int, split: str, indices: npt.NDArray[np.int64], attempt: int = 0) -> U64:
+def keys(seed: int, stream: int, indices: npt.NDArray[np.int64], attempt: int = 0) -> U64:
     """`key` for a vector of indices; shape (B,)."""
-    base = np.uint64(_split_key(seed, split))
+    base = np.uint64(_stream_key(seed, stream))
     inner = mix_array((indices.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) + base)
     return mix_array(inner + np.uint64((attempt * _GOLDEN) & _MASK))
 

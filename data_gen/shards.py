@@ -9,33 +9,47 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from remedy.data_gen.examples import DataConfig, Example, examples
-from remedy.data_gen.roles import Span, Special
+from remedy.data_gen.examples import DataConfig, Example
+from remedy.data_gen.files import replace_file
+from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import Settings, UserError
-from remedy.data_gen.splits import Split
+from remedy.data_gen.splits import SplitName
 
 MANIFEST = "manifest.json"
 
-Encoder = Callable[[Sequence[Span]], tuple[list[int], list[int], list[int]]]
-"""Spans to (ids, roles, frames); made by a tokenizer."""
+
+class TokenLists(Protocol):
+    """The tokens of an example, in parallel."""
+
+    @property
+    def ids(self) -> Any: ...
+    @property
+    def roles(self) -> Any: ...
+    @property
+    def frames(self) -> Any: ...
+
+
+Encoder = Callable[[str, Sequence[int]], Sequence[tuple[Example, TokenLists]]]
+"""The examples of a split at some indices, with their tokens; made by the owner of a tokenizer."""
 EncoderFactory = Callable[[], Encoder]
 
 
 class WriteConfig(Settings):
     """How many examples of each split, and how many in a shard."""
 
-    splits: dict[Split, int] = Field(default={"train": 10_000, "validation": 500, "test": 500})
+    splits: dict[SplitName, int] = Field(default={"train": 10_000, "validation": 500, "test": 500})
+    """Examples of each split."""
     shard_size: int = Field(default=1000, ge=1)
+    """Examples of one shard."""
 
 
 class Shard(NamedTuple):
@@ -91,28 +105,22 @@ def write(
     if workers == 1 or len(todo) <= 1:
         encode = encoder()
         for shard in todo:
-            write_shard(data, shard, folder, encode)
+            write_shard(shard, folder, encode)
             yield shard
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(encoder,)) as pool:
-        pending = {pool.submit(_work, data, shard, folder): shard for shard in todo}
+        pending = {pool.submit(_work, shard, folder): shard for shard in todo}
         for future in as_completed(pending):
             future.result()
             yield pending[future]
 
 
-def write_shard(data: DataConfig, shard: Shard, folder: Path, encode: Encoder) -> None:
-    """Write one shard under a hidden name and move it into place."""
-    found = examples(data, shard.split, range(shard.start, shard.stop), lambda spans: len(encode(spans)[0]))
-    rows = [_row(example, encode) for example in found]
+def write_shard(shard: Shard, folder: Path, encode: Encoder) -> None:
+    """Make one shard's examples and write them."""
+    rows = [_row(example, tokens) for example, tokens in encode(shard.split, range(shard.start, shard.stop))]
     table = pa.Table.from_pylist(rows, schema=_schema(rows[0]))
-    partial = folder / f".{shard.name}.{os.getpid()}.partial"
-    try:
-        pq.write_table(table, partial, compression="zstd")
-        os.replace(partial, folder / shard.name)
-    finally:
-        partial.unlink(missing_ok=True)
+    replace_file(folder / shard.name, lambda partial: pq.write_table(table, partial, compression="zstd"))
 
 
 def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
@@ -164,13 +172,11 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
             raise ShardError(f"{directory}: holds data of another configuration or tokenizer; choose another --out")
         return
     directory.mkdir(parents=True, exist_ok=True)
-    partial = directory / f".{MANIFEST}.{os.getpid()}.partial"
-    partial.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
-    os.replace(partial, path)
+    text = json.dumps(manifest, indent=1, sort_keys=True)
+    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
-def _row(example: Example, encode: Encoder) -> dict[str, Any]:
-    ids, roles, frames = encode(example.spans)
+def _row(example: Example, tokens: TokenLists) -> dict[str, Any]:
     spans = [
         {
             "role": span.role.label,
@@ -187,9 +193,9 @@ def _row(example: Example, encode: Encoder) -> dict[str, Any]:
         "program": example.program,
         "answer": example.answer,
         "spans": spans,
-        "input_ids": ids,
-        "roles": roles,
-        "frames": frames,
+        "input_ids": tokens.ids,
+        "roles": tokens.roles,
+        "frames": tokens.frames,
         **example.slices,
     }
 
@@ -223,6 +229,6 @@ def _start_worker(factory: EncoderFactory) -> None:
     _encode = factory()
 
 
-def _work(data: DataConfig, shard: Shard, folder: Path) -> None:
+def _work(shard: Shard, folder: Path) -> None:
     assert _encode is not None
-    write_shard(data, shard, folder, _encode)
+    write_shard(shard, folder, _encode)

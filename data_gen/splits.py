@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Annotated, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
+from numpy import bool_
 
 from remedy.data_gen import rng
-
-Split = Literal["train", "validation", "test"]
-SHARES: dict[str, tuple[int, int]] = {"train": (0, 80), "validation": (80, 90), "test": (90, 100)}
-"""Per cent of the hash range that belongs to each split."""
+from remedy.data_gen.registry import Registry, one_of
 
 
-def in_split(hashes: rng.U64, split: str) -> npt.NDArray[np.bool_]:
+class Split(NamedTuple):
+    """`stream`: the number its random draws start from; `low` to `high` (exclusive): its per cent of the hash range."""
+
+    stream: int
+    low: int
+    high: int
+
+
+SPLITS: Registry[Split] = Registry("split")
+SPLITS.update(train=Split(0, 0, 80), validation=Split(1, 80, 90), test=Split(2, 90, 100))
+
+SplitName = Annotated[str, one_of(SPLITS)]
+
+
+def in_split(hashes: rng.U64, split: str) -> npt.NDArray[bool_]:
     """Which of the hashes belong to the split."""
-    low, high = SHARES[split]
+    _, low, high = SPLITS[split]
     bucket = rng.below_array(rng.mix_array(hashes), 100)
     return (bucket >= low) & (bucket < high)
 
@@ -25,7 +36,7 @@ def in_split(hashes: rng.U64, split: str) -> npt.NDArray[np.bool_]:
 def split_of(content_hash: int) -> str:
     """The split a program belongs to; what `in_split` says of arrays."""
     bucket = rng.below(rng.mix(content_hash), 100)
-    return next(split for split, (low, high) in SHARES.items() if low <= bucket < high)
+    return next(name for name, (_, low, high) in SPLITS.items() if low <= bucket < high)
 
 
 def text_hash(text: str) -> int:

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.registry import one_of
 from remedy.data_gen.rewrites import Rewriting
 from remedy.data_gen.roles import ROLES, Role
 from remedy.data_gen.settings import Settings
 from remedy.data_gen.splits import text_hash
-from remedy.data_gen.tasks.composition import FamilyName
+from remedy.data_gen.tasks.families import FAMILIES
 from remedy.data_gen.tasks.programs import ProgramsTask
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.decoding import FORCINGS, FREE
@@ -64,7 +65,7 @@ class CompositionDiagnostic(_Diagnostic):
     """Atomic accuracy per function (`examples` each), then accuracy by depth, nested and flattened."""
 
     kind: Literal["composition"] = "composition"
-    families: tuple[FamilyName, ...] = Field(default=("strings",), min_length=1)
+    families: tuple[Annotated[str, one_of(FAMILIES)], ...] = Field(default=("strings",), min_length=1)
     functions: tuple[str, ...] = ()
     depths: tuple[int, ...] = (2, 3, 4, 5)
     forms: tuple[Literal["nested", "flattened"], ...] = ("nested", "flattened")

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.settings import ConfigError, UserError, build, merge, read_yaml
 from remedy.data_gen.splits import text_hash
@@ -24,6 +24,7 @@ from remedy.eval.diagnostics.token_scorer import tokens_by_role
 from remedy.eval.report.verdicts import CONDITION_KEYS, COST
 from remedy.eval.stats import rate
 from remedy.models.config import eigenvalues_of
+from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import TraceTokenizer
 
 RECORDS = "records"
@@ -81,8 +82,8 @@ def run_condition(
     rows: list[dict[str, Any]] = []
     for start in range(0, condition.examples, config.batch_size):
         indices = range(start, min(start + config.batch_size, condition.examples))
-        batch = examples(condition.data, condition.split, indices, tokenizer.count, os.cpu_count() or 1)
-        truths = [tokenizer.encode(example.spans) for example in batch]
+        encoded = encoded_examples(condition.data, tokenizer, condition.split, indices, os.cpu_count() or 1)
+        batch, truths = [example for example, _ in encoded], [truth for _, truth in encoded]
         judgements = DIAGNOSTICS[condition.diagnostic].judge(model, tokenizer, batch, truths, condition, config)
         for example, truth, judged in zip(batch, truths, judgements):
             rows.append(

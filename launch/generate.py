@@ -11,6 +11,7 @@ from remedy.data_gen.card import write_card
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, Settings, load
 from remedy.data_gen.shards import Encoder, WriteConfig, plan, write
+from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings, TokenizerSettings
 
@@ -42,7 +43,7 @@ def generate(config: str, overrides: Sequence[str], out: Path, shard: str, worke
 
 
 def _encoder(tokenizer: TokenizerSettings, data: DataConfig) -> Encoder:
-    return build_tokenizer(tokenizer, data).encode
+    return partial(encoded_examples, data, build_tokenizer(tokenizer, data))
 
 
 def _part(text: str) -> tuple[int, int]:

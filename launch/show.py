@@ -8,16 +8,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from remedy.data_gen.examples import Example, example_count, examples
+from remedy.data_gen.examples import Example
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.roles import Span
 from remedy.data_gen.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml, suggest
-from remedy.data_gen.splits import SHARES
+from remedy.data_gen.splits import SPLITS
 from remedy.eval.view.page import page
 from remedy.eval.view.structure import Part, View, blocks_of, tokens_of
 from remedy.eval.view.terminal import show_view
 from remedy.eval.view.text import token_texts
 from remedy.launch.generate import GenerateConfig
+from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
 from remedy.train.config import RunConfig, TrainSettings
 
@@ -77,17 +78,16 @@ def example_view(settings: GenerateConfig | RunConfig, index: int, split: str, n
         UserError: there is no such split or index, or the tokenizer cannot be built.
     """
     data = settings.data
-    splits = [*SHARES, "all"]
+    splits = [*SPLITS, "all"]
     if split not in splits:
         raise ConfigError(f"--split {split!r}: {suggest(split, splits)}")
-    count = example_count(data, split)
+    count = data.task.count(split)
     if split == "all" and count is None:
-        raise ConfigError(f"--split all: of the programs task only; here {', '.join(SHARES)}")
+        raise ConfigError(f"--split all: of the programs task only; here {', '.join(SPLITS)}")
     if count is not None and index >= count:
         raise ConfigError(f"--index {index}: the {split} split has {count} examples, numbered from 0")
     tokenizer = build_tokenizer(settings.tokenizer, data)
-    [example] = examples(data, split, [index], tokenizer.count)
-    ids, given, frames = tokenizer.encode(example.spans)
+    [(example, (ids, given, frames))] = encoded_examples(data, tokenizer, split, [index])
     strings = _in_strings(example.spans, token_texts(tokenizer, ids))
     roles = (settings.train if isinstance(settings, RunConfig) else TrainSettings()).supervised()
     tokens = tokens_of(tokenizer, ids, given, frames, strings, [role in roles for role in given])

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.train.config import RunConfig
@@ -38,8 +39,8 @@ def test_examples_are_the_same_to_the_byte(name: str) -> None:
     data = build(DataConfig, to_old(settings), name)
     tokenizer = build_tokenizer(TOKENIZERS[tokens["kind"]].model_validate(tokens), data)
     split = "all" if data.task.kind == "programs" else "test"
-    for kept, example in zip(KEPT["examples"][name], examples(data, split, range(5), tokenizer.count), strict=True):
-        encoded = tokenizer.encode(example.spans)
+    made = encoded_examples(data, tokenizer, split, range(5))
+    for kept, (example, encoded) in zip(KEPT["examples"][name], made, strict=True):
         spans = [
             [as_kept(s.role).label, s.piece.value, True, s.frame, s.string]
             if isinstance(s.piece, Special)
@@ -74,8 +75,8 @@ def test_scores_are_the_same(name: str) -> None:
     for condition, kept in zip(
         chosen.conditions(config.diagnostics[0], data, config), KEPT["scores"][name], strict=True
     ):
-        batch = examples(condition.data, condition.split, range(condition.examples), tokenizer.count)
-        truths = [tokenizer.encode(example.spans) for example in batch]
+        made = encoded_examples(condition.data, tokenizer, condition.split, range(condition.examples))
+        batch, truths = [example for example, _ in made], [truth for _, truth in made]
         decoded = [place for place, example in enumerate(batch) if example.outcome == "ok"]
         mistakes = {}
         for row, place in enumerate(decoded):

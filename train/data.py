@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from remedy.data_gen.examples import DataConfig, examples, has_token_arrays, token_arrays
+from remedy.data_gen.examples import DataConfig, token_arrays
 from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role
+from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import RunConfig
 
@@ -27,12 +28,11 @@ class Row(NamedTuple):
 
 def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Row]:
     """The examples at the indices as token arrays."""
-    if tokenizer.settings.kind == "symbols" and has_token_arrays(data):
-        arrays = token_arrays(data, split, indices)
-        assert arrays is not None
+    arrays = token_arrays(data, split, indices) if tokenizer.settings.kind == "symbols" else None
+    if arrays is not None:
         return [Row(arrays.ids[i, :n], arrays.roles[i, :n]) for i, n in enumerate(arrays.lengths.tolist())]
-    encoded = (tokenizer.encode(example.spans) for example in examples(data, split, indices, tokenizer.count))
-    return [Row(np.array(e.ids, np.int64), np.array(e.roles, np.int8)) for e in encoded]
+    encoded = encoded_examples(data, tokenizer, split, indices)
+    return [Row(np.array(e.ids, np.int64), np.array(e.roles, np.int8)) for _, e in encoded]
 
 
 class TraceDataset(Dataset[Row]):

@@ -53,6 +53,17 @@ def trace_all(
             yield from pool.map(run, programs[start : start + _WINDOW * workers])
 
 
+def retrace_shallower(program: Program, tracer: TracerConfig, outcome: Outcome) -> Outcome:
+    """Trace a program whose whole trace is over the tracer's limits down to level 1, then 0; else the outcome as it was."""
+    if not (isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output")):
+        return outcome
+    for depth in (1, 0):
+        again = trace_one(program, tracer, depth)
+        if not isinstance(again, ProgramError):
+            return again
+    return outcome
+
+
 def environment(config: TracerConfig) -> Environment:
     """The interpreter that runs the programs, and its isolation."""
     if config.isolation == "trusted":

@@ -1,1 +1,10 @@
-"""Tasks: which programs there are."""
+"""Tasks: which programs there are, and what is known about each.
+
+To add a task, write a subclass of `Task` in a file of this folder, give it a name with `@TASKS.register(...)`, and import the
+file below. A class registered from outside the package works the same.
+"""
+
+from remedy.data_gen.tasks import composition, permutation, programs
+from remedy.data_gen.tasks.task import TASKS, Drawn, Task
+
+__all__ = ["TASKS", "Drawn", "Task", "composition", "permutation", "programs"]

@@ -1,209 +1,27 @@
-"""Composition programs: func_A(func_B(... func_C(x))) to a chosen depth, nested or flattened into temporaries.
-
-To add a function, write it in `string_functions` or `zoo_functions` and register its extra arguments here.
-"""
+"""The composition task: func_A(func_B(... func_C(x))) to a chosen depth, nested or flattened into temporaries."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from remedy.data_gen.execution.program import MARKER
-from remedy.data_gen.rng import Draws
-from remedy.data_gen.settings import Settings, suggest
-from remedy.data_gen.tasks import string_functions, zoo_functions
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-Draw = Callable[[Draws, "CompositionTask"], Any]
-
-
-def _integer(low: int, high: int) -> Draw:
-    return lambda draws, config: draws.integer(low, high)
+from remedy.data_gen import rng
+from remedy.data_gen.execution.program import MARKER, Program
+from remedy.data_gen.registry import one_of
+from remedy.data_gen.settings import suggest
+from remedy.data_gen.splits import SPLITS, split_of, text_hash
+from remedy.data_gen.tasks.families import FAMILIES, LETTERS, source
+from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, too_few_programs
 
 
-def _word(low: int, high: int) -> Draw:
-    return lambda draws, config: draws.text(config.alphabet, low, high)
-
-
-def _letter(alphabet: str) -> Draw:
-    return lambda draws, config: draws.choice(alphabet)
-
-
-def _boolean(draws: Draws, config: CompositionTask) -> bool:
-    return draws.choice((False, True))
-
-
-def _small_list(draws: Draws, config: CompositionTask) -> list[int]:
-    return [draws.integer(0, 9) for _ in range(draws.integer(2, 6))]
-
-
-def _small_set(draws: Draws, config: CompositionTask) -> set[int]:
-    return set(_small_list(draws, config))
-
-
-def _small_dict(draws: Draws, config: CompositionTask) -> dict[str, int]:
-    return {draws.choice(LETTERS): draws.integer(0, 9) for _ in range(draws.integer(2, 5))}
-
-
-class Family(NamedTuple):
-    """A domain: how to draw an input, and its functions, each with the draws of its extra arguments."""
-
-    draw_input: Callable[[Draws, CompositionTask], Any]
-    functions: dict[str, tuple[Draw, ...]]
-    module: Any
-
-
-_LETTER = _letter(LETTERS)
-_EITHER_CASE = _letter(LETTERS + LETTERS.upper())
-
-FAMILIES: dict[str, Family] = {
-    "strings": Family(
-        lambda draws, config: draws.text(config.alphabet, *config.input_length),
-        {
-            "deterministic_shuffle": (),
-            "repeat_str": (_integer(2, 3),),
-            "remove_vowels": (),
-            "sort_chars": (),
-            "reverse_words": (),
-            "add_prefix": (_word(1, 3),),
-            "add_suffix": (_word(1, 3),),
-            "interlace_str": (_word(2, 4),),
-            "rotate_str": (_integer(1, 4),),
-            "mirror_str": (),
-            "alternate_case": (),
-            "shift_chars": (_integer(1, 5),),
-            "vowel_to_number": (),
-            "insert_separator": (_letter("-_|.,"),),
-            "duplicate_every_char": (),
-            "fancy_brackets": (),
-            "compress_repeats": (),
-            "recursive_reverse": (),
-            "loop_concat": (_integer(2, 3),),
-            "while_rotate": (_integer(1, 4),),
-            "recursive_interlace": (_word(2, 4),),
-            "loop_filter_nonalpha": (),
-            "verify_even_length": (),
-            "backchain_add_digit": (_integer(1, 3),),
-            "backchain_palindrome": (_integer(1, 2),),
-        },
-        string_functions,
-    ),
-    "booleans": Family(
-        _boolean,
-        {
-            "bool_not": (),
-            "bool_and": (_boolean,),
-            "bool_or": (_boolean,),
-            "bool_xor": (_boolean,),
-            "bool_implies": (_boolean,),
-            "bool_nand": (_boolean,),
-            "bool_nor": (_boolean,),
-            "bool_majority": (_boolean, _boolean),
-        },
-        zoo_functions,
-    ),
-    "bitwise": Family(
-        lambda draws, config: draws.integer(0, 255),
-        {
-            "bits_and": (_integer(0, 255),),
-            "bits_or": (_integer(0, 255),),
-            "bits_xor": (_integer(0, 255),),
-            "bits_invert": (),
-            "bits_shift_left": (_integer(1, 3),),
-            "bits_shift_right": (_integer(1, 3),),
-            "bits_rotate": (),
-            "bits_reverse": (),
-            "bits_clear_lowest": (),
-        },
-        zoo_functions,
-    ),
-    "math": Family(
-        lambda draws, config: draws.integer(-99, 99),
-        {
-            "math_add": (_integer(1, 20),),
-            "math_subtract": (_integer(1, 20),),
-            "math_double": (),
-            "math_negate": (),
-            "math_absolute": (),
-            "math_square_mod": (),
-            "math_halve": (),
-            "math_digit_sum": (),
-            "math_clamp": (_integer(10, 60),),
-        },
-        zoo_functions,
-    ),
-    "characters": Family(
-        lambda draws, config: _EITHER_CASE(draws, config),
-        {
-            "char_upper": (),
-            "char_lower": (),
-            "char_swap_case": (),
-            "char_next": (),
-            "char_previous": (),
-            "char_mirror": (),
-            "char_rot13": (),
-            "char_maximum": (_EITHER_CASE,),
-        },
-        zoo_functions,
-    ),
-    "lists": Family(
-        _small_list,
-        {
-            "list_reverse": (),
-            "list_sort": (),
-            "list_append": (_integer(0, 9),),
-            "list_rotate": (),
-            "list_increment": (),
-            "list_drop_first": (),
-            "list_running_sum": (),
-            "list_unique": (),
-            "list_swap_ends": (),
-        },
-        zoo_functions,
-    ),
-    "sets": Family(
-        _small_set,
-        {
-            "set_add": (_integer(0, 9),),
-            "set_discard": (_integer(0, 9),),
-            "set_toggle": (_integer(0, 9),),
-            "set_keep_even": (),
-            "set_union": (_small_set,),
-            "set_intersection": (_small_set,),
-            "set_difference": (_small_set,),
-            "set_shift": (),
-        },
-        zoo_functions,
-    ),
-    "dicts": Family(
-        _small_dict,
-        {
-            "dict_put": (_LETTER, _integer(0, 9)),
-            "dict_remove": (_LETTER,),
-            "dict_increment": (),
-            "dict_sort": (),
-            "dict_reverse": (),
-            "dict_keep_large": (_integer(0, 9),),
-            "dict_double": (),
-            "dict_merge": (_LETTER,),
-            "dict_rotate_values": (),
-        },
-        zoo_functions,
-    ),
-}
-
-FamilyName = Literal["strings", "booleans", "bitwise", "math", "characters", "lists", "sets", "dicts"]
-
-
-class CompositionTask(Settings):
+@TASKS.register("composition")
+class CompositionTask(Task):
     """Functions of one family applied to each other's results."""
 
     kind: Literal["composition"] = "composition"
-    family: FamilyName = "strings"
+    family: Annotated[str, one_of(FAMILIES)] = "strings"
     """The type of the values that the functions take and give."""
     functions: tuple[str, ...] = ()
     """Which functions of the family may occur; all if none is named."""
@@ -239,6 +57,41 @@ class CompositionTask(Settings):
     def function_names(self) -> tuple[str, ...]:
         return self.functions or tuple(FAMILIES[self.family].functions)
 
+    @property
+    def name(self) -> str:
+        return f"{self.kind} ({self.family})"
+
+    def describe(self) -> str:
+        return "Composition programs: functions of one domain applied to each other's results"
+
+    def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
+        return [self._drawn(split, index, seed) for index in indices]
+
+    def _drawn(self, split: str, index: int, seed: int) -> Drawn:
+        stream = SPLITS[split].stream
+        for attempt in range(MAX_ATTEMPTS):
+            key = rng.key(seed, stream, index, attempt)
+            composed = compose(self, rng.Draws(key))
+            if self._allowed(split, composed):
+                break
+        else:
+            raise too_few_programs(self, split)
+        slices: dict[str, int | str] = {
+            "family": self.family,
+            "depth": composed.depth,
+            "flatten": int(self.flatten),
+            "functions": " ".join(composed.functions),
+        }
+        return Drawn(Program(composed.code, f"composition {split}/{index}"), composed.identity, key, slices)
+
+    def _allowed(self, split: str, composed: Composition) -> bool:
+        if split_of(text_hash(composed.identity)) != split:
+            return False
+        held_out = composed.depth in self.held_out_depths or not set(self.held_out_functions).isdisjoint(
+            composed.functions
+        )
+        return not (held_out and split == "train")
+
 
 class Composition(NamedTuple):
     """A drawn program; `functions` from the innermost call outwards. `identity` is the same nested or flattened."""
@@ -249,7 +102,7 @@ class Composition(NamedTuple):
     identity: str
 
 
-def draw(config: CompositionTask, draws: Draws) -> Composition:
+def compose(config: CompositionTask, draws: rng.Draws) -> Composition:
     """One composition. Its draws do not depend on `flatten`, so both forms of a program exist at the same index."""
     family = FAMILIES[config.family]
     depth = draws.integer(*config.depth_range())
@@ -264,9 +117,3 @@ def draw(config: CompositionTask, draws: Draws) -> Composition:
     body = "".join(steps) + f"    return t{depth}\n" if config.flatten else f"    return {nested}\n"
     sources = "\n\n".join(source(config.family, name) for name in sorted(set(names)))
     return Composition(f"{sources}\n\ndef main():  {MARKER}\n{body}", names, depth, nested)
-
-
-@lru_cache
-def source(family: str, name: str) -> str:
-    """The Python source of a registered function."""
-    return inspect.getsource(getattr(FAMILIES[family].module, name))

@@ -1,31 +1,31 @@
-"""Permutation programs: n variables and a list of commands that permute their values.
-
-Two public forms. The *function form* (the diagnostic of "Debugging code world models") is a Python function that is really
-traced; the *REPL form* (its companion paper) is a list of commands whose states are computed here, many programs at a
-time, and held equal to real execution by a test.
-"""
+"""The permutation task: follow the values of a few variables that are permuted command by command."""
 
 from __future__ import annotations
 
-import itertools
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from remedy.data_gen import rng
-from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
-from remedy.data_gen.settings import Settings
+from remedy.data_gen.splits import SPLITS, in_split
+from remedy.data_gen.tasks.permutation_arrays import batch_arrays, supports, vocabulary
+from remedy.data_gen.tasks.permutation_programs import (
+    Moves,
+    PermutationBatch,
+    content_hash,
+    draw_batch,
+    function,
+    session,
+)
+from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, TokenArrays, too_few_programs
+from remedy.data_gen.traces.reveal import RevealConfig
 
-NAMES = "abcdefgh"
-_LENGTH, _VALUES, _MOVES = 0, 1, 16  # first random position of each draw
 
-Ints = npt.NDArray[np.int64]
-
-
-class PermutationTask(Settings):
+@TASKS.register("permutation")
+class PermutationTask(Task):
     """Permutations of a few variables, command by command."""
 
     former = {"distinct": "distinct_values", "prints": "final_print"}
@@ -33,7 +33,7 @@ class PermutationTask(Settings):
     kind: Literal["permutation"] = "permutation"
     n: int = Field(default=5, ge=3, le=8)
     """How many variables."""
-    moves: Literal["swaps", "three_cycles", "full"] = "full"
+    moves: Moves = "full"
     """What one command may be: a swap of two variables, a cycle of three, or any permutation of all."""
     length: int | tuple[int, int] = 16
     """Commands of a program, fixed or drawn from [low, high]."""
@@ -52,122 +52,66 @@ class PermutationTask(Settings):
         return self
 
     def length_range(self) -> tuple[int, int]:
+        """The shortest and the longest program."""
         return (self.length, self.length) if isinstance(self.length, int) else self.length
 
+    def describe(self) -> str:
+        return "Permutation programs: a few variables whose values are permuted command by command"
 
-@lru_cache
-def move_table(n: int, moves: str) -> Ints:
-    """All moves as index arrays, in lexicographic order; shape (M, n). New value i is old value `table[m, i]`.
+    def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
+        keys, batch = self._batch(split, np.asarray(indices, dtype=np.int64), seed)
+        return [self._drawn(batch, row, int(key), session) for row, key in enumerate(keys)]
 
-    M is n(n-1)/2 swaps, n(n-1)(n-2)/3 three-cycles, or all n! permutations.
-    """
-    if moves == "full":
-        return np.array(list(itertools.permutations(range(n))), dtype=np.int64)
-    rows = []
-    for chosen in itertools.combinations(range(n), 2 if moves == "swaps" else 3):
-        rotations = (
-            [chosen[1:] + chosen[:1]] if moves == "swaps" else [chosen[1:] + chosen[:1], chosen[2:] + chosen[:2]]
+    def symbols(self) -> list[str]:
+        return vocabulary(self.n, self.moves)
+
+    def token_arrays(
+        self, split: str, indices: Sequence[int], seed: int, reveal: RevealConfig, context: bool
+    ) -> TokenArrays | None:
+        if not supports(reveal):
+            return None
+        keys, batch = self._batch(split, np.asarray(indices, dtype=np.int64), seed)
+        return batch_arrays(batch, keys, reveal, context)
+
+    def _drawn(self, batch: PermutationBatch, row: int, key: int, as_session: bool) -> Drawn:
+        traced = session(batch, row)
+        final = traced.frames[-1].locals
+        assert final is not None
+        return Drawn(
+            traced.program if as_session else function(batch, row, self.final_print),
+            identity=traced.program.code,
+            key=key,
+            slices={"n": self.n, "moves": self.moves, "length": int(batch.lengths[row])},
+            trace=traced if as_session else None,
+            answer=",".join(f"{name}={value.text}" for name, value in final.items()),
         )
-        for sources in rotations:
-            row = list(range(n))
-            for target, source in zip(chosen, sources):
-                row[target] = source
-            rows.append(row)
-    return np.array(sorted(rows), dtype=np.int64)
 
+    def _batch(self, split: str, indices: npt.NDArray[np.int64], seed: int) -> tuple[rng.U64, PermutationBatch]:
+        """The programs at the indices with their keys; those that belong to another split are drawn again."""
+        keys = rng.keys(seed, SPLITS[split].stream, indices)
+        first = self._draw(keys)
+        pending = np.flatnonzero(~self._allowed(split, first))
+        lengths, values = first.lengths, first.values
+        moves = np.zeros((len(indices), self.length_range()[1]), dtype=np.int64)
+        moves[:, : first.moves.shape[1]] = first.moves
+        for attempt in range(1, MAX_ATTEMPTS):
+            if not len(pending):
+                return keys, PermutationBatch(self.moves, lengths, values, moves)
+            retry = rng.keys(seed, SPLITS[split].stream, indices[pending], attempt)
+            again = self._draw(retry)
+            found = self._allowed(split, again)
+            rows = pending[found]
+            keys[rows], lengths[rows], values[rows] = retry[found], again.lengths[found], again.values[found]
+            moves[rows, : again.moves.shape[1]] = again.moves[found]
+            pending = pending[~found]
+        raise too_few_programs(self, split)
 
-@lru_cache
-def commands(n: int, moves: str) -> list[str]:
-    """The command of every move, in the order of `move_table`: `a, b = b, a`; full permutations name all variables."""
-    lines = []
-    for row in move_table(n, moves).tolist():
-        targets = [i for i in range(n) if moves == "full" or row[i] != i]
-        lines.append(f"{', '.join(NAMES[i] for i in targets)} = {', '.join(NAMES[row[i]] for i in targets)}")
-    return lines
+    def _draw(self, keys: rng.U64) -> PermutationBatch:
+        return draw_batch(self.moves, self.n, self.length_range(), self.distinct_values, keys)
 
-
-class PermutationBatch(NamedTuple):
-    """Drawn programs: `lengths` (B,), starting digits `values` (B, n), command ranks `moves` (B, T; T the longest)."""
-
-    lengths: Ints
-    values: Ints
-    moves: Ints
-
-
-def draw(config: PermutationTask, keys: rng.U64) -> PermutationBatch:
-    """The programs of a vector of keys, each a function of its key alone."""
-    low, high = config.length_range()
-    lengths = low + rng.below_array(rng.bits_array(keys, np.array([_LENGTH])), high - low + 1)[:, 0]
-    digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))
-    values = (
-        np.argsort(digits, axis=1)[:, : config.n]
-        if config.distinct_values
-        else rng.below_array(digits[:, : config.n], 10)
-    )
-    positions = np.arange(_MOVES, _MOVES + int(lengths.max(initial=0)))
-    moves = rng.below_array(rng.bits_array(keys, positions), len(move_table(config.n, config.moves)))
-    return PermutationBatch(lengths, values, moves)
-
-
-def content_hash(config: PermutationTask, batch: PermutationBatch) -> rng.U64:
-    """64-bit hash of each program: the same for every spacing, format and encoding it is written in. Shape (B,)."""
-    kinds = {"swaps": 1, "three_cycles": 2, "full": 3}
-    state = np.full(len(batch.lengths), rng.mix(config.n * 7 + kinds[config.moves]), dtype=np.uint64)
-    for column in range(config.n):
-        state = rng.mix_array(state + batch.values[:, column].astype(np.uint64) + np.uint64(1))
-    # Moves hash by (position, rank), summed: order matters through the position, and a shorter program ends earlier.
-    steps = np.arange(batch.moves.shape[1])
-    ranked = batch.moves.astype(np.uint64) + (steps.astype(np.uint64) << np.uint64(20))[None, :]
-    inside = steps[None, :] < batch.lengths[:, None]
-    summed = np.where(inside, rng.mix_array(ranked), np.uint64(0)).sum(axis=1, dtype=np.uint64)
-    return rng.mix_array(state + summed + batch.lengths.astype(np.uint64))
-
-
-def states(config: PermutationTask, batch: PermutationBatch) -> npt.NDArray[np.int8]:
-    """Values of all variables before every command and after the last; shape (B, T+1, n)."""
-    table = move_table(config.n, config.moves)
-    count, steps = batch.moves.shape
-    out = np.empty((steps + 1, count, config.n), dtype=np.int8)
-    out[0] = batch.values
-    offsets = (np.arange(count) * config.n)[:, None]
-    for step in range(steps):
-        np.take(out[step].reshape(-1), table[batch.moves[:, step]] + offsets, out=out[step + 1], mode="clip")
-    return out.transpose(1, 0, 2)
-
-
-def session(config: PermutationTask, batch: PermutationBatch, row: int = 0) -> Trace:
-    """One program of the batch in REPL form: a LINE frame per command, and a last one without a command.
-
-    The assignments are the trace's `setup`: they give the starting state and belong to the context.
-    """
-    length = int(batch.lengths[row])
-    names = NAMES[: config.n]
-    one = PermutationBatch(
-        batch.lengths[row : row + 1], batch.values[row : row + 1], batch.moves[row : row + 1, :length]
-    )
-    lines = commands(config.n, config.moves)
-    setup = [f"{name} = {value}" for name, value in zip(names, one.values[0].tolist())]
-    body = [lines[rank] for rank in one.moves[0].tolist()]
-    sources = [line + "\n" for line in body] + [""]
-    frames = [
-        Frame(Event.LINE, source, {name: Value(str(digit), "int") for name, digit in zip(names, state)})
-        for source, state in zip(sources, states(config, one)[0].tolist())
-    ]
-    return Trace(Program("\n".join(setup + body) + "\n", "permutation session"), frames, setup)
-
-
-def function(config: PermutationTask, batch: PermutationBatch, row: int = 0) -> Program:
-    """One program of the batch in function form; its answer is the returned `a=X,b=X,...`."""
-    length = int(batch.lengths[row])
-    names = NAMES[: config.n]
-    lines = commands(config.n, config.moves)
-    body = [f"{name} = {value}" for name, value in zip(names, batch.values[row].tolist())]
-    body += [lines[rank] for rank in batch.moves[row, :length].tolist()]
-    if config.final_print:
-        chosen = names[length % config.n]
-        body.append(f'print(f"{chosen} = {{{chosen}}}")')
-    answer = ",".join(f"{name}={{{name}}}" for name in names)
-    body.append(f'return f"{answer}"')
-    text = "\n".join(f"    {line}" for line in body)
-    code = f'def execute_repl_trace():\n    """Permute the variables step by step."""\n{text}\n\n'
-    return Program(f"{code}\ndef main():  {MARKER}\n    return execute_repl_trace()\n", "permutation function")
+    def _allowed(self, split: str, batch: PermutationBatch) -> npt.NDArray[np.bool_]:
+        """Which programs may be in a split."""
+        allowed = in_split(content_hash(batch), split)
+        if split == "train" and self.held_out_lengths:
+            allowed &= ~np.isin(batch.lengths, self.held_out_lengths)
+        return allowed

@@ -13,24 +13,14 @@ import numpy.typing as npt
 
 from remedy.data_gen import rng
 from remedy.data_gen.roles import PAD_ROLE, Role, Special
-from remedy.data_gen.tasks import permutation
-from remedy.data_gen.tasks.permutation import PermutationBatch, PermutationTask
+from remedy.data_gen.tasks.permutation_programs import NAMES, Moves, PermutationBatch, commands, states
+from remedy.data_gen.tasks.task import TokenArrays
 from remedy.data_gen.traces.reveal import REVEAL_POSITION, RevealConfig, chosen_variable
 
 
-class TokenArrays(NamedTuple):
-    """Padded arrays of shape (B, T): token ids, roles (PAD_ROLE where padded) and frame numbers; `lengths` is (B,)."""
-
-    ids: npt.NDArray[np.int64]
-    roles: npt.NDArray[np.int8]
-    frames: npt.NDArray[np.int32]
-    lengths: npt.NDArray[np.int64]
-
-
-def vocabulary(config: PermutationTask) -> list[str | Special]:
-    """Every symbol of the task, by id: special tokens, variables, digits, the unchanged mark, commands."""
-    names = list(permutation.NAMES[: config.n])
-    return [*Special, *names, *"0123456789", "..", *permutation.commands(config.n, config.moves)]
+def vocabulary(n: int, kind: Moves) -> list[str]:
+    """Every symbol of the task, in the order of their ids: variables, digits, the unchanged mark, commands."""
+    return [*NAMES[:n], *"0123456789", "..", *commands(n, kind)]
 
 
 def supports(reveal: RevealConfig) -> bool:
@@ -38,17 +28,15 @@ def supports(reveal: RevealConfig) -> bool:
     return reveal.locals != "diff"
 
 
-def batch_arrays(
-    config: PermutationTask, reveal: RevealConfig, context: bool, batch: PermutationBatch, keys: rng.U64
-) -> TokenArrays:
+def batch_arrays(batch: PermutationBatch, keys: rng.U64, reveal: RevealConfig, context: bool) -> TokenArrays:
     """Token, role and frame arrays of the drawn programs."""
     if (batch.lengths == batch.lengths[0]).all():
-        return _one_length(config, reveal, context, batch, keys, int(batch.lengths[0]))
+        return _one_length(batch, keys, reveal, context, int(batch.lengths[0]))
     parts = []
     for length in np.unique(batch.lengths):
         rows = np.flatnonzero(batch.lengths == length)
-        chosen = PermutationBatch(batch.lengths[rows], batch.values[rows], batch.moves[rows])
-        parts.append((rows, _one_length(config, reveal, context, chosen, keys[rows], int(length))))
+        chosen = batch.rows(rows, int(length))
+        parts.append((rows, _one_length(chosen, keys[rows], reveal, context, int(length))))
     width = max(part.ids.shape[1] for _, part in parts)
     shape = (len(batch.lengths), width)
     out = TokenArrays(
@@ -65,32 +53,27 @@ def batch_arrays(
 
 
 def _one_length(
-    config: PermutationTask,
-    reveal: RevealConfig,
-    context: bool,
-    batch: PermutationBatch,
-    keys: rng.U64,
-    length: int,
+    batch: PermutationBatch, keys: rng.U64, reveal: RevealConfig, context: bool, length: int
 ) -> TokenArrays:
-    n, count = config.n, len(batch.lengths)
+    n, count = batch.n, len(batch.lengths)
     name0 = len(Special)
     digit0 = name0 + n
     command0 = digit0 + 11
     specials = list(Special)
     moves = batch.moves[:, :length] + command0
-    states = permutation.states(config, PermutationBatch(batch.lengths, batch.values, batch.moves[:, :length])) + digit0
+    values = states(batch._replace(moves=batch.moves[:, :length])) + digit0
 
     plan = _plan(n, length, reveal, context)
     ids = np.empty((count, len(plan.roles)), dtype=np.int64)
     ids[:, 0] = specials.index(Special.BEGIN_OF_TEXT)
     ids[:, 1 : 2 * n : 2] = np.arange(name0, digit0)
-    ids[:, 2 : 2 * n + 1 : 2] = states[:, 0]
+    ids[:, 2 : 2 * n + 1 : 2] = values[:, 0]
     if context:
         ids[:, 1 + 2 * n : 1 + 2 * n + length] = moves
     ids[:, plan.separator] = specials.index(Special.FRAME_SEP)
     ids[:, plan.command_positions] = moves
     ids[:, plan.full_positions] = np.arange(name0, digit0)
-    ids[:, plan.full_positions + 1] = states[:, plan.full_frames]
+    ids[:, plan.full_positions + 1] = values[:, plan.full_frames]
     for ordinal, (position, frame) in enumerate(plan.partial):
         if reveal.locals == "one_at_random":
             bits = rng.bits_array(keys, np.array([REVEAL_POSITION + ordinal]))
@@ -98,7 +81,7 @@ def _one_length(
         else:
             variable = np.full(count, chosen_variable(reveal, n, ordinal, 0))
         ids[:, position] = name0 + variable
-        ids[:, position + 1] = states[np.arange(count), frame, variable]
+        ids[:, position + 1] = values[np.arange(count), frame, variable]
     ids[:, -1] = specials.index(Special.END_OF_TEXT)
     shape = ids.shape
     return TokenArrays(
@@ -127,7 +110,7 @@ def _plan(n: int, length: int, reveal: RevealConfig, context: bool) -> _Plan:
     separator = 1 + 2 * n + (length if context else 0)
     roles = [Role.CONTEXT] * (separator + 1)
     frames = [-1] * len(roles)
-    commands, full, full_frames, partial = [], [], [], []
+    actions, full, full_frames, partial = [], [], [], []
     for frame in range(length + 1):
         if reveal.keeps(frame, length):
             whole = reveal.locals == "full" or frame == length
@@ -140,7 +123,7 @@ def _plan(n: int, length: int, reveal: RevealConfig, context: bool) -> _Plan:
             roles += [Role.QUERY, Role.STATE] * shown
             frames += [frame] * (2 * shown)
         if frame < length:
-            commands.append(len(roles))
+            actions.append(len(roles))
             roles.append(Role.ACTION)
             frames.append(frame)
     roles.append(Role.STRUCTURE)
@@ -149,7 +132,7 @@ def _plan(n: int, length: int, reveal: RevealConfig, context: bool) -> _Plan:
         np.array(roles, np.int8),
         np.array(frames, np.int32),
         separator,
-        np.array(commands, np.int64),
+        np.array(actions, np.int64),
         np.array(full, np.int64),
         np.array(full_frames, np.int64),
         partial,

@@ -1,35 +1,37 @@
-"""Real programs: the published benchmarks, and a user's own, each with its arguments and, where known, its result.
+"""The programs task: real programs, each with its arguments and, where known, its result.
 
-They are untrusted: they are traced in a sandbox (`tracing`), and one that cannot be traced has its outcome on record.
+They are untrusted: they are traced in a sandbox, and one that cannot be traced has its outcome on record.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from pydantic import model_validator
 
-from remedy.data_gen.execution.program import Program
-from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.execution.pool import Outcome, environment, retrace_shallower, trace_all
+from remedy.data_gen.execution.sandbox import Environment, TracerConfig
+from remedy.data_gen.registry import one_of
 from remedy.data_gen.rewrites import RewriteName, rewrite_program
-from remedy.data_gen.settings import ConfigError, Settings
-from remedy.data_gen.splits import split_of, text_hash
-from remedy.data_gen.tasks import humaneval
+from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.splits import SPLITS, split_of, text_hash
+from remedy.data_gen.tasks.program_sources import BENCHMARKS, Case, read_cases
+from remedy.data_gen.tasks.task import TASKS, Drawn, Task
 
-BenchmarkName = Literal["cruxeval", "humaneval"]
+ALL = "all"
+"""The split that has every program."""
 
 
-class ProgramsTask(Settings):
+@TASKS.register("programs")
+class ProgramsTask(Task):
     """Real programs: a benchmark's, or your own."""
 
     former = {"held_out": "held_out_programs"}
 
     kind: Literal["programs"] = "programs"
-    benchmark: BenchmarkName | None = None
+    benchmark: Annotated[str, one_of(BENCHMARKS)] | None = None
     """CruxEval-O (800 functions) or HumanEval (723 executions), from the Hugging Face hub unless a `path` is given."""
     path: str | None = None
     """A JSONL file in the benchmark's own form. Without a benchmark: a folder of `.py` files with a marked entry point, or a
@@ -49,24 +51,40 @@ class ProgramsTask(Settings):
             )
         return self
 
+    @property
+    def name(self) -> str:
+        return self.benchmark or str(self.path)
 
-class Case(NamedTuple):
-    """One program, its name, and the repr of its result where that is known.
+    def describe(self) -> str:
+        return "Real programs, run in a sandbox; what could not be traced is marked by its outcome"
 
-    `identity`: its text before any rewriting. `group`: what executions of one function share, which picks their split.
-    """
+    def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
+        cases = split_cases(self, split)
+        missing = next((index for index in indices if index >= len(cases)), None)
+        if missing is not None:
+            raise ConfigError(
+                f"data.task: {self.name} has {len(cases)} programs of the {split} split; index {missing} was asked for"
+            )
+        python = self.environment().python
+        return [self._drawn(cases[index], python) for index in indices]
 
-    id: str
-    program: Program
-    identity: str
-    group: str
-    expected: str | None = None
+    def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
+        programs = [one.program for one in drawn]
+        for program, outcome in zip(programs, trace_all(programs, self.tracer, workers)):
+            yield retrace_shallower(program, self.tracer, outcome) if partial else outcome
 
+    def environment(self) -> Environment:
+        return environment(self.tracer)
 
-class _Benchmark(NamedTuple):
-    hub: str
-    split: str
-    cases: Callable[[dict[str, Any]], Iterable[Case]]
+    def count(self, split: str) -> int:
+        return len(split_cases(self, split))
+
+    def rewritten(self, kinds: Iterable[str]) -> ProgramsTask:
+        return self.changed({"rewrites": tuple(kinds)})
+
+    def _drawn(self, case: Case, python: str) -> Drawn:
+        slices: dict[str, int | str] = {"source": case.id, "python": python}
+        return Drawn(case.program, case.identity, text_hash(case.identity), slices, expected=case.expected)
 
 
 def load_cases(config: ProgramsTask) -> tuple[Case, ...]:
@@ -75,109 +93,10 @@ def load_cases(config: ProgramsTask) -> tuple[Case, ...]:
     Raises:
         ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named).
     """
-    cases = _load(config.benchmark, config.path)
+    cases = read_cases(config.benchmark, config.path)
     if not config.rewrites:
         return cases
     return tuple(case._replace(program=rewrite_program(case.program, config.rewrites)) for case in cases)
-
-
-@lru_cache(maxsize=8)
-def _load(benchmark: BenchmarkName | None, path: str | None) -> tuple[Case, ...]:
-    if benchmark is not None:
-        read = _BENCHMARKS[benchmark].cases
-        rows = _lines(path) if path is not None else _from_hub(benchmark)
-        cases = tuple(case for where, row in rows for case in _parsed(read, row, where))
-    else:
-        assert path is not None
-        if Path(path).is_dir():
-            cases = tuple(_file(file) for file in sorted(Path(path).rglob("*.py")))
-        else:
-            cases = tuple(case for where, row in _lines(path) for case in _parsed(_own, row, where))
-    if not cases:
-        raise ConfigError(f"data.task.path: {path} holds no program: give a folder of .py files or a JSONL file")
-    ids = [case.id for case in cases]
-    if len(set(ids)) < len(ids):
-        twice = next(id for id in ids if ids.count(id) > 1)
-        raise ConfigError(f"data.task.path: {path}: the id {twice!r} is given twice")
-    return cases
-
-
-def _file(file: Path) -> Case:
-    program = Program(_read(file), str(file))
-    return Case(str(file), program, program.code, program.code)
-
-
-def _called(name: str, code: str, arguments: str, expected: str | None, function: str = "f") -> Case:
-    program = Program.from_call(code, arguments, name, function)
-    return Case(name, program, program.code, code, expected)
-
-
-def _cruxeval(row: dict[str, Any]) -> Iterable[Case]:
-    name = f"cruxeval/{row['id']}"
-    return [_called(name, row["code"], row["input"], row["output"])]
-
-
-def _humaneval(row: dict[str, Any]) -> Iterable[Case]:
-    code, function = row["prompt"] + row["canonical_solution"], row["entry_point"]
-    for number, (arguments, result) in enumerate(humaneval.executions(row["test"])):
-        name = f"{row['task_id']}/{number}"
-        yield _called(name, code, arguments, result, function)
-
-
-def _own(row: dict[str, Any]) -> Iterable[Case]:
-    name = str(row["id"])
-    return [_called(name, row["code"], row["input"], row.get("output"))]
-
-
-_BENCHMARKS: dict[str, _Benchmark] = {
-    "cruxeval": _Benchmark("cruxeval-org/cruxeval", "test", _cruxeval),
-    "humaneval": _Benchmark("openai/openai_humaneval", "test", _humaneval),
-}
-
-
-def _from_hub(benchmark: BenchmarkName) -> Sequence[tuple[str, dict[str, Any]]]:
-    from datasets import load_dataset
-
-    hub, split, _ = _BENCHMARKS[benchmark]
-    try:
-        rows = load_dataset(hub, split=split)
-    except Exception as error:  # offline, not cached, refused, renamed: many types from several libraries
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ConfigError(
-            f"data.task.benchmark {benchmark}: {hub} cannot be read from the Hugging Face hub ({first}); "
-            "give a local copy as data.task.path (a JSONL file)"
-        ) from None
-    return [(f"{hub}:{number}", dict(row)) for number, row in enumerate(rows, start=1)]
-
-
-def _lines(path: str) -> Sequence[tuple[str, dict[str, Any]]]:
-    found = []
-    for number, line in enumerate(_read(Path(path)).split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        try:
-            row = json.loads(line)
-            found.append((where, {"id": where, **row}))
-        except (ValueError, TypeError):
-            raise ConfigError(f"{where}: not a JSON object") from None
-    return found
-
-
-def _parsed(read: Callable[[dict[str, Any]], Iterable[Case]], row: dict[str, Any], where: str) -> list[Case]:
-    try:
-        return list(read(row))
-    except KeyError as error:
-        raise ConfigError(f"{where}: has no key {error}") from None
-    except (TypeError, SyntaxError, ValueError) as error:
-        raise ConfigError(f"{where}: not a line of such programs: {error}") from None
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"data.task.path: {file} cannot be read as UTF-8 text: {error}") from None
 
 
 @lru_cache(maxsize=24)
@@ -188,8 +107,9 @@ def split_cases(task: ProgramsTask, split: str) -> tuple[Case, ...]:
         ConfigError: as `load_cases`.
     """
     everything = load_cases(task)
-    if split == "all":
+    if split == ALL:
         return everything
+    SPLITS.check(split)
     return tuple(
         case
         for case in everything

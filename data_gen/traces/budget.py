@@ -1,4 +1,4 @@
-"""Budget-aware reveals: the densest way to write a trace that fits a number of tokens.
+"""Budget-aware reveals: the densest reveal of a trace that fits a number of tokens.
 
 The order of preference, which gives up first what can be rebuilt, then what can be inferred, then what cannot be seen at all:
 
@@ -14,25 +14,23 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from remedy.data_gen.execution.pool import Outcome, trace_one
-from remedy.data_gen.execution.program import Event, Program, ProgramError, Trace
-from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.execution.program import Event, Trace
 from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, levels
 
 T = TypeVar("T")
 
 
-def densest(trace: Trace, config: RevealConfig, count: Callable[[RevealConfig], int]) -> RevealConfig | None:
-    """The first way to write the trace, in the order of preference, that has at most `config.max_tokens` tokens; None if none has.
+def densest_reveal(trace: Trace, config: RevealConfig, count: Callable[[RevealConfig], int]) -> RevealConfig | None:
+    """The first reveal, in the order of preference, that takes at most `config.max_tokens` tokens; None if none does.
 
-    `count` says how many tokens the example has when written in a way.
+    `count` says how many tokens the example has under a reveal.
     """
-    budget = config.max_tokens
-    assert budget is not None
+    limit = config.max_tokens
+    assert limit is not None
 
-    def fits(way: RevealConfig) -> bool:
-        # Every written frame costs a token at least, which rules most ways of a long trace out without writing them.
-        return len(kept_frames(trace.frames, way)) <= budget and count(way) <= budget
+    def fits(reveal: RevealConfig) -> bool:
+        # Every written frame costs a token at least, which rules most reveals of a long trace out without writing them.
+        return len(kept_frames(trace.frames, reveal)) <= limit and count(reveal) <= limit
 
     if fits(config):
         return config
@@ -42,8 +40,8 @@ def densest(trace: Trace, config: RevealConfig, count: Callable[[RevealConfig], 
         deepest = max(levels(trace.frames), default=0)
         if config.call_depth is not None:
             deepest = min(deepest, config.call_depth)
-        ways = [sparsest.model_copy(update={"call_depth": depth}) for depth in range(deepest - 1, -1, -1)]
-        found = None if config.answer_only else _first(ways, fits)
+        stepped = [sparsest.model_copy(update={"call_depth": depth}) for depth in range(deepest - 1, -1, -1)]
+        found = None if config.answer_only else _first(stepped, fits)
         if found is None:
             return None
         sparsest = found
@@ -55,35 +53,24 @@ def densest(trace: Trace, config: RevealConfig, count: Callable[[RevealConfig], 
     return _first([as_configured, *spaced, sparsest], fits)
 
 
-def may_step_over(config: RevealConfig) -> bool:
+def allows_partial_trace(config: RevealConfig) -> bool:
     """Whether calls may be stepped over, so that a program too long to be traced whole can be written all the same."""
     return config.max_tokens is not None or config.answer_only or config.call_depth is not None
 
 
-def shallower(program: Program, tracer: TracerConfig, outcome: Outcome) -> Outcome:
-    """Trace a program whose whole trace is over the tracer's limits down to level 1, then 0; else the outcome as it was."""
-    if not (isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output")):
-        return outcome
-    for depth in (1, 0):
-        again = trace_one(program, tracer, depth)
-        if not isinstance(again, ProgramError):
-            return again
-    return outcome
-
-
 def describe(config: RevealConfig) -> str:
-    """A way to write a trace in a few words, as records and reports name it."""
+    """A reveal in a few words, as records and reports name it."""
     depth = "" if config.call_depth is None else f", call depth {config.call_depth}"
     return f"{config.locals}, spacing {config.spacing:g}{depth}"
 
 
-def _first(ways: Sequence[T], fits: Callable[[T], bool]) -> T | None:
-    """The first of the ways, which get sparser, that fits."""
-    low, high = 0, len(ways)
+def _first(choices: Sequence[T], fits: Callable[[T], bool]) -> T | None:
+    """The first of the choices, which get sparser, that fits."""
+    low, high = 0, len(choices)
     while low < high:
         middle = (low + high) // 2
-        if fits(ways[middle]):
+        if fits(choices[middle]):
             high = middle
         else:
             low = middle + 1
-    return ways[low] if low < len(ways) else None
+    return choices[low] if low < len(choices) else None

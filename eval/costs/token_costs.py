@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from remedy.data_gen.execution.pool import Outcome
+from remedy.data_gen.execution.pool import Outcome, retrace_shallower
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import Settings
-from remedy.data_gen.traces.budget import densest, shallower
+from remedy.data_gen.traces.budget import densest_reveal
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig, levels, whole_spacing
 from remedy.data_gen.traces.string_encodings import EncodingName
@@ -87,7 +87,7 @@ def _densest(
     tracer: TracerConfig,
     tokenizers: Mapping[str, TraceTokenizer],
 ) -> Iterator[dict[str, Any]]:
-    retraced = shallower(program, tracer, outcome)
+    retraced = retrace_shallower(program, tracer, outcome)
     reveal = RevealConfig(max_tokens=max_tokens)
     if isinstance(outcome, ProgramError) and isinstance(retraced, Trace):
         # Too long to be traced whole: traced, and so written, down to this call depth only.
@@ -106,7 +106,7 @@ def _fitted(
     def counts(variant: RevealConfig) -> list[int]:
         return tokenizer.count_by_role(render(outcome, "cwm", variant, strings=encoding))
 
-    chosen = densest(outcome, reveal, lambda variant: sum(counts(variant)))
+    chosen = densest_reveal(outcome, reveal, lambda variant: sum(counts(variant)))
     return (reveal, None) if chosen is None else (chosen, counts(chosen))
 
 

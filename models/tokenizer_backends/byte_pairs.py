@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import tokenizers
 from pydantic import Field
 
-from remedy.data_gen.examples import DataConfig, example_count, examples
+from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.roles import Special
 from remedy.models.tokenizer_backends.base import TOKENIZERS, Backend, SubwordSettings, TokenizerError
 
@@ -39,8 +39,8 @@ class BytePairSettings(SubwordSettings):
 
 def _training_texts(data: DataConfig) -> Iterator[str]:
     """The text of the first training examples, as they are without a token budget."""
-    unlimited = data.model_copy(update={"reveal": data.reveal.model_copy(update={"max_tokens": None})})
-    count = min(TRAINING_EXAMPLES, example_count(data, "train") or TRAINING_EXAMPLES)
+    unlimited = data.changed({"reveal.max_tokens": None})
+    count = min(TRAINING_EXAMPLES, data.task.count("train") or TRAINING_EXAMPLES)
     for example in examples(unlimited, "train", range(count)):
         for span in example.spans:
             if isinstance(span.piece, str):

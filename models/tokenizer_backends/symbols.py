@@ -8,8 +8,6 @@ from typing import Any, ClassVar, Literal
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Special
-from remedy.data_gen.tasks import permutation_arrays
-from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.models.tokenizer_backends.base import TOKENIZERS, Backend, TokenizerError, TokenizerSettings
 
 
@@ -23,9 +21,13 @@ class SymbolSettings(TokenizerSettings):
     """One token per symbol of the task."""
 
     def build(self, data: DataConfig | None) -> Symbols:
-        if data is None or data.format != "symbolic" or not isinstance(data.task, PermutationTask):
-            raise TokenizerError("tokenizer.kind symbols needs a permutation task in symbolic format; use chars or bpe")
-        return Symbols(permutation_arrays.vocabulary(data.task))
+        symbols = data.task.symbols() if data is not None and data.format == "symbolic" else None
+        if symbols is None:
+            raise TokenizerError(
+                "tokenizer.kind symbols needs the symbolic format and a task with a finite list of symbols, as "
+                "permutation has; use chars or bpe"
+            )
+        return Symbols([*Special, *symbols])
 
     def restore(self, stored: Mapping[str, Any], folder: Path) -> Symbols:
         return Symbols([Special(text) if special else text for text, special in stored["vocabulary"]])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig, example_count, examples, token_arrays
+from remedy.data_gen.examples import DataConfig, examples, token_arrays
 from remedy.data_gen.mixture import Mixture, Part
 from remedy.data_gen.settings import ConfigError, build
 
@@ -86,9 +86,9 @@ def test_held_out_programs_are_never_trained_on(tmp_path: Path) -> None:
     (tmp_path / "own.jsonl").write_text("\n".join(lines))
     task = {"kind": "programs", "path": str(tmp_path / "own.jsonl")}
     everything = build(DataConfig, {"task": task}, "x")
-    count = example_count(everything, "train")
+    count = everything.task.count("train")
     assert count
     first = str(examples(everything, "train", [0])[0].slices["source"])
     held = build(DataConfig, {"task": {**task, "held_out_programs": [first]}}, "x")
-    assert example_count(held, "train") == count - 1
+    assert held.task.count("train") == count - 1
     assert first not in {e.slices["source"] for e in examples(held, "train", range(count - 1))}

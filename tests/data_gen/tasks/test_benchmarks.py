@@ -11,6 +11,7 @@ from remedy.data_gen.execution.program import ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks.humaneval import executions
+from remedy.data_gen.tasks.program_sources import read_cases
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.traces.values import same_value
 
@@ -105,7 +106,7 @@ def test_what_cannot_be_loaded_says_what_to_do(tmp_path: Path) -> None:
     ):
         path = tmp_path / "x.jsonl"
         path.write_text(text)
-        load_cases.__globals__["_load"].cache_clear()
+        read_cases.cache_clear()
         with pytest.raises(ConfigError, match=says):
             load_cases(ProgramsTask(path=str(path)))
 

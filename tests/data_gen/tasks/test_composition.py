@@ -9,7 +9,8 @@ from remedy.data_gen.examples import DataConfig, example
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.tasks import string_functions
-from remedy.data_gen.tasks.composition import FAMILIES, CompositionTask, draw
+from remedy.data_gen.tasks.composition import CompositionTask, compose
+from remedy.data_gen.tasks.families import FAMILIES
 
 MEANINGS = [
     ("deterministic_shuffle", ("abcd",), "adcb"),
@@ -64,7 +65,7 @@ def test_nested_and_flattened_forms_are_total_and_agree(family: str, depth: int,
     answers = []
     for flatten in (False, True):
         config = CompositionTask(family=family, depth=depth, flatten=flatten)
-        composed = draw(config, rng.Draws(rng.key(0, "train", index)))
+        composed = compose(config, rng.Draws(rng.key(0, 0, index)))
         assert len(composed.functions) == depth
         result = trace(Program(composed.code)).result
         assert result is not None

@@ -9,10 +9,18 @@ from remedy.data_gen import rng
 from remedy.data_gen.examples import DataConfig, examples, token_arrays
 from remedy.data_gen.execution.program import Event, Program
 from remedy.data_gen.execution.tracer import trace
-from remedy.data_gen.roles import PAD_ROLE
-from remedy.data_gen.tasks import permutation
-from remedy.data_gen.tasks import permutation_arrays as symbolic
+from remedy.data_gen.roles import PAD_ROLE, Special
+from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.tasks.permutation import PermutationTask
+from remedy.data_gen.tasks.permutation_programs import (
+    Moves,
+    PermutationBatch,
+    commands,
+    draw_batch,
+    function,
+    move_table,
+    session,
+)
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import Symbols, SymbolSettings
 
@@ -25,21 +33,22 @@ configs = st.builds(
 )
 
 
-def drawn(config: PermutationTask, count: int = 4, seed: int = 0) -> permutation.PermutationBatch:
-    return permutation.draw(config, rng.keys(seed, "train", np.arange(count)))
+def drawn(task: PermutationTask, count: int = 4, seed: int = 0) -> PermutationBatch:
+    keys = rng.keys(seed, SPLITS["train"].stream, np.arange(count))
+    return draw_batch(task.moves, task.n, task.length_range(), task.distinct_values, keys)
 
 
 @pytest.mark.parametrize(("moves", "count"), [("swaps", 10), ("three_cycles", 20), ("full", 120)])
-def test_move_tables_hold_every_move_once(moves: str, count: int) -> None:
-    table = permutation.move_table(5, moves)
+def test_move_tables_hold_every_move_once(moves: Moves, count: int) -> None:
+    table = move_table(5, moves)
     assert table.shape == (count, 5)
     assert len({tuple(row) for row in table.tolist()}) == count
     assert all(sorted(row) == list(range(5)) for row in table.tolist())
 
 
 def test_commands_read_as_published() -> None:
-    assert sorted(permutation.commands(3, "swaps")) == ["a, b = b, a", "a, c = c, a", "b, c = c, b"]
-    assert "a, b, c, d, e = c, e, b, a, d" in permutation.commands(5, "full")
+    assert sorted(commands(3, "swaps")) == ["a, b = b, a", "a, c = c, a", "b, c = c, b"]
+    assert "a, b, c, d, e = c, e, b, a, d" in commands(5, "full")
 
 
 @settings(max_examples=40, deadline=None)
@@ -47,11 +56,11 @@ def test_commands_read_as_published() -> None:
 def test_vectorised_states_equal_real_execution(config: PermutationTask, seed: int) -> None:
     batch = drawn(config, 3, seed)
     for row in range(3):
-        session = permutation.session(config, batch, row)
-        body = [*session.setup, *(f.source.strip() for f in session.frames if f.source), "pass"]
+        computed = session(batch, row)
+        body = [*computed.setup, *(f.source.strip() for f in computed.frames if f.source), "pass"]
         code = "def main():  # << START_OF_TRACE\n" + "".join(f"    {line}\n" for line in body)
-        real = [f for f in trace(Program(code)).frames if f.event is Event.LINE][len(session.setup) :]
-        assert [f.locals for f in session.frames] == [f.locals for f in real]
+        real = [f for f in trace(Program(code)).frames if f.event is Event.LINE][len(computed.setup) :]
+        assert [f.locals for f in computed.frames] == [f.locals for f in real]
 
 
 @settings(max_examples=30, deadline=None)
@@ -59,8 +68,8 @@ def test_vectorised_states_equal_real_execution(config: PermutationTask, seed: i
 def test_the_function_form_returns_the_final_state(config: PermutationTask) -> None:
     batch = drawn(config, 2)
     for row in range(2):
-        final = permutation.session(config, batch, row).frames[-1].locals or {}
-        result = trace(permutation.function(config, batch, row)).result
+        final = session(batch, row).frames[-1].locals or {}
+        result = trace(function(batch, row)).result
         assert result is not None
         assert result.text == repr(",".join(f"{name}={value.text}" for name, value in final.items()))
 
@@ -83,7 +92,7 @@ def test_symbolic_arrays_are_the_tokens_of_the_rendered_spans(
             "reveal": {"spacing": every, "locals": show},
         }
     )
-    tokenizer = TraceTokenizer(SymbolSettings(), Symbols(symbolic.vocabulary(task)))
+    tokenizer = TraceTokenizer(SymbolSettings(), Symbols([*Special, *task.symbols()]))
     arrays = token_arrays(data, "test", [3, 1, 40])
     assert arrays is not None
     for row, one in enumerate(examples(data, "test", [3, 1, 40])):
@@ -106,8 +115,8 @@ def test_draws_are_uniform_and_distinct_means_distinct() -> None:
 
 
 def test_both_forms_of_the_generator_agree() -> None:
-    keys = rng.keys(5, "validation", np.array([0, 7, 10**9]), attempt=2)
-    assert keys.tolist() == [rng.key(5, "validation", i, 2) for i in (0, 7, 10**9)]
+    keys = rng.keys(5, 1, np.array([0, 7, 10**9]), attempt=2)
+    assert keys.tolist() == [rng.key(5, 1, i, 2) for i in (0, 7, 10**9)]
     bits = rng.bits_array(keys, np.array([0, 3]))
     assert bits.tolist() == [[rng.bits(key, p) for p in (0, 3)] for key in keys.tolist()]
     assert rng.below_array(bits, 120).tolist() == [[rng.below(b, 120) for b in row] for row in bits.tolist()]

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.examples import DataConfig, Example, examples
 from remedy.data_gen.execution.pool import environment, trace_all
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.shards import read_shard
-from remedy.data_gen.splits import SHARES
-from remedy.data_gen.tasks.programs import ProgramsTask, split_cases
+from remedy.data_gen.splits import SPLITS
 
 GOOD = "def f(x):\n    return x * {n}"
 BAD = {
@@ -35,40 +34,26 @@ def config(path: Path) -> DataConfig:
     )
 
 
-def everything(path: Path) -> list[str]:
-    """Outcome of every program of all splits, in order of split and index."""
-    outcomes = []
-    for split in SHARES:
-        index = 0
-        while True:
-            try:
-                outcomes.append(examples(config(path), split, [index])[0].outcome)
-            except ConfigError:
-                break
-            index += 1
-    return outcomes
+def everything(path: Path) -> list[Example]:
+    """The programs of all splits, in order of split and index."""
+    data = config(path)
+    return [e for split in SPLITS for e in examples(data, split, range(data.task.count(split) or 0))]
 
 
 def test_every_program_is_in_one_split_and_failures_are_marked(tmp_path: Path) -> None:
     path = tmp_path / "programs.jsonl"
     codes = [GOOD.format(n=n) for n in range(12)] + list(BAD.values())
     path.write_text("".join(json.dumps({"code": code, "input": "3"}) + "\n" for code in codes))
-    outcomes = everything(path)
+    outcomes = [example.outcome for example in everything(path)]
     assert sorted(outcomes) == sorted(["ok"] * 12 + list(BAD))
 
 
 def test_a_failed_program_keeps_its_context_only(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text(json.dumps({"code": BAD["frames"], "input": "3"}) + "\n")
-    found = []
-    for split in SHARES:
-        try:
-            found += examples(config(path), split, [0])
-        except ConfigError:
-            continue
-    assert len(found) == 1
-    assert found[0].outcome == "frames"
-    assert {span.role for span in found[0].spans} == {Role.CONTEXT}
+    [found] = everything(path)
+    assert found.outcome == "frames"
+    assert {span.role for span in found.spans} == {Role.CONTEXT}
 
 
 def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
@@ -77,7 +62,7 @@ def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
     for n in range(30):
         body = "    while True: pass" if n == 7 else f"    return {n}"
         (folder / f"p{n:02}.py").write_text(f"def main():  # << START_OF_TRACE\n{body}\n")
-    count = sum(_exists(folder, index) for index in range(30))
+    count = config(folder).task.count("train")
     settings = {
         "data": config(folder).model_dump(mode="json"),
         "write": {"splits": {"train": count}, "shard_size": 100},
@@ -105,14 +90,6 @@ def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
     )
     assert more.returncode == 2
     assert f"has {count} programs of the train split" in more.stderr
-
-
-def _exists(folder: Path, index: int) -> bool:
-    try:
-        examples(config(folder), "train", [index])
-    except ConfigError:
-        return False
-    return True
 
 
 def test_malformed_lines_and_empty_folders_are_named(tmp_path: Path) -> None:
@@ -148,9 +125,7 @@ def test_executions_of_one_function_are_in_one_split(tmp_path: Path) -> None:
     calls = [{"code": GOOD.format(n=n), "input": str(i)} for n in range(20) for i in range(5)]
     path.write_text("".join(json.dumps(call) + "\n" for call in calls))
     found: dict[str, set[str]] = {}
-    for split in SHARES:
-        for index in range(len(split_cases(ProgramsTask(path=str(path)), split))):
-            example = examples(config(path), split, [index])[0]
-            found.setdefault(example.program.split("\ndef main")[0], set()).add(split)
+    for example in everything(path):
+        found.setdefault(example.program.split("\ndef main")[0], set()).add(example.split)
     assert len(found) == 20
     assert all(len(splits) == 1 for splits in found.values())

@@ -3,17 +3,18 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.examples import DataConfig, Example, example, executions, fit_to_budget, write, write_context
 from remedy.data_gen.execution.program import Program, Trace
 from remedy.data_gen.execution.tracer import trace
-from remedy.data_gen.roles import Span
+from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.settings import ConfigError
-from remedy.data_gen.traces.budget import densest, describe
+from remedy.data_gen.traces.budget import densest_reveal, describe
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, levels
 
@@ -56,7 +57,7 @@ def test_the_choice_is_the_first_way_that_fits(n: int, budget: int) -> None:
     def cost(way: RevealConfig) -> int:
         return count(render(traced, "cwm", way))
 
-    chosen = densest(traced, config, cost)
+    chosen = densest_reveal(traced, config, cost)
     fitting = [way for way in in_order(traced, config) if cost(way) <= budget]
     if chosen is None:
         assert not fitting
@@ -76,26 +77,53 @@ def test_stepping_over_writes_what_tracing_to_that_depth_records(n: int, depth: 
     assert kept == shallow.frames
 
 
+def fitted(data: dict[str, Any]) -> Example:
+    """The first example, in the reveal that fits."""
+    config = DataConfig.model_validate(data)
+    [execution] = executions(config, "all", [0])
+    reveal = fit_to_budget(execution, config, count)
+    return write(execution, config, reveal) if reveal is not None else write_context(execution, config, "budget")
+
+
+def source(folder: Path, code: str, arguments: str) -> dict[str, Any]:
+    path = folder / f"{len(list(folder.iterdir()))}.jsonl"
+    path.write_text(json.dumps({"code": code, "input": arguments}))
+    return {"kind": "programs", "path": str(path), "tracer": {"max_frames": 1000}}
+
+
+LONG = "def f(n):\n    return g(n)\ndef g(n):\n    for i in range(n):\n        pass\n    return i"
+
+
+def test_a_program_too_long_to_be_traced_is_an_outcome_where_nothing_may_be_stepped_over(tmp_path: Path) -> None:
+    assert fitted({"task": source(tmp_path, LONG, "5000")}).outcome == "frames"
+
+
 def test_a_program_too_long_to_be_traced_is_stepped_over(tmp_path: Path) -> None:
-    path = tmp_path / "long.jsonl"
-    code = "def f(n):\n    return g(n)\ndef g(n):\n    for i in range(n):\n        pass\n    return i"
-    path.write_text(json.dumps({"code": code, "input": "5000"}))
-    settings = {"task": {"kind": "programs", "path": str(path), "tracer": {"max_frames": 1000}}}
-    whole = example(DataConfig.model_validate(settings), "all", 0)
-    assert whole.outcome == "frames"
-    fitted = example(DataConfig.model_validate(settings | {"reveal": {"max_tokens": 400}}), "all", 0, count)
-    assert (fitted.outcome, fitted.answer, fitted.slices["reveal"]) == ("ok", "4999", "full, spacing 1")
-    assert count(fitted.spans) <= 400
-    tiny = example(DataConfig.model_validate(settings | {"reveal": {"max_tokens": 50}}), "all", 0, count)
-    assert tiny.outcome == "budget"
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text(json.dumps({"code": "raise OSError", "input": ""}))
-    limited = {"task": {"kind": "programs", "path": str(bad)}, "reveal": {"max_tokens": 50}}
-    broken = example(DataConfig.model_validate(limited), "all", 0, count)
-    assert broken.outcome == "raised"
-    assert broken.slices.keys() == tiny.slices.keys() == fitted.slices.keys()  # rows of one table
-    direct = example(DataConfig.model_validate(settings | {"reveal": {"answer_only": True}}), "all", 0)
-    assert (direct.outcome, direct.answer) == ("ok", "4999")
+    found = fitted({"task": source(tmp_path, LONG, "5000"), "reveal": {"max_tokens": 400}})
+    assert (found.outcome, found.answer, found.slices["reveal"]) == ("ok", "4999", "full, spacing 1")
+    assert found.reveal == RevealConfig(max_tokens=400)
+    assert count(found.spans) <= 400
+
+
+def test_the_answer_alone_needs_no_whole_trace(tmp_path: Path) -> None:
+    found = fitted({"task": source(tmp_path, LONG, "5000"), "reveal": {"answer_only": True}})
+    assert (found.outcome, found.answer) == ("ok", "4999")
+
+
+def test_what_fits_in_no_way_keeps_its_context_alone(tmp_path: Path) -> None:
+    found = fitted({"task": source(tmp_path, LONG, "5000"), "reveal": {"max_tokens": 50}})
+    assert found.outcome == "budget"
+    assert {span.role for span in found.spans} == {Role.CONTEXT}
+
+
+def test_examples_of_every_outcome_have_the_same_slices(tmp_path: Path) -> None:
+    """They are rows of one table."""
+    limited = {"reveal": {"max_tokens": 400}}
+    ok = fitted({"task": source(tmp_path, LONG, "5000"), **limited})
+    over = fitted({"task": source(tmp_path, LONG, "5000"), "reveal": {"max_tokens": 50}})
+    broken = fitted({"task": source(tmp_path, "raise OSError", ""), **limited})
+    assert (ok.outcome, over.outcome, broken.outcome) == ("ok", "budget", "raised")
+    assert ok.slices.keys() == over.slices.keys() == broken.slices.keys()
 
 
 def test_a_budget_needs_a_tokenizer() -> None:
@@ -103,6 +131,16 @@ def test_a_budget_needs_a_tokenizer() -> None:
         example(DataConfig.model_validate({"task": {"kind": "permutation"}, "reveal": {"max_tokens": 100}}), "train", 0)
 
 
-def test_ways_have_short_names() -> None:
+def test_what_happened_does_not_depend_on_the_budget() -> None:
+    """So that an example is a function of configuration, split and index, and its spans of a chosen reveal besides."""
+    task = {"kind": "composition", "depth": 2}
+    found = [
+        executions(DataConfig.model_validate({"task": task, "reveal": {"max_tokens": most}}), "test", range(4))
+        for most in (10, 10_000)
+    ]
+    assert found[0] == found[1]
+
+
+def test_reveals_have_short_names() -> None:
     assert describe(RevealConfig()) == "full, spacing 1"
     assert describe(RevealConfig(locals="diff", spacing=math.inf, call_depth=0)) == "diff, spacing inf, call depth 0"

@@ -1,0 +1,147 @@
+"""Permutation programs: n variables and a list of commands that permute their values, many programs at a time.
+
+Two public forms. The *function form* (the diagnostic of "Debugging code world models") is a Python function that is really
+traced; the *REPL form* (its companion paper) is a list of commands whose states are computed here, and held equal to real
+execution by a test.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from remedy.data_gen import rng
+from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
+
+NAMES = "abcdefgh"
+_LENGTH, _VALUES, _MOVES = 0, 1, 16  # first random position of each draw
+
+Ints = npt.NDArray[np.int64]
+Moves = Literal["swaps", "three_cycles", "full"]
+
+
+@lru_cache
+def move_table(n: int, kind: Moves) -> Ints:
+    """All moves as index arrays, in lexicographic order; shape (M, n). New value i is old value `table[m, i]`.
+
+    M is n(n-1)/2 swaps, n(n-1)(n-2)/3 three-cycles, or all n! permutations.
+    """
+    if kind == "full":
+        return np.array(list(itertools.permutations(range(n))), dtype=np.int64)
+    rows = []
+    for chosen in itertools.combinations(range(n), 2 if kind == "swaps" else 3):
+        rotations = [chosen[1:] + chosen[:1]] if kind == "swaps" else [chosen[1:] + chosen[:1], chosen[2:] + chosen[:2]]
+        for sources in rotations:
+            row = list(range(n))
+            for target, source in zip(chosen, sources):
+                row[target] = source
+            rows.append(row)
+    return np.array(sorted(rows), dtype=np.int64)
+
+
+@lru_cache
+def commands(n: int, kind: Moves) -> list[str]:
+    """The command of every move, in the order of `move_table`: `a, b = b, a`; full permutations name all variables."""
+    lines = []
+    for row in move_table(n, kind).tolist():
+        targets = [i for i in range(n) if kind == "full" or row[i] != i]
+        lines.append(f"{', '.join(NAMES[i] for i in targets)} = {', '.join(NAMES[row[i]] for i in targets)}")
+    return lines
+
+
+class PermutationBatch(NamedTuple):
+    """Programs of one kind of move: `lengths` (B,), starting digits `values` (B, n), commands `moves` (B, T; T the longest).
+
+    A command is its rank in `move_table`.
+    """
+
+    kind: Moves
+    lengths: Ints
+    values: Ints
+    moves: Ints
+
+    @property
+    def n(self) -> int:
+        """How many variables there are."""
+        return self.values.shape[1]
+
+    def rows(self, chosen: Ints, length: int) -> PermutationBatch:
+        """Some of the programs, of at most `length` commands."""
+        return PermutationBatch(self.kind, self.lengths[chosen], self.values[chosen], self.moves[chosen, :length])
+
+
+def draw_batch(kind: Moves, n: int, lengths: tuple[int, int], distinct_values: bool, keys: rng.U64) -> PermutationBatch:
+    """The programs of a vector of keys, each a function of its key alone."""
+    low, high = lengths
+    drawn = low + rng.below_array(rng.bits_array(keys, np.array([_LENGTH])), high - low + 1)[:, 0]
+    digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))
+    values = np.argsort(digits, axis=1)[:, :n] if distinct_values else rng.below_array(digits[:, :n], 10)
+    positions = np.arange(_MOVES, _MOVES + int(drawn.max(initial=0)))
+    moves = rng.below_array(rng.bits_array(keys, positions), len(move_table(n, kind)))
+    return PermutationBatch(kind, drawn, values, moves)
+
+
+def content_hash(batch: PermutationBatch) -> rng.U64:
+    """64-bit hash of each program: the same for every spacing, format and encoding it is written in. Shape (B,)."""
+    kinds = {"swaps": 1, "three_cycles": 2, "full": 3}
+    state = np.full(len(batch.lengths), rng.mix(batch.n * 7 + kinds[batch.kind]), dtype=np.uint64)
+    for column in range(batch.n):
+        state = rng.mix_array(state + batch.values[:, column].astype(np.uint64) + np.uint64(1))
+    # Moves hash by (position, rank), summed: order matters through the position, and a shorter program ends earlier.
+    steps = np.arange(batch.moves.shape[1])
+    ranked = batch.moves.astype(np.uint64) + (steps.astype(np.uint64) << np.uint64(20))[None, :]
+    inside = steps[None, :] < batch.lengths[:, None]
+    summed = np.where(inside, rng.mix_array(ranked), np.uint64(0)).sum(axis=1, dtype=np.uint64)
+    return rng.mix_array(state + summed + batch.lengths.astype(np.uint64))
+
+
+def states(batch: PermutationBatch) -> npt.NDArray[np.int8]:
+    """Values of all variables before every command and after the last; shape (B, T+1, n)."""
+    table = move_table(batch.n, batch.kind)
+    count, steps = batch.moves.shape
+    out = np.empty((steps + 1, count, batch.n), dtype=np.int8)
+    out[0] = batch.values
+    offsets = (np.arange(count) * batch.n)[:, None]
+    for step in range(steps):
+        np.take(out[step].reshape(-1), table[batch.moves[:, step]] + offsets, out=out[step + 1], mode="clip")
+    return out.transpose(1, 0, 2)
+
+
+def session(batch: PermutationBatch, row: int = 0) -> Trace:
+    """One program of the batch in REPL form: a LINE frame per command, and a last one without a command.
+
+    The assignments are the trace's `setup`: they give the starting state and belong to the context.
+    """
+    length = int(batch.lengths[row])
+    names = NAMES[: batch.n]
+    one = batch.rows(np.array([row]), length)
+    lines = commands(batch.n, batch.kind)
+    setup = [f"{name} = {value}" for name, value in zip(names, one.values[0].tolist())]
+    body = [lines[rank] for rank in one.moves[0].tolist()]
+    sources = [line + "\n" for line in body] + [""]
+    frames = [
+        Frame(Event.LINE, source, {name: Value(str(digit), "int") for name, digit in zip(names, state)})
+        for source, state in zip(sources, states(one)[0].tolist())
+    ]
+    return Trace(Program("\n".join(setup + body) + "\n", "permutation session"), frames, setup)
+
+
+def function(batch: PermutationBatch, row: int = 0, final_print: bool = False) -> Program:
+    """One program of the batch in function form; its answer is the returned `a=X,b=X,...`."""
+    length = int(batch.lengths[row])
+    names = NAMES[: batch.n]
+    lines = commands(batch.n, batch.kind)
+    body = [f"{name} = {value}" for name, value in zip(names, batch.values[row].tolist())]
+    body += [lines[rank] for rank in batch.moves[row, :length].tolist()]
+    if final_print:
+        chosen = names[length % batch.n]
+        body.append(f'print(f"{chosen} = {{{chosen}}}")')
+    answer = ",".join(f"{name}={{{name}}}" for name in names)
+    body.append(f'return f"{answer}"')
+    text = "\n".join(f"    {line}" for line in body)
+    code = f'def execute_repl_trace():\n    """Permute the variables step by step."""\n{text}\n\n'
+    return Program(f"{code}\ndef main():  {MARKER}\n    return execute_repl_trace()\n", "permutation function")

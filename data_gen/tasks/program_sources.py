@@ -1,0 +1,141 @@
+"""Sources of real programs: the published benchmarks, and a user's own files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.registry import Registry
+from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.tasks import humaneval
+
+
+class Case(NamedTuple):
+    """One program, its name, and the repr of its result where that is known.
+
+    `identity`: its text before any rewriting. `group`: what executions of one function share, which picks their split.
+    """
+
+    id: str
+    program: Program
+    identity: str
+    group: str
+    expected: str | None = None
+
+
+class Benchmark(NamedTuple):
+    hub: str
+    split: str
+    cases: Callable[[dict[str, Any]], Iterable[Case]]
+
+
+@lru_cache(maxsize=8)
+def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
+    """All programs of a benchmark or of a path, in the order of the benchmark, of file names, or of lines.
+
+    Raises:
+        ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named).
+    """
+    if benchmark is not None:
+        read = BENCHMARKS[benchmark].cases
+        rows = _lines(path) if path is not None else _from_hub(benchmark)
+        cases = tuple(case for where, row in rows for case in _parsed(read, row, where))
+    else:
+        assert path is not None
+        if Path(path).is_dir():
+            cases = tuple(_file(file) for file in sorted(Path(path).rglob("*.py")))
+        else:
+            cases = tuple(case for where, row in _lines(path) for case in _parsed(_own, row, where))
+    if not cases:
+        raise ConfigError(f"data.task.path: {path} holds no program: give a folder of .py files or a JSONL file")
+    ids = [case.id for case in cases]
+    if len(set(ids)) < len(ids):
+        twice = next(id for id in ids if ids.count(id) > 1)
+        raise ConfigError(f"data.task.path: {path}: the id {twice!r} is given twice")
+    return cases
+
+
+def _file(file: Path) -> Case:
+    program = Program(_read(file), str(file))
+    return Case(str(file), program, program.code, program.code)
+
+
+def _called(name: str, code: str, arguments: str, expected: str | None, function: str = "f") -> Case:
+    program = Program.from_call(code, arguments, name, function)
+    return Case(name, program, program.code, code, expected)
+
+
+def _cruxeval(row: dict[str, Any]) -> Iterable[Case]:
+    name = f"cruxeval/{row['id']}"
+    return [_called(name, row["code"], row["input"], row["output"])]
+
+
+def _humaneval(row: dict[str, Any]) -> Iterable[Case]:
+    code, function = row["prompt"] + row["canonical_solution"], row["entry_point"]
+    for number, (arguments, result) in enumerate(humaneval.executions(row["test"])):
+        name = f"{row['task_id']}/{number}"
+        yield _called(name, code, arguments, result, function)
+
+
+def _own(row: dict[str, Any]) -> Iterable[Case]:
+    name = str(row["id"])
+    return [_called(name, row["code"], row["input"], row.get("output"))]
+
+
+BENCHMARKS: Registry[Benchmark] = Registry("benchmark")
+"""Published sets of programs by name. To add one, write how a row of it is read and register it here."""
+BENCHMARKS.update(
+    {
+        "cruxeval": Benchmark("cruxeval-org/cruxeval", "test", _cruxeval),
+        "humaneval": Benchmark("openai/openai_humaneval", "test", _humaneval),
+    }
+)
+
+
+def _from_hub(benchmark: str) -> Sequence[tuple[str, dict[str, Any]]]:
+    from datasets import load_dataset
+
+    hub, split, _ = BENCHMARKS[benchmark]
+    try:
+        rows = load_dataset(hub, split=split)
+    except Exception as error:  # offline, not cached, refused, renamed: many types from several libraries
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(
+            f"data.task.benchmark {benchmark}: {hub} cannot be read from the Hugging Face hub ({first}); "
+            "give a local copy as data.task.path (a JSONL file)"
+        ) from None
+    return [(f"{hub}:{number}", dict(row)) for number, row in enumerate(rows, start=1)]
+
+
+def _lines(path: str) -> Sequence[tuple[str, dict[str, Any]]]:
+    found = []
+    for number, line in enumerate(_read(Path(path)).split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            row = json.loads(line)
+            found.append((where, {"id": where, **row}))
+        except (ValueError, TypeError):
+            raise ConfigError(f"{where}: not a JSON object") from None
+    return found
+
+
+def _parsed(read: Callable[[dict[str, Any]], Iterable[Case]], row: dict[str, Any], where: str) -> list[Case]:
+    try:
+        return list(read(row))
+    except KeyError as error:
+        raise ConfigError(f"{where}: has no key {error}") from None
+    except (TypeError, SyntaxError, ValueError) as error:
+        raise ConfigError(f"{where}: not a line of such programs: {error}") from None
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"data.task.path: {file} cannot be read as UTF-8 text: {error}") from None

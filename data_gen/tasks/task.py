@@ -1,0 +1,127 @@
+"""What a task is: it draws programs, runs them, and says what is known about each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from remedy.data_gen.execution.pool import Outcome, environment
+from remedy.data_gen.execution.program import Program, ProgramError, Trace
+from remedy.data_gen.execution.sandbox import Environment, TracerConfig
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.registry import Registry
+from remedy.data_gen.settings import ConfigError, Settings
+from remedy.data_gen.traces.reveal import RevealConfig
+
+MAX_ATTEMPTS = 1000
+"""Draws before a task is said to have no program of a split."""
+
+
+class Drawn(NamedTuple):
+    """A program that a task drew, before it is run."""
+
+    program: Program
+    identity: str
+    """The same for a program however it is written down (format, spacing, encoding, nested or flattened, rewritten)."""
+    key: int
+    """The random key of what is drawn when the trace is written: the variables of `locals: one_at_random`."""
+    slices: dict[str, int | str]
+    """The properties that results are broken down by."""
+    trace: Trace | None = None
+    """The trace, where the task knows it without running the program."""
+    answer: str | None = None
+    """The answer, where it is not the returned value."""
+    expected: str | None = None
+    """The repr of the result that the program's source says it has; another result is the outcome `mismatch`."""
+
+
+class TokenArrays(NamedTuple):
+    """Padded arrays of shape (B, T): token ids, roles (PAD_ROLE where padded) and frame numbers; `lengths` is (B,)."""
+
+    ids: npt.NDArray[np.int64]
+    roles: npt.NDArray[np.int8]
+    frames: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int64]
+
+
+class Task(Settings, ABC):
+    """Programs to trace. `draw` and `describe` are all that a task must have."""
+
+    kind: str
+
+    @abstractmethod
+    def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
+        """The programs at the indices, each a function of (settings, split, index, seed) alone.
+
+        `session`: the format writes a session of commands, for tasks that have one, instead of a traced program.
+
+        Raises:
+            ConfigError: the task has no program of the split, or none at an index.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """What the programs are, as a phrase for cards and reports."""
+
+    @property
+    def name(self) -> str:
+        """How records and reports call this set of programs."""
+        return self.kind
+
+    def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
+        """What happened when each program ran; by default in this process, which trusts them.
+
+        `partial`: a trace whose deepest calls are stepped over will do where the whole trace is too long.
+        """
+        for one in drawn:
+            yield one.trace if one.trace is not None else _traced(one.program)
+
+    def environment(self) -> Environment:
+        """The interpreter that runs the programs, and under which isolation."""
+        return environment(TracerConfig(isolation="trusted"))
+
+    def count(self, split: str) -> int | None:
+        """How many programs a split has (of given programs, the split `all` has every one); None where they never end."""
+        return None
+
+    def symbols(self) -> list[str] | None:
+        """Every piece of text that the symbolic format writes, if that is a finite list: its vocabulary."""
+        return None
+
+    def token_arrays(
+        self, split: str, indices: Sequence[int], seed: int, reveal: RevealConfig, context: bool
+    ) -> TokenArrays | None:
+        """The examples in symbolic format as ready arrays of ids into [special tokens, `symbols`]; None without such a path."""
+        return None
+
+    def rewritten(self, kinds: Iterable[str]) -> Task:
+        """The same programs under rewrites.
+
+        Raises:
+            ConfigError: programs of this task are not rewritten.
+        """
+        raise ConfigError(f"rewrites are of given programs, not of the {self.kind} task: remove `rewrites`")
+
+
+TASKS: Registry[type[Task]] = Registry("task")
+"""Tasks by `kind`."""
+
+
+def too_few_programs(task: Task, split: str) -> ConfigError:
+    """The error of a task that found no program of a split."""
+    return ConfigError(
+        f"data.task ({task.kind}): no program of the {split} split found in {MAX_ATTEMPTS} draws; "
+        "there are too few different programs: make the task larger (length, n, functions, input_length)"
+        ", or hold out less"
+    )
+
+
+def _traced(program: Program) -> Outcome:
+    try:
+        return trace(program)
+    except ProgramError as error:
+        return error

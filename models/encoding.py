@@ -1,0 +1,38 @@
+"""Examples as a tokenizer reads them: where the number of tokens is known, and so how a trace may be written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from remedy.data_gen.examples import (
+    OVER_BUDGET,
+    DataConfig,
+    Example,
+    collector_paused,
+    executions,
+    fit_to_budget,
+    write,
+    write_context,
+)
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+
+
+def encoded_examples(
+    data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int], workers: int = 1
+) -> list[tuple[Example, Encoded]]:
+    """The examples at the indices with their tokens, each in the densest reveal that `reveal.max_tokens` allows.
+
+    Raises:
+        ConfigError: as `executions`.
+        TokenizerError: as `TraceTokenizer.encode`.
+    """
+    found = []
+    with collector_paused():
+        for execution in executions(data, split, indices, workers):
+            reveal = fit_to_budget(execution, data, tokenizer.count)
+            if reveal is None:
+                example = write_context(execution, data, OVER_BUDGET)
+            else:
+                example = write(execution, data, reveal)
+            found.append((example, tokenizer.encode(example.spans)))
+    return found

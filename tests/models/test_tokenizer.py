@@ -85,7 +85,7 @@ def test_fingerprints_tell_tokenizers_apart_and_training_is_deterministic() -> N
 
 
 def test_symbols_need_symbolic_permutations() -> None:
-    with pytest.raises(TokenizerError, match="permutation task in symbolic format"):
+    with pytest.raises(TokenizerError, match="needs the symbolic format"):
         build_tokenizer(SymbolSettings(), DATA)
 
 

@@ -22,16 +22,13 @@ from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import device_peak, training_flops
-from remedy.models.kernels import describe
-from remedy.models.mixers import MIXERS
+from remedy.models.mixers import MIXERS, describe_kernels
 
 LENGTHS = (256, 512, 1024, 2048, 4096)
 
 
 def decoder(mixer: str, **settings: Any) -> DecoderForCausalLM:
-    config = DecoderSettings.model_validate(
-        {"mixers": [mixer], "num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 4, **settings}
-    )
+    config = DecoderSettings.model_validate({"mixers": [mixer], "num_hidden_layers": 2, "hidden_size": 128, **settings})
     return DecoderForCausalLM(DecoderConfig.from_settings(config, 64))
 
 
@@ -124,10 +121,8 @@ def on_cuda() -> None:
     print("\n| mixer layer (d = 512, 8 x 2048, bf16) | tokens/s | of the library's own layer |\n|---|---|---|")
     for name in MIXERS:
         state_size = 64 if name == "mamba2" else 16
-        config = DecoderSettings.model_validate(
-            {"mixers": [name], "hidden_size": hidden, "num_attention_heads": heads, "state_size": state_size}
-        )
-        ours = MIXERS[name](DecoderConfig.from_settings(config, 64), 0).cuda().bfloat16()
+        config = DecoderConfig(mixers=[name], hidden_size=hidden, num_attention_heads=heads, state_size=state_size)
+        ours = MIXERS[name](config, 0).cuda().bfloat16()
         theirs = library_layer(name, hidden, heads)
 
         def step(layer: nn.Module) -> None:
@@ -163,7 +158,7 @@ def on_cuda() -> None:
 def main() -> None:
     torch.set_num_threads(1)
     where = f"Python {platform.python_version()}, torch {torch.__version__}, one thread of {os.cpu_count()} cores"
-    print(f"{where}, load {os.getloadavg()[0]:.2f}\n{describe(MIXERS, None, 'bf16')}")
+    print(f"{where}, load {os.getloadavg()[0]:.2f}\n{describe_kernels(MIXERS, None, 'bf16')}")
     rates()
     growth()
     if torch.cuda.is_available():

@@ -6,9 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from remedy.data_gen.registry import one_of
 from remedy.data_gen.settings import Settings
-
-MixerName = Literal["attention", "mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct", "gru", "lstm"]
+from remedy.models.mixers import MIXERS
+from remedy.models.mixers import eigenvalues_of as eigenvalues_of
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4},
@@ -34,7 +35,7 @@ class DecoderSettings(Settings):
     """A decoder trained from random weights."""
     size: Literal["tiny", "small", "medium", "280m"] = "tiny"
     """Preset of layers, width, heads and MLP width, for those of the four that are not given."""
-    mixers: tuple[MixerName, ...] = Field(default=("attention",), min_length=1)
+    mixers: tuple[Annotated[str, one_of(MIXERS)], ...] = Field(default=("attention",), min_length=1)
     """Sequence mixers, repeated over the layers: `[attention, deltanet]` is a hybrid."""
     num_hidden_layers: int | None = Field(default=None, ge=1)
     """Number of layers; by default the size's."""
@@ -57,11 +58,30 @@ class DecoderSettings(Settings):
 
     @model_validator(mode="after")
     def _divisible(self) -> DecoderSettings:
-        shape = self.shape
-        hidden, heads = shape["hidden_size"], shape["num_attention_heads"]
-        if hidden % (2 * heads):
+        hidden, heads = self.shape["hidden_size"], self.shape["num_attention_heads"]
+        if hidden % (2 * heads) and "num_attention_heads" in self._used():
             raise ValueError(f"hidden_size ({hidden}) must be a multiple of twice num_attention_heads ({heads})")
         return self
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> DecoderSettings:
+        """Refuse what no mixer reads, and a size of which nothing is left."""
+        used = self._used()
+        for key in sorted(frozenset[str]().union(*(mixer.uses for mixer in MIXERS.values())) - used):
+            value = getattr(self, key)
+            if value not in (type(self).model_fields[key].default, SIZES[self.size].get(key)):
+                readers = ", ".join(name for name, mixer in MIXERS.items() if key in mixer.uses)
+                raise ValueError(
+                    f"{key} {value} does nothing with mixers {', '.join(self.mixers)}, since only {readers} read it: remove it"
+                )
+        unused = {"num_attention_heads"} - used
+        if self.size != "tiny" and all(getattr(self, key) is not None for key in SIZES[self.size].keys() - unused):
+            raise ValueError(f"size {self.size} does nothing where {', '.join(SIZES[self.size])} are given: remove it")
+        return self
+
+    def _used(self) -> frozenset[str]:
+        """The fields that its mixers read."""
+        return frozenset[str]().union(*(MIXERS[name].uses for name in self.mixers))
 
     @property
     def shape(self) -> dict[str, int]:
@@ -77,20 +97,6 @@ class DecoderSettings(Settings):
 
 SHAPE = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size"}
 """The fields that a size sets."""
-
-EIGENVALUES = {
-    "mamba": "positive",
-    "mamba2": "positive",
-    "deltanet": "signed",
-    "gated_deltanet": "signed",
-    "deltaproduct": "signed",
-}
-"""The range that each mixer with a switch has where `eigenvalues` is not given."""
-
-
-def eigenvalues_of(mixer: str, chosen: str | None) -> str | None:
-    """`positive` or `signed`, by a configuration's choice or the mixer's default; None for mixers without the switch."""
-    return (chosen or EIGENVALUES[mixer]) if mixer in EIGENVALUES else None
 
 
 class LoraSettings(Settings):

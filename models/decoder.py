@@ -16,7 +16,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from remedy.models.cache import MixerCache
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.mixers import build_mixer
+from remedy.models.mixers import MIXERS
 
 
 class GatedMLP(nn.Module):
@@ -38,7 +38,7 @@ class Block(nn.Module):
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
         self.mixer_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.mixer = build_mixer(config, layer)
+        self.mixer = MIXERS[config.layer_mixers[layer]](config, layer)
         self.mlp_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.mlp = GatedMLP(config)
 

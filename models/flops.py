@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from remedy.models.mixers import MIXERS
+
 PEAK_TFLOPS = {"H200": 989.0, "H100 PCIe": 756.0, "H100": 989.0, "A100": 312.0, "L40S": 362.0, "A10G": 70.0}
 """Dense bf16 peak of one device by a part of its name (the makers' data sheets); the first that fits counts."""
 
@@ -21,7 +23,7 @@ def training_flops(model: Any) -> tuple[float, float]:
             total += count * (6.0 if parameter.requires_grad else 4.0)
     config = model.config
     mixers = getattr(config, "layer_mixers", None)
-    layers = mixers.count("attention") if mixers else config.num_hidden_layers
+    layers = sum(MIXERS[mixer].quadratic for mixer in mixers) if mixers else config.num_hidden_layers
     return total, 12.0 * layers * config.hidden_size
 
 

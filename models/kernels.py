@@ -7,11 +7,15 @@ running it once on a small input: packages import on machines on which they cann
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
+
+
+class KernelUnavailable(Exception):
+    """Why a kernel cannot be used on this machine."""
 
 
 class Kernel(NamedTuple):
@@ -19,7 +23,9 @@ class Kernel(NamedTuple):
 
     module: str
     name: str
-    try_out: Callable[[Callable[..., Any]], Any]
+    smoke_test: Callable[[Callable[..., Any]], Any]
+    signed: bool = True
+    """Whether it has transitions with eigenvalues in [-1, 1]."""
 
 
 def _half(*shape: int) -> torch.Tensor:
@@ -35,11 +41,13 @@ KERNELS = {
         "mamba_ssm.ops.selective_scan_interface",
         "selective_scan_fn",
         lambda f: f(_full(1, 16, 8), _full(1, 16, 8), -_full(16, 4), _full(1, 4, 8), _full(1, 4, 8)),
+        signed=False,
     ),
     "ssd": Kernel(
         "mamba_ssm.ops.triton.ssd_combined",
         "mamba_chunk_scan_combined",
         lambda f: f(_half(1, 64, 2, 16), _full(1, 64, 2), -_full(2), _half(1, 64, 1, 16), _half(1, 64, 1, 16), 64),
+        signed=False,
     ),
     "causal_conv1d": Kernel("causal_conv1d", "causal_conv1d_fn", lambda f: f(_half(1, 16, 8), _half(16, 4))),
     "delta_rule": Kernel(
@@ -53,33 +61,34 @@ KERNELS = {
         lambda f: f(*(_half(1, 64, 2, 16) for _ in range(3)), -_full(1, 64, 2), _half(1, 64, 2), scale=1.0)[0],
     ),
 }
-USES = {
-    "attention": (),
-    "mamba": ("selective_scan", "causal_conv1d"),
-    "mamba2": ("ssd", "causal_conv1d"),
-    "deltanet": ("delta_rule", "causal_conv1d"),
-    "gated_deltanet": ("gated_delta_rule", "causal_conv1d"),
-    "deltaproduct": ("delta_rule", "causal_conv1d"),
-    "gru": (),
-    "lstm": (),
-}
-"""The kernels each mixer can use; attention, GRU and LSTM are PyTorch's own everywhere (flash attention and cuDNN on CUDA)."""
+
+
+def load_kernel(name: str) -> Callable[..., Any]:
+    """A kernel that ran on this machine, forward and backward.
+
+    Raises:
+        KernelUnavailable: there is no CUDA device, its package is not installed, or it does not run.
+    """
+    outcome = _attempt(name)
+    if isinstance(outcome, KernelUnavailable):
+        raise KernelUnavailable(str(outcome))
+    return outcome
 
 
 @cache
-def found(name: str) -> Callable[..., Any] | str:
-    """A kernel that ran on this machine, forward and backward, or why there is none."""
+def _attempt(name: str) -> Callable[..., Any] | KernelUnavailable:
     if not torch.cuda.is_available():
-        return "no CUDA device"
+        return KernelUnavailable("no CUDA device")
     kernel = KERNELS[name]
     try:
         function: Callable[..., Any] = getattr(importlib.import_module(kernel.module), kernel.name)
-        kernel.try_out(function).float().sum().backward()
+        kernel.smoke_test(function).float().sum().backward()
         torch.cuda.synchronize()
     except ModuleNotFoundError as error:
-        return f"{error.name} is not installed"
+        return KernelUnavailable(f"{error.name} is not installed")
     except Exception as error:  # whatever a package does wrong here, the reference still runs
-        return f"{kernel.module} does not run ({type(error).__name__}: {(str(error).splitlines() or [''])[0]:.120})"
+        first = (str(error).splitlines() or [""])[0]
+        return KernelUnavailable(f"{kernel.module} does not run ({type(error).__name__}: {first:.120})")
     return function
 
 
@@ -87,24 +96,5 @@ def kernel(name: str, x: torch.Tensor) -> Callable[..., Any] | None:
     """The kernel for an input, or None for the reference: on a CPU, in float32 (most take half precision only), or without one."""
     if not x.is_cuda or x.dtype == torch.float32:
         return None
-    function = found(name)
-    return None if isinstance(function, str) else function
-
-
-def describe(mixers: Iterable[str], eigenvalues: str | None, precision: str) -> str:
-    """One line: which path each mixer takes, and why."""
-    said = []
-    for mixer in dict.fromkeys(mixers):
-        if not USES[mixer]:
-            said.append(f"{mixer} by PyTorch's own")
-            continue
-        main = USES[mixer][0]
-        outcome = found(main)
-        if not isinstance(outcome, str) and precision == "fp32":
-            outcome = "kernels need train.precision bf16 or fp16"
-        if not isinstance(outcome, str) and mixer in ("mamba", "mamba2") and eigenvalues == "signed":
-            outcome = "no kernel has eigenvalues in [-1, 1]"
-        said.append(
-            f"{mixer} by {KERNELS[main].module}" if not isinstance(outcome, str) else f"{mixer} by PyTorch ({outcome})"
-        )
-    return "; ".join(said)
+    function = _attempt(name)
+    return None if isinstance(function, KernelUnavailable) else function

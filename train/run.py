@@ -20,7 +20,7 @@ from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import device_peak
-from remedy.models.kernels import describe
+from remedy.models.mixers import describe_kernels
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.arguments import training_arguments
@@ -169,7 +169,7 @@ def _announce(config: RunConfig, model: Any) -> None:
     )
     if isinstance(model, DecoderForCausalLM):
         settings = model.config
-        log.info("mixers: %s", describe(settings.layer_mixers, settings.eigenvalues, config.train.precision))
+        log.info("mixers: %s", describe_kernels(settings.layer_mixers, settings.eigenvalues, config.train.precision))
 
 
 def _prepare(

@@ -1,42 +1,55 @@
-"""Sequence mixers: modules `(x: (B, T, D), cache) -> (B, T, D)` that let a token see those before it.
+"""Sequence mixers: what lets a token see those before it.
 
-Without a cache a mixer runs in its parallel form over the whole sequence; with one it starts from, and leaves behind, its
-state in the cache's layer, and reads one token at a time after the first call. To add a mixer, write a module with this
-signature in a file of its own and register its constructor here.
+To add one, write a subclass of `Mixer` in a file of its own, with `@MIXERS.register(name)`, and import the file here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterable
 
-from torch import nn
-
-from remedy.models.decoder_config import DecoderConfig
+from remedy.models.kernels import KERNELS, KernelUnavailable, load_kernel
 from remedy.models.mixers.attention import Attention
-from remedy.models.mixers.deltanet import DeltaNet
+from remedy.models.mixers.base import MIXERS, Mixer
+from remedy.models.mixers.deltanet import DeltaNet, DeltaProduct, GatedDeltaNet
 from remedy.models.mixers.mamba import Mamba, Mamba2
 from remedy.models.mixers.rnn import GRU, LSTM
 
-MIXERS: dict[str, Callable[[DecoderConfig, int], nn.Module]] = {
-    "attention": Attention,
-    "mamba": Mamba,
-    "mamba2": Mamba2,
-    "deltanet": DeltaNet,
-    "gated_deltanet": partial(DeltaNet, gated=True),
-    "deltaproduct": lambda config, layer: DeltaNet(config, layer, num_householder=config.num_householder),
-    "gru": GRU,
-    "lstm": LSTM,
-}
+__all__ = [
+    "GRU",
+    "LSTM",
+    "MIXERS",
+    "Attention",
+    "DeltaNet",
+    "DeltaProduct",
+    "GatedDeltaNet",
+    "Mamba",
+    "Mamba2",
+    "Mixer",
+    "describe_kernels",
+    "eigenvalues_of",
+]
 
 
-def build_mixer(config: DecoderConfig, layer: int) -> nn.Module:
-    """The mixer of one layer.
+def eigenvalues_of(mixer: str, chosen: str | None) -> str | None:
+    """`positive` or `signed`, by a configuration's choice or the mixer's default; None for mixers without the switch."""
+    return MIXERS[mixer].eigenvalue_range(chosen)
 
-    Raises:
-        ValueError: the configuration names a mixer that is not registered.
-    """
-    name = config.layer_mixers[layer]
-    if name not in MIXERS:
-        raise ValueError(f"layer {layer}: unknown mixer {name!r}; registered: {', '.join(MIXERS)}")
-    return MIXERS[name](config, layer)
+
+def describe_kernels(mixers: Iterable[str], eigenvalues: str | None, precision: str) -> str:
+    """One line: which path each mixer takes, and why."""
+    return "; ".join(f"{mixer} by {_path(mixer, eigenvalues, precision)}" for mixer in dict.fromkeys(mixers))
+
+
+def _path(mixer: str, eigenvalues: str | None, precision: str) -> str:
+    if not MIXERS[mixer].kernels:
+        return "PyTorch's own"
+    main = MIXERS[mixer].kernels[0]
+    try:
+        load_kernel(main)
+        if precision == "fp32":
+            raise KernelUnavailable("kernels need train.precision bf16 or fp16")
+        if eigenvalues_of(mixer, eigenvalues) == "signed" and not KERNELS[main].signed:
+            raise KernelUnavailable("no kernel has eigenvalues in [-1, 1]")
+    except KernelUnavailable as reason:
+        return f"PyTorch ({reason})"
+    return KERNELS[main].module

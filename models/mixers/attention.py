@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.cache import MixerCache
-from remedy.models.decoder_config import DecoderConfig
+from remedy.models.mixers.base import MIXERS, Mixer
+
+if TYPE_CHECKING:
+    from remedy.models.cache import MixerCache
+    from remedy.models.decoder_config import DecoderConfig
 
 
-class Attention(nn.Module):
+@MIXERS.register("attention")
+class Attention(Mixer):
     """Multi-head attention (Vaswani et al., 2017); rotary embedding as in Su et al., "RoFormer", 2021."""
 
+    uses = frozenset({"num_attention_heads", "positions"})
+    quadratic = True
+
     def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__()
-        self.layer = layer
+        super().__init__(config, layer)
         self.heads = config.num_attention_heads
         self.head_dim = config.hidden_size // self.heads
         self.rotary = config.positions == "rope"

@@ -8,34 +8,43 @@ Householder steps a token (Siems et al., "DeltaProduct", 2025): a product of n r
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.cache import MixerCache
-from remedy.models.config import eigenvalues_of
-from remedy.models.decoder_config import DecoderConfig
+from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.delta_rule import delta_rule
 from remedy.models.mixers.short_convolution import ShortConvolution
 
+if TYPE_CHECKING:
+    from remedy.models.cache import MixerCache
+    from remedy.models.decoder_config import DecoderConfig
 
-class DeltaNet(nn.Module):
+
+@MIXERS.register("deltanet")
+class DeltaNet(Mixer):
     """Short convolution, L2-normalised keys and queries, the delta rule, and a per-head RMSNorm on the output."""
 
-    def __init__(self, config: DecoderConfig, layer: int, gated: bool = False, num_householder: int = 1) -> None:
-        super().__init__()
+    uses = frozenset({"num_attention_heads", "eigenvalues"})
+    kernels = ("delta_rule", "causal_conv1d")
+    eigenvalues = "signed"
+    gated: ClassVar[bool] = False
+    """Whether the transition decays."""
+
+    def __init__(self, config: DecoderConfig, layer: int, num_householder: int = 1) -> None:
+        super().__init__(config, layer)
         width = config.hidden_size
-        self.layer = layer
         self.heads = config.num_attention_heads
         self.head_dim = width // self.heads
         self.num_householder = num_householder
-        self.beta_max = 2.0 if eigenvalues_of("deltanet", config.eigenvalues) == "signed" else 1.0
+        self.beta_max = 2.0 if self.eigenvalue_range(config.eigenvalues) == "signed" else 1.0
         self.qkv_proj = nn.Linear(width, (1 + 2 * num_householder) * width, bias=False)
         self.beta_proj = nn.Linear(width, num_householder * self.heads, bias=True)
         self.convolution = ShortConvolution((1 + 2 * num_householder) * width, layer)
-        self.decay_proj = nn.Linear(width, self.heads, bias=False) if gated else None
-        if gated:
+        self.decay_proj = nn.Linear(width, self.heads, bias=False) if self.gated else None
+        if self.gated:
             # As Mamba-2: decay rates between 1 and 16, steps between 0.001 and 0.1.
             step = torch.exp(torch.rand(self.heads) * math.log(100) + math.log(0.001))
             self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(1, 16).log())
@@ -52,10 +61,9 @@ class DeltaNet(nn.Module):
             -1, (self.num_householder, self.heads)
         )
         g = self._log_decay(x)
-        state = cache.get_recurrent_state(self.layer) if cache is not None else None
+        state = self.read_state(cache)
         y, state = delta_rule(*self._substeps(q, k, v, beta, g), state)
-        if cache is not None:
-            cache.update_recurrent_state(state, self.layer)
+        self.write_state(cache, state)
         y = y[:, :, self.num_householder - 1 :: self.num_householder]  # a token's output is its last substep's
         y = self.out_norm(y.to(x.dtype)).transpose(1, 2).reshape(batch, steps, width)
         return self.out_proj(y)
@@ -75,3 +83,21 @@ class DeltaNet(nn.Module):
         if g is not None:
             g = F.pad(g[:, :, None], (0, 0, 0, n - 1)).flatten(1, 2).transpose(1, 2)
         return q, k, v, beta, g
+
+
+@MIXERS.register("gated_deltanet")
+class GatedDeltaNet(DeltaNet):
+    """DeltaNet whose state decays before each step."""
+
+    kernels = ("gated_delta_rule", "causal_conv1d")
+    gated = True
+
+
+@MIXERS.register("deltaproduct")
+class DeltaProduct(DeltaNet):
+    """DeltaNet with several Householder steps for each token."""
+
+    uses = DeltaNet.uses | {"num_householder"}
+
+    def __init__(self, config: DecoderConfig, layer: int) -> None:
+        super().__init__(config, layer, config.num_householder)

@@ -6,31 +6,38 @@ eigenvalues", 2024).
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.cache import MixerCache
-from remedy.models.config import eigenvalues_of
-from remedy.models.decoder_config import DecoderConfig
+from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
 from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
+
+if TYPE_CHECKING:
+    from remedy.models.cache import MixerCache
+    from remedy.models.decoder_config import DecoderConfig
 
 EXPAND = 2
 """How much wider the state's channels are than the model."""
 
 
-class Mamba(nn.Module):
+@MIXERS.register("mamba")
+class Mamba(Mixer):
     """Selective scan with a diagonal transition that depends on the input."""
 
+    uses = frozenset({"eigenvalues", "state_size"})
+    kernels = ("selective_scan", "causal_conv1d")
+    eigenvalues = "positive"
+
     def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__()
+        super().__init__(config, layer)
         width, inner, size = config.hidden_size, EXPAND * config.hidden_size, config.state_size
         rank = math.ceil(width / 16)
-        self.layer = layer
         self.sizes = [rank, size, size]
-        self.signed = eigenvalues_of("mamba", config.eigenvalues) == "signed"
+        self.signed = self.eigenvalue_range(config.eigenvalues) == "signed"
         self.in_proj = nn.Linear(width, 2 * inner, bias=False)
         self.convolution = ShortConvolution(inner, layer)
         self.x_proj = nn.Linear(inner, rank + 2 * size, bias=False)
@@ -46,24 +53,27 @@ class Mamba(nn.Module):
         u = self.convolution(u, cache)
         low, b, c = self.x_proj(u).split(self.sizes, dim=-1)
         step = F.softplus(self.dt_proj(low).float())
-        state = cache.get_recurrent_state(self.layer) if cache is not None else None
+        state = self.read_state(cache)
         y, state = selective_scan(u, step, -self.A_log.float().exp(), b, c, self.signed, state)
-        if cache is not None:
-            cache.update_recurrent_state(state, self.layer)
+        self.write_state(cache, state)
         y = (y + self.D * u).to(x.dtype) * F.silu(gate)
         return self.out_proj(y)
 
 
-class Mamba2(nn.Module):
+@MIXERS.register("mamba2")
+class Mamba2(Mixer):
     """State-space duality: one transition per head, the same for all of its channels."""
 
+    uses = frozenset({"num_attention_heads", "eigenvalues", "state_size"})
+    kernels = ("ssd", "causal_conv1d")
+    eigenvalues = "positive"
+
     def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__()
+        super().__init__(config, layer)
         width, inner, size = config.hidden_size, EXPAND * config.hidden_size, config.state_size
-        self.layer = layer
         self.heads = EXPAND * config.num_attention_heads
         self.sizes = [inner, size, size]
-        self.signed = eigenvalues_of("mamba2", config.eigenvalues) == "signed"
+        self.signed = self.eigenvalue_range(config.eigenvalues) == "signed"
         self.in_proj = nn.Linear(width, 2 * inner + 2 * size + self.heads, bias=False)
         self.convolution = ShortConvolution(inner + 2 * size, layer)
         self.dt_bias = nn.Parameter(_step_bias(self.heads))
@@ -77,10 +87,9 @@ class Mamba2(nn.Module):
         u, b, c = self.convolution(mixed, cache).split(self.sizes, dim=-1)
         u = u.unflatten(-1, (self.heads, -1))
         step = F.softplus(step.float() + self.dt_bias)
-        state = cache.get_recurrent_state(self.layer) if cache is not None else None
+        state = self.read_state(cache)
         y, state = state_space_duality(u, step, -self.A_log.float().exp(), b, c, self.signed, state)
-        if cache is not None:
-            cache.update_recurrent_state(state, self.layer)
+        self.write_state(cache, state)
         y = (y + self.D[:, None] * u).flatten(2).to(x.dtype)
         return self.out_proj(self.norm(y * F.silu(gate)))
 

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
-from remedy.models.cache import MixerCache
-from remedy.models.decoder_config import DecoderConfig
+from remedy.models.mixers.base import MIXERS, Mixer
+
+if TYPE_CHECKING:
+    from remedy.models.cache import MixerCache
+    from remedy.models.decoder_config import DecoderConfig
 
 
-class GRU(nn.Module):
+@MIXERS.register("gru")
+class GRU(Mixer):
     """Gated recurrent unit (Cho et al., 2014) with an output projection."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__()
-        self.layer = layer
+        super().__init__(config, layer)
         self.rnn = nn.GRU(config.hidden_size, config.hidden_size, batch_first=True)
         self.out_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
-        stored = cache.get_recurrent_state(self.layer) if cache is not None else None
+        stored = self.read_state(cache)
         y, state = self.rnn(x, stored[None] if stored is not None else None)
-        if cache is not None:
-            cache.update_recurrent_state(state[0], self.layer)
+        self.write_state(cache, state[0])
         return self.out_proj(y)
 
 
-class LSTM(nn.Module):
+@MIXERS.register("lstm")
+class LSTM(Mixer):
     """Long short-term memory (Hochreiter & Schmidhuber, 1997) with an output projection."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__()
-        self.layer = layer
+        super().__init__(config, layer)
         self.rnn = nn.LSTM(config.hidden_size, config.hidden_size, batch_first=True)
         self.out_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
-        stored = cache.get_recurrent_state(self.layer) if cache is not None else None
+        stored = self.read_state(cache)
         y, state = self.rnn(x, tuple(s[None].contiguous() for s in stored.unbind(1)) if stored is not None else None)
-        if cache is not None:
-            cache.update_recurrent_state(torch.cat(state).transpose(0, 1), self.layer)
+        self.write_state(cache, torch.cat(state).transpose(0, 1))
         return self.out_proj(y)

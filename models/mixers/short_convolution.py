@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.cache import MixerCache
 from remedy.models.kernels import kernel
+
+if TYPE_CHECKING:
+    from remedy.models.cache import MixerCache
 
 
 class ShortConvolution(nn.Module):

@@ -122,7 +122,7 @@ def test_one_step_predictions_are_judged_on_the_roles_asked_for() -> None:
 def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mixer: str) -> None:
     tokenizer, truths = prepared("repl", 3)
     torch.manual_seed(1)
-    config = DecoderSettings.model_validate({"mixers": [mixer], "hidden_size": 32, "num_attention_heads": 2})
+    config = DecoderSettings.model_validate({"mixers": [mixer], "hidden_size": 32})
     model = DecoderForCausalLM(DecoderConfig.from_settings(config, tokenizer.vocab_size)).eval()
     together = decode(model, tokenizer, truths, FREE, budget=15)
     assert together == [decode(model, tokenizer, [truth], FREE, budget=15)[0] for truth in truths]

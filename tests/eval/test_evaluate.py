@@ -49,9 +49,7 @@ SETTINGS = build(
 def model_for(data: DataConfig, kind: str, seed: int = 0) -> tuple[DecoderForCausalLM, TraceTokenizer]:
     tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
     torch.manual_seed(seed)
-    config = DecoderConfig.from_settings(
-        DecoderSettings(mixers=("gru",), hidden_size=16, num_attention_heads=2), tokenizer.vocab_size
-    )
+    config = DecoderConfig.from_settings(DecoderSettings(mixers=("gru",), hidden_size=16), tokenizer.vocab_size)
     return DecoderForCausalLM(config).eval(), tokenizer
 
 

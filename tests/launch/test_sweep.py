@@ -28,7 +28,7 @@ SWEEP: dict[str, Any] = {
                     "context": False,
                 },
                 "tokenizer": {"kind": "symbols"},
-                "model": {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2},
+                "model": {"num_hidden_layers": 1, "hidden_size": 16},
                 "train": {"max_steps": 2, "batch_size": 4, "logging_steps": 1, "threads": 1},
                 "tracking": {"wandb": True},
             },

@@ -19,7 +19,7 @@ def trained_and_evaluated(folder: Path, **sections: Any) -> pd.DataFrame:
     run = {
         "output": str(folder / "run"),
         "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2}, "format": "repl"},
-        "model": {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2},
+        "model": {"num_hidden_layers": 1, "hidden_size": 16},
         "train": {"max_steps": 2, "batch_size": 4, "logging_steps": 1, "threads": 1},
         "tracking": {"wandb": False},
     }

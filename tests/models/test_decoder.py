@@ -19,7 +19,7 @@ from remedy.models.tokenizer_backends import CharacterSettings, Symbols, SymbolS
 
 def build(mixers: tuple[str, ...]) -> DecoderForCausalLM:
     torch.manual_seed(0)
-    config = DecoderSettings.model_validate({"mixers": mixers, "hidden_size": 32, "num_attention_heads": 2})
+    config = DecoderSettings.model_validate({"mixers": mixers, "hidden_size": 32})
     return DecoderForCausalLM(DecoderConfig.from_settings(config, 40, pad_token_id=0, eos_token_id=39)).eval()
 
 

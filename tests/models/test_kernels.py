@@ -1,3 +1,5 @@
+"""Kernels of other packages: which are used, why others are not, and that they agree with the reference."""
+
 import sys
 import types
 
@@ -9,17 +11,17 @@ from remedy.models import kernels
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.mixers import MIXERS
+from remedy.models.mixers import MIXERS, describe_kernels
 
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
-    kernels.found.cache_clear()
+    kernels._attempt.cache_clear()
 
 
 def test_every_mixer_says_which_path_it_takes_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    line = kernels.describe(MIXERS, eigenvalues=None, precision="bf16")
+    line = describe_kernels(MIXERS, eigenvalues=None, precision="bf16")
     assert "deltanet by PyTorch (no CUDA device)" in line
     assert "attention by PyTorch's own" in line
     assert line.count(" by ") == len(MIXERS)
@@ -33,7 +35,7 @@ def test_a_package_that_is_missing_or_breaks_is_named_and_the_reference_runs(mon
     monkeypatch.setitem(sys.modules, "fla", types.ModuleType("fla"))
     monkeypatch.setitem(sys.modules, "fla.ops", types.ModuleType("fla.ops"))
     monkeypatch.setitem(sys.modules, "fla.ops.delta_rule", broken)
-    line = kernels.describe(["mamba", "deltanet"], eigenvalues=None, precision="bf16")
+    line = describe_kernels(["mamba", "deltanet"], eigenvalues=None, precision="bf16")
     assert "mamba by PyTorch (mamba_ssm" in line
     assert "deltanet by PyTorch (fla.ops.delta_rule does not run (AttributeError" in line
     assert kernels.kernel("delta_rule", torch.zeros(1, dtype=torch.bfloat16)) is None
@@ -48,22 +50,21 @@ def test_a_kernel_that_imports_but_fails_when_called_is_not_used(monkeypatch: py
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(kernels, "_half", lambda *shape: torch.ones(shape))
     monkeypatch.setitem(sys.modules, "causal_conv1d", module)
-    reason = kernels.found("causal_conv1d")
-    assert (
-        reason == "causal_conv1d does not run (RuntimeError: no kernel image is available for execution on the device)"
-    )
+    with pytest.raises(kernels.KernelUnavailable) as failed:
+        kernels.load_kernel("causal_conv1d")
+    reason = "causal_conv1d does not run (RuntimeError: no kernel image is available for execution on the device)"
+    assert str(failed.value) == reason
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", [name for name, used in kernels.USES.items() if used])
+@pytest.mark.parametrize("name", [name for name, mixer in MIXERS.items() if mixer.kernels])
 def test_kernels_agree_with_the_reference_forward_and_backward(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = kernels.found(kernels.USES[name][0])
-    if isinstance(missing, str):
-        pytest.skip(missing)
+    try:
+        kernels.load_kernel(MIXERS[name].kernels[0])
+    except kernels.KernelUnavailable as reason:
+        pytest.skip(str(reason))
     torch.manual_seed(0)
-    config = DecoderConfig.from_settings(
-        DecoderSettings.model_validate({"mixers": [name], "hidden_size": 128, "num_attention_heads": 4}), 64
-    )
+    config = DecoderConfig.from_settings(DecoderSettings.model_validate({"mixers": [name], "hidden_size": 128}), 64)
     model = DecoderForCausalLM(config).cuda()
     tokens = torch.randint(0, 64, (2, 256), device="cuda")
 
@@ -75,7 +76,7 @@ def test_kernels_agree_with_the_reference_forward_and_backward(name: str, monkey
         return logits.float(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
     fast, fast_gradients = run()
-    monkeypatch.setattr(kernels, "found", lambda name: "switched off")
+    monkeypatch.setattr(kernels, "_attempt", lambda name: kernels.KernelUnavailable("switched off"))
     slow, slow_gradients = run()
     assert (fast - slow).abs().max() < 0.05
     for parameter, gradient in slow_gradients.items():

@@ -1,9 +1,10 @@
+"""Every mixer: causal, the same step by step as in parallel, and agreeing with the recurrence that defines it."""
+
 import pytest
 import torch
 from torch.nn import functional as F
 from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
-from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
@@ -17,16 +18,9 @@ SIGNED = [("mamba",), ("mamba2",), ("gated_deltanet",)]
 
 def decoder(mixers: tuple[str, ...], **settings: object) -> DecoderForCausalLM:
     torch.manual_seed(0)
-    config = DecoderSettings.model_validate(
-        {
-            "mixers": mixers,
-            "num_hidden_layers": max(2, len(mixers)),
-            "hidden_size": 32,
-            "num_attention_heads": 2,
-            **settings,
-        }
-    )
-    return DecoderForCausalLM(DecoderConfig.from_settings(config, 40)).eval()
+    shape: dict[str, object] = {"num_hidden_layers": max(2, len(mixers)), "hidden_size": 32, "num_attention_heads": 2}
+    config = DecoderConfig(vocab_size=40, mixers=mixers, intermediate_size=88, **shape, **settings)  # type: ignore[arg-type]
+    return DecoderForCausalLM(config).eval()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 
@@ -34,10 +33,9 @@ def last_right(
     """
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
-    settings = DecoderSettings.model_validate(
-        {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, **model}
-    )
-    decoder = DecoderForCausalLM(DecoderConfig.from_settings(settings, len(group) + 1))
+    shape: dict[str, object] = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2}
+    config = DecoderConfig(vocab_size=len(group) + 1, intermediate_size=88, **shape, **model)  # type: ignore[arg-type]
+    decoder = DecoderForCausalLM(config)
     optimizer = torch.optim.AdamW(decoder.parameters(), lr=1e-2, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=steps, pct_start=0.1)
     for step in range(steps):

@@ -230,9 +230,7 @@ def test_a_wrong_state_after_a_call_is_laid_to_the_line_that_called() -> None:
 
 def small_model() -> DecoderForCausalLM:
     torch.manual_seed(0)
-    settings = DecoderConfig.from_settings(
-        DecoderSettings(mixers=("gru",), hidden_size=16, num_attention_heads=2), TOKENIZER.vocab_size
-    )
+    settings = DecoderConfig.from_settings(DecoderSettings(mixers=("gru",), hidden_size=16), TOKENIZER.vocab_size)
     return DecoderForCausalLM(settings).eval()
 
 

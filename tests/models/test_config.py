@@ -1,0 +1,209 @@
+"""Settings of models: every field changes something or is refused, presets give way, a mixer can be added from outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import peft
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig
+
+from remedy.data_gen.settings import ConfigError, build
+from remedy.models.config import SIZES, DecoderSettings, LoraSettings, PretrainedSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.mixers import MIXERS, Mixer
+from remedy.models.pretrained import build_pretrained
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import HuggingFaceSettings
+from remedy.train.config import RunConfig
+from tests.models.end_to_end import trained_and_evaluated
+from tests.tiny_cwm import write_tiny_cwm
+
+if TYPE_CHECKING:
+    from remedy.models.cache import MixerCache
+
+BASES: list[dict[str, Any]] = [{"mixers": [name]} for name in MIXERS] + [
+    {"mixers": ["deltanet", "attention"]},
+    {"mixers": ["gru"], "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 4},
+    {"mixers": ["attention"], "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2},
+]
+CHANGES: dict[str, list[Any]] = {
+    "size": ["small"],
+    "mixers": [["lstm", "attention"]],
+    "num_hidden_layers": [3],
+    "hidden_size": [32],
+    "num_attention_heads": [1],
+    "intermediate_size": [40],
+    "positions": ["none"],
+    "eigenvalues": ["signed", "positive"],
+    "state_size": [8],
+    "num_householder": [3],
+}
+
+
+@torch.no_grad()
+def behaviour(settings: dict[str, Any]) -> tuple[list[Any], Tensor]:
+    """The shapes of a model's parameters, and what a fixed seed makes it say."""
+    torch.manual_seed(0)
+    model = DecoderForCausalLM(DecoderConfig.from_settings(DecoderSettings.model_validate(settings), 20)).eval()
+    return [p.shape for p in model.parameters()], model(torch.arange(12)[None]).logits
+
+
+def differ(one: tuple[list[Any], Tensor], other: tuple[list[Any], Tensor]) -> bool:
+    return one[0] != other[0] or not torch.equal(one[1], other[1])
+
+
+def refusal(settings: dict[str, Any]) -> str:
+    try:
+        DecoderSettings.model_validate(settings)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def test_every_field_of_a_decoder_changes_it_or_is_refused() -> None:
+    assert set(CHANGES) == set(DecoderSettings.model_fields) - {"kind"}
+    effective: set[str] = set()
+    for base in BASES:
+        before = behaviour(base)
+        for key, values in CHANGES.items():
+            outcomes = []
+            for value in values:
+                refused = refusal({**base, key: value})
+                outcomes.append(
+                    "does nothing" in refused if refused else differ(before, behaviour({**base, key: value}))
+                )
+                effective |= set() if refused else {key}
+            assert any(outcomes), (base, key)
+    assert effective == set(CHANGES)
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        (
+            {"mixers": ["attention"], "state_size": 8},
+            "state_size 8 does nothing with mixers attention, since only mamba",
+        ),
+        ({"mixers": ["gru"], "positions": "none"}, "since only attention read it: remove it"),
+        ({"mixers": ["gru"], "eigenvalues": "signed"}, "eigenvalues signed does nothing with mixers gru"),
+        (
+            {"size": "small", "num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 4},
+            "size small does nothing where num_hidden_layers, hidden_size, num_attention_heads are given",
+        ),
+        ({"mixers": ["atention"]}, "model.mixers.0: unknown mixer 'atention'; did you mean 'attention'?"),
+        ({"hidden": 64}, "key 'model.hidden' is now 'hidden_size'"),
+        ({"householders": 3}, "key 'model.householders' is now 'num_householder'"),
+        ({"kind": "pretrained", "name": "x"}, "key 'model.name' is now 'name_or_path'"),
+        ({"kind": "pretrained", "name_or_path": "x", "lora": {"rank": 2}}, "key 'model.lora.rank' is now 'r'"),
+    ],
+)
+def test_what_would_do_nothing_and_former_keys_are_named(section: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as failed:
+        build(RunConfig, {"data": {"task": {"kind": "composition"}}, "model": section}, "x")
+    assert says in str(failed.value)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_written_settings_read_back_and_a_size_can_be_changed_afterwards(size: str, mixer: str) -> None:
+    settings = DecoderSettings.model_validate({"size": size, "mixers": [mixer], "num_hidden_layers": 1})
+    assert DecoderSettings.model_validate(settings.model_dump(mode="json")) == settings
+    assert settings.changed({"size": "medium"}).shape["hidden_size"] == 384
+    assert settings.shape["num_hidden_layers"] == 1
+
+
+def test_every_setting_reaches_the_checkpoint_under_its_own_name(tmp_path: Path) -> None:
+    settings = DecoderSettings.model_validate(
+        {"mixers": ["deltaproduct", "attention"], "positions": "none", "num_householder": 3, "num_hidden_layers": 3}
+    )
+    DecoderConfig.from_settings(settings, 40, "abc").save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "config.json").read_text())
+    for key, value in settings.resolved().items():
+        assert stored[key] == (list(value) if isinstance(value, tuple) else value)
+    read = AutoConfig.from_pretrained(tmp_path)
+    assert read.layer_mixers == ["deltaproduct", "attention", "deltaproduct"]
+    assert read.tokenizer_fingerprint == "abc"
+
+
+def test_checkpoints_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    stored = {
+        "model_type": "cwm_remedy",
+        "architectures": ["RemedyForCausalLM"],
+        "layer_mixers": ["deltaproduct", "attention"],
+        "num_hidden_layers": 2,
+        "householders": 3,
+        "hidden_size": 32,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    read = AutoConfig.from_pretrained(tmp_path)
+    assert read.layer_mixers == ["deltaproduct", "attention"]
+    assert read.num_householder == 3
+
+
+class Average(Mixer):
+    """Every token sees the mean of those up to it, scaled by one number for each channel."""
+
+    uses = frozenset({"state_size"})
+
+    def __init__(self, config: DecoderConfig, layer: int) -> None:
+        super().__init__(config, layer)
+        self.scale = nn.Parameter(torch.full((config.hidden_size,), float(config.state_size)))
+
+    def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
+        state = self.read_state(cache)
+        past = torch.zeros_like(x[:, :1]) if state is None else state[:, None, :-1]
+        seen = torch.zeros_like(x[:, :1, :1]) if state is None else state[:, None, -1:]
+        total = past + x.cumsum(1)
+        count = seen + torch.arange(1, x.shape[1] + 1, device=x.device)[None, :, None]
+        self.write_state(cache, torch.cat([total, count], -1)[:, -1])
+        return self.scale * total / count
+
+
+@pytest.fixture
+def average() -> Iterator[None]:
+    MIXERS.register("average")(Average)
+    yield
+    del MIXERS["average"]
+
+
+@pytest.mark.usefixtures("average")
+def test_a_mixer_registered_outside_trains_and_evaluates(tmp_path: Path) -> None:
+    model = {"mixers": ["average"], "num_hidden_layers": 1, "hidden_size": 16, "state_size": 3}
+    assert len(trained_and_evaluated(tmp_path, model=model)) == 2
+    with pytest.raises(ValueError, match="eigenvalues signed does nothing with mixers average"):
+        DecoderSettings.model_validate({"mixers": ["average"], "eigenvalues": "signed"})
+
+
+@pytest.fixture(scope="module")
+def cwm(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_tiny_cwm(tmp_path_factory.mktemp("model") / "tiny-cwm"))
+
+
+def test_every_field_of_lora_reaches_the_adapters(cwm: str) -> None:
+    changes: dict[str, Any] = {
+        "r": 3,
+        "lora_alpha": 5.0,
+        "lora_dropout": 0.25,
+        "target_modules": ["q_proj"],
+        "embeddings": "all",
+    }
+    assert set(changes) == set(LoraSettings.model_fields)
+    tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=cwm))
+
+    def adapters(lora: dict[str, Any]) -> tuple[Any, ...]:
+        config = PretrainedSettings.model_validate({"name_or_path": cwm, "lora": lora})
+        model: peft.PeftModel = build_pretrained(config, tokenizer, torch.float32, sharded=False)
+        used: Any = model.peft_config["default"]
+        trained = {name: tuple(p.shape) for name, p in model.named_parameters() if p.requires_grad}
+        return trained, used.lora_alpha, used.lora_dropout
+
+    usual = adapters({})
+    for key, value in changes.items():
+        assert adapters({key: value}) != usual, key

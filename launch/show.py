@@ -1,7 +1,8 @@
-"""`remedy show`: an example, token by token and coloured by role."""
+"""`remedy show`: an example, or a row of training, token by token and coloured by role."""
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -19,15 +20,16 @@ from remedy.eval.view.terminal import show_view
 from remedy.eval.view.text import token_texts
 from remedy.launch.generate import GenerateConfig
 from remedy.models.encoding import encoded_examples
-from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.train.config import RunConfig, TrainSettings
 
 
 def show(
     source: str,
     overrides: Sequence[str],
-    index: int,
+    index: int | None,
     split: str,
+    row: int | None,
     ids: bool,
     html: Path | None,
     console: Console,
@@ -37,7 +39,7 @@ def show(
     Raises:
         UserError: the source is neither configuration nor evaluation, or holds nothing at this index, row or condition.
     """
-    view = config_view(source, overrides, index, split)
+    view = config_view(source, overrides, index, split, row)
     if html is None:
         show_view(view, console, ids)
         return
@@ -46,14 +48,20 @@ def show(
     console.print(f"page: {html}", markup=False, highlight=False, soft_wrap=True)
 
 
-def config_view(source: str, overrides: Sequence[str], index: int, split: str) -> View:
-    """An example of a configuration.
+def config_view(source: str, overrides: Sequence[str], index: int | None, split: str, row: int | None) -> View:
+    """An example of a configuration, or a row of its training.
 
     Raises:
         UserError: as `show`.
     """
+    if row is not None and index is not None:
+        raise ConfigError("--row is a row of training, --index an example of a split: give one of them")
     settings = _load(Path(source), overrides)
-    return example_view(settings, index, split, Path(source).name)
+    if row is None:
+        return example_view(settings, index or 0, split, Path(source).name)
+    if not isinstance(settings, RunConfig):
+        raise ConfigError(f"{source}: is no training run, so it has no rows: use --index")
+    return row_view(settings, row, Path(source).name)
 
 
 def _load(path: Path, overrides: Sequence[str]) -> GenerateConfig | RunConfig:
@@ -87,13 +95,58 @@ def example_view(settings: GenerateConfig | RunConfig, index: int, split: str, n
     if count is not None and index >= count:
         raise ConfigError(f"--index {index}: the {split} split has {count} examples, numbered from 0")
     tokenizer = build_tokenizer(settings.tokenizer, data)
-    [(example, (ids, given, frames))] = encoded_examples(data, tokenizer, split, [index])
-    strings = _in_strings(example.spans, token_texts(tokenizer, ids))
     roles = (settings.train if isinstance(settings, RunConfig) else TrainSettings()).supervised()
-    tokens = tokens_of(tokenizer, ids, given, frames, strings, [role in roles for role in given])
+    [(example, encoded)] = encoded_examples(data, tokenizer, split, [index])
+    part = _part("", tokenizer, example, encoded, [role in roles for role in encoded.roles])
     facts = {"split": split, "format": data.format, "tokenizer": tokenizer.settings.kind, **_facts(example)}
-    labels = {len(example.trace.frames): "end"}
-    return View(f"Example {index} of {name}", (Part("", blocks_of(tokens, labels)),), facts)
+    return View(f"Example {index} of {name}", (part,), facts)
+
+
+def row_view(config: RunConfig, row: int, name: str) -> View:
+    """A row of training as the model reads it: its examples joined, supervised where the collator gives labels.
+
+    Raises:
+        UserError: there is no such row, or the data or its shards cannot be read.
+    """
+    from remedy.train.data import Collator
+    from remedy.train.run import build_rows
+
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    rows = build_rows(config, tokenizer)
+    if row >= len(rows):
+        raise ConfigError(f"--row {row}: this run trains on {len(rows)} rows, numbered from 0")
+    batch = Collator(tokenizer.pad_id, config.train.supervised())([rows[row]])
+    labels = (batch["labels"][0] != -100).tolist()
+    parts, start = [], 0
+    for member in rows.members(row):
+        [(example, encoded)] = encoded_examples(member.data, tokenizer, "train", [member.index])
+        outcome = "" if example.outcome == "ok" else f" ({example.outcome})"
+        heading = f"{member.part or 'train'} example {member.index}{outcome}"
+        stop = start + len(encoded.ids)
+        parts.append(_part(heading, tokenizer, example, encoded, labels[start:stop]))
+        start = stop
+    return View(f"Row {row} of {name}", tuple(parts), _row_facts(config, row))
+
+
+def _row_facts(config: RunConfig, row: int) -> dict[str, str]:
+    """When the row is read, and what the curriculum's stage changes."""
+    train = config.train
+    step = row // train.batch_size
+    facts = {"step": f"{step + 1} of {train.total_steps}"}
+    if train.curriculum:
+        number = bisect.bisect_right(train.stage_ends(), step)
+        changes = ", ".join(f"{key} {value}" for key, value in train.curriculum[number].set.items())
+        facts["stage"] = f"{number + 1} of {len(train.curriculum)} ({changes})"
+    return facts
+
+
+def _part(
+    heading: str, tokenizer: TraceTokenizer, example: Example, encoded: Encoded, supervised: Sequence[bool]
+) -> Part:
+    """An example's tokens, frame by frame."""
+    strings = _in_strings(example.spans, token_texts(tokenizer, encoded.ids))
+    tokens = tokens_of(tokenizer, encoded.ids, encoded.roles, encoded.frames, strings, supervised)
+    return Part(heading, blocks_of(tokens, {len(example.trace.frames): "end"}))
 
 
 def _in_strings(spans: Sequence[Span], texts: Sequence[str]) -> list[bool]:

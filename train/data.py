@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,15 @@ class Row(NamedTuple):
 
     ids: npt.NDArray[np.int64]
     roles: npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One example of a row: the part of the mixture that it comes from (empty without a mixture), that part's data, its index."""
+
+    part: str
+    data: DataConfig
+    index: int
 
 
 def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Row]:
@@ -68,6 +78,13 @@ class TraceDataset(Dataset[Row]):
                 encoded = encode_rows(data, self.tokenizer, "train", indices[mine].tolist())
                 found.update(zip(here[mine].tolist(), encoded))
         return [joined([found[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
+
+    def members(self, row: int) -> list[Member]:
+        """The examples that a row joins."""
+        mixture = self.mixtures[int(np.searchsorted(self.ends, row, side="right"))]
+        sources, indices = mixture.place(self._examples([row]))
+        chosen = [mixture.sources[number] for number in sources]
+        return [Member(source.name, source.data, index) for source, index in zip(chosen, indices.tolist())]
 
     def describe(self, rows: range) -> str:
         """Which examples a run of rows holds, in words."""

@@ -15,7 +15,7 @@ from remedy.data_gen.settings import UserError
 from remedy.data_gen.shards import WriteConfig, data_hash, plan, read_manifest, read_shard
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import TrainSettings
-from remedy.train.data import Row, joined
+from remedy.train.data import Member, Row, joined
 
 
 class ShardDataset(Dataset[Row]):
@@ -42,7 +42,7 @@ class ShardDataset(Dataset[Row]):
         for path in self.paths:
             read_shard(path, ["index"])
         self.count, self.shard_size = manifest["splits"]["train"], manifest["shard_size"]
-        self.pack = config.pack
+        self.data, self.pack = data, config.pack
         self.rows = config.total_steps * config.batch_size
 
     def __len__(self) -> int:
@@ -53,6 +53,10 @@ class ShardDataset(Dataset[Row]):
 
     def __getitems__(self, rows: Sequence[int]) -> list[Row]:
         return [joined([self._example(row * self.pack + i) for i in range(self.pack)]) for row in rows]
+
+    def members(self, row: int) -> list[Member]:
+        """The examples that a row joins."""
+        return [Member("", self.data, (row * self.pack + i) % self.count) for i in range(self.pack)]
 
     def describe(self, rows: range) -> str:
         """Which examples a run of rows holds, in words."""

@@ -1,4 +1,4 @@
-"""`remedy show`: which tokens have which colour, what is escaped, and what is said of bad input."""
+"""`remedy show`: which tokens have which colour, what is escaped, what a training row holds, and what is said of bad input."""
 
 import io
 import re
@@ -17,9 +17,12 @@ from remedy.eval.view.page import page
 from remedy.eval.view.structure import MEANINGS, Token, View, lines_of
 from remedy.eval.view.terminal import show_view, token_style
 from remedy.eval.view.text import token_texts, visible
+from remedy.launch.generate import generate
 from remedy.launch.show import config_view, show
 from remedy.models.tokenizer import build_tokenizer
 from remedy.train.config import RunConfig
+from remedy.train.data import Collator
+from remedy.train.run import build_rows
 
 STRINGS = {"task": {"kind": "composition", "family": "strings", "depth": 1}, "reveal": {"locals": "diff"}}
 SESSION = {"task": {"kind": "permutation", "n": 3, "length": [2, 4]}, "format": "repl"}
@@ -27,7 +30,7 @@ SESSION = {"task": {"kind": "permutation", "n": 3, "length": [2, 4]}, "format": 
 
 def written(folder: Path, data: dict[str, Any], **sections: Any) -> str:
     path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump({"data": data, "tokenizer": {"kind": "chars"}, **sections}))
+    path.write_text(yaml.safe_dump({"data": data, "tokenizer": {"kind": "chars"}, **sections}, sort_keys=False))
     return str(path)
 
 
@@ -47,7 +50,7 @@ def output(view: View, ids: bool = False, **options: Any) -> str:
 @pytest.mark.parametrize("data", [STRINGS, SESSION])
 @pytest.mark.parametrize("kind", ["chars", "bpe"])
 def test_the_tokens_are_the_example_frame_by_frame(tmp_path: Path, data: dict[str, Any], kind: str) -> None:
-    view = config_view(written(tmp_path, data, tokenizer={"kind": kind}), [], 3, "validation")
+    view = config_view(written(tmp_path, data, tokenizer={"kind": kind}), [], 3, "validation", None)
     spans = example(DataConfig.model_validate(data), "validation", 3).spans
     assert "".join(token.text for token in view.tokens()) == spans_text(spans)
     for block in view.parts[0].blocks:
@@ -58,12 +61,12 @@ def test_the_tokens_are_the_example_frame_by_frame(tmp_path: Path, data: dict[st
 
 
 def test_a_data_set_supervises_everything_but_the_program(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS), [], 0, "train")
+    view = config_view(written(tmp_path, STRINGS), [], 0, "train", None)
     assert all(token.supervised == (token.role is not Role.CONTEXT) for token in view.tokens())
 
 
 def test_a_run_supervises_its_loss_roles(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS, train={"loss_roles": ["value"]}), [], 0, "train")
+    view = config_view(written(tmp_path, STRINGS, train={"loss_roles": ["value"]}), [], 0, "train", None)
     assert all(token.supervised == (token.role is Role.VALUE) for token in view.tokens())
     tokens = list(view.tokens())
     assert view.supervised_share() == sum(token.role is Role.VALUE for token in tokens) / len(tokens)
@@ -71,7 +74,7 @@ def test_a_run_supervises_its_loss_roles(tmp_path: Path) -> None:
 
 
 def test_strings_are_marked(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS), [], 0, "train")
+    view = config_view(written(tmp_path, STRINGS), [], 0, "train", None)
     answer = view.facts["answer"]
     values = [[t for t in block.tokens if t.role is Role.VALUE] for block in view.parts[0].blocks]
     assert "".join(token.text for token in values[-2] if token.string) == answer
@@ -114,7 +117,7 @@ HOSTILE = "\x1b[31m[bold]</span><script>alert(1)</script>\N{RIGHT-TO-LEFT OVERRI
 
 def test_programs_are_data_to_terminals_and_browsers(tmp_path: Path) -> None:
     code = f"# {HOSTILE}\ndef main():  # << START_OF_TRACE\n    return {HOSTILE!r}\n"
-    view = config_view(of_program(tmp_path, code), [], 0, "all")
+    view = config_view(of_program(tmp_path, code), [], 0, "all", None)
     html, plain, coloured = page(view), output(view), output(view, force_terminal=True, color_system="truecolor")
     assert "<script" not in html
     assert "&lt;" in html
@@ -132,7 +135,7 @@ def test_control_characters_become_signs_or_escapes() -> None:
 
 
 def test_without_a_terminal_roles_are_named(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS), [], 0, "train")
+    view = config_view(written(tmp_path, STRINGS), [], 0, "train", None)
     text = output(view)
     assert "\x1b" not in text
     assert all(f"  {role.label}" in text for role in (Role.STRUCTURE, Role.ACTION, Role.STATE, Role.VALUE))
@@ -143,16 +146,62 @@ def test_without_a_terminal_roles_are_named(tmp_path: Path) -> None:
 
 
 def test_ids_are_shown_when_asked_for(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS), [], 0, "train")
+    view = config_view(written(tmp_path, STRINGS), [], 0, "train", None)
     first = next(iter(view.tokens()))
     assert f"{first.text}[{first.id}]" in output(view, ids=True)
     assert f"<sub>{first.id}</sub>" in page(view, ids=True)
     assert f"[{first.id}]" not in output(view)
 
 
+TRAINING = {
+    "train": {
+        "batch_size": 2,
+        "pack": 3,
+        "loss_roles": ["state", "action"],
+        "curriculum": [{"steps": 2, "set": {"task.length": 2}}, {"steps": 3, "set": {"reveal.spacing": 2}}],
+    },
+    "mixture": {"short": {}, "long": {"set": {"task.length": 9}}},
+}
+
+
+@pytest.mark.parametrize("row", [0, 9])
+def test_a_row_is_what_the_model_reads_and_learns(tmp_path: Path, row: int) -> None:
+    path = written(tmp_path, SESSION, **TRAINING)
+    view = config_view(path, [], None, "train", row)
+    config = load(RunConfig, path)
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    batch = Collator(tokenizer.pad_id, config.train.supervised())([build_rows(config, tokenizer)[row]])
+    tokens = list(view.tokens())
+    assert [token.id for token in tokens] == batch["input_ids"][0].tolist()
+    labels = [token.id if token.supervised else -100 for token in tokens]
+    assert labels == batch["labels"][0].tolist()
+    names = ["short", "long"] * 2
+    assert [part.heading.split()[0] for part in view.parts] == names[row % 2 :][:3]
+    assert all(part.blocks[0].tokens[0].id == tokenizer.bos_id for part in view.parts)
+
+
+def test_a_row_says_where_it_comes_from(tmp_path: Path) -> None:
+    view = config_view(written(tmp_path, SESSION, **TRAINING), [], None, "train", 4)
+    assert view.facts == {"step": "3 of 5", "stage": "2 of 2 (reveal.spacing 2)"}
+    assert [part.heading for part in view.parts] == ["short example 6", "long example 6", "short example 7"]
+
+
+def test_rows_of_shards_are_shown_too(tmp_path: Path) -> None:
+    data = written(tmp_path, SESSION, write={"splits": {"train": 4}, "shard_size": 2})
+    generate(data, [], tmp_path / "shards", "0/1", 1)
+    path = written(tmp_path, SESSION, shards=str(tmp_path / "shards"), train={"batch_size": 2, "max_steps": 9})
+    view = config_view(path, [], None, "train", 5)
+    assert view.parts[0].heading == "train example 1"
+    assert [token.id for token in view.tokens()] == [
+        token.id for token in config_view(path, [], 1, "train", None).tokens()
+    ]
+
+
 @pytest.mark.parametrize(
     ("overrides", "asked", "says"),
     [
+        ([], {"row": 10}, "--row 10: this run trains on 10 rows, numbered from 0"),
+        ([], {"row": 1, "index": 1}, "give one of them"),
         ([], {"split": "tset"}, "--split 'tset': did you mean 'test'"),
         ([], {"split": "all"}, "--split all"),
         (["tokenizer.kind=symbols"], {}, "symbols"),
@@ -160,9 +209,9 @@ def test_ids_are_shown_when_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_there_is_named(tmp_path: Path, overrides: list[str], asked: dict[str, Any], says: str) -> None:
-    path = written(tmp_path, SESSION, train={})
+    path = written(tmp_path, SESSION, **TRAINING)
     with pytest.raises(UserError, match=re.escape(says)):
-        config_view(path, overrides, 0, asked.get("split", "train"))
+        config_view(path, overrides, asked.get("index"), asked.get("split", "train"), asked.get("row"))
 
 
 @pytest.mark.parametrize(
@@ -176,19 +225,24 @@ def test_what_is_not_there_is_named(tmp_path: Path, overrides: list[str], asked:
 )
 def test_other_configurations_are_refused(path: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
-        config_view(path, [], 0, "train")
+        config_view(path, [], 0, "train", None)
 
 
 def test_programs_are_counted(tmp_path: Path) -> None:
     path = written(tmp_path, {"task": {"kind": "programs", "path": "examples/functions.jsonl"}})
     with pytest.raises(UserError, match="--index 99: the all split has 8 examples"):
-        config_view(path, [], 99, "all")
+        config_view(path, [], 99, "all", None)
+
+
+def test_rows_need_training(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no rows"):
+        config_view(written(tmp_path, SESSION), [], None, "train", 0)
 
 
 def test_a_page_is_written_whole(tmp_path: Path) -> None:
     console = Console(file=io.StringIO())
     target = tmp_path / "view.html"
-    show(written(tmp_path, SESSION), [], 0, "train", False, target, console)
+    show(written(tmp_path, SESSION), [], 0, "train", None, False, target, console)
     text = target.read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
     assert text.rstrip().endswith("</html>")

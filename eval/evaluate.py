@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -32,6 +32,27 @@ SUMMARY = "summary.json"
 REQUEST = "evaluation.json"
 
 
+class ConditionDone(NamedTuple):
+    """An evaluated condition, for whoever waits: which of how many, its rate of right answers, programs left out of it."""
+
+    number: int
+    of: int
+    condition: Condition
+    accuracy: float
+    left_out: int
+
+    def __str__(self) -> str:
+        also = f" ({self.left_out} programs that could not be run are left out)" if self.left_out else ""
+        return f"{self.number}/{self.of} {self.result}{also}"
+
+    @property
+    def result(self) -> str:
+        """`permutation, length 16, action_forced: 93.0%`."""
+        labels = self.condition.labels.items()
+        words = [value if isinstance(value, str) else f"{key} {value}" for key, value in labels]
+        return f"{', '.join([self.condition.diagnostic, *words])}: {self.accuracy:.1%}"
+
+
 def evaluate(
     model: Any,
     tokenizer: TraceTokenizer,
@@ -39,7 +60,7 @@ def evaluate(
     config: EvalConfig,
     directory: Path,
     name: str,
-    progress: Callable[[str], None] = lambda message: None,
+    progress: Callable[[ConditionDone], None] = lambda done: None,
     variant: str = "",
 ) -> Path:
     """Run every condition that has no records yet, then write the summary; returns its path.
@@ -65,10 +86,9 @@ def evaluate(
             replace_file(path, pd.DataFrame(rows).assign(run=name).to_parquet)
         everything = read_records(path)
         frames.append(traced_only(everything))
-        right = frames[-1]["final_right"].mean()
+        right = float(frames[-1]["final_right"].mean())
         left_out = len(everything) - len(frames[-1])
-        also = f" ({left_out} programs that could not be run are left out)" if left_out else ""
-        progress(f"{number}/{len(conditions)} {condition.slug}: {right:.3f}{also}")
+        progress(ConditionDone(number, len(conditions), condition, right, left_out))
     summary = summarise(pd.concat(frames, ignore_index=True), name)
     text = json.dumps(summary, indent=1)
     replace_file(directory / SUMMARY, lambda partial: partial.write_text(text, encoding="utf-8"))

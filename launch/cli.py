@@ -167,7 +167,7 @@ def run_experiment(
 ) -> None:
     """Run an experiment from training to report, skipping the stages already done."""
     from remedy.launch.experiment import ExperimentConfig
-    from remedy.launch.experiment import run as run
+    from remedy.launch.runner import run as run
 
     page = run(load(ExperimentConfig, config, overrides or []), config)
     print(f"report: open {page} (or {page.with_suffix('.md')})")

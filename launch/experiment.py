@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
-import time
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from remedy.data_gen.settings import ConfigError, Settings, UserError, apply_changes, build, dump
+from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build
 from remedy.eval.config import EvalConfig
 from remedy.eval.report.verdicts import Comparison
 from remedy.train.config import RunConfig
 
 
 class Group(Settings):
-    """`base`: a run's settings; `runs`: for each run, what differs, as `a.b: value`; `grid`: settings and the values each takes,
-    all combinations of them a run (of each of `runs`, if there are any); `evaluate`: applied to every run; `evaluate_runs`:
-    changes to it for single ones of `runs`."""
+    """Runs that share their settings but for a few. Changes are written `a.b: value`, as on the command line."""
 
     base: dict[str, Any]
+    """The settings that all its runs share: those of `remedy train`, without `name` and `output`."""
     runs: dict[str, dict[str, Any]] = {}
+    """For each run, by its name, what differs from `base`."""
     grid: dict[str, tuple[Any, ...]] = {}
+    """Settings and the values that each takes; every combination is a run (of each of `runs`, where there are any)."""
     evaluate: dict[str, Any]
+    """How every run is evaluated: the settings of `remedy evaluate`."""
     evaluate_runs: dict[str, dict[str, Any]] = {}
+    """For single ones of `runs`, what differs from `evaluate`."""
 
     @model_validator(mode="after")
     def _not_empty(self) -> Group:
@@ -41,17 +39,28 @@ class Group(Settings):
 
 
 class ExperimentConfig(Settings):
-    """`workers`: runs trained at a time, each process with `threads` CPU threads. `processes`: of one training run (GPUs of this
-    machine), started by torchrun; evaluation takes one."""
+    """Groups of runs that are trained, evaluated and compared."""
 
     name: str
+    """The group of its runs on W&B."""
     output: str
+    """The folder for all runs and the report."""
     title: str = "Report"
+    """The heading of the report."""
     workers: int = Field(default=2, ge=1)
+    """Runs at a time."""
     processes: int = Field(default=1, ge=1)
+    """Processes (GPUs of this machine) that train one run, started by torchrun; evaluation takes one."""
     threads: int = Field(default=1, ge=1)
+    """CPU threads of each process."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Optimizer steps of every run, in place of its own `train.max_steps`: `max_steps=5` tries an experiment out."""
+    max_examples: int | None = Field(default=None, ge=1)
+    """No condition is evaluated on more examples than this: `max_examples=4` tries an experiment out."""
     groups: dict[str, Group] = Field(min_length=1)
+    """Groups of runs."""
     comparisons: tuple[Comparison, ...] = ()
+    """What the report compares, and under which mitigation and failure; none: every run with the first."""
 
 
 class Job(Settings):
@@ -104,14 +113,9 @@ def expand(config: ExperimentConfig, where: str) -> list[Job]:
         unknown = set(group.evaluate_runs) - set(group.runs)
         if unknown:
             raise ConfigError(f"{where}: groups.{group_name}.evaluate_runs names no run: {', '.join(sorted(unknown))}")
-        for name, variant, of, changes in members(group):
-            label = f"{where}: groups.{group_name}.runs.{name}"
-            folder = Path(config.output) / group_name / name.replace("/", "-")
-            base = {**group.base, "name": name, "output": str(folder / "model")}
-            tracking = {"group": config.name, "tags": [group_name, variant], **base.get("tracking", {})}
-            train = build(RunConfig, apply_changes({**base, "tracking": tracking}, changes), label)
-            evaluation = build(EvalConfig, apply_changes(group.evaluate, group.evaluate_runs.get(of, {})), label)
-            jobs.append(Job(name=name, variant=variant, folder=folder, train=train, evaluate=evaluation))
+        for member in members(group):
+            label = f"{where}: groups.{group_name}.runs.{member.name}"
+            jobs.append(_job(config, group_name, member, label))
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -119,78 +123,25 @@ def expand(config: ExperimentConfig, where: str) -> list[Job]:
     return jobs
 
 
-def run(config: ExperimentConfig, where: str) -> Path:
-    """Train and evaluate every run, `workers` at a time, skipping what is done, and write the report; returns its page.
-
-    Raises:
-        UserError: a run failed (the others are finished first; the message names the log), or its folder holds a run of
-            other settings.
-    """
-    jobs = expand(config, where)
-    failed: list[str] = []
-    print(
-        f"{len(jobs)} runs, {config.workers} at a time; each writes log.txt in its folder below {config.output}",
-        flush=True,
+def _job(config: ExperimentConfig, group_name: str, member: Member, label: str) -> Job:
+    group = config.groups[group_name]
+    folder = Path(config.output) / group_name / member.name.replace("/", "-")
+    settings = apply_changes(
+        {**group.base, "name": member.name, "output": str(folder / "model")}, member.changes, label
     )
-    begin = time.perf_counter()
-    with ThreadPoolExecutor(config.workers) as pool:
-        futures: dict[Future[str], Job] = {pool.submit(_do, job, config): job for job in jobs}
-        pending = set(futures)
-        while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                job, problem = futures[future], future.result()
-                elapsed = time.perf_counter() - begin
-                print(f"[{elapsed:6.0f} s] {job.name}: {problem or 'done'}", flush=True)
-                if problem:
-                    failed.append(f"{job.name}: {problem}")
-    if failed:
-        raise UserError("\n".join(failed))
-    return report_all(config, jobs)
+    if config.max_steps is not None:
+        settings = apply_changes(settings, {"train.max_steps": config.max_steps}, label)
+    tracking = settings.get("tracking") or {}
+    if tracking.get("wandb", True):
+        settings["tracking"] = {"group": config.name, "tags": [group_name, member.variant], **tracking}
+    evaluation = build(EvalConfig, apply_changes(group.evaluate, group.evaluate_runs.get(member.of, {}), label), label)
+    if config.max_examples is not None:
+        evaluation = evaluation.changed(_fewer_examples(evaluation, config.max_examples), label)
+    train = build(RunConfig, settings, label)
+    return Job(name=member.name, variant=member.variant, folder=folder, train=train, evaluate=evaluation)
 
 
-def report_all(config: ExperimentConfig, jobs: list[Job]) -> Path:
-    """The report over all runs; returns its page. Runs that are tracked put it on W&B too."""
-    from remedy.eval.report.page import report
-    from remedy.train.wandb_runs import log_report
-
-    folder = Path(config.output) / "report"
-    page = report([job.folder / "evaluation" for job in jobs], folder, config.comparisons or None, config.title)
-    tracked = [job.train.tracking for job in jobs if job.train.tracking.wandb]
-    if tracked:
-        log_report(tracked[0], f"{config.name}: report", folder)
-    return page
-
-
-def prepare(job: Job) -> str:
-    """Write a run's settings into its folder; an empty string, or why that cannot be."""
-    job.folder.mkdir(parents=True, exist_ok=True)
-    settings, text = job.folder / "train.yaml", dump(job.train)
-    if settings.exists() and settings.read_text(encoding="utf-8") != text:
-        return f"{job.folder} holds a run of other settings; delete it or choose another output"
-    settings.write_text(text, encoding="utf-8")
-    (job.folder / "evaluate.yaml").write_text(dump(job.evaluate), encoding="utf-8")
-    return ""
-
-
-def command(job: Job, processes: int) -> list[str]:
-    """What runs a prepared job."""
-    words = [sys.executable, "-m", "remedy.launch.job", str(job.folder), job.name, "--processes", str(processes)]
-    return [*words, "--variant", job.variant] if job.variant != job.name else words
-
-
-def _do(job: Job, config: ExperimentConfig) -> str:
-    """Run one job in a process of its own; an empty string, or what went wrong."""
-    print(f"           {job.name}: started", flush=True)
-    problem = prepare(job)
-    if problem:
-        return problem
-    environment = {**os.environ, "OMP_NUM_THREADS": str(config.threads), "TQDM_DISABLE": "1"}
-    log = job.folder / "log.txt"
-    with log.open("w", encoding="utf-8") as file:
-        words = command(job, config.processes)
-        code = subprocess.run(words, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False).returncode
-    if code == 0:
-        return ""
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return f"failed (exit status {code}; all of it in {log}): {lines[-1] if lines else 'no output'}"
+def _fewer_examples(evaluation: EvalConfig, most: int) -> dict[str, Any]:
+    """The changes that leave no diagnostic more examples than `most`."""
+    counts = {number: getattr(d, "examples", None) for number, d in enumerate(evaluation.diagnostics)}
+    return {f"diagnostics.{number}.examples": min(count or most, most) for number, count in counts.items()}

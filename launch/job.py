@@ -15,6 +15,7 @@ import typer
 
 from remedy.data_gen.settings import load
 from remedy.launch.console import command_line, start
+from remedy.launch.progress import note_condition
 from remedy.train.config import RunConfig
 
 TRAINED = "trained"
@@ -75,14 +76,18 @@ def _train_on_several(folder: Path, processes: int) -> None:
 
 def _evaluate(run: RunConfig, folder: Path, name: str, variant: str) -> None:
     from remedy.eval.config import EvalConfig
-    from remedy.eval.evaluate import evaluate, for_checkpoint
+    from remedy.eval.evaluate import ConditionDone, evaluate, for_checkpoint
     from remedy.models.loading import load_checkpoint
     from remedy.train.wandb_runs import log_evaluation
 
     data, settings = for_checkpoint(run.output, load(EvalConfig, folder / "evaluate.yaml"))
     model, tokenizer = load_checkpoint(run.output)
-    out = folder / "evaluation"
-    summary = evaluate(model, tokenizer, data, settings, out, name, lambda m: print(m, flush=True), variant)
+
+    def note(done: ConditionDone) -> None:
+        print(done, flush=True)
+        note_condition(folder, done.number, done.of, done.result)
+
+    summary = evaluate(model, tokenizer, data, settings, folder / "evaluation", name, note, variant)
     log_evaluation(run, summary)
 
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remedy.data_gen.settings import UserError, load
-from remedy.launch.experiment import ExperimentConfig, command, expand, prepare, report_all, run
+from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.job import TRAINED
+from remedy.launch.runner import command, prepare, report_all, run
 
 ARRAY = """\
 #!/usr/bin/env bash

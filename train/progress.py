@@ -30,8 +30,8 @@ class Pace:
 
 
 def duration(seconds: float | None) -> str:
-    """`2 min 05 s`; nothing if not known."""
-    if seconds is None:
+    """`2 min 05 s`; nothing if not known, or if nothing is left."""
+    if not seconds:
         return ""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

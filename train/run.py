@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from transformers import PrinterCallback, TrainingArguments, set_seed
+from transformers.utils import logging as transformers_logging
 
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.settings import UserError, dump
@@ -84,6 +85,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         peak=device_peak(config.tracking.peak_tflops),
     )
     trainer.remove_callback(PrinterCallback)
+    transformers_logging.disable_progress_bar()  # one for every checkpoint that is saved
     if process.is_main:
         _announce(config, model)
     with progress, _explained(trainer, rows, config, output):

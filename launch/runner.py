@@ -1,0 +1,94 @@
+"""Runs of an experiment as processes on this machine, some at a time, and the report over them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from remedy.data_gen.settings import UserError, dump
+from remedy.launch.experiment import ExperimentConfig, Job, expand
+from remedy.launch.job import TRAINED
+from remedy.launch.progress import Board, Progress, Watch
+
+LOOK_SECONDS = 0.5
+
+
+def run(config: ExperimentConfig, where: str) -> Path:
+    """Train and evaluate every run, `workers` at a time, skipping what is done, and write the report; returns its page.
+
+    Raises:
+        UserError: a run failed (the others are finished first; the message names the log), or its folder holds a run of
+            other settings.
+    """
+    jobs = expand(config, where)
+    print(
+        f"{len(jobs)} runs, {config.workers} at a time; each writes log.txt in its folder below {config.output}",
+        flush=True,
+    )
+    watches = {job.name: Watch(job.folder, Path(job.train.output), job.train.train.total_steps) for job in jobs}
+    with ThreadPoolExecutor(config.workers) as pool, Board(watches) as board:
+        futures = {job.name: pool.submit(_do, job, config) for job in jobs}
+        pending = set(futures.values())
+        while pending:
+            _, pending = wait(pending, timeout=LOOK_SECONDS)
+            board.show({job.name: _progress(job, futures[job.name], watches[job.name]) for job in jobs})
+    failed = [f"{name}: {future.result()}" for name, future in futures.items() if future.result()]
+    if failed:
+        raise UserError("\n".join(failed))
+    return report_all(config, jobs)
+
+
+def report_all(config: ExperimentConfig, jobs: list[Job]) -> Path:
+    """The report over all runs; returns its page. Runs that are tracked put it on W&B too."""
+    from remedy.eval.report.page import report
+    from remedy.train.wandb_runs import log_report
+
+    folder = Path(config.output) / "report"
+    page = report([job.folder / "evaluation" for job in jobs], folder, config.comparisons or None, config.title)
+    tracked = [job.train.tracking for job in jobs if job.train.tracking.wandb]
+    if tracked:
+        log_report(tracked[0], f"{config.name}: report", folder)
+    return page
+
+
+def prepare(job: Job) -> str:
+    """Write a run's settings into its folder; an empty string, or why that cannot be."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+    settings, text = job.folder / "train.yaml", dump(job.train)
+    if settings.exists() and settings.read_text(encoding="utf-8") != text:
+        return f"{job.folder} holds a run of other settings; delete it or choose another output"
+    settings.write_text(text, encoding="utf-8")
+    (job.folder / "evaluate.yaml").write_text(dump(job.evaluate), encoding="utf-8")
+    return ""
+
+
+def command(job: Job, processes: int) -> list[str]:
+    """What runs a prepared job."""
+    words = [sys.executable, "-m", "remedy.launch.job", str(job.folder), job.name, "--processes", str(processes)]
+    return [*words, "--variant", job.variant] if job.variant != job.name else words
+
+
+def _progress(job: Job, future: Future[str], watch: Watch) -> Progress:
+    if future.done():
+        problem = future.result()
+        return Progress("failed", result=problem) if problem else Progress("done")
+    return watch.look((job.folder / TRAINED).exists()) if future.running() else Progress("waiting")
+
+
+def _do(job: Job, config: ExperimentConfig) -> str:
+    """Run one job in a process of its own; an empty string, or what went wrong."""
+    problem = prepare(job)
+    if problem:
+        return problem
+    environment = {**os.environ, "OMP_NUM_THREADS": str(config.threads), "TQDM_DISABLE": "1"}
+    log = job.folder / "log.txt"
+    with log.open("w", encoding="utf-8") as file:
+        words = command(job, config.processes)
+        code = subprocess.run(words, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False).returncode
+    if code == 0:
+        return ""
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return f"failed (exit status {code}; all of it in {log}): {lines[-1] if lines else 'no output'}"

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from remedy.launch.experiment import ExperimentConfig, expand, run
+from remedy.data_gen.settings import load
+from remedy.launch.experiment import ExperimentConfig, expand
+from remedy.launch.runner import run
 from tests.tiny_cwm import write_tiny_cwm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,76 +21,63 @@ BLOCKS = [block for page in PAGES for block in re.findall(r"```bash\n(.*?)```", 
 LINES = [line.split("  #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
 COMMANDS = list(dict.fromkeys(LINES))
 
-STEPS = [
-    "train.max_steps=2",
-    "train.curriculum=[]",
-    "train.batch_size=4",
-    "train.logging_steps=1",
-    "train.save_steps=2",
-]
-TINY = [
-    "model.num_hidden_layers=2",
-    "model.hidden_size=16",
-    "model.num_attention_heads=2",
-    "train.precision=fp32",
-    "tracking.wandb=false",
-    "train.threads=1",
-]
-SMALL_TRAIN = [*STEPS, *TINY, "data.task.length=4"]
-SMALL_STRINGS = [*STEPS, *TINY, "data.task.depth=1", "tokenizer.vocab_size=400"]
-SMALL_DATA = ["write.splits.train=20", "write.splits.validation=4", "write.splits.test=4", "write.shard_size=4"]
+MODEL = "tiny-cwm"
+SHARDS = ["write.splits.train=20", "write.splits.validation=4", "write.splits.test=4", "write.shard_size=4"]
+STEPS = ["train.max_steps=3", "train.batch_size=4", "train.save_steps=2", "train.threads=1", "tracking.wandb=false"]
+TINY = ["model.num_hidden_layers=2", "model.hidden_size=16", "model.num_attention_heads=2", "train.precision=fp32"]
+FEW = ["diagnostics.0.examples=2", "budget=60", "batch_size=8"]
+SMALLER = {
+    "configs/data/strings.yaml": SHARDS,
+    "configs/data/permutation.yaml": SHARDS,
+    "configs/train/permutation.yaml": [*STEPS, *TINY],
+    "configs/train/strings.yaml": [*STEPS, *TINY, "data.task.depth=1", "tokenizer.vocab_size=400"],
+    "configs/train/cwm_lora.yaml": [
+        *STEPS,
+        f"model.name_or_path={MODEL}",
+        f"tokenizer.name_or_path={MODEL}",
+        "train.gradient_accumulation_steps=1",
+        "train.precision=fp32",
+        "train.dataloader_num_workers=0",
+        "mixture.permutations.set.task.length=2",
+        "data.task.depth=1",
+        "data.reveal.max_tokens=400",
+    ],
+    "configs/evaluate/any_model.yaml": [*FEW, "diagnostics.0.lengths=[2]"],
+    "configs/evaluate/permutation.yaml": [*FEW, "diagnostics.0.lengths=[2]"],
+    "configs/evaluate/composition.yaml": [*FEW, "diagnostics.0.depths=[2]"],
+    "configs/evaluate/code.yaml": [
+        "budget=150",
+        "diagnostics.0.rewrites=[none, all]",
+        "diagnostics.0.programs=[{path: examples/functions.jsonl}]",
+    ],
+    "configs/evaluate/own_functions.yaml": ["budget=150"],
+    "configs/measure/programs.yaml": [
+        "sources=[{path: examples/functions.jsonl}]",
+        "tokenizers={characters: {kind: chars}}",
+        "costs.string_encodings=[plain]",
+    ],
+}
+"""For each configuration that the README's commands name, the overrides that make it small."""
+AT_ONCE = {"trace", "show", "rewrite", "merge", "report"}
+"""Commands of `remedy` that take no such configuration and are quick as they are."""
 
 
-LORA_SMALL = [
-    "mixture.permutations.set.task.length=2",
-    "data.task.depth=1",
-    "data.reveal.max_tokens=400",
-    "train.dataloader_num_workers=0",
-    "train.threads=1",
-    "tracking.wandb=false",
-]
-OWN = "programs=[{path: examples/functions.jsonl}]"
+def smaller(command: str) -> list[str]:
+    """The command's words with overrides that make it small, and launchers asked for two processes.
 
-
-def smaller(command: str, model: Path) -> list[str]:
-    """The command's words with overrides that make it small, and launchers asked for two processes."""
-    words = shlex.split(command)
-    if words[:2] == ["remedy", "generate"]:
-        return [*words, *SMALL_DATA]
-    if "configs/train/permutation.yaml" in words:
-        shrink = [
-            o
-            for o in SMALL_TRAIN
-            if not any(w.startswith("data.task.length=") and o.startswith("data.task") for w in words)
-        ]
-        return [*words, *shrink]
-    if "configs/train/cwm_lora.yaml" in words:
-        own = [
-            f"model.name={model}",
-            f"tokenizer.name={model}",
-            "train.gradient_accumulation_steps=1",
-            "train.precision=fp32",
-        ]
-        return [words[0], "--num_gpus", "2", *words[1:], *STEPS, *own, *LORA_SMALL]
-    if "configs/train/strings.yaml" in words:
-        two = ["2" if words[i - 1] == "--nproc_per_node" else w for i, w in enumerate(words)]
-        return [*two[:1], *(["--num_gpus", "2"] if two[0] == "deepspeed" else []), *two[1:], *SMALL_STRINGS]
-    if words[:2] == ["remedy", "measure"]:
-        return [
-            *words,
-            f"sources{OWN.removeprefix('programs')}",
-            "tokenizers={characters: {kind: chars}}",
-            "costs.string_encodings=[plain]",
-        ]
-    if words[:2] == ["remedy", "evaluate"] and ("code.yaml" in command or "own_functions" in command):
-        own = [f"diagnostics.0.{OWN}"] if "code.yaml" in command else []
-        few = ["budget=150", "diagnostics.0.rewrites=[none, all]"]
-        return [str(model) if w == "facebook/cwm" else w for w in words] + [*own, *few]
-    if words[:2] == ["remedy", "evaluate"]:
-        few = ["diagnostics.0.examples=2", "budget=60", "batch_size=8"]
-        short = ["diagnostics.0.depths=[2]"] if "composition" in command else ["diagnostics.0.lengths=[2]"]
-        return [str(model) if w == "facebook/cwm" else w for w in words] + few + short
-    return words
+    A command that is not known here fails the test: it could run for hours.
+    """
+    words = [MODEL if word == "facebook/cwm" else word for word in shlex.split(command)]
+    if words[0] == "torchrun":
+        words[words.index("--nproc_per_node") + 1] = "2"
+    if words[0] == "deepspeed":
+        words[1:1] = ["--num_gpus", "2"]
+    configs = [word for word in words if word.startswith("configs/")]
+    if not configs and words[0] == "remedy" and words[1] in AT_ONCE:
+        return words
+    if len(configs) != 1 or configs[0] not in SMALLER:
+        pytest.fail(f"the README's {command!r} is not known here: say in SMALLER how it runs on a small scale")
+    return words + SMALLER[configs[0]]
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("checkout")
     for name in ("configs", "launch", "examples"):
         (path / name).symlink_to(ROOT / name)
-    model = path / "tiny-cwm"
-    write_tiny_cwm(model)
+    write_tiny_cwm(path / MODEL)
     return path
 
 
@@ -116,11 +104,17 @@ def test_every_command_of_the_readme_runs_in_order(folder: Path) -> None:
     ran = [command for command in COMMANDS if not command.startswith(elsewhere)]
     assert len(ran) >= 15
     for command in ran:
-        output = run_command(smaller(command, folder / "tiny-cwm"), folder)
+        output = run_command(smaller(command), folder)
         if command.startswith("remedy trace"):
             assert output.startswith("<|begin_of_text|>")
     assert (folder / "results" / "report" / "report.html").exists()
     assert "<h2>Programs traced as code</h2>" in (folder / "results" / "programs" / "report.html").read_text()
+
+
+def test_a_command_that_nobody_made_small_fails_the_test() -> None:
+    for command in ("remedy train configs/train/new.yaml", "remedy forecast runs/x", "python other.py"):
+        with pytest.raises(pytest.fail.Exception, match="is not known here"):
+            smaller(command)
 
 
 def test_make_targets_exist() -> None:
@@ -130,8 +124,6 @@ def test_make_targets_exist() -> None:
 
 
 def test_the_experiments_of_the_readme_are_valid_and_every_run_is_compared() -> None:
-    from remedy.data_gen.settings import load
-
     for command in COMMANDS:
         if command.startswith(("remedy run ", "remedy sweep ")):
             path = command.split()[2]
@@ -143,22 +135,8 @@ def test_the_experiments_of_the_readme_are_valid_and_every_run_is_compared() -> 
 
 @pytest.mark.slow
 def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -> None:
-    from remedy.data_gen.settings import load
-
-    few = [{"steps": 3, "set": {"task.length": 2}}, {"steps": 3, "set": {"task.length": 3}}]
-    changes = [f"output={tmp_path / 'quickstart'}"]
-    for group in ("permutation", "strings"):
-        changes += [f"groups.{group}.evaluate.diagnostics.0.examples=4"]
-    changes += ["groups.strings.evaluate.diagnostics.1.examples=4"]
-    changes += [f"groups.permutation.base.train.curriculum={few}", "groups.strings.base.train.max_steps=3"]
-    path = ROOT / "configs" / "experiment" / "quickstart.yaml"
-    config = load(ExperimentConfig, path, changes)
-    shortened = {
-        name: {k: (few if k == "train.curriculum" else v) for k, v in settings.items()}
-        for name, settings in config.groups["permutation"].runs.items()
-    }
-    groups = {**config.groups, "permutation": config.groups["permutation"].model_copy(update={"runs": shortened})}
-    config = config.model_copy(update={"groups": groups})
+    overrides = [f"output={tmp_path / 'quickstart'}", "max_steps=3", "max_examples=4"]
+    config = load(ExperimentConfig, ROOT / "configs" / "experiment" / "quickstart.yaml", overrides)
     page = run(config, "quickstart")
     html = page.read_text()
     assert html.count("<tr class=") == len(config.comparisons)

@@ -118,6 +118,7 @@ def run(code: str) -> tuple[Any, Any, Any]:
     return result, space["log"], xs
 
 
+@pytest.mark.slow
 @given(programs, st.sampled_from(KINDS))
 @settings(max_examples=200)
 def test_generated_programs_do_the_same_in_the_same_order(code: str, kinds: tuple[str, ...]) -> None:

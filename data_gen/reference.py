@@ -22,6 +22,7 @@ from remedy.data_gen.settings import Settings
 
 Holds = Literal["one", "list", "dict"]
 REQUIRED, SECTION = "required", "section"
+KIND = "Chooses the other keys of the section."
 _WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path", Any: "any value"}
 
 
@@ -86,7 +87,8 @@ def _row(name: str, field: FieldInfo, given: Settings | None) -> Row:
     shape = _shape(field.annotation, field.metadata)
     value = getattr(given, name) if given is not None else field.get_default(call_default_factory=True)
     default = REQUIRED if field.is_required() and given is None else _value(value)
-    return Row(name, shape.words, default, _one_line(field.description or ""), shape.sections, shape.holds)
+    description = field.description or (KIND if name == "kind" else "")
+    return Row(name, shape.words, default, " ".join(description.split()), shape.sections, shape.holds)
 
 
 class _Shape(NamedTuple):
@@ -183,7 +185,3 @@ def _value(value: Any) -> str:
         return f"[{', '.join(map(_value, value))}]"
     text: str = yaml.safe_dump(value, default_flow_style=True, width=1000, allow_unicode=True, sort_keys=False)
     return text.removesuffix("...\n").strip()
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

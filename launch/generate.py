@@ -17,11 +17,14 @@ from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings, To
 
 
 class GenerateConfig(Settings):
-    """What to generate, the tokenizer its ids and token counts are of, and how much."""
+    """A data set on disk."""
 
     data: DataConfig
+    """What is generated."""
     tokenizer: AnyTokenizer = CharacterSettings()
+    """Whose ids and token counts are stored."""
     write: WriteConfig = WriteConfig()
+    """How much is written, in shards of which size."""
 
 
 def generate(config: str, overrides: Sequence[str], out: Path, shard: str, workers: int) -> None:

@@ -39,6 +39,7 @@ class MeasureConfig(Settings):
     """Folders of runs whose tokenizers are counted with too, so that a report can set a run's failures beside how its tokenizer
     cuts strings."""
     costs: CostSettings = CostSettings()
+    """The variants of every trace whose tokens are counted."""
 
     @model_validator(mode="after")
     def _some(self) -> MeasureConfig:

@@ -14,7 +14,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, SerializeAsAny, model_validator
 
@@ -26,7 +26,8 @@ from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.tasks import TASKS, Drawn, Task
 from remedy.data_gen.tasks.task import TokenArrays
 from remedy.data_gen.traces.budget import allows_partial_trace, densest_reveal, describe
-from remedy.data_gen.traces.render import render
+from remedy.data_gen.traces.frames import Rendered, WrittenFrame
+from remedy.data_gen.traces.render import FORMATS, FormatName, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.data_gen.traces.values import same_value
@@ -42,7 +43,7 @@ class DataConfig(Settings):
 
     task: Annotated[SerializeAsAny[Task], by_kind(TASKS)]
     """Which programs there are; `kind` chooses the task."""
-    format: Literal["cwm", "repl", "symbolic"] = "cwm"
+    format: FormatName = "cwm"
     """The text form of a trace: the code world model's own, a Python session, or one token per variable, value and command."""
     context: bool = True
     """Whether the program precedes its trace (always so in the cwm format)."""
@@ -55,18 +56,21 @@ class DataConfig(Settings):
 
     @model_validator(mode="after")
     def _context_needed(self) -> DataConfig:
-        if self.format == "cwm" and not self.context:
-            raise ValueError("the cwm format always shows the program: remove `context: false`")
+        if not self.context and not FORMATS[self.format].hides_program:
+            raise ValueError(f"the {self.format} format always shows the program: remove `context: false`")
         if self.task.kind != "permutation" and not self.context:
             raise ValueError(f"task {self.task.kind} needs its program: remove `context: false`")
-        if self.reveal.answer_only and self.format != "cwm":
-            raise ValueError("reveal.answer_only needs the cwm format, whose return separator asks for the answer")
+        if self.reveal.answer_only and not FORMATS[self.format].answers_only:
+            able = ", ".join(name for name, format in FORMATS.items() if format.answers_only)
+            raise ValueError(
+                f"the {self.format} format cannot ask for the answer alone: use {able}, or remove answer_only"
+            )
         return self
 
     @property
     def writes_sessions(self) -> bool:
         """Whether the format writes a session of commands where the task has one."""
-        return self.format != "cwm"
+        return FORMATS[self.format].session
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,8 @@ class Example:
     index: int
     split: str
     spans: list[Span]
+    frames: list[WrittenFrame]
+    """The frames that the spans after the context write."""
     answer: str
     trace: Trace
     identity: str
@@ -160,7 +166,7 @@ def fit_to_budget(
     """
     if data.reveal.max_tokens is None or execution.kind != "ok":
         return data.reveal
-    return densest_reveal(execution.trace, data.reveal, lambda reveal: count(_spans(execution, data, reveal)))
+    return densest_reveal(execution.trace, data.reveal, lambda reveal: count(_rendered(execution, data, reveal).spans))
 
 
 def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = None) -> Example:
@@ -173,15 +179,16 @@ def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = 
         if data.reveal.max_tokens is not None:
             raise ConfigError("data.reveal.max_tokens is in tokens: nothing here knows a tokenizer to count them with")
         reveal = data.reveal
-    spans = _spans(execution, data, reveal)
     if execution.kind != "ok":
-        return _example(execution, data, _given(spans), reveal, execution.kind)
-    return _example(execution, data, spans, reveal, "ok")
+        return write_context(execution, data, execution.kind)
+    return _example(execution, data, _rendered(execution, data, reveal), reveal, "ok")
 
 
 def write_context(execution: Execution, data: DataConfig, outcome: str) -> Example:
     """An example of the context alone, for a program whose trace is not written."""
-    return _example(execution, data, _given(_spans(execution, data, data.reveal)), data.reveal, outcome)
+    whole = _rendered(execution, data, data.reveal)
+    given = Rendered([span for span in whole.spans if span.role is Role.CONTEXT], [])
+    return _example(execution, data, given, data.reveal, outcome)
 
 
 def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenArrays | None:
@@ -221,26 +228,22 @@ def _checked(drawn: Drawn, outcome: Outcome) -> Outcome:
     return ProgramError("mismatch", f"{name}: gave {given:.200}, not {drawn.expected:.200} as its source says")
 
 
-def _spans(execution: Execution, data: DataConfig, reveal: RevealConfig) -> list[Span]:
+def _rendered(execution: Execution, data: DataConfig, reveal: RevealConfig) -> Rendered:
     return render(
         execution.trace,
         data.format,
         reveal,
         context=data.context,
-        strings=data.string_encoding,
+        string_encoding=data.string_encoding,
         seed=execution.drawn.key,
     )
 
 
-def _given(spans: Sequence[Span]) -> list[Span]:
-    return [span for span in spans if span.role is Role.CONTEXT]
-
-
-def _example(execution: Execution, data: DataConfig, spans: list[Span], reveal: RevealConfig, outcome: str) -> Example:
+def _example(execution: Execution, data: DataConfig, written: Rendered, reveal: RevealConfig, outcome: str) -> Example:
     drawn, trace = execution.drawn, execution.trace
     slices = drawn.slices | {"frame_count": len(trace.frames)}
     if data.reveal.max_tokens is not None:
         slices["reveal"] = describe(reveal) if outcome == "ok" else "none"
     return Example(
-        execution.index, execution.split, spans, execution.answer, trace, drawn.identity, slices, outcome, reveal
+        execution.index, execution.split, *written, execution.answer, trace, drawn.identity, slices, outcome, reveal
     )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 from pydantic import model_validator
 
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
-from remedy.data_gen.registry import one_of
 from remedy.data_gen.roles import spans_text
 from remedy.data_gen.settings import Settings, UserError, apply_changes, build, parse_overrides
-from remedy.data_gen.traces.render import FORMATS, render
+from remedy.data_gen.traces.render import FORMATS, FormatName, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 
@@ -21,7 +19,7 @@ from remedy.data_gen.traces.string_encodings import EncodingName
 class TraceConfig(Settings):
     """How `remedy trace` runs a file and writes its trace: the keys of a data configuration."""
 
-    format: Annotated[str, one_of(FORMATS)] = "cwm"
+    format: FormatName = "cwm"
     """The format of the trace."""
     reveal: RevealConfig = RevealConfig()
     """Which frames are written, and what their states show."""
@@ -51,5 +49,5 @@ def trace(file: Path, overrides: Sequence[str] = ()) -> str:
         raise UserError(f"{file}: cannot be read as UTF-8 text: {error}") from None
     with Sandbox(config.tracer) as sandbox:
         traced = sandbox.trace(Program(code, str(file)))
-    spans = render(traced, config.format, config.reveal, strings=config.string_encoding)
-    return spans_text(spans, " " if config.format == "symbolic" else "") + "\n"
+    written = render(traced, config.format, config.reveal, string_encoding=config.string_encoding)
+    return spans_text(written.spans, " " if FORMATS[config.format].one_token else "") + "\n"

@@ -1,78 +1,116 @@
-"""Read a trace in the `cwm` format back from what a model wrote. Model output is data: nothing here raises on any of it.
+"""Read a trace back from what a model wrote, piece by piece. Model output is data: nothing here raises on any of it.
 
-The input is pieces, text or special tokens, as a tokenizer gives them for ids: text that spells a separator is just text.
+Pieces are text or special tokens, as a tokenizer gives them for ids: text that spells a separator is just text. The time is
+linear in the text, however it is cut into pieces.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remedy.data_gen.execution.program import Event
 from remedy.data_gen.roles import Special
 from remedy.data_gen.traces.reveal import UNCHANGED
 
-_EVENTS = {
-    Special.CALL_SEP: Event.CALL,
-    Special.LINE_SEP: Event.LINE,
-    Special.RETURN_SEP: Event.RETURN,
-    Special.EXCEPTION_SEP: Event.EXCEPTION,
-}
-
 Piece = str | Special
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFrame:
-    """A frame as written: `locals` by name (None where no state is shown), `value` of a return or exception, values as text."""
+    """A frame as written, its values as text."""
 
-    event: Event
+    event: Event | None
+    """None where it is not written."""
     source: str
+    """The line with its newline; empty where the frame has none."""
     locals: dict[str, str] | None = None
+    """The variables that are shown; None where no state is."""
     value: str | None = None
+    """The value of a return or exception."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTrace:
-    """The frames up to the first malformed one, what is wrong with that (empty if nothing), and whether the end was written."""
+    """What was read."""
 
     frames: tuple[ReadFrame, ...]
+    """The frames up to the first malformed one."""
     problem: str
+    """What is wrong with that one; empty if nothing is."""
     ended: bool
+    """Whether the end was written."""
 
     @property
     def valid(self) -> bool:
         return self.ended and not self.problem
 
 
-class _Malformed(Exception):
-    pass
+class Malformed(Exception):
+    """Raised by a reader's own steps, and caught in `feed`: what was written is no frame."""
 
 
-def parse(pieces: Iterable[Piece]) -> ReadTrace:
-    """The trace that the pieces after the context's last separator spell."""
-    found: list[ReadFrame] = []
-    frame: list[Piece] = []
-    problem, ended = "", False
-    for piece in _joined(pieces):
-        if ended:
-            problem = "text after the end"
-            break
-        if piece is Special.END_OF_TEXT:
-            ended = True
-        elif piece is Special.FRAME_SEP:
-            try:
-                found.append(_frame(frame))
-            except _Malformed as error:
-                problem = str(error)
-                break
-            frame = []
-        else:
-            frame.append(piece)
-    if frame and not problem:
-        problem = "a frame without its end"
-    return ReadTrace(tuple(found), problem, ended)
+class Reader(ABC):
+    """Reads one trace: feed it the pieces after the context, in order, cut in any way."""
+
+    def __init__(self) -> None:
+        self.frames: list[ReadFrame] = []
+        """The frames read so far."""
+        self.problem = ""
+        """Why reading stopped; what follows is not read."""
+        self.ended = False
+        """Whether the end of the text was read."""
+        self.place = 0
+        """The frame that the last piece belongs to, counted from 0."""
+
+    def feed(self, piece: Piece) -> None:
+        """Read on."""
+        self.place = len(self.frames)
+        if self.problem or not piece:
+            return
+        if self.ended:
+            self.problem = "text after the end"
+            return
+        try:
+            if isinstance(piece, str):
+                self._text(piece)
+            else:
+                self._special(piece)
+        except Malformed as error:
+            self.problem = str(error)
+
+    def trace(self) -> ReadTrace:
+        """What has been read, if nothing follows."""
+        return ReadTrace(tuple(self.frames), self.problem or self._unfinished(), self.ended)
+
+    @abstractmethod
+    def _text(self, text: str) -> None:
+        """Read text, which is not empty."""
+
+    @abstractmethod
+    def _special(self, token: Special) -> None:
+        """Read a special token; END_OF_TEXT sets `ended`."""
+
+    @abstractmethod
+    def _unfinished(self) -> str:
+        """What is missing, if nothing follows; empty if nothing is."""
+
+
+def json_string(text: str, what: str) -> str:
+    """The string that JSON text stands for.
+
+    Raises:
+        Malformed: it is none; `what` names it in the message.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Malformed(f"{what} that is not JSON") from None
+    if not isinstance(value, str):
+        raise Malformed(f"{what} that is not a string")
+    return value
 
 
 def restore(frames: Sequence[ReadFrame]) -> list[ReadFrame]:
@@ -88,80 +126,3 @@ def restore(frames: Sequence[ReadFrame]) -> list[ReadFrame]:
             frame, memory = ReadFrame(frame.event, frame.source, shown, frame.value), shown
         restored.append(frame)
     return restored
-
-
-def _joined(pieces: Iterable[Piece]) -> Iterable[Piece]:
-    """The pieces with neighbouring texts joined."""
-    text: list[str] = []
-    for piece in pieces:
-        if isinstance(piece, str):
-            text.append(piece)
-            continue
-        if text:
-            yield "".join(text)
-            text = []
-        yield piece
-    if text:
-        yield "".join(text)
-
-
-def _frame(pieces: list[Piece]) -> ReadFrame:
-    """One frame, without its end."""
-    if not pieces or pieces[0] not in _EVENTS:
-        raise _Malformed("a frame that does not start with an event")
-    event = _EVENTS[pieces[0]]
-    before, source, value = _parts(pieces[1:])
-    if source is None:
-        raise _Malformed(f"a {event.value} frame without a source line")
-    if event in (Event.CALL, Event.LINE):
-        if value is not None:
-            raise _Malformed(f"a {event.value} frame with a value")
-        return ReadFrame(event, source, _locals(before) if before is not None else None)
-    if before is not None:
-        raise _Malformed(f"a {event.value} frame with locals")
-    if value is None:
-        raise _Malformed(f"a {event.value} frame without a value")
-    return ReadFrame(event, source, None, _string(value))
-
-
-def _parts(pieces: Sequence[Piece]) -> tuple[str | None, str | None, str | None]:
-    """The texts before the action separator, after it, and after the argument separator."""
-    texts: dict[Special | None, str | None] = {None: None, Special.ACTION_SEP: None, Special.ARG_SEP: None}
-    at: Special | None = None
-    for piece in pieces:
-        if isinstance(piece, str):
-            texts[at] = piece
-            continue
-        following = {None: Special.ACTION_SEP, Special.ACTION_SEP: Special.ARG_SEP}.get(at)
-        if piece is not following:
-            raise _Malformed(f"{piece.value} in the wrong place")
-        at = piece
-        texts[at] = ""
-    return texts[None], texts[Special.ACTION_SEP], texts[Special.ARG_SEP]
-
-
-def _locals(text: str) -> dict[str, str]:
-    try:
-        pairs = json.loads(text, object_pairs_hook=list)
-    except (ValueError, RecursionError):
-        raise _Malformed("locals that are not JSON") from None
-    if not isinstance(pairs, list) or not text.startswith("{"):
-        raise _Malformed("locals that are not a JSON object")
-    shown = {}
-    for name, value in pairs:
-        if not isinstance(value, str):
-            raise _Malformed("a local whose value is not a string")
-        if name in shown:
-            raise _Malformed("a local that is given twice")
-        shown[name] = value
-    return shown
-
-
-def _string(text: str) -> str:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _Malformed("a value that is not JSON") from None
-    if not isinstance(value, str):
-        raise _Malformed("a value that is not a string")
-    return value

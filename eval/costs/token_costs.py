@@ -67,7 +67,7 @@ def token_rows(
     """
     for encoding, shown, spacing in itertools.product(settings.string_encodings, settings.locals, settings.spacings):
         reveal = _reveal(spacing, shown)
-        spans = render(outcome, "cwm", reveal, strings=encoding) if isinstance(outcome, Trace) else None
+        spans = render(outcome, "cwm", reveal, string_encoding=encoding).spans if isinstance(outcome, Trace) else None
         for name, tokenizer in tokenizers.items():
             counts = None if spans is None else tokenizer.count_by_role(spans)
             yield _row(name, encoding, "fixed", reveal, counts)
@@ -104,7 +104,7 @@ def _fitted(
         return reveal, None
 
     def counts(variant: RevealConfig) -> list[int]:
-        return tokenizer.count_by_role(render(outcome, "cwm", variant, strings=encoding))
+        return tokenizer.count_by_role(render(outcome, "cwm", variant, string_encoding=encoding).spans)
 
     chosen = densest_reveal(outcome, reveal, lambda variant: sum(counts(variant)))
     return (reveal, None) if chosen is None else (chosen, counts(chosen))

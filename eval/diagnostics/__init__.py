@@ -14,6 +14,7 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks.composition import FAMILIES, CompositionTask
 from remedy.data_gen.tasks.permutation import PermutationTask
+from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.config import (
     CompositionDiagnostic,
     Condition,
@@ -117,7 +118,7 @@ def judge_batch(
         )
         predictions = predict(model, tokenizer, truths)
         return [judge_predicted(t, p, frozenset(told))._asdict() for t, p in zip(truths, predictions)]
-    exact = condition.data.format == "symbolic"
+    exact = FORMATS[condition.data.format].one_token
     written = decode(model, tokenizer, truths, fed, exact=exact, budget=config.budget)
     return [judge_written(t, w, tokenizer)._asdict() for t, w in zip(truths, written)]
 

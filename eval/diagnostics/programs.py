@@ -15,7 +15,8 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.programs import ProgramsTask, split_cases
-from remedy.data_gen.traces.parse import ReadFrame, ReadTrace, parse
+from remedy.data_gen.traces.parse import ReadFrame, ReadTrace
+from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.traces.reveal import kept_frames
 from remedy.data_gen.traces.string_encodings import decode_value
 from remedy.data_gen.traces.values import same_value
@@ -124,8 +125,10 @@ def judge(
 ) -> dict[str, Any]:
     """One example's record: is the answer right, what was right on the way, and where and why did it first depart?"""
     start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
-    start -= condition.data.reveal.answer_only  # the separator of the answer's frame was given
-    true, read = (parse(tokenizer.pieces(ids[start:])) for ids in (truth.ids, spliced(truth.ids, runs)))
+    true, read = (
+        FORMATS["cwm"].read(tokenizer.pieces(ids[start:]), condition.data.reveal.answer_only)
+        for ids in (truth.ids, spliced(truth.ids, runs))
+    )
     numbers = kept_frames(example.trace.frames, condition.data.reveal)[1:]
     originals = [example.trace.frames[number] for number in numbers]
     strings = condition.data.string_encoding

@@ -21,7 +21,7 @@ def test_real_traces_of_the_32b_model_byte_for_byte(shared: Path) -> None:
     assert len(lines) == 6
     for line in lines:
         real = json.loads(line)
-        spans = render(trace(Program.from_call(real["code"], real["input"])), "cwm", RevealConfig(locals="diff"))
+        spans = render(trace(Program.from_call(real["code"], real["input"])), "cwm", RevealConfig(locals="diff")).spans
         ours = spans_text([span for span in spans if span.role is not Role.CONTEXT])
         assert ours == re.sub(r" at 0x[0-9a-f]+", "", real["generation"]), real["id"]
 

@@ -55,7 +55,7 @@ def test_the_choice_is_the_first_way_that_fits(n: int, budget: int) -> None:
     config = RevealConfig(max_tokens=budget)
 
     def cost(way: RevealConfig) -> int:
-        return count(render(traced, "cwm", way))
+        return count(render(traced, "cwm", way).spans)
 
     chosen = densest_reveal(traced, config, cost)
     fitting = [way for way in in_order(traced, config) if cost(way) <= budget]

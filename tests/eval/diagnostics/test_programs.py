@@ -19,7 +19,7 @@ from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks.programs import ProgramsTask
-from remedy.data_gen.traces.parse import parse
+from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.config import Condition, EvalConfig, fed_roles
 from remedy.eval.decoding import Written
 from remedy.eval.diagnostics import programs as code
@@ -310,13 +310,13 @@ def test_what_cannot_be_read_as_traces_of_programs_is_refused(programs: Path) ->
 def test_no_output_makes_the_judge_raise(pieces: list[Any]) -> None:
     path = Path("/nonexistent")
     traced = trace(Program.from_call("def f(x):\n    return x[1:]", "'ab'"))
-    example = Example(0, "all", [], "'b'", traced, "id", {})
+    example = Example(0, "all", [], [], "'b'", traced, "id", {})
     from remedy.data_gen.traces.render import render
 
-    truth = TOKENIZER.encode(render(traced))
+    truth = TOKENIZER.encode(render(traced).spans)
     start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
     ids = [
         i for p in pieces for i in ([TOKENIZER.special_ids[p]] if isinstance(p, Special) else TOKENIZER.string_ids(p))
     ]
     record = code.judge(example, truth, [Written(start, len(truth.ids), ids, True)], condition(config(path)), TOKENIZER)
-    assert record["final_right"] == (parse(TOKENIZER.pieces(ids)).valid and record["answer"] == "'b'")
+    assert record["final_right"] == (FORMATS["cwm"].read(TOKENIZER.pieces(ids)).valid and record["answer"] == "'b'")

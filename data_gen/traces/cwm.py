@@ -1,0 +1,192 @@
+"""The `cwm` format, the code world model's own: `<|line_sep|>LOCALS<|action_sep|>SOURCE<|frame_sep|>`, frame after frame.
+
+LOCALS and returned values are JSON; the first frame belongs to the prompt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+
+from remedy.data_gen.execution.program import Event, Trace, Value
+from remedy.data_gen.roles import Role, Span, Special
+from remedy.data_gen.traces.frames import Format, Rendered, WrittenFrame
+from remedy.data_gen.traces.parse import Malformed, Piece, Reader, ReadFrame, json_string
+from remedy.data_gen.traces.spans import Spans, source_spans, special_span
+from remedy.data_gen.traces.string_encodings import Piece as ValuePiece
+from remedy.data_gen.traces.string_encodings import escape, pieces
+
+EVENT_TOKENS = {
+    Event.CALL: Special.CALL_SEP,
+    Event.LINE: Special.LINE_SEP,
+    Event.RETURN: Special.RETURN_SEP,
+    Event.EXCEPTION: Special.EXCEPTION_SEP,
+}
+_EVENTS = {token: event for event, token in EVENT_TOKENS.items()}
+
+
+class Cwm(Format):
+    """Prompt, then one frame after another."""
+
+    events = True
+    answers_only = True
+
+    def write(
+        self, trace: Trace, frames: Sequence[WrittenFrame], *, context: bool, encoding: str, answer_only: bool
+    ) -> Rendered:
+        spans = Spans()
+        spans.special(Special.BEGIN_OF_TEXT, -1, Role.CONTEXT)
+        spans.special(Special.TRACE_CONTEXT_START, -1, Role.CONTEXT)
+        code = trace.program.code
+        spans.source(Role.CONTEXT, "\n" + code + ("" if code.endswith("\n") else "\n"), -1)
+        spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
+        seeded = 1 if frames and frames[0].number == 0 else 0
+        for frame in frames[:seeded]:
+            given = Spans([_event(frame, Role.CONTEXT, -1)])
+            _rest(given, frame, encoding)
+            spans.extend(Span(Role.CONTEXT, span.piece, -1, span.string) for span in given)
+        written = list(frames[seeded:])
+        if answer_only and written:
+            # The separator of the answer's frame is given too: it says that no trace is wanted.
+            spans.append(_event(written[0], Role.CONTEXT, -1))
+            _rest(spans, written[0], encoding)
+            written[0] = written[0]._replace(event=None)
+        else:
+            for frame in written:
+                spans.append(_event(frame, Role.STRUCTURE, frame.number))
+                _rest(spans, frame, encoding)
+        spans.special(Special.END_OF_TEXT, len(trace.frames))
+        return Rendered(spans, written)
+
+    def reader(self, answer_only: bool = False) -> Reader:
+        return CwmReader(answer_only)
+
+
+def _event(frame: WrittenFrame, role: Role, number: int) -> Span:
+    assert frame.event is not None
+    return special_span(role, EVENT_TOKENS[frame.event], number)
+
+
+def _rest(spans: Spans, frame: WrittenFrame, encoding: str) -> None:
+    """Write a frame but for the token of its event."""
+    number, _, source, state, value = frame
+    add = spans.append
+    if state is not None:
+        text = "{"
+        for name, shown in state.items():
+            for piece in _entry(name, shown, encoding):
+                if piece.string:
+                    add(Span(Role.STATE, text, number))
+                    add(Span(Role.STATE, piece.text, number, True))
+                    text = ""
+                else:
+                    text += piece.text
+        add(Span(Role.STATE, text[:-2] + "}" if state else "{}", number))
+    add(special_span(Role.STRUCTURE, Special.ACTION_SEP, number))
+    spans += source_spans(Role.ACTION, source, number)
+    if value is not None:
+        add(special_span(Role.STRUCTURE, Special.ARG_SEP, number))
+        spans.text(Role.VALUE, '"', number)
+        spans.value(Role.VALUE, value, encoding, number)
+        spans.text(Role.VALUE, '"', number)
+    add(special_span(Role.STRUCTURE, Special.FRAME_SEP, number))
+
+
+@lru_cache(maxsize=50_000)
+def _entry(name: str, value: Value, encoding: str) -> tuple[ValuePiece, ...]:
+    """`"NAME": "VALUE", ` cut at the value's strings; most values stay the same from frame to frame."""
+    before, after = ValuePiece(f'"{escape(name)}": "', False), ValuePiece('", ', False)
+    parts = (before, *pieces(value, encoding), after)
+    return parts if any(part.string for part in parts) else (ValuePiece("".join(part.text for part in parts), False),)
+
+
+class CwmReader(Reader):
+    """Reads frames; `answer_only`: the token of the first one's event was given."""
+
+    def __init__(self, answer_only: bool = False) -> None:
+        super().__init__()
+        self._answer_only = answer_only
+        self._open: list[list[str] | Special] = []
+        """The frame that is being written: special tokens, and between them runs of text in pieces."""
+
+    def _text(self, text: str) -> None:
+        if self._open and isinstance(self._open[-1], list):
+            self._open[-1].append(text)
+        else:
+            self._open.append([text])
+
+    def _special(self, token: Special) -> None:
+        if token is Special.END_OF_TEXT:
+            self.ended = True
+        elif token is Special.FRAME_SEP:
+            whole = [part if isinstance(part, Special) else "".join(part) for part in self._open]
+            given = self._answer_only and not self.frames
+            self.frames.append(_answer(whole) if given else _frame(whole))
+            self._open = []
+        else:
+            self._open.append(token)
+
+    def _unfinished(self) -> str:
+        return "a frame without its end" if self._open else ""
+
+
+def _frame(written: list[Piece]) -> ReadFrame:
+    """One frame, without its end."""
+    first = written[0] if written else ""
+    if not isinstance(first, Special) or first not in _EVENTS:
+        raise Malformed("a frame that does not start with an event")
+    event = _EVENTS[first]
+    state, source, value = _parts(written[1:])
+    if source is None:
+        raise Malformed(f"a {event.value} frame without a source line")
+    if event in (Event.CALL, Event.LINE):
+        if value is not None:
+            raise Malformed(f"a {event.value} frame with a value")
+        return ReadFrame(event, source, _locals(state) if state is not None else None)
+    if state is not None:
+        raise Malformed(f"a {event.value} frame with locals")
+    if value is None:
+        raise Malformed(f"a {event.value} frame without a value")
+    return ReadFrame(event, source, None, json_string(value, "a value"))
+
+
+def _answer(written: list[Piece]) -> ReadFrame:
+    """The frame of an answer whose event was given."""
+    state, source, value = _parts(written)
+    if state is not None or source is None or value is None:
+        raise Malformed("an answer without its source line and value, or with locals")
+    return ReadFrame(None, source, None, json_string(value, "a value"))
+
+
+def _parts(written: Sequence[Piece]) -> tuple[str | None, str | None, str | None]:
+    """The texts before the action separator, after it, and after the argument separator."""
+    texts: dict[Special | None, str | None] = {None: None, Special.ACTION_SEP: None, Special.ARG_SEP: None}
+    at: Special | None = None
+    for piece in written:
+        if isinstance(piece, str):
+            texts[at] = piece
+            continue
+        following = {None: Special.ACTION_SEP, Special.ACTION_SEP: Special.ARG_SEP}.get(at)
+        if piece is not following:
+            raise Malformed(f"{piece.value} in the wrong place")
+        at = piece
+        texts[at] = ""
+    return texts[None], texts[Special.ACTION_SEP], texts[Special.ARG_SEP]
+
+
+def _locals(text: str) -> dict[str, str]:
+    try:
+        pairs = json.loads(text, object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        raise Malformed("locals that are not JSON") from None
+    if not isinstance(pairs, list) or not text.startswith("{"):
+        raise Malformed("locals that are not a JSON object")
+    shown = {}
+    for name, value in pairs:
+        if not isinstance(value, str):
+            raise Malformed("a local whose value is not a string")
+        if name in shown:
+            raise Malformed("a local that is given twice")
+        shown[name] = value
+    return shown

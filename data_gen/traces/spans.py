@@ -1,0 +1,52 @@
+"""A list of spans under construction: what the text formats share."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from remedy.data_gen.execution.program import Value
+from remedy.data_gen.roles import Role, Span, Special
+from remedy.data_gen.traces.string_encodings import pieces, source_pieces
+
+
+class Spans(list[Span]):
+    """A list of spans that joins neighbouring text of one kind, so that tokenizers see whole pieces."""
+
+    def text(self, role: Role, text: str, frame: int, string: bool = False) -> None:
+        """Add text; `string`: it is the text of a string value."""
+        if not text:
+            return
+        if self:
+            last = self[-1]
+            if isinstance(last.piece, str) and last.role is role and last.frame == frame and last.string == string:
+                self[-1] = Span(role, last.piece + text, frame, string)
+                return
+        self.append(Span(role, text, frame, string))
+
+    def special(self, token: Special, frame: int, role: Role = Role.STRUCTURE) -> None:
+        """Add a special token."""
+        self.append(special_span(role, token, frame))
+
+    def source(self, role: Role, text: str, frame: int) -> None:
+        """Add source text, cut at its string literals."""
+        self.extend(source_spans(role, text, frame))
+
+    def value(self, role: Role, value: Value, encoding: str, frame: int) -> None:
+        """Add a value under a string encoding, cut at its strings."""
+        for piece in pieces(value, encoding):
+            self.text(role, piece.text, frame, piece.string)
+
+
+# Separators and source lines come back in example after example at the same frame numbers: those spans are made once.
+
+
+@lru_cache(maxsize=20_000)
+def special_span(role: Role, token: Special, frame: int) -> Span:
+    """The span of a special token."""
+    return Span(role, token, frame)
+
+
+@lru_cache(maxsize=50_000)
+def source_spans(role: Role, text: str, frame: int) -> tuple[Span, ...]:
+    """Source text as spans, cut at its string literals."""
+    return tuple(Span(role, piece.text, frame, piece.string) for piece in source_pieces(text))

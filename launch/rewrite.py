@@ -19,7 +19,7 @@ def rewrite(file: Path, only: Sequence[str]) -> str:
     """
     for name in only:
         if name not in REWRITES:
-            raise ConfigError(f"--only {name!r}: {suggest(name, REWRITES)}")
+            raise ConfigError(f"--only: unknown rewrite {name!r}; {suggest(name, REWRITES)}")
     kinds = list(only) or list(REWRITES)
     try:
         code = file.read_text(encoding="utf-8")

@@ -1,36 +1,57 @@
-"""Rewrites that keep what a program does and change how it is written, each meant to cure one kind of failure.
+"""Rewrites that keep what a program does and change how it is written, each meant to mitigate one kind of failure.
 
-To add one, write a function `(tree, names, functions) -> changed` that changes the functions of a module's tree, and register it
-in REWRITES.
+To add one, write a function `(tree, names, functions) -> changed` that changes the functions of a module's syntax tree, and
+register it in REWRITES.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError
+from remedy.data_gen.registry import Registry, one_of
 from remedy.data_gen.rewrites.characters import LOOPS, characters
 from remedy.data_gen.rewrites.comprehensions import comprehensions
 from remedy.data_gen.rewrites.fstrings import fstrings
 from remedy.data_gen.rewrites.names import Names
 from remedy.data_gen.rewrites.temporaries import chains, temporaries
 
-RewriteName = Literal["fstrings", "comprehensions", "characters", "chains", "temporaries"]
-Rewriting = Literal["none", "fstrings", "comprehensions", "characters", "chains", "temporaries", "all"]
-"""One rewrite, all of them, or the program as it is."""
-
 Rewrite = Callable[[ast.Module, Names, list[ast.FunctionDef]], bool]
 
-REWRITES: dict[str, Rewrite] = {
-    "fstrings": fstrings,
-    "comprehensions": comprehensions,
-    "characters": characters,
-    "chains": chains,
-    "temporaries": temporaries,
-}
+REWRITES: Registry[Rewrite] = Registry("rewrite")
 """In the order in which several are applied: each leaves work for those after it."""
+
+REWRITES["fstrings"] = fstrings
+REWRITES["comprehensions"] = comprehensions
+REWRITES["characters"] = characters
+REWRITES["chains"] = chains
+REWRITES["temporaries"] = temporaries
+
+RewriteName = Annotated[str, one_of(REWRITES)]
+
+
+def rewrites_of(rewriting: str) -> tuple[str, ...]:
+    """The rewrites that a name stands for: one of REWRITES, `all` of them, or `none`.
+
+    Raises:
+        ValueError: it is no such name.
+    """
+    if rewriting == "none":
+        return ()
+    return tuple(REWRITES) if rewriting == "all" else (REWRITES.check(rewriting),)
+
+
+def _known(rewriting: str) -> str:
+    rewrites_of(rewriting)
+    return rewriting
+
+
+Rewriting = Annotated[str, AfterValidator(_known)]
+"""One rewrite, `all` of them, or `none`: the program as it is."""
 
 
 def rewrite_program(program: Program, kinds: Sequence[str]) -> Program:

@@ -55,7 +55,7 @@ class _Calls(ast.NodeTransformer):
 
 
 def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Rewrite the functions; whether anything changed. Left alone where the module has its own `len` or the like."""
+    """Rewrite the functions in place; returns whether anything changed. Left alone where the module has its own `len` or the like."""
     if _module_names(tree) & {*_BUILTINS, *LOOPS.values(), "*"}:
         return False
     calls = _Calls()

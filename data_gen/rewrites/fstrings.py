@@ -38,7 +38,10 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
 
 
 def fstrings(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Rewrite the functions; whether anything changed. Left alone where the program has its own `format` or the like."""
+    """Rewrite the functions in place; returns whether anything changed.
+
+    A program with its own `format` or the like is left alone.
+    """
     if names.bound & {"format", *_CONVERSIONS.values()}:
         return False
     rewriter = _Concatenations()

@@ -42,12 +42,12 @@ class _Chains(Hoister):
 
 
 def temporaries(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Rewrite the functions; whether anything changed."""
+    """Rewrite the functions in place; returns whether anything changed."""
     return _hoist(_Temporaries(names), functions)
 
 
 def chains(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Rewrite the functions; whether anything changed."""
+    """Rewrite the functions in place; returns whether anything changed."""
     return _hoist(_Chains(names), functions)
 
 

@@ -1,7 +1,7 @@
-"""Reversible ways to write a string value in a trace, so that characters can line up with tokens.
+"""String encodings: reversible ways to write a string value in a trace, so that characters can line up with tokens.
 
-To add an encoding, write an `encode`/`decode` pair and register it in ENCODINGS: `encode` gives the Python value that is
-written in place of the string (its repr goes into the trace), `decode` gives the string back.
+To add an encoding, write an `encode`/`decode` pair and register it in ENCODINGS: `encode` gives the Python value whose repr is
+written in place of the string's, `decode` gives the string back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from remedy.data_gen.registry import Registry, one_of
 
 
 class Encoding(NamedTuple):
-    """`encode(s)` is what the trace shows instead of `s`; `decode(encode(s)) == s` for every Unicode string."""
+    """`encode(s)` is what the trace shows instead of `s`; `decode(encode(s)) == s` for every Unicode string. A model may write
+    something else: `decode` raises ValueError on what it cannot decode."""
 
     encode: Callable[[str], str | list[str]]
     decode: Callable[[str | list[str]], str]
@@ -113,10 +114,10 @@ def decode_value(text: str, encoding: str) -> str:
     """
     try:
         written = ast.literal_eval(text)
+        if isinstance(written, str) or (isinstance(written, list) and all(isinstance(c, str) for c in written)):
+            return repr(ENCODINGS[encoding].decode(written))
     except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return text
-    if isinstance(written, str) or (isinstance(written, list) and all(isinstance(c, str) for c in written)):
-        return repr(ENCODINGS[encoding].decode(written))
+        pass
     return text
 
 

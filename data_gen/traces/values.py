@@ -1,4 +1,4 @@
-"""What values mean that are only known by their text: are two the same?
+"""Compares values that are known by their text alone.
 
 The text may be a model's output, which is data: it is parsed as a literal, never run.
 """
@@ -31,7 +31,9 @@ def same_value(left: str, right: str) -> bool:
 def _literal(text: str) -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # `1is 2`: whatever it is, it is no concern of the user's
+            warnings.simplefilter(
+                "ignore", SyntaxWarning
+            )  # `1is 2`: a warning about a model's output would confuse the user
             warnings.simplefilter("ignore", DeprecationWarning)
             return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

@@ -10,7 +10,7 @@ from remedy.data_gen.examples import DataConfig, Example, Task
 from remedy.data_gen.execution.pool import environment
 from remedy.data_gen.execution.program import Frame
 from remedy.data_gen.execution.sandbox import TracerConfig
-from remedy.data_gen.rewrites import REWRITES
+from remedy.data_gen.rewrites import rewrites_of
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks.composition import CompositionTask
@@ -77,10 +77,9 @@ def _extent(source: Task, settings: CodeDiagnostic, config: EvalConfig) -> tuple
 
 
 def _as_labelled(data: DataConfig, source: Task, labels: dict[str, Any]) -> DataConfig:
-    kinds = {"none": (), "all": tuple(REWRITES)}.get(labels["rewrite"], (labels["rewrite"],))
     changed = data.model_dump() | {"string_encoding": labels["strings"], "task": source.model_dump()}
     if isinstance(source, ProgramsTask):
-        changed["task"]["rewrites"] = kinds
+        changed["task"]["rewrites"] = rewrites_of(labels["rewrite"])
     if labels["forcing"] == "direct":
         changed["reveal"] = {"answer_only": True, "max_tokens": data.reveal.max_tokens}
     else:

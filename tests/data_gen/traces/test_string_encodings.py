@@ -1,11 +1,24 @@
+"""String encodings can be undone, and mark the strings inside values and source."""
+
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.execution.program import Value, describe
-from remedy.data_gen.traces.string_encodings import ENCODINGS, decode_value, pieces, source_pieces
+from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import ConfigError, build
+from remedy.data_gen.traces.render import FORMATS
+from remedy.data_gen.traces.string_encodings import ENCODINGS, Encoding, decode_value, pieces, source_pieces
+from remedy.launch.trace import trace as trace_file
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends.characters import CharacterSettings
+
+REVERSE = Path(__file__).resolve().parents[3] / "examples" / "reverse.py"
 
 anything = st.text(alphabet=st.characters(), max_size=30)  # surrogates included
 
@@ -58,3 +71,29 @@ def test_source_literals_are_marked_but_not_docstrings_or_comments() -> None:
     source = '"""It\'s a docstring."""\nx = \'a b\' + "c"  # don\'t\n'
     assert [p.text for p in source_pieces(source) if p.string] == ["'a b'", '"c"']
     assert "".join(p.text for p in source_pieces(source)) == source
+
+
+def hexadecimal(text: str | list[str]) -> str:
+    assert isinstance(text, str)
+    return bytes.fromhex(text).decode("utf-8", "surrogatepass")
+
+
+@pytest.fixture
+def hex_encoding() -> Iterator[str]:
+    ENCODINGS.register("hex")(Encoding(lambda s: s.encode("utf-8", "surrogatepass").hex(), hexadecimal))
+    yield "hex"
+    del ENCODINGS["hex"]
+
+
+def test_an_encoding_from_outside_is_generated_traced_tokenized_and_undone(hex_encoding: str) -> None:
+    task = {"kind": "composition", "depth": 1, "functions": ["mirror_str"]}
+    data = build(DataConfig, {"task": task, "string_encoding": hex_encoding}, "test")
+    example = examples(data, "train", [0])[0]
+    tokens = build_tokenizer(CharacterSettings(), data).encode(example.spans)
+    assert len(tokens.ids) > len(example.answer)
+    read = FORMATS["cwm"].read(span.piece for span in example.spans if span.role is not Role.CONTEXT)
+    assert decode_value(read.frames[-1].value or "", hex_encoding) == example.answer
+    assert "\"'636261'\"" in trace_file(REVERSE, [f"string_encoding={hex_encoding}"])
+    assert decode_value("'no hex'", hex_encoding) == "'no hex'"
+    with pytest.raises(ConfigError, match="unknown string encoding 'hexx'; did you mean 'hex'"):
+        build(DataConfig, {"task": task, "string_encoding": "hexx"}, "test")

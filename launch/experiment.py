@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build
+from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build, suggest
 from remedy.eval.config import EvalConfig
 from remedy.eval.report.verdicts import Comparison
 from remedy.train.config import RunConfig
@@ -35,6 +35,21 @@ class Group(Settings):
         empty = [key for key, values in self.grid.items() if not values]
         if empty:
             raise ValueError(f"grid.{empty[0]} has no values")
+        for where, settings in {
+            "base": self.base,
+            **{f"runs.{name}": changes for name, changes in self.runs.items()},
+        }.items():
+            own = [key for key in ("name", "output") if key in settings]
+            if own:
+                raise ValueError(f"{where}.{own[0]} does nothing: runs have the names and folders of the experiment")
+            twice = [key for key in self.grid if where != "base" and key in settings]
+            if twice:
+                raise ValueError(
+                    f"{where}: {twice[0]} does nothing, since the grid sets it: remove it from one of them"
+                )
+        unknown = sorted(set(self.evaluate_runs) - set(self.runs))
+        if unknown:
+            raise ValueError(f"evaluate_runs names no run: {', '.join(unknown)}")
         return self
 
 
@@ -110,9 +125,6 @@ def expand(config: ExperimentConfig, where: str) -> list[Job]:
     """
     jobs: list[Job] = []
     for group_name, group in config.groups.items():
-        unknown = set(group.evaluate_runs) - set(group.runs)
-        if unknown:
-            raise ConfigError(f"{where}: groups.{group_name}.evaluate_runs names no run: {', '.join(sorted(unknown))}")
         for member in members(group):
             label = f"{where}: groups.{group_name}.runs.{member.name}"
             jobs.append(_job(config, group_name, member, label))
@@ -120,6 +132,10 @@ def expand(config: ExperimentConfig, where: str) -> list[Job]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ConfigError(f"{where}: run names must be unique over all groups; {twice!r} comes twice")
+    for number, comparison in enumerate(config.comparisons):
+        for side, name in (("baseline", comparison.baseline.run), ("treatment", comparison.treatment.run)):
+            if name not in names:
+                raise ConfigError(f"{where}: comparisons.{number}.{side}.run: no run {name!r}; {suggest(name, names)}")
     return jobs
 
 

@@ -41,6 +41,30 @@ class DeepSpeedSettings(Settings):
     file: str | None = None
     """A hand-written DeepSpeed JSON; it must not contradict the rest of the configuration."""
 
+    @model_validator(mode="after")
+    def _used(self) -> DeepSpeedSettings:
+        if self.file is None:
+            self.check_used(1 if self.stage is None else self.stage)
+        return self
+
+    def check_used(self, stage: int) -> None:
+        """Refuse what does nothing at a stage; where a file may choose the stage, this is known once the file is read.
+
+        Raises:
+            ValueError: naming the setting and what reads it.
+        """
+        if self.param_persistence_threshold is not None and stage != 3:
+            raise ValueError(
+                f"param_persistence_threshold {self.param_persistence_threshold} does nothing at stage {stage}, since only "
+                "stage 3 divides parameters: remove it"
+            )
+        if self.offload == "all" and stage != 3:
+            raise ValueError(
+                f"offload all does nothing more than optimizer at stage {stage}: write optimizer, or stage 3"
+            )
+        if self.offload == "optimizer" and stage == 0:
+            raise ValueError("offload optimizer does nothing at stage 0, which divides nothing: remove it")
+
 
 class TrainSettings(Settings):
     """Optimisation. Names are those of Transformers' TrainingArguments where it has one."""
@@ -159,6 +183,13 @@ class TrackingSettings(Settings):
     peak_tflops: float | None = Field(default=None, gt=0)
     """TFLOP/s of one device, for model FLOP utilisation (MFU); known for common GPUs."""
 
+    @model_validator(mode="after")
+    def _used(self) -> TrackingSettings:
+        for key, neutral in (("project", "cwm-remedy"), ("group", None), ("tags", ())):
+            if not self.wandb and getattr(self, key) != neutral:
+                raise ValueError(f"{key} {getattr(self, key)} does nothing without wandb: remove it")
+        return self
+
 
 class RunConfig(Settings):
     """A training run: what it reads, what learns, and how."""
@@ -183,9 +214,18 @@ class RunConfig(Settings):
     """Where its figures go."""
 
     @model_validator(mode="after")
-    def _stages_fit(self) -> RunConfig:
+    def _consistent(self) -> RunConfig:
+        if self.shards is not None and (self.mixture or self.train.curriculum):
+            other = "mixture" if self.mixture else "train.curriculum"
+            raise ValueError(f"shards hold one data configuration: remove `shards` or `{other}`")
         try:
-            self.stage_data()
+            stages, parts = self.stage_data(), self._parts(self.data)
+            for number, data in enumerate(stages):
+                if data != self.data and parts and self._parts(data) == parts:
+                    raise ValueError(
+                        f"train.curriculum.{number}.set does nothing, since every part of the mixture sets these keys anew: "
+                        "remove it"
+                    )
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return self
@@ -195,3 +235,6 @@ class RunConfig(Settings):
         where = "train.curriculum.{}.set"
         stages = self.train.curriculum
         return [self.data.changed(s.set, where.format(i)) for i, s in enumerate(stages)] or [self.data]
+
+    def _parts(self, data: DataConfig) -> list[DataConfig]:
+        return [data.changed(part.set, f"mixture.{name}.set") for name, part in self.mixture.items()]

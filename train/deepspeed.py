@@ -37,6 +37,10 @@ def deepspeed_json(settings: TrainSettings, world: int) -> dict[str, Any]:
     if chosen.offload is None:
         ours["zero_optimization"] = {k: v for k, v in ours["zero_optimization"].items() if not k.startswith("offload")}
         ours["zero_optimization"].update({k: v for k, v in given.items() if k.startswith("offload")})
+    try:
+        chosen.check_used(ours["zero_optimization"]["stage"])
+    except ValueError as error:
+        raise ConfigError(f"train.deepspeed: {error}") from None
     return _merged(theirs, ours, chosen.file, "")
 
 

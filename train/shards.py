@@ -32,8 +32,6 @@ class ShardDataset(Dataset[Row]):
             raise UserError(f"shards: {directory} was generated from another `data` section than this run's")
         if manifest["tokenizer"] != tokenizer.fingerprint:
             raise UserError(f"shards: {directory} was generated with another tokenizer than this run's")
-        if config.curriculum:
-            raise UserError("shards: a curriculum changes the data during training; remove `shards` or the curriculum")
         written = WriteConfig(splits=manifest["splits"], shard_size=manifest["shard_size"])
         train = [shard for shard in plan(written) if shard.split == "train"]
         if not train:

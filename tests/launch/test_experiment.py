@@ -1,0 +1,127 @@
+"""Experiments: how groups become runs, what is refused before anything is trained, and how progress is shown."""
+
+import io
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from remedy.data_gen.settings import ConfigError, apply_changes, build, load
+from remedy.launch.experiment import ExperimentConfig, expand
+from remedy.launch.progress import QUIET_SECONDS, Board, Progress, Watch, note_condition
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE: dict[str, Any] = {
+    "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4}, "format": "symbolic"},
+    "tokenizer": {"kind": "symbols"},
+    "train": {"curriculum": [{"steps": 2, "set": {"task.length": 2}}, {"steps": 8, "set": {"task.length": 4}}]},
+}
+EXPERIMENT: dict[str, Any] = {
+    "name": "e",
+    "output": "runs/e",
+    "groups": {
+        "g": {
+            "base": BASE,
+            "runs": {"a": {}, "b": {"tracking.wandb": False, "train.curriculum.1.set": {"task.length": 3}}},
+            "evaluate": {"diagnostics": [{"kind": "permutation", "lengths": [2], "examples": 20}]},
+            "evaluate_runs": {"b": {"diagnostics.0.lengths": [5]}},
+        }
+    },
+}
+
+
+def experiment(**changes: Any) -> ExperimentConfig:
+    return build(ExperimentConfig, apply_changes(EXPERIMENT, {k.replace("__", "."): v for k, v in changes.items()}))
+
+
+def test_runs_and_their_evaluations_are_changed_in_one_grammar() -> None:
+    a, b = expand(experiment(), "e")
+    assert [job.train.train.curriculum[1].set for job in (a, b)] == [{"task.length": 4}, {"task.length": 3}]
+    assert [job.evaluate.model_dump()["diagnostics"][0]["lengths"] for job in (a, b)] == [(2,), (5,)]
+    assert (a.train.tracking.group, a.train.tracking.tags) == ("e", ("g", "a"))
+    assert b.train.tracking.group is None  # not tracked
+
+
+def test_an_experiment_is_tried_out_by_two_overrides() -> None:
+    for job in expand(experiment(max_steps=5, max_examples=4), "e"):
+        assert job.train.train.stage_ends() == [1, 5]
+        assert job.evaluate.model_dump()["diagnostics"][0]["examples"] == 4
+    for job in expand(experiment(max_examples=1000), "e"):
+        assert job.evaluate.model_dump()["diagnostics"][0]["examples"] == 20
+    with pytest.raises(ConfigError, match=r"e: groups\.g\.runs\.a: .*max_steps \(1\) is less than one"):
+        expand(experiment(max_steps=1), "e")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "experiment").glob("*.yaml")), ids=lambda p: p.stem)
+def test_shipped_experiments_are_valid_at_full_and_at_small_size(path: Path) -> None:
+    assert expand(load(ExperimentConfig, path), path.name)
+    for job in expand(load(ExperimentConfig, path, ["max_steps=3", "max_examples=2"]), path.name):
+        assert job.train.train.total_steps == 3
+
+
+SIDE = {"run": "a"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"groups.g.base.name": "x"}, "base.name does nothing"),
+        ({"groups.g.runs.a": {"output": "x"}}, "runs.a.output does nothing"),
+        ({"groups.g.runs.a": {"train.seed": 1}, "groups.g.grid": {"train.seed": [2]}}, "since the grid sets it"),
+        ({"groups.g.evaluate_runs": {"c": {}}}, "evaluate_runs names no run: c"),
+        (
+            {"comparisons": [{"mitigation": "m", "failure": "any", "baseline": SIDE, "treatment": {"run": "bb"}}]},
+            "comparisons.0.treatment.run: no run 'bb'; ",
+        ),
+    ],
+)
+def test_what_would_do_nothing_is_refused_before_training(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        expand(build(ExperimentConfig, apply_changes(EXPERIMENT, changes)), "e")
+    assert says in str(refused.value)
+
+
+def test_progress_is_read_from_a_runs_folder(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, tmp_path / "model", steps=8)
+    assert watch.look(trained=False) == Progress("starting")
+    (tmp_path / "model").mkdir()
+    records = [{"step": 2, "loss": 1.5, "tokens_per_second": 70.0}, {"step": 4, "loss": 0.5, "tokens_per_second": 80.0}]
+    (tmp_path / "model" / "metrics.jsonl").write_text(
+        "".join(json.dumps(r) + "\n" for r in records) + '{"step": 6, "lo'
+    )
+    assert str(watch.look(trained=False)) == "training, step 4 of 8, loss 0.5, 80 tokens/s"
+    assert watch.look(trained=True) == Progress("evaluating")
+    note_condition(tmp_path, 1, 3, "length 8: 50.0%")
+    assert str(watch.look(trained=True)) == "evaluating, condition 1 of 3, length 8: 50.0%"
+
+
+def test_without_a_terminal_every_change_is_a_line_and_silence_is_short(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("remedy.launch.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(logging.getLogger("remedy"), "propagate", True)
+    with caplog.at_level("INFO", logger="remedy"), Board(["a", "b"], Console(file=io.StringIO())) as board:
+        for seconds, step in ((1, 1), (2, 2), (QUIET_SECONDS + 1, 3), (QUIET_SECONDS + 2, 4)):
+            clock[0] = seconds
+            board.show({"a": Progress("training", step, 9), "b": Progress("waiting")})
+        board.show({"a": Progress("done"), "b": Progress("failed", result="exit status 1")})
+    assert caplog.messages == [
+        "[    1 s] a: training, step 1 of 9",
+        "[   31 s] a: training, step 3 of 9",
+        "[   32 s] a: done",
+        "[   32 s] b: failed, exit status 1",
+    ]
+
+
+def test_on_a_terminal_there_is_one_table() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, legacy_windows=False)
+    with Board(["a"], console) as board:
+        board.show({"a": Progress("training", 250, 800, 0.612, 31000.0, 65.0)})
+    text = screen.getvalue()
+    for part in ("run", "stage", "250 of 800", "0.612", "31,000", "1 min 05 s"):
+        assert part in text

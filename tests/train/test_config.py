@@ -1,0 +1,228 @@
+"""Training settings: stages and their scaling, and that each setting does something wherever it is accepted."""
+
+import copy
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build, dump, load
+from remedy.train import arguments, run
+from remedy.train.config import DeepSpeedSettings, RunConfig, Stage, TrackingSettings, TrainSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY: dict[str, Any] = {
+    "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4}, "format": "symbolic"},
+    "tokenizer": {"kind": "symbols"},
+    "model": {"mixers": ["attention"], "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 1},
+    "tracking": {"wandb": False},
+}
+
+
+def tiny(**changes: Any) -> RunConfig:
+    return build(RunConfig, apply_changes(TINY, {key.replace("__", "."): value for key, value in changes.items()}))
+
+
+lengths = st.lists(st.integers(1, 40), min_size=1, max_size=6)
+
+
+@given(lengths, st.integers(0, 300))
+def test_stages_keep_their_proportions_in_any_number_of_steps(steps: list[int], more: int) -> None:
+    total = len(steps) + more
+    settings = TrainSettings(max_steps=total, curriculum=tuple(Stage(steps=n) for n in steps))
+    ends = settings.stage_ends()
+    sizes = [end - start for start, end in zip([0, *ends], ends)]
+    assert ends[-1] == settings.total_steps == total
+    assert min(sizes) >= 1
+    assert len(sizes) == len(steps)
+    exact = [sum(steps[: i + 1]) * total / sum(steps) for i in range(len(steps))]
+    if min(steps) * total >= sum(steps):  # every stage is a step or more: no end is further off than rounding
+        assert all(abs(end - at) <= 1 for end, at in zip(ends, exact))
+    if total == sum(steps):
+        assert sizes == steps
+
+
+def test_without_max_steps_the_curriculum_says_how_long_and_without_either_a_thousand() -> None:
+    stages = (Stage(steps=3), Stage(steps=4))
+    assert TrainSettings(curriculum=stages).stage_ends() == [3, 7]
+    assert TrainSettings(curriculum=stages, max_steps=14).stage_ends() == [6, 14]
+    assert TrainSettings().stage_ends() == [1000]
+    assert TrainSettings(max_steps=5).stage_ends() == [5]
+    with pytest.raises(ValueError, match=r"max_steps \(1\) is less than one for each of 2 stages"):
+        TrainSettings(curriculum=stages, max_steps=1)
+
+
+def test_a_shipped_curriculum_is_shortened_by_one_override() -> None:
+    config = load(RunConfig, ROOT / "configs" / "train" / "permutation.yaml", ["train.max_steps=5"])
+    assert config.train.stage_ends() == [1, 2, 5]
+
+
+def test_a_stage_changes_anything_of_the_data_and_a_wrong_change_is_named() -> None:
+    stages = [{"steps": 1, "set": {"task": {"kind": "permutation", "n": 4}}}, {"steps": 1, "set": {"seed": 3}}]
+    first, second = tiny(train__curriculum=stages).stage_data()
+    assert (first.task.model_dump()["n"], second.seed) == (4, 3)
+    with pytest.raises(ConfigError, match=r"train\.curriculum\.0\.set: unknown key 'task\.lenght'"):
+        tiny(train__curriculum=[{"steps": 1, "set": {"task.lenght": 4}}])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "train").glob("*.yaml")), ids=lambda p: p.stem)
+def test_shipped_configurations_validate_and_read_back(path: Path, tmp_path: Path) -> None:
+    config = load(RunConfig, path)
+    (tmp_path / "dumped.yaml").write_text(dump(config))
+    assert load(RunConfig, tmp_path / "dumped.yaml") == config
+
+
+class Recorded(Exception):
+    """Ends `train` where training would begin."""
+
+
+@pytest.fixture
+def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunConfig], dict[str, Any]]:
+    """What a run hands on to those who train, log and save, up to the first step."""
+    seen: dict[str, Any] = {}
+
+    def trainer(**given: Any) -> None:
+        rows = given["train_dataset"]
+        for callback in given["callbacks"]:
+            for logger in getattr(callback, "loggers", []):
+                logger.start(0)
+        seen.update(
+            arguments={k: v for k, v in vars(given["args"]).items() if k != "output_dir"},
+            rows=[len(rows), *(rows[i].ids.tolist() for i in (0, len(rows) - 1))],
+            roles=given["data_collator"].roles.tolist(),
+            limits=[callback.limit for callback in given["callbacks"] if hasattr(callback, "limit")],
+            names=[callback.name for callback in given["callbacks"] if hasattr(callback, "name")],
+            peak=given["peak"],
+        )
+        raise Recorded
+
+    def wandb_init(**given: Any) -> Any:
+        seen["wandb"] = {key: value for key, value in given.items() if key not in ("config", "id", "dir", "mode")}
+
+    fake = SimpleNamespace(init=wandb_init, login=lambda **given: False)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: seen.update(threads=threads))
+    monkeypatch.setattr(run, "RowTrainer", trainer)
+    monkeypatch.setattr(arguments, "join", lambda on_cpu: None)
+    monkeypatch.setattr(arguments, "TrainingArguments", lambda **given: SimpleNamespace(world_size=1, **given))
+
+    def observe(config: RunConfig) -> dict[str, Any]:
+        seen.clear()
+        with pytest.raises(Recorded):
+            run.train(config.changed({"output": str(tmp_path / "run")}))
+        return copy.deepcopy(seen)
+
+    return observe
+
+
+STAGES = [{"steps": 2, "set": {"task.length": 2}}, {"steps": 3, "set": {"task.length": 3}}]
+BASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "curriculum": {"train.curriculum": STAGES},
+    "mixture": {"mixture": {"short": {"set": {"task.length": 2}}, "long": {"set": {"task.length": 9}}}},
+    "zero 0": {"train.deepspeed": {"stage": 0}},
+    "zero 2": {"train.deepspeed": {"stage": 2}},
+    "zero 3": {"train.deepspeed": {"stage": 3}},
+    "tracked": {"tracking.wandb": True},
+}
+OTHER: dict[type[Settings], dict[str, Any]] = {
+    TrainSettings: {
+        "max_steps": 17,
+        "curriculum": [{"steps": 4, "set": {"task.length": 5}}, {"steps": 4, "set": {"task.length": 6}}],
+        "batch_size": 6,
+        "gradient_accumulation_steps": 2,
+        "loss_roles": ["state"],
+        "pack": 3,
+        "learning_rate": 0.5,
+        "lr_scheduler_type": "linear",
+        "warmup_ratio": 0.5,
+        "weight_decay": 0.5,
+        "max_grad_norm": 0.5,
+        "adam_beta2": 0.5,
+        "precision": "bf16",
+        "gradient_checkpointing": True,
+        "torch_compile": True,
+        "deepspeed": {"stage": 1},
+        "dataloader_num_workers": 1,
+        "logging_steps": 3,
+        "save_steps": 3,
+        "save_total_limit": 3,
+        "seed": 3,
+        "threads": 3,
+    },
+    DeepSpeedSettings: {"stage": 1, "offload": "optimizer", "param_persistence_threshold": 7, "file": "hand.json"},
+    TrackingSettings: {"wandb": True, "project": "p", "group": "g", "tags": ["t"], "peak_tflops": 3.0},
+}
+WHERE = {TrainSettings: "train", DeepSpeedSettings: "train.deepspeed", TrackingSettings: "tracking"}
+REFUSALS = ("does nothing", "different optimizer path")
+
+
+def attempt(config: RunConfig, path: str, value: Any) -> tuple[str, RunConfig | None]:
+    """Why a change is refused, or the changed configuration."""
+    try:
+        return "", config.changed({path: value})
+    except ConfigError as error:
+        return str(error), None
+
+
+@pytest.mark.parametrize("settings", OTHER, ids=lambda s: s.__name__)
+def test_every_setting_does_something_wherever_it_is_accepted(
+    settings: type[Settings], observed: Callable[[RunConfig], dict[str, Any]], tmp_path: Path
+) -> None:
+    assert set(OTHER[settings]) == set(settings.model_fields)
+    (tmp_path / "hand.json").write_text(json.dumps({"wall_clock_breakdown": True}))
+    acted = set()
+    for base, changes in BASES.items():
+        config = build(RunConfig, apply_changes(TINY, changes))
+        before = observed(config)
+        for key, value in OTHER[settings].items():
+            value = str(tmp_path / value) if key == "file" else value
+            path = f"{WHERE[settings]}.{key}"
+            if config.model_dump() == apply_changes(config.model_dump(), {path: value}):
+                continue  # it has this value
+            refused, changed = attempt(config, path, value)
+            if changed is None:
+                assert any(words in refused for words in REFUSALS), (base, path, refused)
+                continue
+            assert observed(changed) != before, (base, path)
+            acted.add(key)
+    assert acted == set(settings.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"tracking.group": "g"}, "tracking: group g does nothing without wandb: remove it"),
+        ({"train.deepspeed": {"offload": "all"}}, "offload all does nothing more than optimizer at stage 1"),
+        ({"train.deepspeed": {"stage": 0, "offload": "optimizer"}}, "offload optimizer does nothing at stage 0"),
+        (
+            {"train.deepspeed": {"stage": 2, "param_persistence_threshold": 1}},
+            "does nothing at stage 2, since only stage 3",
+        ),
+        ({"shards": "x", "train.curriculum": STAGES}, "remove `shards` or `train.curriculum`"),
+        ({"shards": "x", "mixture": {"a": {}}}, "remove `shards` or `mixture`"),
+        (
+            {"train.curriculum": STAGES, "mixture": {"a": {"set": {"task.length": 9}}}},
+            "train.curriculum.0.set does nothing, since every part of the mixture sets these keys anew",
+        ),
+    ],
+)
+def test_what_would_do_nothing_is_refused_with_a_sentence(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        build(RunConfig, apply_changes(TINY, changes))
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("steps", "max_steps"), ("batching", "pack"), ("loss_on", "loss_roles"), ("clip", "max_grad_norm")]
+)
+def test_a_former_key_names_the_new_one(old: str, new: str) -> None:
+    with pytest.raises(ConfigError, match=rf"key 'train\.{old}' is now '{new}'"):
+        tiny(**{f"train__{old}": 1})

@@ -157,4 +157,4 @@ def test_the_interval_over_seeds_is_between_runs(tmp_path: Path) -> None:
     head, line = over_seeds(pandas.DataFrame(rows))
     assert head == ["Variant", "Runs", "Right", "95 % interval", "Tokens"]
     # t with 2 degrees of freedom: 4.303 * 0.2 / sqrt(3) = 0.497
-    assert line == ["v", "3", "80.0%", "30.3% to 100.0%", "4"]
+    assert line == ["v", "3", "80.0%", "30.3% to 100.0%", "5"]

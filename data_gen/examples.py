@@ -14,7 +14,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, SerializeAsAny, model_validator
 
@@ -58,7 +58,7 @@ class DataConfig(Settings):
     def _context_needed(self) -> DataConfig:
         if not self.context and not FORMATS[self.format].hides_program:
             raise ValueError(f"the {self.format} format always shows the program: remove `context: false`")
-        if self.task.kind != "permutation" and not self.context:
+        if not self.task.has_sessions and not self.context:
             raise ValueError(f"task {self.task.kind} needs its program: remove `context: false`")
         if self.reveal.answer_only and not FORMATS[self.format].answers_only:
             able = ", ".join(name for name, format in FORMATS.items() if format.answers_only)
@@ -66,6 +66,34 @@ class DataConfig(Settings):
                 f"the {self.format} format cannot ask for the answer alone: use {able}, or remove answer_only"
             )
         return self
+
+    @model_validator(mode="after")
+    def _settings_have_an_effect(self) -> DataConfig:
+        self.refuse_idle(self.without_effect())
+        return self
+
+    def without_effect(self) -> dict[str, str]:
+        """Settings that do nothing beside the others, by their dotted keys, each with the reason."""
+        session = self.writes_sessions and self.task.has_sessions
+        found = {f"task.{key}": because for key, because in self.task.without_effect(session).items()}
+        if session:
+            found["reveal.call_depth"] = "in a session, which calls nothing"
+        if not self.task.has_strings(session):
+            found["string_encoding"] = "where no value is a string or holds one"
+        if not self.task.is_seeded:
+            found["seed"] = f"for task {self.task.kind}, whose programs are given"
+        return found
+
+    def with_task(self, task: Task) -> DataConfig:
+        """The programs of another task, written down as these are; what does nothing for that task is left out.
+
+        Raises:
+            ConfigError: the task cannot be written down so.
+        """
+        idle = self.model_copy(update={"task": task}).without_effect()
+        changes: dict[str, Any] = {"task": task.model_dump()}
+        defaults = {"reveal.call_depth": None, "string_encoding": "plain", "seed": 0}
+        return self.changed({**changes, **{key: defaults[key] for key in idle if key in defaults}}, f"task {task.name}")
 
     @property
     def writes_sessions(self) -> bool:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.settings import Settings
+from remedy.data_gen.settings import ConfigError, Settings
 
 LONGEST = 10_000
 
@@ -31,7 +31,7 @@ class Part(Settings):
 
 
 class Source(NamedTuple):
-    """One part, resolved. `examples`: how many examples its train split has before it comes round again; none: endless."""
+    """One part, resolved. `examples`: how many its train split has, after which it begins again; None: unlimited."""
 
     name: str
     weight: int
@@ -57,20 +57,26 @@ class Mixture:
         resolved = {
             name: (part.weight, data.changed(part.set, f"mixture.{name}.set")) for name, part in parts.items()
         } or {"": (1, data)}
+        if len(parts) == 1:
+            (name,) = parts
+            try:
+                parts[name].refuse_idle({"weight": "where there is one part only"})
+            except ValueError as error:
+                raise ConfigError(f"mixture.{name}.{error}") from None
         self.sources = [Source(n, weight, d, d.task.count("train")) for n, (weight, d) in resolved.items()]
-        self.turns, self.before = _pattern([source.weight for source in self.sources])
+        self.part_of, self.seen_before = _interleave([source.weight for source in self.sources])
 
     def place(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Place:
         """Where the examples at these positions of the mixture come from."""
-        block, offset = np.divmod(np.asarray(numbers, dtype=np.int64), len(self.turns))
-        sources = self.turns[offset]
+        block, offset = np.divmod(np.asarray(numbers, dtype=np.int64), len(self.part_of))
+        sources = self.part_of[offset]
         weights = np.array([source.weight for source in self.sources])
-        indices = block * weights[sources] + self.before[offset]
+        indices = block * weights[sources] + self.seen_before[offset]
         counts = np.array([source.examples or np.iinfo(np.int64).max for source in self.sources])
         return Place(sources, indices % counts[sources])
 
 
-def _pattern(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _interleave(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Whose turn it is at each position, and how often it was that part's before: always the one furthest behind its share."""
     given, share = np.zeros(len(weights), np.int64), np.array(weights)
     turns, before = [], []

@@ -48,6 +48,24 @@ class Settings(BaseModel):
                 raise PydanticCustomError("unknown_keys", "unknown keys: {names}", {"names": str(unknown), **hints})
         return value
 
+    def refuse_idle(self, idle: Mapping[str, str]) -> None:
+        """Refuse values of settings that do nothing here: a mapping from dotted keys to the reason, "with answer_only".
+
+        Values are compared with the defaults, so that a written-out configuration reads back.
+
+        Raises:
+            ValueError: one of them has another value than its default; the message says to remove it.
+        """
+        for key, because in idle.items():
+            *sections, last = key.split(".")
+            holder: Settings = self
+            for section in sections:
+                holder = getattr(holder, section)
+            value = getattr(holder, last)
+            if value != type(holder).model_fields[last].get_default(call_default_factory=True):
+                shown = f"{value:g}" if isinstance(value, float) else value
+                raise ValueError(f"{key} {shown} does nothing {because}: remove it")
+
     def changed(self: S, changes: Mapping[str, Any], where: str = "") -> S:
         """These settings with `{"a.b.0.c": value}` applied and validated anew; a value for a section replaces it whole.
 

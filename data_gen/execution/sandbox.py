@@ -51,6 +51,8 @@ class TracerConfig(Settings):
             raise ValueError(
                 "isolation trusted runs programs in this process: remove `python`, or choose another isolation"
             )
+        if self.isolation == "trusted":
+            self.refuse_idle(dict.fromkeys(("timeout_seconds", "memory_megabytes"), "with isolation trusted"))
         return self
 
 

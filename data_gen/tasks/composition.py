@@ -64,6 +64,13 @@ class CompositionTask(Task):
     def describe(self) -> str:
         return "Composition programs: functions of one domain applied to each other's results"
 
+    def has_strings(self, session: bool) -> bool:
+        return FAMILIES[self.family].has_strings
+
+    def without_effect(self, session: bool) -> dict[str, str]:
+        reason = f"for family {self.family}, which draws no texts"
+        return {} if FAMILIES[self.family].draws_texts else {"input_length": reason, "alphabet": reason}
+
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
         return [self._drawn(split, index, seed) for index in indices]
 

@@ -40,8 +40,10 @@ class Family(NamedTuple):
     functions: dict[str, tuple[Draw, ...]]
     module: ModuleType
     """Where the functions are written."""
+    has_strings: bool = False
+    """Whether values are strings, or hold some."""
     draws_texts: bool = False
-    """Whether inputs or arguments are random strings, so that the task's `alphabet` and `input_length` matter."""
+    """Whether inputs are random texts of the task's `alphabet` and `input_length`."""
 
 
 FAMILIES: Registry[Family] = Registry("family")
@@ -115,6 +117,7 @@ FAMILIES["strings"] = Family(
         "backchain_palindrome": (_integer(1, 2),),
     },
     string_functions,
+    has_strings=True,
     draws_texts=True,
 )
 FAMILIES["booleans"] = Family(
@@ -174,6 +177,7 @@ FAMILIES["characters"] = Family(
         "char_maximum": (_EITHER_CASE,),
     },
     zoo_functions,
+    has_strings=True,
 )
 FAMILIES["lists"] = Family(
     _small_list,
@@ -218,4 +222,5 @@ FAMILIES["dicts"] = Family(
         "dict_rotate_values": (),
     },
     zoo_functions,
+    has_strings=True,
 )

@@ -29,6 +29,7 @@ class PermutationTask(Task):
     """Permutations of a few variables, command by command."""
 
     former = {"distinct": "distinct_values", "prints": "final_print"}
+    has_sessions = True
 
     kind: Literal["permutation"] = "permutation"
     n: int = Field(default=5, ge=3, le=8)
@@ -61,6 +62,12 @@ class PermutationTask(Task):
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
         keys, batch = self._batch(split, np.asarray(indices, dtype=np.int64), seed)
         return [self._drawn(batch, row, int(key), session) for row, key in enumerate(keys)]
+
+    def has_strings(self, session: bool) -> bool:
+        return not session  # the function form returns a string
+
+    def without_effect(self, session: bool) -> dict[str, str]:
+        return {"final_print": "in a session, which ends with its values"} if session else {}
 
     def symbols(self) -> list[str]:
         return vocabulary(self.n, self.moves)

@@ -29,6 +29,7 @@ class ProgramsTask(Task):
     """Real programs: a benchmark's, or your own."""
 
     former = {"held_out": "held_out_programs"}
+    is_seeded = False
 
     kind: Literal["programs"] = "programs"
     benchmark: Annotated[str, one_of(BENCHMARKS)] | None = None
@@ -109,7 +110,10 @@ def split_cases(task: ProgramsTask, split: str) -> tuple[Case, ...]:
     everything = load_cases(task)
     if split == ALL:
         return everything
-    SPLITS.check(split)
+    SPLITS[split]
+    unknown = set(task.held_out_programs) - {case.id for case in everything}
+    if unknown:
+        raise ConfigError(f"data.task.held_out_programs: {task.name} has no program {sorted(unknown)[0]!r}")
     return tuple(
         case
         for case in everything

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,11 @@ class TokenArrays(NamedTuple):
 
 class Task(Settings, ABC):
     """Programs to trace. `draw` and `describe` are all that a task must have."""
+
+    has_sessions: ClassVar[bool] = False
+    """Whether the programs can be written as sessions, whose commands are read one by one."""
+    is_seeded: ClassVar[bool] = True
+    """Whether `data.seed` chooses the programs."""
 
     kind: str
 
@@ -97,6 +102,14 @@ class Task(Settings, ABC):
     ) -> TokenArrays | None:
         """The examples in symbolic format as ready arrays of ids into [special tokens, `symbols`]; None without such a path."""
         return None
+
+    def has_strings(self, session: bool) -> bool:
+        """Whether a value that is written may be a string, or hold one."""
+        return True
+
+    def without_effect(self, session: bool) -> Mapping[str, str]:
+        """Settings of this task that do nothing beside its other settings, each with the reason: "in a session"."""
+        return {}
 
     def rewritten(self, kinds: Iterable[str]) -> Task:
         """The same programs under rewrites.

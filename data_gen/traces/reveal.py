@@ -77,11 +77,7 @@ class RevealConfig(Settings):
     @model_validator(mode="after")
     def _has_an_effect(self) -> RevealConfig:
         if self.answer_only:
-            for key in ("spacing", "locals", "call_depth"):
-                value = getattr(self, key)
-                if value != type(self).model_fields[key].default:
-                    shown = f"{value:g}" if isinstance(value, float) else value
-                    raise ValueError(f"{key} {shown} does nothing with answer_only: remove it")
+            self.refuse_idle(dict.fromkeys(("spacing", "locals", "call_depth"), "with answer_only"))
         return self
 
     def keeps(self, ordinal: int, last: int) -> bool:

@@ -1,3 +1,5 @@
+"""Examples are a function of configuration, split and index; splits share no program; separators cannot be forged."""
+
 import subprocess
 import sys
 

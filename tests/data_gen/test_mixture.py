@@ -1,3 +1,5 @@
+"""Mixtures: every part in its share, changes by `set`, and what the train split never has."""
+
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Shards are a cache of the example function: the same bytes from any number of workers, whole or not there."""
+
 import os
 import signal
 import subprocess

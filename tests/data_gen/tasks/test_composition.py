@@ -1,3 +1,5 @@
+"""Composition programs: functions mean what the literature says; nested and flattened forms agree."""
+
 import inspect
 
 import pytest

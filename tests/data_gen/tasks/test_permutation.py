@@ -1,3 +1,5 @@
+"""Permutation programs: vectorised states equal real execution, arrays equal rendered spans, draws are uniform."""
+
 import itertools
 
 import numpy as np

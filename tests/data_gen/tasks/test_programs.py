@@ -1,3 +1,5 @@
+"""Real programs: from files and lines, each in one split, with its outcome where it cannot be traced."""
+
 import json
 import platform
 import subprocess

@@ -1,7 +1,7 @@
 """Forced decoding: which roles are fed and which the model writes is a set.
 
 `free` feeds the context only; `action_forced` feeds structure, actions and queries too, so that the model's own states carry on;
-feeding every role is one parallel forward pass, in which each token is predicted after the true ones before it.
+`teacher_forced` feeds every role: one parallel forward pass, in which each token is predicted after the true ones before it.
 """
 
 from __future__ import annotations
@@ -12,48 +12,88 @@ from typing import Any, NamedTuple
 
 import torch
 
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import ROLES, Role
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 FREE = frozenset({Role.CONTEXT})
 ACTION_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.ACTION, Role.QUERY})
-FULLY_FORCED = frozenset(Role)
+TEACHER_FORCED = frozenset(Role)
 
 FORCINGS: dict[str, frozenset[Role]] = {
     "free": FREE,
     "action_forced": ACTION_FORCED,
-    "fully_forced": FULLY_FORCED,
+    "teacher_forced": TEACHER_FORCED,
 }
 
 
-class Written(NamedTuple):
-    """What stands in place of the true tokens `start` to `stop` (exclusive); `complete` is false when a limit cut it."""
+Forcing = str | tuple[str, ...]
+"""Which roles the decoder feeds: a name of FORCINGS, or a list of role names."""
+
+
+def fed_roles(forcing: Forcing) -> frozenset[Role]:
+    """The roles a forcing feeds."""
+    if isinstance(forcing, str):
+        return FORCINGS[forcing]
+    return frozenset(ROLES[name] for name in forcing)
+
+
+def forcing_name(forcing: Forcing) -> str:
+    """How records and reports call a forcing."""
+    return forcing if isinstance(forcing, str) else "+".join(forcing)
+
+
+def check_forcing(forcing: Forcing) -> None:
+    """Whether a forcing can be decoded.
+
+    Raises:
+        ValueError: it names no forcing or role, or leaves out what the decoder needs.
+    """
+    names = list(ROLES)
+    if isinstance(forcing, str) and forcing not in FORCINGS:
+        former = "; fully_forced is now teacher_forced" if forcing == "fully_forced" else ""
+        raise ValueError(f"unknown forcing {forcing!r}; valid: {', '.join(FORCINGS)}, or a list of roles{former}")
+    if not isinstance(forcing, str) and not set(forcing) <= set(names):
+        raise ValueError(f"a forcing lists roles among {', '.join(names)}")
+    fed = fed_roles(forcing)
+    if Role.CONTEXT not in fed or (fed != FREE and Role.STRUCTURE not in fed):
+        raise ValueError(
+            "a forcing feeds context, and structure too unless it feeds nothing else: it marks where runs end"
+        )
+
+
+class Generated(NamedTuple):
+    """Tokens generated in place of the true ones from `start` to `stop` (exclusive), with the log-probability of each.
+
+    `complete` is false when a limit cut them.
+    """
 
     start: int
     stop: int
     ids: list[int]
+    logprobs: list[float]
     complete: bool
 
 
 class Cursor:
-    """Walks one example: hands out fed tokens, takes written ones, and knows when a written run ends.
+    """Walks one example: hands out fed tokens, takes generated ones, and knows when a generated run ends.
 
     A run between fed tokens ends when the model writes the token that truly follows it or any special token, neither of
     which belongs to it, or at a limit. A run at the end of the example ends with the end-of-text token.
     """
 
     def __init__(
-        self, truth: Encoded, fed: frozenset[Role], tokenizer: TraceTokenizer, exact: bool, budget: int
+        self, truth: Encoded, fed: frozenset[Role], tokenizer: TraceTokenizer, exact: bool, max_new_tokens: int
     ) -> None:
         self.ids = truth.ids
         self.tokenizer = tokenizer
         self.exact = exact
-        self.budget = budget
+        self.max_new_tokens = max_new_tokens
         self.runs = _runs(truth, fed)
         self.run = 0
         self.offset = 0
         self.current: list[int] = []
-        self.written: list[Written] = []
+        self.logprobs: list[float] = []
+        self.generated: list[Generated] = []
 
     @property
     def done(self) -> bool:
@@ -61,11 +101,11 @@ class Cursor:
 
     @property
     def prompt_length(self) -> int:
-        """Tokens fed before the first written one."""
+        """Tokens fed before the first generated one."""
         start, stop, is_fed = self.runs[0]
         return stop - start if is_fed else 0
 
-    def next_token(self, predicted: int) -> int | None:
+    def next_token(self, predicted: int, logprob: float) -> int | None:
         """The token the model reads next; `predicted` is what it just wrote. None once the example is complete."""
         while not self.done:
             start, stop, is_fed = self.runs[self.run]
@@ -86,23 +126,24 @@ class Cursor:
                 self._close(complete=self.exact and not last)
                 continue
             self.current.append(predicted)
+            self.logprobs.append(logprob)
             return predicted
         return None
 
     def _limit(self, length: int, last: bool) -> int:
         if last:
-            return self.budget
+            return self.max_new_tokens
         return length if self.exact else 2 * length + 16
 
     def _close(self, complete: bool) -> None:
         start, stop, _ = self.runs[self.run]
-        self.written.append(Written(start, stop, self.current, complete))
-        self.current = []
+        self.generated.append(Generated(start, stop, self.current, self.logprobs, complete))
+        self.current, self.logprobs = [], []
         self.run += 1
 
 
 def _runs(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]:
-    """Maximal stretches of fed and of written tokens, as (start, stop, fed)."""
+    """Maximal stretches of fed and of other tokens, as (start, stop, fed)."""
     flags = [role in fed for role in truth.roles]
     borders = [0, *(i for i in range(1, len(flags)) if flags[i] != flags[i - 1]), len(flags)]
     return [(a, b, flags[a]) for a, b in pairwise(borders)]
@@ -116,19 +157,19 @@ def decode(
     fed: frozenset[Role],
     *,
     exact: bool = False,
-    budget: int = 4096,
-) -> list[list[Written]]:
+    max_new_tokens: int = 4096,
+) -> list[list[Generated]]:
     """Greedy decoding of a batch; per example, the runs the model wrote, in order.
 
     All examples step together and only fed tokens differ, so no row is ever padded on the left and recurrent states stay
-    exact. `exact`: a written run has as many tokens as the true one (formats of one token per value). `budget`: limit
-    on the tokens of a run that nothing follows.
+    exact. `exact`: a run has as many tokens as the true one (one-token formats). `max_new_tokens`: limit on the tokens of a
+    run that nothing follows.
     """
-    cursors = [Cursor(example, fed, tokenizer, exact, budget) for example in examples]
+    cursors = [Cursor(example, fed, tokenizer, exact, max_new_tokens) for example in examples]
     device = next(model.parameters()).device
     prompt = min(cursor.prompt_length for cursor in cursors)
     if prompt == 0:
-        raise ValueError("nothing is fed before the first written token: feed CONTEXT")
+        raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
     for cursor in cursors:
         cursor.offset = prompt
     tokens = torch.tensor([cursor.ids[:prompt] for cursor in cursors], device=device)
@@ -136,18 +177,39 @@ def decode(
     while True:
         output = model(input_ids=tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache = output.past_key_values
-        predicted = output.logits[:, -1].argmax(-1).tolist()
-        following = [cursor.next_token(token) for cursor, token in zip(cursors, predicted)]
+        predicted, logprobs = _most_likely(output.logits[:, -1])
+        following = [cursor.next_token(*token) for cursor, token in zip(cursors, zip(predicted, logprobs))]
         if all(token is None for token in following):
-            return [cursor.written for cursor in cursors]
+            return [cursor.generated for cursor in cursors]
         tokens = torch.tensor([[tokenizer.pad_id if t is None else t] for t in following], device=device)
 
 
 @torch.no_grad()
-def predict(model: Any, tokenizer: TraceTokenizer, examples: Sequence[Encoded]) -> list[list[int]]:
-    """Fully forced: the token the model would write at every position after the first, given the true ones before it."""
+def predict(
+    model: Any, tokenizer: TraceTokenizer, examples: Sequence[Encoded], predicted: frozenset[Role]
+) -> list[list[Generated]]:
+    """Teacher forcing: the token the model would write in place of each token whose role is in `predicted`, given the true
+    ones before it, as one run for every stretch of them."""
     device = next(model.parameters()).device
     width = max(len(example.ids) for example in examples)
     padded = [example.ids + [tokenizer.pad_id] * (width - len(example.ids)) for example in examples]
-    best = model(input_ids=torch.tensor(padded, device=device), use_cache=False).logits.argmax(-1).tolist()
-    return [row[: len(example.ids) - 1] for row, example in zip(best, examples)]
+    logits = model(input_ids=torch.tensor(padded, device=device), use_cache=False).logits
+    found = []
+    for row, example in zip(logits, examples):  # a row at a time: float32 logits of a large vocabulary take much room
+        ids, logprobs = _most_likely(row[: len(example.ids) - 1])
+        stretches = _runs(example, frozenset(Role) - predicted)
+        found.append(
+            [
+                Generated(start, stop, ids[start - 1 : stop - 1], logprobs[start - 1 : stop - 1], True)
+                for start, stop, is_fed in stretches
+                if not is_fed
+            ]
+        )
+    return found
+
+
+def _most_likely(logits: torch.Tensor) -> tuple[list[int], list[float]]:
+    """For logits (N, V), the most likely token of each and its log-probability, in float32."""
+    best = logits.argmax(-1)
+    logprobs = logits.float().log_softmax(-1).gather(-1, best[:, None])[:, 0]
+    return best.tolist(), logprobs.tolist()

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.examples import Example
 from remedy.data_gen.files import replace_file
-from remedy.data_gen.settings import ConfigError, UserError, build, merge, read_yaml
+from remedy.data_gen.settings import ConfigError, UserError
 from remedy.data_gen.splits import text_hash
-from remedy.data_gen.tasks.programs import ProgramsTask
-from remedy.eval.config import Condition, EvalConfig
-from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.diagnostics.frame_scorer import UNTRACED
-from remedy.eval.diagnostics.token_scorer import tokens_by_role
-from remedy.eval.report.verdicts import CONDITION_KEYS, COST
-from remedy.eval.stats import rate
-from remedy.models.config import eigenvalues_of
+from remedy.eval.checkpoint import Subject, describe
+from remedy.eval.config import EvalConfig
+from remedy.eval.diagnostics import Condition
+from remedy.eval.records import read_records, token_counts, write_records
+from remedy.eval.scoring import score_batch
+from remedy.eval.summary import summarise, write_summary
 from remedy.models.encoding import encoded_examples
-from remedy.models.tokenizer import TraceTokenizer
+from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 RECORDS = "records"
 SUMMARY = "summary.json"
@@ -38,7 +35,7 @@ class ConditionDone(NamedTuple):
     number: int
     of: int
     condition: Condition
-    accuracy: float
+    accuracy: float | None
     left_out: int
 
     def __str__(self) -> str:
@@ -47,16 +44,22 @@ class ConditionDone(NamedTuple):
 
     @property
     def result(self) -> str:
-        """`permutation, length 16, action_forced: 93.0%`."""
-        labels = self.condition.labels.items()
-        words = [value if isinstance(value, str) else f"{key} {value}" for key, value in labels]
-        return f"{', '.join([self.condition.diagnostic, *words])}: {self.accuracy:.1%}"
+        """`permutation, length 16, spacing 4, action_forced: 93.0%`."""
+        labels = self.condition.labels
+        shown = {**self.condition.own_labels, "spacing": f"{labels['spacing']:g}", "forcing": labels["forcing"]}
+        if labels["answer_only"]:
+            shown = {**self.condition.own_labels, "answer": "answer only"}
+        words = [
+            value if isinstance(value, str) and key != "spacing" else f"{key} {value}" for key, value in shown.items()
+        ]
+        rate = "nothing could be run" if self.accuracy is None else f"{self.accuracy:.1%}"
+        return f"{', '.join([self.condition.diagnostic, *filter(None, words)])}: {rate}"
 
 
 def evaluate(
     model: Any,
     tokenizer: TraceTokenizer,
-    data: DataConfig,
+    subject: Subject,
     config: EvalConfig,
     directory: Path,
     name: str,
@@ -72,165 +75,83 @@ def evaluate(
     """
     if config.threads:
         torch.set_num_threads(config.threads)
-    about = describe(model, tokenizer, data)
-    conditions = [
-        c for settings in config.diagnostics for c in DIAGNOSTICS[settings.kind].conditions(settings, data, config)
-    ]
-    request = {"run": name, "checkpoint": about, "data": data.model_dump(mode="json")}
-    _claim(directory, {**request, **({"variant": variant} if variant else {})}, config)
-    frames = []
+    conditions = conditions_of(config, subject)
+    request = {
+        "run": name,
+        "variant": variant,
+        "checkpoint": describe(model, tokenizer),
+        "data": subject.data.model_dump(mode="json"),
+        "trained_on": subject.trained_on.model_dump(mode="json") if subject.trained_on else None,
+        "evaluation": config.model_dump(mode="json"),
+    }
+    _claim(directory, request)
+    found = []
     for number, condition in enumerate(conditions, start=1):
         path = directory / RECORDS / f"{condition.slug}.parquet"
         if not path.exists():
             rows = run_condition(model, tokenizer, condition, config)
-            replace_file(path, pd.DataFrame(rows).assign(run=name).to_parquet)
-        everything = read_records(path)
-        frames.append(traced_only(everything))
-        right = float(frames[-1]["final_right"].mean())
-        left_out = len(everything) - len(frames[-1])
-        progress(ConditionDone(number, len(conditions), condition, right, left_out))
-    summary = summarise(pd.concat(frames, ignore_index=True), name)
-    text = json.dumps(summary, indent=1)
-    replace_file(directory / SUMMARY, lambda partial: partial.write_text(text, encoding="utf-8"))
+            write_records(path, name, rows, condition.labels)
+        found.append(read_records(path))
+        progress(ConditionDone(number, len(conditions), condition, *_result(found[-1])))
+    write_summary(directory / SUMMARY, name, [one for records in found for one in summarise(records)])
     return directory / SUMMARY
+
+
+def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
+    """The conditions of every diagnostic.
+
+    Raises:
+        ConfigError: a diagnostic does not fit the data, or two conditions have the same labels.
+    """
+    found = {}
+    for diagnostic in config.diagnostics:
+        for condition in diagnostic.conditions(subject.data, config.split, subject.trained_on):
+            if condition.slug in found:
+                raise ConfigError(
+                    f"diagnostic {diagnostic.kind} gives the condition {condition.slug} twice: remove one"
+                )
+            found[condition.slug] = condition
+    return list(found.values())
 
 
 def run_condition(
     model: Any, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig
-) -> list[dict[str, Any]]:
-    """Records of one condition, one per example."""
-    rows: list[dict[str, Any]] = []
+) -> Iterable[dict[str, Any]]:
+    """What became of every example of a condition: records that do not name the run yet."""
+    python, isolation = condition.data.task.environment()
     for start in range(0, condition.examples, config.batch_size):
         indices = range(start, min(start + config.batch_size, condition.examples))
-        encoded = encoded_examples(condition.data, tokenizer, condition.split, indices, os.cpu_count() or 1)
-        batch, truths = [example for example, _ in encoded], [truth for _, truth in encoded]
-        judgements = DIAGNOSTICS[condition.diagnostic].judge(model, tokenizer, batch, truths, condition, config)
-        for example, truth, judged in zip(batch, truths, judgements):
-            rows.append(
-                {
-                    "diagnostic": condition.diagnostic,
-                    "example": f"{text_hash(example.identity):016x}",
-                    "index": example.index,
-                    "split": condition.split,
-                    "functions": str(example.slices.get("functions", "")),
-                    "source": str(example.slices.get("source", "")),
-                    "format": condition.data.format,
-                    "strings": condition.data.string_encoding,
-                    "locals": condition.data.reveal.locals,
-                    "frames": max(truth.frames) + 1,
-                    **condition.labels,
-                    **judged,
-                    **tokens_by_role(truth),
-                }
-            )
-    return rows
+        batch = encoded_examples(condition.data, tokenizer, condition.split, indices, os.cpu_count() or 1)
+        scores = score_batch(model, tokenizer, batch, condition, config.max_new_tokens)
+        for (example, truth), score in zip(batch, scores):
+            yield {**_about(example, truth, condition), "python": python, "isolation": isolation, **score}
 
 
-def summarise(records: pd.DataFrame, name: str) -> dict[str, Any]:
-    """Rates with intervals per condition."""
-    keys = [key for key in CONDITION_KEYS if key in records]
-    rows = []
-    for values, group in records.groupby(keys, dropna=False, sort=True):
-        right = rate(group["final_right"].tolist())
-        departed = group[group["departure_role"] != ""]["departure_role"].value_counts().sort_index()
-        rows.append(
-            {
-                **{k: _plain(v) for k, v in zip(keys, values) if not pd.isna(v)},
-                "examples": right.examples,
-                "accuracy": right.mean,
-                "low": right.low,
-                "high": right.high,
-                "truncated": float(group["truncated"].mean()),
-                "frames_right": float(group["frames_right"].mean()),
-                "tokens": float(group[list(COST)].sum(axis=1).mean()),
-                "departures": {str(role): int(count) for role, count in departed.items()},
-            }
-        )
-    return {"run": name, "conditions": rows}
-
-
-def read_records(path: Path) -> pd.DataFrame:
-    """One condition's records.
-
-    Raises:
-        UserError: the file is damaged.
-    """
-    try:
-        return pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path}: damaged records ({str(error).splitlines()[0]}); delete the file and evaluate again"
-        ) from None
-
-
-def traced_only(records: pd.DataFrame) -> pd.DataFrame:
-    """The records without those of programs that could not be run, at which no model can be right or wrong."""
-    return records[records["failure"] != UNTRACED] if "failure" in records else records
-
-
-def for_checkpoint(checkpoint: str, config: EvalConfig) -> tuple[DataConfig, EvalConfig]:
-    """The data configuration stored with a run, with the evaluation's overrides merged in, and the evaluation with the
-    programs that the run was trained on.
-
-    Raises:
-        ConfigError: the checkpoint stores none and the overrides are not complete, or the merge does not validate.
-    """
-    path = Path(checkpoint) / "config.yaml"
-    stored = read_yaml(path).get("data", {}) if path.exists() else {}
-    if not stored and "task" not in config.data:
-        raise ConfigError(
-            f"{checkpoint} stores no data configuration: give one under `data` in the evaluation's config"
-        )
-    data = build(DataConfig, merge(stored, config.data), f"data of {checkpoint}")
-    if stored and config.trained_on is None:
-        task = build(DataConfig, stored, str(path)).task
-        config = config.model_copy(update={"trained_on": task if isinstance(task, ProgramsTask) else None})
-    return data, config
-
-
-def describe(model: Any, tokenizer: TraceTokenizer, data: DataConfig) -> dict[str, Any]:
-    """What a report says of a checkpoint, in words."""
-    settings = model.config
-    mixers = getattr(settings, "layer_mixers", None)
-    kind = settings.model_type
-    if mixers:
-        ranges = {None: "", "signed": " in [-1, 1]", "positive": " in [0, 1]"}
-        kind = " + ".join(m + ranges[eigenvalues_of(m, settings.eigenvalues)] for m in dict.fromkeys(mixers))
-    task = data.task.model_dump(mode="json")
-    summary = ", ".join(
-        f"{key} {value}" for key, value in task.items() if key != "kind" and value not in ([], None, False)
-    )
+def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, Any]:
+    """What a record says of its example."""
     return {
-        "model": f"{kind}, {settings.num_hidden_layers} layers, width {settings.hidden_size}",
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "tokenizer": tokenizer.settings.describe(),
-        "fingerprint": tokenizer.fingerprint,
-        "weights": weights_digest(model),
-        "data": f"{task['kind']} ({summary}); {data.format}, spacing {data.reveal.spacing:g}, strings {data.string_encoding}",
+        "diagnostic": condition.diagnostic,
+        "condition": condition.slug,
+        "example": f"{text_hash(example.identity):016x}",
+        "index": example.index,
+        "split": condition.split,
+        "source": str(example.slices.get("source", "")),
+        "functions": str(example.slices.get("functions", "")),
+        "outcome": example.outcome,
+        **token_counts(truth.roles),
     }
 
 
-def weights_digest(model: Any) -> str:
-    """Tells checkpoints of one architecture apart, so that records of other weights are never taken for this model's.
-
-    A hash of up to 64 evenly spaced values of every parameter, which is quick at any size.
-    """
-    digest = hashlib.sha256()
-    for name, parameter in model.named_parameters():
-        flat = parameter.detach().reshape(-1)
-        sample = flat[:: max(1, flat.numel() // 64)][:64].float().cpu().numpy()
-        digest.update(name.encode() + sample.tobytes())
-    return digest.hexdigest()[:16]
+def _result(records: pd.DataFrame) -> tuple[float | None, int]:
+    """The rate of right answers, and how many programs are left out of it."""
+    (summary,) = summarise(records)
+    return summary["right"] and summary["right"]["mean"], sum(summary["untraced"].values())
 
 
-def _claim(directory: Path, request: dict[str, Any], config: EvalConfig) -> None:
-    text = json.dumps({**request, "evaluation": config.model_dump(mode="json")}, indent=1, sort_keys=True)
+def _claim(directory: Path, request: dict[str, Any]) -> None:
+    text = json.dumps(request, indent=1, sort_keys=True)
     path = directory / REQUEST
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise UserError(f"{directory}: holds another evaluation; choose another --out or delete it")
     (directory / RECORDS).mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -62,7 +62,24 @@ COMMON = (
 """The labels of every condition, read from its data and its forcing."""
 
 
-class Score(TypedDict):
+class Matches(TypedDict):
+    """How much of a true trace was written, frame by frame and variable by variable, before and after a first error."""
+
+    state_exact: float
+    """Share of the true trace's states that are shown with the same variables and values, in the same order."""
+    action_exact: float
+    """Share of its frames that have the same event and source line."""
+    key_match: float
+    """Share of the variables shown by its states that are shown."""
+    key_value_match: float
+    """Share of these that are shown with their values."""
+    states: int
+    """States of the true trace, the denominator of `state_exact`."""
+    actions: int
+    """Frames of the true trace, the denominator of `action_exact`."""
+
+
+class Score(Matches):
     """What became of one example. A field means the same whichever scorer wrote it."""
 
     right: bool
@@ -95,18 +112,6 @@ class Score(TypedDict):
     """The answer as written, at most 500 characters; empty if none was."""
     true_answer: str
     """The true answer, at most 500 characters."""
-    state_exact: float
-    """Share of the true trace's states that are shown with the same variables and values, in the same order."""
-    action_exact: float
-    """Share of its frames that have the same event and source line."""
-    key_match: float
-    """Share of the variables shown by its states that are shown."""
-    key_value_match: float
-    """Share of these that are shown with their values."""
-    states: int
-    """States of the true trace, the denominator of `state_exact`."""
-    actions: int
-    """Frames of the true trace, the denominator of `action_exact`."""
 
 
 class Record(Score):
@@ -156,7 +161,7 @@ TRACE_COLUMNS = [column for role, column in ROLE_COLUMNS.items() if role is not 
 
 def columns() -> dict[str, str]:
     """Every column that is no label, with its sentence."""
-    return sentences(Record) | sentences(Score)
+    return sentences(Record) | sentences(Score) | sentences(Matches)
 
 
 def sentences(schema: type) -> dict[str, str]:
@@ -171,9 +176,26 @@ def sentences(schema: type) -> dict[str, str]:
     return found
 
 
-def write_records(path: Path, records: Sequence[Record], labels: Mapping[str, LabelValue]) -> None:
-    """Write one condition's records, the whole file or none of it."""
-    replace_file(path, pd.DataFrame(records).assign(**labels).to_parquet)
+def token_counts(roles: Sequence[int]) -> dict[str, int]:
+    """The columns that count tokens by role."""
+    return {column: list(roles).count(role) for role, column in ROLE_COLUMNS.items()}
+
+
+def write_records(path: Path, run: str, rows: Iterable[Mapping[str, Any]], labels: Mapping[str, LabelValue]) -> None:
+    """Write one condition's records, the whole file or none of it.
+
+    Raises:
+        ValueError: a row's fields are not those of `Record` without its `run`, or a label has the name of one.
+    """
+    found = [{"run": run, **row} for row in rows]
+    for row in found:
+        if row.keys() != Record.__annotations__.keys():
+            raise ValueError(
+                f"a record's fields differ from Record: {sorted(row.keys() ^ Record.__annotations__.keys())}"
+            )
+    if taken := labels.keys() & Record.__annotations__.keys():
+        raise ValueError(f"labels with the name of a record's field: {sorted(taken)}")
+    replace_file(path, pd.DataFrame(found, columns=list(Record.__annotations__)).assign(**labels).to_parquet)
 
 
 def read_records(path: Path) -> pd.DataFrame:

@@ -115,14 +115,16 @@ def evaluate(
     name: Annotated[str, typer.Option(help="what reports call it (default: the checkpoint's path)")] = "",
 ) -> None:
     """Run diagnostics on a checkpoint; run again to continue."""
+    from remedy.eval.checkpoint import for_checkpoint
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate as run
-    from remedy.eval.evaluate import for_checkpoint
     from remedy.models.loading import load_checkpoint
 
-    data, settings = for_checkpoint(checkpoint, load(EvalConfig, config, overrides or []))
+    settings = load(EvalConfig, config, overrides or [])
+    subject = for_checkpoint(checkpoint, settings)
     model, tokenizer = load_checkpoint(checkpoint)
-    print(f"summary: {run(model, tokenizer, data, settings, out, name or checkpoint, lambda m: print(m, flush=True))}")
+    summary = run(model, tokenizer, subject, settings, out, name or checkpoint, lambda done: print(done, flush=True))
+    print(f"summary: {summary}")
 
 
 @app.command(cls=SettingsCommand)

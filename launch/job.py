@@ -75,19 +75,21 @@ def _train_on_several(folder: Path, processes: int) -> None:
 
 
 def _evaluate(run: RunConfig, folder: Path, name: str, variant: str) -> None:
+    from remedy.eval.checkpoint import for_checkpoint
     from remedy.eval.config import EvalConfig
-    from remedy.eval.evaluate import ConditionDone, evaluate, for_checkpoint
+    from remedy.eval.evaluate import ConditionDone, evaluate
     from remedy.models.loading import load_checkpoint
     from remedy.train.wandb_runs import log_evaluation
 
-    data, settings = for_checkpoint(run.output, load(EvalConfig, folder / "evaluate.yaml"))
+    settings = load(EvalConfig, folder / "evaluate.yaml")
+    subject = for_checkpoint(run.output, settings)
     model, tokenizer = load_checkpoint(run.output)
 
     def note(done: ConditionDone) -> None:
         print(done, flush=True)
         note_condition(folder, done.number, done.of, done.result)
 
-    summary = evaluate(model, tokenizer, data, settings, folder / "evaluation", name, note, variant)
+    summary = evaluate(model, tokenizer, subject, settings, folder / "evaluation", name, note, variant)
     log_evaluation(run, summary)
 
 

@@ -28,9 +28,12 @@ FLOORS = {
         ["shards", "card", "mixture"],
     ],
     "eval": [
-        ["colours", "decoding", "stats", "failures", "records", "summary", "config"],
+        ["colours", "decoding", "stats", "failures", "records", "summary"],
         ["diagnostics", "costs"],
-        ["evaluate", "report"],
+        ["config", "scoring"],
+        ["checkpoint"],
+        ["evaluate"],
+        ["report"],
         ["view"],
     ],
 }

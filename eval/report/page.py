@@ -22,7 +22,8 @@ from matplotlib.figure import Figure
 from remedy.data_gen.settings import UserError
 from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
-from remedy.eval.evaluate import RECORDS, REQUEST, read_records, traced_only
+from remedy.eval.evaluate import RECORDS, REQUEST
+from remedy.eval.records import read_records, traced_only
 from remedy.eval.report.costs import Measurement, measure_sections
 from remedy.eval.report.generated import accuracy_by_length, accuracy_by_tokens, attribution, composition
 from remedy.eval.report.programs import code_sections, left_out

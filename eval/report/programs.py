@@ -8,11 +8,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
-from remedy.eval.diagnostics.frame_scorer import CLASSES, UNTRACED
-from remedy.eval.diagnostics.operations import OPERATIONS
+from remedy.eval.failures import UNTRACED
+from remedy.eval.failures import Failure as CLASSES
 from remedy.eval.report.plotting import CLASS_COLOURS, legend, panels, rate_line, runs, stacked_shares
 from remedy.eval.report.sections import Section
 from remedy.eval.report.verdicts import COST, VARIED, Comparison, merged, rank
+from remedy.eval.scoring.operations import OPERATIONS
 from remedy.eval.stats import mean, rate
 
 LABELS = ("run", "benchmark", "rewrite", "spacing", "locals", "strings", "forcing")

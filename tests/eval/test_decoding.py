@@ -1,3 +1,5 @@
+"""Forced decoding: what is fed, what the model writes and how surely, in batches as alone, under every mixer."""
+
 from types import SimpleNamespace
 from typing import Any
 
@@ -6,8 +8,7 @@ import torch
 
 from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.roles import Role
-from remedy.eval.decoding import ACTION_FORCED, FREE, decode, predict
-from remedy.eval.diagnostics.token_scorer import answer_start, judge_predicted, judge_written
+from remedy.eval.decoding import ACTION_FORCED, FREE, TEACHER_FORCED, Generated, decode, predict
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -57,77 +58,81 @@ def prepared(form: str, count: int = 4) -> tuple[TraceTokenizer, list[Encoded]]:
     return tokenizer, [tokenizer.encode(one.spans) for one in examples(data, "test", range(count))]
 
 
+def small_model(mixer: str, tokenizer: TraceTokenizer) -> DecoderForCausalLM:
+    torch.manual_seed(1)
+    settings = DecoderSettings.model_validate({"mixers": [mixer], "hidden_size": 32})
+    return DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size)).eval()
+
+
+def assert_same(left: list[Generated], right: list[Generated]) -> None:
+    """The same runs; log-probabilities of a batch are rounded otherwise."""
+    assert [run._replace(logprobs=[]) for run in left] == [run._replace(logprobs=[]) for run in right]
+    for one, other in zip(left, right):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("fed", [FREE, ACTION_FORCED, STATE_FORCED], ids=["free", "action", "state"])
-def test_a_model_that_knows_the_truth_is_judged_right(form: str, fed: frozenset[Role]) -> None:
+def test_a_model_that_knows_the_truth_writes_it(form: str, fed: frozenset[Role]) -> None:
     tokenizer, truths = prepared(form)
-    written = decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, fed, exact=form == "symbolic")
-    for truth, runs in zip(truths, written):
-        judged = judge_written(truth, runs, tokenizer)
-        assert judged.final_right
-        assert judged.departure is None
-        assert judged.frames_right == max(truth.frames) + 1
-        assert not judged.truncated
-        assert judged.written_tokens == sum(Role(role) not in fed for role in truth.roles)
+    decoded = decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, fed, exact=form == "symbolic")
+    for truth, runs in zip(truths, decoded):
+        assert [run.ids for run in runs] == [list(truth.ids[run.start : run.stop]) for run in runs]
+        assert all(run.complete for run in runs)
+        assert sum(len(run.ids) for run in runs) == sum(Role(role) not in fed for role in truth.roles)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("fed", [FREE, ACTION_FORCED], ids=["free", "action"])
-def test_the_first_wrong_token_is_found_with_its_role_and_frame(form: str, fed: frozenset[Role]) -> None:
-    tokenizer, truths = prepared(form, 1)
-    truth = truths[0]
-    wrong = next(i for i in range(tokenizer.vocab_size) if not tokenizer.is_special(i) and i not in truth.ids)
-    for role in {Role(r) for r in truth.roles} - fed:
-        position = next(i for i, r in enumerate(truth.roles) if r == role)
-        reciter = Reciter(truths, tokenizer.vocab_size, {0: position}, wrong)
-        runs = decode(reciter, tokenizer, truths, fed, exact=form == "symbolic", budget=len(truth.ids) + 9)[0]
-        judged = judge_written(truth, runs, tokenizer)
-        assert judged.departure == position
-        assert judged.departure_role == role.label
-        assert judged.departure_frame == truth.frames[position]
-
-
-def test_a_wrong_answer_is_wrong_and_a_wrong_way_to_the_right_answer_is_right() -> None:
+def test_a_run_that_never_ends_is_cut() -> None:
     tokenizer, truths = prepared("cwm", 1)
-    answer, wrong = answer_start(truths[0]), tokenizer.encode([]).ids or tokenizer.backend.text_ids("~")[0]
-    first_state = truths[0].roles.index(int(Role.STATE))
-    for position, right in ((answer + 2, False), (first_state, True)):
-        reciter = Reciter(truths, tokenizer.vocab_size, {0: position}, int(wrong))
-        judged = judge_written(truths[0], decode(reciter, tokenizer, truths, FREE)[0], tokenizer)
-        assert judged.final_right is right
-        assert judged.departure == position
+    (run,) = decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, FREE, max_new_tokens=10)[0]
+    assert (len(run.ids), run.complete) == (10, False)
 
 
-def test_a_run_that_never_ends_is_cut_and_counts_as_truncated() -> None:
-    tokenizer, truths = prepared("cwm", 1)
-    runs = decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, FREE, budget=10)[0]
-    judged = judge_written(truths[0], runs, tokenizer)
-    assert judged.truncated
-    assert not judged.final_right
-    assert judged.written_tokens == 10
+def test_teacher_forcing_gives_a_run_for_every_stretch_of_the_roles_asked_for() -> None:
+    tokenizer, truths = prepared("repl", 2)
+    reciter = Reciter(truths, tokenizer.vocab_size, {0: list(truths[0].roles).index(Role.STATE)}, wrong=99)
+    predicted = predict(reciter, tokenizer, truths, frozenset({Role.STATE}))
+    for truth, runs in zip(truths, predicted):
+        assert [at for run in runs for at in range(run.start, run.stop)] == [
+            at for at, role in enumerate(truth.roles) if role == Role.STATE
+        ]
+    assert predicted[0][0].ids == [99, *truths[0].ids[predicted[0][0].start + 1 : predicted[0][0].stop]]
+    assert all(run.ids == list(truths[1].ids[run.start : run.stop]) for run in predicted[1])
 
 
-def test_one_step_predictions_are_judged_on_the_roles_asked_for() -> None:
-    tokenizer, truths = prepared("symbolic", 2)
-    reciter = Reciter(truths, tokenizer.vocab_size, {0: truths[0].roles.index(int(Role.ACTION))}, wrong=0)
-    predictions = predict(reciter, tokenizer, truths)
-    everything = frozenset(Role) - {Role.CONTEXT}
-    assert judge_predicted(truths[0], predictions[0], everything).departure_role == "action"
-    assert judge_predicted(truths[0], predictions[0], everything).final_right
-    assert judge_predicted(truths[0], predictions[0], frozenset({Role.STATE})).departure is None
+@torch.no_grad()
+@pytest.mark.parametrize("fed", [FREE, ACTION_FORCED, TEACHER_FORCED], ids=["free", "action", "teacher"])
+def test_every_token_has_the_log_probability_it_was_written_with(fed: frozenset[Role]) -> None:
+    tokenizer, truths = prepared("repl", 2)
+    model = small_model("gru", tokenizer)
+    if fed == TEACHER_FORCED:
+        decoded = predict(model, tokenizer, truths, frozenset({Role.STATE, Role.VALUE}))
+    else:
+        decoded = decode(model, tokenizer, truths, fed, max_new_tokens=30)
+    for truth, runs in zip(truths, decoded):
+        read = list(truth.ids)
+        if fed != TEACHER_FORCED:
+            for run in reversed(runs):
+                read[run.start : run.stop] = run.ids
+        logprobs = model(torch.tensor([read])).logits[0].log_softmax(-1)
+        shift = 0
+        for run in runs:
+            at = run.start + shift
+            expected = [float(logprobs[at + i - 1, token]) for i, token in enumerate(run.ids)]
+            assert run.logprobs == pytest.approx(expected, abs=1e-4)
+            shift += 0 if fed == TEACHER_FORCED else len(run.ids) - (run.stop - run.start)
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
 @torch.no_grad()
 def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mixer: str) -> None:
     tokenizer, truths = prepared("repl", 3)
-    torch.manual_seed(1)
-    config = DecoderSettings.model_validate({"mixers": [mixer], "hidden_size": 32})
-    model = DecoderForCausalLM(DecoderConfig.from_settings(config, tokenizer.vocab_size)).eval()
-    together = decode(model, tokenizer, truths, FREE, budget=15)
-    assert together == [decode(model, tokenizer, [truth], FREE, budget=15)[0] for truth in truths]
-    forced = decode(model, tokenizer, truths, ACTION_FORCED)
-    assert forced == [decode(model, tokenizer, [truth], ACTION_FORCED)[0] for truth in truths]
+    model = small_model(mixer, tokenizer)
+    together = decode(model, tokenizer, truths, FREE, max_new_tokens=15)
+    for runs, truth in zip(together, truths):
+        assert_same(runs, decode(model, tokenizer, [truth], FREE, max_new_tokens=15)[0])
+    for runs, truth in zip(decode(model, tokenizer, truths, ACTION_FORCED), truths):
+        assert_same(runs, decode(model, tokenizer, [truth], ACTION_FORCED)[0])
     prompt = truths[0].ids[: truths[0].roles.count(int(Role.CONTEXT))]
     generated = model.generate(
         torch.tensor([prompt]), max_new_tokens=15, do_sample=False, eos_token_id=tokenizer.eos_id
@@ -138,10 +143,7 @@ def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mi
 @torch.no_grad()
 def test_action_forcing_reads_the_models_own_states_and_the_true_actions() -> None:
     tokenizer, truths = prepared("repl", 1)
-    torch.manual_seed(1)
-    model = DecoderForCausalLM(
-        DecoderConfig.from_settings(DecoderSettings(mixers=("gru",), hidden_size=32), tokenizer.vocab_size)
-    ).eval()
+    model = small_model("gru", tokenizer)
     runs = decode(model, tokenizer, truths, ACTION_FORCED)[0]
     read = list(truths[0].ids)
     for run in reversed(runs):

@@ -149,7 +149,7 @@ def test_the_interval_over_seeds_is_between_runs(tmp_path: Path) -> None:
     import pandas
 
     rows = [
-        {"run": f"r{seed}", "variant": "v", "length": 8, "final_right": i < right, "diagnostic": "permutation"}
+        {"run": f"r{seed}", "variant": "v", "length": 8, "right": i < right, "diagnostic": "permutation"}
         | {f"tokens_{role}": 1 for role in ("structure", "action", "state", "value", "query")}
         for seed, right in enumerate((6, 8, 10))
         for i in range(10)

@@ -15,9 +15,9 @@ from remedy.data_gen.execution.program import Program
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.splits import SPLITS, split_of, text_hash
 from remedy.data_gen.tasks import TASKS, Drawn, Task
+from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
-from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.evaluate import evaluate, for_checkpoint
+from remedy.eval.evaluate import evaluate
 from remedy.eval.report.page import report
 from remedy.launch.generate import generate
 from remedy.models.loading import load_checkpoint
@@ -89,22 +89,19 @@ def test_it_is_trained_on_evaluated_and_reported(tmp_path: Path) -> None:
             "output": str(tmp_path / "run"),
             "data": DATA,
             "tokenizer": {"kind": "chars"},
-            "model": {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "mixers": ["gru"]},
+            "model": {"num_hidden_layers": 1, "hidden_size": 16, "mixers": ["gru"]},
             "train": {"max_steps": 2, "batch_size": 2, "threads": 1},
             "tracking": {"wandb": False},
         },
         "x",
     )
     train(run)
-    diagnostic = {
-        "kind": "programs" if "programs" in DIAGNOSTICS else "code",
-        "examples": 2,
-        "forcing": ["action_forced"],
-    }
-    data, settings = for_checkpoint(run.output, build(EvalConfig, {"diagnostics": [diagnostic]}, "x"))
-    assert isinstance(data.task, CountdownTask)
+    diagnostic = {"kind": "programs", "examples": 2, "forcing": ["action_forced"]}
+    settings = build(EvalConfig, {"diagnostics": [diagnostic]}, "x")
+    subject = for_checkpoint(run.output, settings)
+    assert isinstance(subject.data.task, CountdownTask)
     model, tokenizer = load_checkpoint(run.output)
-    summary = evaluate(model, tokenizer, data, settings, tmp_path / "evaluated", "countdown run")
-    assert {found["benchmark"] for found in json.loads(summary.read_text())["conditions"]} == {"countdown"}
+    summary = evaluate(model, tokenizer, subject, settings, tmp_path / "evaluated", "countdown run")
+    assert {found["labels"]["benchmark"] for found in json.loads(summary.read_text())["conditions"]} == {"countdown"}
     page = report([tmp_path / "evaluated"], tmp_path / "report").read_text()
     assert "countdown run" in page

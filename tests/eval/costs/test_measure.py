@@ -199,7 +199,7 @@ def test_failures_are_set_beside_what_the_runs_own_tokenizer_cuts() -> None:
     way = {"benchmark": "own", "spacing": 1, "locals": "full", "strings": "plain", "run": "run", "forcing": "free"}
     records = pd.DataFrame(
         [
-            {"diagnostic": "code", **way, "rewrite": rewrite, "example": example, "final_right": n % 2 == 1}
+            {"diagnostic": "code", **way, "rewrite": rewrite, "example": example, "right": n % 2 == 1}
             for n, example in enumerate(examples)
             for rewrite in ("all", "none")
         ]

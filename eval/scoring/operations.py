@@ -57,7 +57,7 @@ class Operations:
         return next((kind for kind in OPERATIONS if kind in kinds), "other")
 
 
-def departing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
+def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
     """The frame whose line brought about what is wrong in frame `number`.
 
     A wrong value was made by its own line. A wrong state or action was made by the line that ran before it in the same call, or

@@ -1,0 +1,88 @@
+"""What an evaluation knows of a checkpoint: its identity, a description for reports, and the data that it was trained on."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.settings import ConfigError, apply_changes, build, read_yaml
+from remedy.data_gen.tasks import Task
+from remedy.eval.config import EvalConfig
+from remedy.models.config import eigenvalues_of
+from remedy.models.tokenizer import TraceTokenizer
+
+
+class Checkpoint(TypedDict):
+    """What reports show of a checkpoint, field by field. `weights` and `tokenizer_fingerprint` identify it."""
+
+    model_type: str
+    """Transformers' name of the architecture."""
+    mixers: dict[str, str | None]
+    """Sequence mixers of our decoder, each with the range of its eigenvalues, if it has one; empty for other models."""
+    num_hidden_layers: int
+    """Layers."""
+    hidden_size: int
+    """Width."""
+    parameters: int
+    """Number of parameters."""
+    weights: str
+    """A digest of the weights."""
+    tokenizer: dict[str, Any]
+    """Settings of the tokenizer."""
+    tokenizer_fingerprint: str
+    """Identifies the mapping from spans to ids."""
+
+
+def describe(model: Any, tokenizer: TraceTokenizer) -> Checkpoint:
+    """The description of a loaded checkpoint."""
+    settings = model.config
+    mixers = dict.fromkeys(getattr(settings, "layer_mixers", None) or ())
+    return {
+        "model_type": settings.model_type,
+        "mixers": {mixer: eigenvalues_of(mixer, settings.eigenvalues) for mixer in mixers},
+        "num_hidden_layers": settings.num_hidden_layers,
+        "hidden_size": settings.hidden_size,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "weights": weights_digest(model),
+        "tokenizer": tokenizer.settings.model_dump(mode="json"),
+        "tokenizer_fingerprint": tokenizer.fingerprint,
+    }
+
+
+def weights_digest(model: Any) -> str:
+    """Tells checkpoints of one architecture apart, so that records of other weights are never taken for this model's.
+
+    A hash of up to 64 evenly spaced values of every parameter, which is quick at any size.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        flat = parameter.detach().reshape(-1)
+        sample = flat[:: max(1, flat.numel() // 64)][:64].float().cpu().numpy()
+        digest.update(name.encode() + sample.tobytes())
+    return digest.hexdigest()[:16]
+
+
+class Subject(NamedTuple):
+    """What a checkpoint is evaluated on: `trained_on` is the task of its own data, if that is known."""
+
+    data: DataConfig
+    trained_on: Task | None = None
+
+
+def for_checkpoint(checkpoint: str, config: EvalConfig) -> Subject:
+    """The data configuration stored with a run, with the evaluation's changes, and the task that the run was trained on.
+
+    Raises:
+        ConfigError: the checkpoint stores none and the changes are not complete, or the result does not validate.
+    """
+    path = Path(checkpoint) / "config.yaml"
+    stored = read_yaml(path).get("data", {}) if path.exists() else {}
+    if not stored and "task" not in config.set:
+        raise ConfigError(f"{checkpoint} stores no data configuration: give one under `set` in the evaluation's config")
+    data = build(DataConfig, apply_changes(stored, config.set, "set"), f"data of {checkpoint}")
+    trained_on: Task | None = config.trained_on
+    if stored and trained_on is None:
+        trained_on = build(DataConfig, stored, str(path)).task
+    return Subject(data, trained_on)

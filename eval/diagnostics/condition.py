@@ -1,0 +1,110 @@
+"""What a diagnostic is: settings that spell out a grid of conditions over a checkpoint's data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.registry import Registry
+from remedy.data_gen.settings import ConfigError, Settings
+from remedy.data_gen.splits import text_hash
+from remedy.data_gen.tasks import Task
+from remedy.eval.decoding import FREE, Forcing, check_forcing, fed_roles, forcing_name
+from remedy.eval.records import Label, LabelValue
+
+
+class Condition(Settings):
+    """One cell of a diagnostic's grid: the data to decode, and how."""
+
+    diagnostic: str
+    data: DataConfig
+    forcing: Forcing
+    examples: int
+    split: str
+    own_labels: dict[str, LabelValue]
+
+    @property
+    def labels(self) -> dict[str, LabelValue]:
+        """What tells the condition from every other: its diagnostic's labels, and those that all conditions have."""
+        return {
+            **self.own_labels,
+            "format": self.data.format,
+            "string_encoding": self.data.string_encoding,
+            "locals": self.data.reveal.locals,
+            "spacing": float(self.data.reveal.spacing),
+            "answer_only": self.data.reveal.answer_only,
+            "forcing": forcing_name(self.forcing),
+        }
+
+    @property
+    def slug(self) -> str:
+        """A file name that is this condition's alone."""
+        parts = [
+            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in self.labels.items()
+        ]
+        name = "__".join([self.diagnostic, *parts])
+        short = name.replace("/", "-").replace(" ", "")
+        return short if len(short.encode()) <= 200 else f"{self.diagnostic}__{text_hash(name):016x}"
+
+
+class Diagnostic(Settings, ABC):
+    """The settings of a diagnostic, and the conditions they spell out."""
+
+    title: ClassVar[str]
+    """What reports call it."""
+    labels: ClassVar[tuple[Label, ...]] = ()
+    """What tells its conditions apart, besides the labels that all conditions have."""
+    axis: ClassVar[str | None] = None
+    """The label that figures of accuracy have on their x axis, if one is a quantity."""
+    compared: ClassVar[tuple[str, ...]] = ()
+    """Labels by whose values a report compares conditions of one run."""
+
+    kind: str
+    """The name it is registered under."""
+    forcing: tuple[Forcing, ...] = Field(default=("free",), min_length=1)
+    """Which roles the decoder feeds, one condition each: `free` (the context only), `action_forced` (true actions and
+    structure too, so that the model's own states carry on), `teacher_forced` (everything, in one parallel pass), or a list
+    of roles."""
+
+    @field_validator("forcing")
+    @classmethod
+    def _known_forcing(cls, value: tuple[Forcing, ...]) -> tuple[Forcing, ...]:
+        for forcing in value:
+            check_forcing(forcing)
+        return value
+
+    @abstractmethod
+    def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
+        """The grid over a checkpoint's data. `split`: of generated data; `trained_on`: the task that it was trained on.
+
+        Raises:
+            ConfigError: the diagnostic does not fit the data.
+        """
+
+    def condition(
+        self, data: DataConfig, forcing: Forcing, examples: int, split: str, **labels: LabelValue
+    ) -> Condition:
+        """One condition with its own labels.
+
+        Raises:
+            ConfigError: free decoding of data that does not show the program.
+            ValueError: the labels are not those that the diagnostic declares.
+        """
+        declared = {label.name for label in self.labels}
+        if declared != set(labels):
+            raise ValueError(f"diagnostic {self.kind} declares the labels {sorted(declared)}, not {sorted(labels)}")
+        if fed_roles(forcing) == FREE and not data.context:
+            raise ConfigError(
+                f"diagnostic {self.kind}: free decoding needs the program in the context (data.context=true); "
+                "this data shows none, so its commands cannot be known: use forcing action_forced"
+            )
+        return Condition(
+            diagnostic=self.kind, data=data, forcing=forcing, examples=examples, split=split, own_labels=labels
+        )
+
+
+DIAGNOSTICS: Registry[type[Diagnostic]] = Registry("diagnostic")
+"""Diagnostics by `kind`. To add one, subclass `Diagnostic` in a file of its own and register it here."""

@@ -1,0 +1,61 @@
+"""Decode a batch under a condition and score every example of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from remedy.data_gen.examples import Example
+from remedy.data_gen.roles import Role
+from remedy.data_gen.traces.render import FORMATS
+from remedy.eval.decoding import TEACHER_FORCED, Generated, decode, fed_roles, predict
+from remedy.eval.diagnostics.condition import Condition
+from remedy.eval.records import Score
+from remedy.eval.scoring.common import Decoded, not_decoded
+from remedy.eval.scoring.frames import score_frames
+from remedy.eval.scoring.tokens import score_tokens
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+
+
+def score_batch(
+    model: Any,
+    tokenizer: TraceTokenizer,
+    batch: Sequence[tuple[Example, Encoded]],
+    condition: Condition,
+    max_new_tokens: int,
+) -> list[Score]:
+    """Decode a batch under a condition's forcing and score every example."""
+    fed = fed_roles(condition.forcing)
+    decoded = [
+        place
+        for place, (example, truth) in enumerate(batch)
+        if example.outcome == "ok" and (fed == TEACHER_FORCED or _to_write(truth, fed) <= max_new_tokens)
+    ]
+    chosen = [batch[place][1] for place in decoded]
+    runs = dict(zip(decoded, generate(model, tokenizer, chosen, condition, max_new_tokens) if chosen else []))
+    score = score_tokens if FORMATS[condition.data.format].one_token else score_frames
+    return [
+        score(Decoded(example, truth, runs[place], fed, condition.data), tokenizer)
+        if place in runs
+        else not_decoded(example)
+        for place, (example, truth) in enumerate(batch)
+    ]
+
+
+def generate(
+    model: Any, tokenizer: TraceTokenizer, truths: Sequence[Encoded], condition: Condition, max_new_tokens: int
+) -> list[list[Generated]]:
+    """What the model writes for each example under a condition's forcing."""
+    fed = fed_roles(condition.forcing)
+    if fed == TEACHER_FORCED:
+        asked = {Role.STATE, Role.VALUE} | (
+            {Role.ACTION, Role.QUERY, Role.STRUCTURE} if condition.data.context else set()
+        )
+        return predict(model, tokenizer, truths, frozenset(asked))
+    exact = FORMATS[condition.data.format].one_token
+    return decode(model, tokenizer, truths, fed, exact=exact, max_new_tokens=max_new_tokens)
+
+
+def _to_write(truth: Encoded, fed: frozenset[Role]) -> int:
+    """Tokens of the true sequence that the model has to write."""
+    return sum(Role(role) not in fed for role in truth.roles)

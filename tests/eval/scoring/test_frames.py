@@ -1,0 +1,210 @@
+"""Scores of traces written as text: real outputs are scored as they were, and every failure class by its rule."""
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remedy.data_gen.examples import DataConfig, Example, examples
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.settings import build
+from remedy.data_gen.traces.render import FORMATS, render
+from remedy.eval.decoding import Generated, fed_roles
+from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.frames import score_frames
+from remedy.models.tokenizer import Encoded, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
+
+TOKENIZER = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
+CODE = """def f(s, n):
+    parts = [s]
+    for i in range(n):
+        parts.append(g(s))
+        s = s[1:]
+    total = n * 2
+    return parts, total
+def g(t):
+    t = t.upper()
+    return t
+"""
+
+
+def config(path: Path, **changes: Any) -> DataConfig:
+    return build(DataConfig, {"task": {"kind": "programs", "path": str(path)}, **changes}, "test")
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_programs(tmp_path_factory.mktemp("programs") / "own.jsonl")
+
+
+def write_programs(path: Path) -> Path:
+    rows = [
+        {"code": CODE, "input": "'ab', 2"},
+        {"code": "def f(x):\n    while True:\n        x += 1", "input": "1"},
+        {"code": "def f(x):\n    return f'{x}:{len(x.strip())}'", "input": "' a '"},
+        {"code": "def f(x):\n    import socket\n    return socket.socket()", "input": "1"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def truth_of(data: DataConfig, index: int = 0) -> tuple[Example, Encoded]:
+    example = examples(data, "all", [index])[0]
+    return example, TOKENIZER.encode(example.spans)
+
+
+def score(
+    example: Example, truth: Encoded, runs: list[Generated], data: DataConfig, forcing: str = "free"
+) -> dict[str, Any]:
+    return dict(score_frames(Decoded(example, truth, runs, fed_roles(forcing), data), TOKENIZER))
+
+
+def written(start: int, truth: Encoded, ids: list[int], complete: bool = True) -> list[Generated]:
+    return [Generated(start, len(truth.ids), ids, [0.0] * len(ids), complete)]
+
+
+def scored(data: DataConfig, change: Any, complete: bool = True) -> dict[str, Any]:
+    """The score of a free trace that is the true one's pieces after `change`."""
+    example, truth = truth_of(data)
+    start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
+    pieces = change(TOKENIZER.pieces(truth.ids[start:]))
+    ids = [
+        i for p in pieces for i in ([TOKENIZER.special_ids[p]] if isinstance(p, Special) else TOKENIZER.string_ids(p))
+    ]
+    return score(example, truth, written(start, truth, ids, complete), data)
+
+
+def replaced(old: str, new: str, count: int = 1) -> Any:
+    def change(pieces: list[Any]) -> list[Any]:
+        left = count
+        out = []
+        for piece in pieces:
+            if left and isinstance(piece, str) and old in piece:
+                piece, left = piece.replace(old, new), left - 1
+            out.append(piece)
+        assert left == 0
+        return out
+
+    return change
+
+
+@pytest.mark.parametrize("spacing", [1, 3, float("inf")])
+@pytest.mark.parametrize("shown", ["full", "diff"])
+@pytest.mark.parametrize("encoding", ["plain", "indexed"])
+@pytest.mark.parametrize("forcing", ["free", "action_forced"])
+def test_the_truth_is_right_under_every_condition(
+    programs: Path, spacing: float, shown: str, encoding: str, forcing: str
+) -> None:
+    assert_right(config(programs, reveal={"spacing": spacing, "locals": shown}, string_encoding=encoding), forcing)
+
+
+@pytest.mark.parametrize("encoding", ["plain", "indexed"])
+def test_a_true_answer_alone_is_right(programs: Path, encoding: str) -> None:
+    assert_right(config(programs, reveal={"answer_only": True}, string_encoding=encoding), "free")
+
+
+def assert_right(data: DataConfig, forcing: str) -> None:
+    example, truth = truth_of(data)
+    flags = [role in fed_roles(forcing) for role in truth.roles]
+    borders = [i for i in range(1, len(flags)) if flags[i] != flags[i - 1]] + [len(flags)]
+    runs = [Generated(a, b, list(truth.ids[a:b]), [0.0] * (b - a), True) for a, b in pairwise(borders) if not flags[a]]
+    record = score(example, truth, runs, data, forcing)
+    assert (record["right"], record["valid_format"], record["failure"], record["first_error_role"]) == (
+        True,
+        True,
+        "",
+        "",
+    )
+    assert record["state_exact"] == record["action_exact"] == record["key_value_match"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "failure", "value_type", "operation"),
+    [
+        (replaced("['ab', 'AB']", "['ab', 'Ab']"), "wrong state", "list", "other"),
+        (replaced('"s": "\'b\'"', '"s": "\'ab\'"'), "wrong state", "str", "index or slice"),
+        (replaced('"i": "1"', '"i": "2"'), "wrong state", "int", "loop or counter"),
+        (replaced('"i": "1"', '"j": "1"'), "wrong state", "names", "loop or counter"),
+        (replaced('"total": "4"', '"total": "5"'), "wrong state", "int", "arithmetic"),
+        (replaced("        parts.append(g(s))\n", "    total = n * 2\n"), "wrong action", "", "loop or counter"),
+        (replaced("\"(['ab', 'AB', 'B'], 4)\"", "\"(['ab', 'AB', 'B'], 3)\""), "wrong return", "", "other"),
+        (replaced("\"'AB'\"", "\"'BA'\"", 2), "wrong state", "str", "string method"),
+        (replaced('{"s"', "{s"), "malformed", "", "other"),
+        (lambda pieces: pieces[:40], "malformed", "", None),
+    ],
+)
+def test_every_class_has_its_rule(
+    programs: Path, change: Any, failure: str, value_type: str, operation: str | None
+) -> None:
+    data = config(programs)
+
+    def wrong(pieces: list[Any]) -> list[Any]:
+        """The change, and a wrong answer after it, as a failure has."""
+        changed = change(pieces)
+        return [p.replace("'B'], 4)", "'B'], 0)") if isinstance(p, str) else p for p in changed]
+
+    record = scored(data, wrong)
+    assert (record["failure"], record["value_type"]) == (failure, value_type)
+    assert operation is None or record["operation"] == operation
+    assert not record["right"]
+
+
+def test_a_wrong_return_is_attributed_to_what_its_line_does(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps({"code": "def f(s):\n    return s.count('a')", "input": "'banana'"}))
+    record = scored(config(path), replaced('"3"', '"2"', 2))
+    assert (record["failure"], record["operation"], record["answer"]) == ("wrong return", "string method", "2")
+
+
+def test_a_trace_that_goes_on_after_its_end_took_a_wrong_action(programs: Path) -> None:
+    more = [Special.LINE_SEP, Special.ACTION_SEP, "x\n", Special.FRAME_SEP]
+    record = scored(config(programs), lambda pieces: [*pieces[:-1], *more, pieces[-1]])
+    assert (record["right"], record["failure"]) == (False, "wrong action")
+
+
+def test_a_trace_that_ran_out_of_tokens_is_a_runaway_and_one_with_an_error_may_be_right(programs: Path) -> None:
+    data = config(programs)
+    assert scored(data, lambda pieces: pieces[:30], complete=False)["failure"] == "runaway"
+    record = scored(data, replaced('"i": "1"', '"i": "7"'))
+    assert record["right"]
+    assert (record["failure"], record["first_error_role"], record["value_type"]) == ("", "state", "")
+
+
+def test_the_outputs_of_the_32b_model_are_scored_as_they_were(shared: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (shared / "cwm_real_traces.jsonl").read_text().splitlines()]
+    path = tmp_path / "real.jsonl"
+    path.write_text("".join(json.dumps({k: row[k] for k in ("id", "code", "input")}) + "\n" for row in rows))
+    data = config(path, reveal={"locals": "diff"})
+    names = {special.value: special for special in Special}
+    for row, example in zip(rows, examples(data, "all", range(len(rows)))):
+        truth = TOKENIZER.encode(example.spans)
+        start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
+        parts = re.split("(" + "|".join(map(re.escape, names)) + ")", re.sub(r" at 0x[0-9a-f]+", "", row["generation"]))
+        ids = [i for p in parts for i in ([TOKENIZER.special_ids[names[p]]] if p in names else TOKENIZER.string_ids(p))]
+        record = score(example, truth, written(start, truth, ids), data)
+        assert record["right"] == row["correct"]
+        assert record["valid_format"]
+        assert record["failure"] == ""
+
+
+@given(st.lists(st.one_of(st.sampled_from(list(Special)), st.text(max_size=5)), max_size=20))
+def test_no_output_makes_the_scorer_raise(pieces: list[Any]) -> None:
+    path = Path("/nonexistent")
+    traced = trace(Program.from_call("def f(x):\n    return x[1:]", "'ab'"))
+    rendered = render(traced)
+    example = Example(0, "all", rendered.spans, rendered.frames, "'b'", traced, "id", {})
+    truth = TOKENIZER.encode(rendered.spans)
+    start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
+    ids = [
+        i for p in pieces for i in ([TOKENIZER.special_ids[p]] if isinstance(p, Special) else TOKENIZER.string_ids(p))
+    ]
+    record = score(example, truth, written(start, truth, ids), config(path))
+    assert record["right"] == (FORMATS["cwm"].read(TOKENIZER.pieces(ids)).valid and record["answer"] == "'b'")

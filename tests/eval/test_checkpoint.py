@@ -1,0 +1,46 @@
+"""What an evaluation takes from a checkpoint: its data with the evaluation's changes, and what it was trained on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.settings import ConfigError, build
+from remedy.eval.checkpoint import for_checkpoint
+from remedy.eval.config import EvalConfig
+
+
+def changing(changes: dict[str, Any]) -> EvalConfig:
+    return build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "set": changes}, "e.yaml")
+
+
+def test_a_checkpoint_without_data_needs_all_of_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="stores no data configuration"):
+        for_checkpoint(str(tmp_path), changing({"format": "repl"}))
+    given = for_checkpoint(str(tmp_path), changing({"task": {"kind": "permutation", "n": 4}}))
+    assert (given.data.task.kind, given.trained_on) == ("permutation", None)
+
+
+def test_changes_are_made_to_the_stored_data(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("data: {task: {kind: permutation, n: 4}, format: repl}")
+    changed = for_checkpoint(str(tmp_path), changing({"task.n": 5}))
+    assert (changed.data.task.model_dump()["n"], changed.data.format) == (5, "repl")
+    assert changed.trained_on is not None
+    assert changed.trained_on.model_dump()["n"] == 4
+    other = for_checkpoint(str(tmp_path), changing({"task": {"kind": "programs", "path": "p"}, "format": "cwm"}))
+    assert other.data.task.kind == "programs"
+
+
+def test_a_section_is_replaced_whole(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("data: {task: {kind: programs, benchmark: cruxeval}}")
+    own = for_checkpoint(str(tmp_path), changing({"task": {"kind": "programs", "path": "p"}}))
+    assert own.data.task.model_dump()["benchmark"] is None
+    assert own.trained_on is not None
+    assert own.trained_on.model_dump()["benchmark"] == "cruxeval"
+
+
+def test_former_keys_are_named() -> None:
+    with pytest.raises(ConfigError, match="key 'data' is now 'set'"):
+        build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "data": {}}, "e.yaml")
+    with pytest.raises(ConfigError, match="key 'budget' is now 'max_new_tokens'"):
+        build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "budget": 5}, "e.yaml")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 
 from rich.console import Console
 
 from remedy.data_gen.examples import Example
 from remedy.data_gen.files import replace_file
-from remedy.data_gen.roles import Span
 from remedy.data_gen.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml, suggest
 from remedy.data_gen.splits import SPLITS
 from remedy.eval.view.page import page
 from remedy.eval.view.structure import Part, View, blocks_of, tokens_of
 from remedy.eval.view.terminal import show_view
-from remedy.eval.view.text import token_texts
 from remedy.launch.generate import GenerateConfig
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
@@ -144,18 +141,8 @@ def _part(
     heading: str, tokenizer: TraceTokenizer, example: Example, encoded: Encoded, supervised: Sequence[bool]
 ) -> Part:
     """An example's tokens, frame by frame."""
-    strings = _in_strings(example.spans, token_texts(tokenizer, encoded.ids))
-    tokens = tokens_of(tokenizer, encoded.ids, encoded.roles, encoded.frames, strings, supervised)
+    tokens = tokens_of(tokenizer, encoded.ids, encoded.roles, encoded.frames, encoded.strings, supervised)
     return Part(heading, blocks_of(tokens, {len(example.trace.frames): "end"}))
-
-
-def _in_strings(spans: Sequence[Span], texts: Sequence[str]) -> list[bool]:
-    """Which tokens, given by their texts, overlap the text of a string value."""
-    marks: list[bool] = []
-    for span in spans:
-        marks += [span.string] * len(span.piece if isinstance(span.piece, str) else span.piece.value)
-    ends = list(accumulate(map(len, texts)))
-    return [any(marks[end - len(text) : end]) for text, end in zip(texts, ends)]
 
 
 def _facts(example: Example) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,10 +17,19 @@ from typing import Any, NamedTuple
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role, Span, Special
 from remedy.data_gen.settings import ConfigError
-from remedy.models.tokenizer_backends import TOKENIZERS, Backend, TokenizerError, TokenizerSettings
+from remedy.models.tokenizer_backends import (
+    TOKENIZERS,
+    Backend,
+    Offsets,
+    SubwordBackend,
+    TokenizerError,
+    TokenizerSettings,
+)
 
 FILE = "trace_tokenizer.json"
 """Where a tokenizer is stored in a checkpoint's folder."""
+CACHED = 100_000
+"""How many pieces of text a tokenizer remembers the ids of."""
 
 
 class Encoded(NamedTuple):
@@ -28,6 +38,14 @@ class Encoded(NamedTuple):
     ids: list[int]
     roles: list[int]
     frames: list[int]
+    strings: list[bool]
+    """Whether a token overlaps the text of a string value."""
+
+
+Ranges = tuple[tuple[int, int], ...]
+"""Stretches of a text that are a string value's: the first character of each, and the one after its last."""
+Piece = tuple[Role, "str | Special", int, "bool | Ranges"]
+"""A span, or several that were joined: role, text or special token, frame, and whether or where it is a string's text."""
 
 
 class TraceTokenizer:
@@ -42,8 +60,10 @@ class TraceTokenizer:
         self.stored = stored or {"config": settings.model_dump(), "backend": backend.stored()}
         self._special_of = {token: special for special, token in self.special_ids.items()}
         self._cuts_strings = settings.cuts_strings
-        self._joins = backend.merges_text and not settings.cuts_strings
+        merges = isinstance(backend, SubwordBackend) and not settings.cuts_strings
+        self._subwords = backend if merges and isinstance(backend, SubwordBackend) else None
         self._cache: dict[tuple[str, bool], list[int]] = {}
+        self._flag_cache: dict[tuple[str, Ranges], tuple[list[int], list[bool]]] = {}
 
     @property
     def pad_id(self) -> int:
@@ -63,7 +83,7 @@ class TraceTokenizer:
         return list(self.backend.new_ids)
 
     def encode(self, spans: Iterable[Span]) -> Encoded:
-        """Ids with the role and frame of each.
+        """Ids with the role and frame of each, and whether it lies in a string.
 
         Raises:
             TokenizerError: a piece of text has no ids (kind `symbols` only).
@@ -71,20 +91,38 @@ class TraceTokenizer:
         ids: list[int] = []
         roles: list[int] = []
         frames: list[int] = []
-        cuts = self._cuts_strings
+        strings: list[bool] = []
         for role, piece, frame, string in self._whole(spans):
-            new = self._text_ids(piece, string and cuts) if isinstance(piece, str) else [self.special_ids[piece]]
+            if not isinstance(piece, str):
+                new, flags = [self.special_ids[piece]], [False]
+            elif isinstance(string, tuple):
+                new, flags = self._flagged_ids(piece, string)
+            else:
+                new = self._text_ids(piece, string and self._cuts_strings)
+                flags = [string] * len(new)
             ids += new
             roles += [int(role)] * len(new)
             frames += [frame] * len(new)
-        return Encoded(ids, roles, frames)
+            strings += flags
+        return Encoded(ids, roles, frames, strings)
 
-    def _whole(self, spans: Iterable[Span]) -> Iterable[Span]:
-        """The spans as this tokenizer cuts text: at the borders of strings only if strings are to be cut into characters.
+    def _whole(self, spans: Iterable[Span]) -> Iterable[Piece]:
+        """The spans as this tokenizer cuts text: at the borders of strings only if it does not merge over them.
 
         A subword tokenizer would otherwise see text in other pieces than it was trained on.
         """
-        return _joined(spans) if self._joins else spans
+        return _joined(spans) if self._subwords is not None else spans
+
+    def _flagged_ids(self, text: str, ranges: Ranges) -> tuple[list[int], list[bool]]:
+        """Ids of a text, and whether each overlaps one of the ranges."""
+        found = self._flag_cache.get((text, ranges))
+        if found is None:
+            assert self._subwords is not None
+            ids, offsets = self._subwords.text_ids_and_offsets(text)
+            found = ids, _overlapping(offsets, ranges)
+            if len(self._flag_cache) < CACHED:
+                self._flag_cache[text, ranges] = found
+        return found
 
     def string_ids(self, text: str) -> list[int]:
         """Ids of the text of a string value, as this tokenizer cuts it."""
@@ -99,7 +137,7 @@ class TraceTokenizer:
         counts = [0] * len(Role)
         cuts = self._cuts_strings
         for role, piece, _, string in self._whole(spans):
-            counts[role] += len(self._text_ids(piece, string and cuts)) if isinstance(piece, str) else 1
+            counts[role] += len(self._text_ids(piece, cuts and bool(string))) if isinstance(piece, str) else 1
         return counts
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -144,24 +182,40 @@ class TraceTokenizer:
                 found = [token for character in text for token in self.backend.text_ids(character)]
             else:
                 found = self.backend.text_ids(text)
-            if len(self._cache) < 100_000:
+            if len(self._cache) < CACHED:
                 self._cache[key] = found
         return found
 
 
-def _joined(spans: Iterable[Span]) -> Iterator[Span]:
-    """The spans with a string's text joined to what is around it in the same frame and role."""
+def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
+    """The spans with a string's text joined to what is around it in the same frame and role, and where the strings are."""
     last: Span | None = None
+    ranges: Ranges = ()
     for span in spans:
+        role, piece, frame, string = span
         if last is not None:
-            touches = (last.string or span.string) and last.role is span.role and last.frame == span.frame
-            if touches and isinstance(last.piece, str) and isinstance(span.piece, str):
-                last = Span(span.role, last.piece + span.piece, span.frame, True)
+            touches = (last.string or string) and last.role is role and last.frame == frame
+            if touches and isinstance(last.piece, str) and isinstance(piece, str):
+                if string:
+                    ranges += ((len(last.piece), len(last.piece) + len(piece)),)
+                last = Span(role, last.piece + piece, frame, True)
                 continue
-            yield last
+            yield last if not ranges else (last.role, last.piece, last.frame, ranges)
         last = span
+        ranges = ((0, len(piece)),) if string and isinstance(piece, str) else ()
     if last is not None:
-        yield last
+        yield last if not ranges else (last.role, last.piece, last.frame, ranges)
+
+
+def _overlapping(offsets: Offsets, ranges: Ranges) -> list[bool]:
+    """Whether each token, by its offsets, overlaps one of the ranges; both in order."""
+    flags = [False] * len(offsets)
+    if offsets:
+        starts, stops = zip(*offsets)
+        for begin, end in ranges:
+            first, after = bisect_right(stops, begin), bisect_left(starts, end)
+            flags[first:after] = [True] * (after - first)
+    return flags
 
 
 def build_tokenizer(settings: TokenizerSettings, data: DataConfig | None = None) -> TraceTokenizer:

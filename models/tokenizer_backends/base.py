@@ -14,6 +14,9 @@ from remedy.data_gen.registry import Registry, by_kind
 from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import Settings, UserError
 
+Offsets = Sequence[tuple[int, int]]
+"""For each token, the first character that it stands for and the one after the last."""
+
 
 class TokenizerError(UserError):
     """Text that a tokenizer cannot write, or a tokenizer that is not what was expected."""
@@ -22,7 +25,7 @@ class TokenizerError(UserError):
 class Backend(ABC):
     """Text to ids and back, without roles or special tokens in the text."""
 
-    merges_text: ClassVar[bool] = True
+    merges_text: ClassVar[bool] = False
     """Whether the ids of a text depend on how it is cut into pieces, as those of subwords do."""
     size: int
     """Number of ids, those of special tokens included."""
@@ -48,6 +51,16 @@ class Backend(ABC):
 
     def save(self, folder: Path) -> None:  # noqa: B027 (most kinds have nothing to add)
         """Write files of its own beside a checkpoint; by default there are none, and `stored` says everything."""
+
+
+class SubwordBackend(Backend):
+    """A backend whose tokens may span several characters."""
+
+    merges_text = True
+
+    @abstractmethod
+    def text_ids_and_offsets(self, text: str) -> tuple[list[int], Offsets]:
+        """Ids of a text, and which of its characters each stands for."""
 
 
 class TokenizerSettings(Settings, ABC):

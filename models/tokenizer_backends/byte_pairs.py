@@ -11,7 +11,7 @@ from pydantic import Field
 
 from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.roles import Special
-from remedy.models.tokenizer_backends.base import TOKENIZERS, Backend, SubwordSettings, TokenizerError
+from remedy.models.tokenizer_backends.base import TOKENIZERS, Offsets, SubwordBackend, SubwordSettings, TokenizerError
 
 TRAINING_EXAMPLES = 1000
 """How many training examples a vocabulary is learnt from."""
@@ -47,7 +47,7 @@ def _training_texts(data: DataConfig) -> Iterator[str]:
                 yield span.piece
 
 
-class BytePairs(Backend):
+class BytePairs(SubwordBackend):
     """Byte-level BPE; special tokens live above the trained vocabulary, outside the text model."""
 
     def __init__(self, model: tokenizers.Tokenizer) -> None:
@@ -73,6 +73,10 @@ class BytePairs(Backend):
     def text_ids(self, text: str) -> list[int]:
         ids: list[int] = self.model.encode(text, add_special_tokens=False).ids
         return ids
+
+    def text_ids_and_offsets(self, text: str) -> tuple[list[int], Offsets]:
+        found = self.model.encode(text, add_special_tokens=False)
+        return found.ids, found.offsets
 
     def text(self, ids: Sequence[int]) -> str:
         text: str = self.model.decode(list(ids), skip_special_tokens=False)

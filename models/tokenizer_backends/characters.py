@@ -28,7 +28,6 @@ class CharacterSettings(TokenizerSettings):
 class Characters(Backend):
     """Printable ASCII and Latin-1 characters, newline and tab; every other character as its UTF-8 bytes."""
 
-    merges_text = False
     alphabet = "\n\t" + "".join(chr(c) for c in [*range(32, 127), *range(161, 256)])
 
     def __init__(self) -> None:

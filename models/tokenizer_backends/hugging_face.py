@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import CWM_IDS, Special
-from remedy.models.tokenizer_backends.base import TOKENIZERS, Backend, SubwordSettings, TokenizerError
+from remedy.models.tokenizer_backends.base import TOKENIZERS, Offsets, SubwordBackend, SubwordSettings, TokenizerError
 
 
 @TOKENIZERS.register("hf")
@@ -31,7 +31,7 @@ class HuggingFaceSettings(SubwordSettings):
         return HuggingFace(str(folder))
 
 
-class HuggingFace(Backend):
+class HuggingFace(SubwordBackend):
     """A pretrained tokenizer; trace tokens it already has are re-used, code world models' own by their ids, others added."""
 
     def __init__(self, name: str) -> None:
@@ -61,6 +61,13 @@ class HuggingFace(Backend):
     def text_ids(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         return ids
+
+    def text_ids_and_offsets(self, text: str) -> tuple[list[int], Offsets]:
+        if not self.tokenizer.is_fast:  # it does not say: every token counts as the whole text
+            ids = self.text_ids(text)
+            return ids, [(0, len(text))] * len(ids)
+        found = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)
+        return found["input_ids"], found["offset_mapping"]
 
     def text(self, ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)

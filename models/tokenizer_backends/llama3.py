@@ -13,7 +13,7 @@ import tiktoken
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import CWM_IDS
-from remedy.models.tokenizer_backends.base import TOKENIZERS, Backend, SubwordSettings, TokenizerError
+from remedy.models.tokenizer_backends.base import TOKENIZERS, Offsets, SubwordBackend, SubwordSettings, TokenizerError
 
 FOLDER = Path(sys.prefix) / "llama3"
 """Where `make llama3` puts the package that holds the vocabulary: on no import path, since it brings a package `models`."""
@@ -40,7 +40,7 @@ class Llama3Settings(SubwordSettings):
         return self.build()
 
 
-class Llama3(Backend):
+class Llama3(SubwordBackend):
     """The Llama-3 vocabulary, which `facebook/cwm` uses with trace tokens of its own, from a file of `token rank` lines.
 
     The pattern that splits text is the one of Meta's own `llama_models.llama3.tokenizer`.
@@ -62,6 +62,12 @@ class Llama3(Backend):
 
     def text_ids(self, text: str) -> list[int]:
         return self.encoding.encode_ordinary(text)
+
+    def text_ids_and_offsets(self, text: str) -> tuple[list[int], Offsets]:
+        ids = self.text_ids(text)
+        _, starts = self.encoding.decode_with_offsets(ids)
+        # A token that begins inside a character has that character's offset, and stands for it too.
+        return ids, [(start, max(stop, start + 1)) for start, stop in zip(starts, [*starts[1:], len(text)])]
 
     def text(self, ids: Sequence[int]) -> str:
         return self.encoding.decode(list(ids))

@@ -36,8 +36,6 @@ class SymbolSettings(TokenizerSettings):
 class Symbols(Backend):
     """A fixed list of symbols, each one token."""
 
-    merges_text = False
-
     def __init__(self, vocabulary: Sequence[str | Special]) -> None:
         self.vocabulary = list(vocabulary)
         self.size = len(self.vocabulary)

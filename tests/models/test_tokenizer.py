@@ -165,3 +165,26 @@ def test_subwords_run_across_the_borders_of_strings_and_characters_do_not() -> N
             "{\"s\": \"'abab'\"}'abab'",
             Special.FRAME_SEP,
         ]
+
+
+@pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARS], ids=["bpe", "bpe-characters", "chars"])
+@settings(max_examples=60, deadline=None)
+@given(spans)
+def test_tokens_of_strings_are_marked(tokenizer: TraceTokenizer, written: list[Span]) -> None:
+    encoded = tokenizer.encode(written)
+    assert len(encoded.strings) == len(encoded.ids)
+    marked = [token for token, flag in zip(encoded.ids, encoded.strings) if flag]
+    text = "".join(span.piece for span in written if span.string and isinstance(span.piece, str))
+    assert bool(marked) == bool(text)
+    assert tokenizer is BPE or tokenizer.decode(marked) == text
+
+
+def test_a_token_that_overlaps_a_string_is_marked_and_its_neighbours_are_not() -> None:
+    pairs = BytePairs.train(['{"s": "\'abab\'"}'] * 20, 300)
+    tokenizer = TraceTokenizer(BytePairSettings(), pairs)
+    spans = [Span(Role.STATE, '{"s": "', 0), Span(Role.STATE, "'\u00e4b'", 0, True), Span(Role.STATE, '", "n": 1}', 0)]
+    encoded = tokenizer.encode(spans)
+    _, offsets = pairs.text_ids_and_offsets("".join(str(s.piece) for s in spans))
+    begin = len(str(spans[0].piece))
+    assert encoded.strings == [start < begin + 4 and begin < stop for start, stop in offsets]
+    assert 0 < sum(encoded.strings) < len(encoded.ids)

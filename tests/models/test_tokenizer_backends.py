@@ -32,7 +32,6 @@ DATA = {"task": {"kind": "composition", "depth": [1, 2]}}
 class Bytes(Backend):
     """One token per byte of UTF-8."""
 
-    merges_text = False
     size = 256 + len(Special)
 
     def __init__(self) -> None:

@@ -43,19 +43,16 @@ class Cwm(Format):
         spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
         seeded = 1 if frames and frames[0].number == 0 else 0
         for frame in frames[:seeded]:
-            given = Spans([_event(frame, Role.CONTEXT, -1)])
-            _rest(given, frame, encoding)
+            given = Spans()
+            _write(given, frame, encoding)
             spans.extend(Span(Role.CONTEXT, span.piece, -1, span.string) for span in given)
         written = list(frames[seeded:])
         if answer_only and written:
-            # The separator of the answer's frame is given too: it says that no trace is wanted.
-            spans.append(_event(written[0], Role.CONTEXT, -1))
-            _rest(spans, written[0], encoding)
+            _write(spans, written[0], encoding, asked=True)
             written[0] = written[0]._replace(event=None)
         else:
             for frame in written:
-                spans.append(_event(frame, Role.STRUCTURE, frame.number))
-                _rest(spans, frame, encoding)
+                _write(spans, frame, encoding)
         spans.special(Special.END_OF_TEXT, len(trace.frames))
         return Rendered(spans, written)
 
@@ -63,15 +60,13 @@ class Cwm(Format):
         return CwmReader(answer_only)
 
 
-def _event(frame: WrittenFrame, role: Role, number: int) -> Span:
-    assert frame.event is not None
-    return special_span(role, EVENT_TOKENS[frame.event], number)
-
-
-def _rest(spans: Spans, frame: WrittenFrame, encoding: str) -> None:
-    """Write a frame but for the token of its event."""
-    number, _, source, state, value = frame
+def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False) -> None:
+    """Write a frame. `asked`: the token of its event is given, which asks for the answer without a trace."""
+    number, event, source, state, value = frame
+    assert event is not None
     add = spans.append
+    token = EVENT_TOKENS[event]
+    add(special_span(Role.CONTEXT, token, -1) if asked else special_span(Role.STRUCTURE, token, number))
     if state is not None:
         text = "{"
         for name, shown in state.items():

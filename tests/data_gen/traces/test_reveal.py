@@ -1,9 +1,16 @@
-import math
+"""Reveals: which frames are written, what their states show, and which settings are refused."""
 
+import math
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.execution.program import Event, Frame, Value
+from remedy.data_gen.execution.program import Event, Frame, Program, Trace, Value
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.settings import ConfigError, build
+from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import UNCHANGED, RevealConfig, reveal
 
 values = st.dictionaries(st.sampled_from("abc"), st.integers(0, 2).map(lambda i: Value(str(i), "int")), max_size=3)
@@ -66,3 +73,49 @@ def test_a_session_without_a_returned_value_ends_on_its_full_state() -> None:
     shown = reveal([Frame(Event.LINE, "l\n", state)] * 3, RevealConfig(locals="diff"))
     assert shown[1] == {"a": UNCHANGED, "b": UNCHANGED}
     assert shown[2] == state
+
+
+def test_the_four_frames_of_the_settings_documentation() -> None:
+    code = "def f(a, b):\n    a += b\n    b = 0\n    return a"
+    frames = trace(Program.from_call(code, "1, 2")).frames[2:7]
+    assert [frame.source.strip() for frame in frames[:4]] == ["def f(a, b):", "a += b", "b = 0", "return a"]
+    table = RevealConfig.__doc__ or ""
+    for line, frame in zip(table.split("frame    ")[1].splitlines()[1:5], frames[:4], strict=True):
+        assert frame.source.strip() in line
+        shown = [
+            reveal(frames, build(RevealConfig, settings), 0)[frames.index(frame)]
+            for settings in ({}, {"spacing": 4}, {"locals": "diff"}, {"locals": "one_in_turn"})
+        ]
+        cells = [
+            "-" if s is None else "{" + ", ".join(f"{name}: {value.text}" for name, value in s.items()) + "}"
+            for s in shown
+        ]
+        assert line.split(frame.source.strip())[1].split() == " ".join(cells).split()
+
+
+WHOLE: dict[str, Any] = {}
+OTHER_VALUES = {"spacing": 3, "locals": "diff", "call_depth": 0, "answer_only": True}
+
+
+@pytest.mark.parametrize("field", RevealConfig.model_fields)
+@pytest.mark.parametrize("base", [WHOLE, {"spacing": 2}, {"call_depth": 1}, {"answer_only": True}], ids=str)
+def test_a_field_changes_what_is_written_or_is_refused(base: dict[str, Any], field: str) -> None:
+    if field == "max_tokens":  # the tests of budgets show its effect
+        return
+    traced: Trace = trace(Program.from_call("def g(x):\n    y = x\n    return y\ndef f(a):\n    return g(a)", "1"))
+    if base == {"answer_only": True} and field != "answer_only":
+        with pytest.raises(ConfigError, match=f"{field} .* does nothing with answer_only: remove it"):
+            build(RevealConfig, {**base, field: OTHER_VALUES[field]})
+        return
+    other = {**WHOLE, field: OTHER_VALUES[field]} if field == "answer_only" else {**base, field: OTHER_VALUES[field]}
+    settings = [build(RevealConfig, one) for one in ({**base, field: RevealConfig.model_fields[field].default}, other)]
+    assert render(traced, "cwm", settings[0]).spans != render(traced, "cwm", settings[1]).spans
+
+
+def test_former_keys_and_values_are_named_in_the_error() -> None:
+    for settings, says in (
+        ({"every": 4}, "key 'every' is now 'spacing'"),
+        ({"locals": "round_robin"}, "locals: 'round_robin' is now 'one_in_turn'"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            build(RevealConfig, settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -12,16 +13,16 @@ from scipy import stats
 Z95 = float(stats.norm.ppf(0.975))
 
 
-class Rate(NamedTuple):
-    """A rate with its Wilson 95 % interval."""
+class Estimate(NamedTuple):
+    """A rate or a mean of `size` values with its 95 % interval, of the kind that the function names which estimates it."""
 
     mean: float
     low: float
     high: float
-    examples: int
+    size: int
 
 
-def rate(outcomes: Sequence[bool]) -> Rate:
+def rate(outcomes: Sequence[bool]) -> Estimate:
     """The share of true outcomes with its Wilson (1927) score interval.
 
     Raises:
@@ -31,10 +32,10 @@ def rate(outcomes: Sequence[bool]) -> Rate:
         raise ValueError("no outcomes")
     right = int(np.sum(outcomes))
     interval = stats.binomtest(right, len(outcomes)).proportion_ci(0.95, method="wilson")
-    return Rate(right / len(outcomes), float(interval.low), float(interval.high), len(outcomes))
+    return Estimate(right / len(outcomes), float(interval.low), float(interval.high), len(outcomes))
 
 
-def mean(values: Sequence[float]) -> Rate:
+def mean(values: Sequence[float]) -> Estimate:
     """The mean of shares between 0 and 1 with its 95 % t interval, cut to that range; of one value, all of the range.
 
     Raises:
@@ -44,10 +45,10 @@ def mean(values: Sequence[float]) -> Rate:
         raise ValueError("no values")
     centre = float(np.mean(values))
     if len(values) == 1:
-        return Rate(centre, 0.0, 1.0, 1)
+        return Estimate(centre, 0.0, 1.0, 1)
     error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
     half = float(stats.t.ppf(0.975, len(values) - 1)) * error if error else 0.0
-    return Rate(centre, max(centre - half, 0.0), min(centre + half, 1.0), len(values))
+    return Estimate(centre, max(centre - half, 0.0), min(centre + half, 1.0), len(values))
 
 
 class Unpaired(NamedTuple):
@@ -73,7 +74,7 @@ def unpaired(baseline: Sequence[bool], treatment: Sequence[bool]) -> Unpaired:
     low = difference - math.hypot(after.mean - after.low, before.high - before.mean)
     high = difference + math.hypot(after.high - after.mean, before.mean - before.low)
     right = [int(np.sum(baseline)), int(np.sum(treatment))]
-    wrong = [before.examples - right[0], after.examples - right[1]]
+    wrong = [before.size - right[0], after.size - right[1]]
     p_value = float(stats.fisher_exact([right, wrong]).pvalue)
     return Unpaired(before.mean, after.mean, difference, low, high, p_value)
 
@@ -124,10 +125,23 @@ def paired(baseline: Sequence[bool], treatment: Sequence[bool]) -> Paired:
     )
 
 
-def verdict(result: Paired, level: float = 0.05, enough: float = 0.95) -> str:
-    """`fixed`: significantly better and at least `enough` right; `helped`; `worse`; or `no evidence`."""
+class VerdictWord(StrEnum):
+    """What a paired comparison says of a mitigation."""
+
+    FIXED = "fixed"
+    """Significantly better, and enough examples are right."""
+    HELPED = "helped"
+    """Significantly better."""
+    NO_EVIDENCE = "no evidence"
+    """Not significantly different."""
+    WORSE = "worse"
+    """Significantly worse."""
+
+
+def verdict(result: Paired, level: float = 0.05, enough: float = 0.95) -> VerdictWord:
+    """What a comparison says at a level of significance; `enough`: the share of right answers that counts as fixed."""
     if result.p_value >= level:
-        return "no evidence"
+        return VerdictWord.NO_EVIDENCE
     if result.difference < 0:
-        return "worse"
-    return "fixed" if result.treatment >= enough else "helped"
+        return VerdictWord.WORSE
+    return VerdictWord.FIXED if result.treatment >= enough else VerdictWord.HELPED

@@ -13,7 +13,7 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError
 from remedy.eval.failures import UNTRACED, Failure
 from remedy.eval.records import ROLE_COLUMNS, TRACE_COLUMNS, LabelValue, label_columns, traced_only
-from remedy.eval.stats import Rate, mean, rate
+from remedy.eval.stats import Estimate, mean, rate
 
 
 class Interval(TypedDict):
@@ -159,8 +159,8 @@ def _share(values: pd.Series) -> Interval | None:
     return _interval(mean(values.tolist())) if len(values) else None
 
 
-def _interval(found: Rate) -> Interval:
-    return {"mean": found.mean, "low": found.low, "high": found.high, "examples": found.examples}
+def _interval(found: Estimate) -> Interval:
+    return {"mean": found.mean, "low": found.low, "high": found.high, "examples": found.size}
 
 
 def _mean_of(values: pd.Series) -> float:

@@ -28,7 +28,7 @@ FLOORS = {
         ["shards", "card", "mixture"],
     ],
     "eval": [
-        ["colours", "decoding", "stats", "failures", "records", "summary"],
+        ["colours", "decoding", "stats", "failures", "records", "summary", "sections", "plotting"],
         ["diagnostics", "costs"],
         ["config", "scoring"],
         ["checkpoint"],

@@ -45,8 +45,8 @@ def log_evaluation(config: RunConfig, summary: Path) -> None:
     def add() -> None:
         import wandb
 
-        rows = json.loads(summary.read_text(encoding="utf-8"))["conditions"]
-        columns = list(dict.fromkeys(key for row in rows for key, value in row.items() if not isinstance(value, dict)))
+        rows = [_flat(row) for row in json.loads(summary.read_text(encoding="utf-8"))["conditions"]]
+        columns: list[Any] = list(dict.fromkeys(key for row in rows for key in row))
         table = wandb.Table(columns=columns, data=[[row.get(key) for key in columns] for row in rows])
         run.log({"evaluation": table})
         records = wandb.Artifact(f"evaluation-{run.id}", type="evaluation")
@@ -55,6 +55,17 @@ def log_evaluation(config: RunConfig, summary: Path) -> None:
         run.finish()
 
     _quietly(run, add)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with `right.mean` for what stands nested in it, and lists in one line."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict):
+            found |= {f"{key}.{inner}": within for inner, within in _flat(value).items()}
+        else:
+            found[key] = ", ".join(map(str, value)) if isinstance(value, list) else value
+    return found
 
 
 def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:

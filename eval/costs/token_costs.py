@@ -11,15 +11,14 @@ from pydantic import Field, field_validator
 from remedy.data_gen.execution.pool import Outcome, retrace_shallower
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
-from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import Settings
 from remedy.data_gen.traces.budget import densest_reveal
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig, levels, whole_spacing
 from remedy.data_gen.traces.string_encodings import EncodingName
+from remedy.eval.records import ROLE_COLUMNS
+from remedy.eval.sections import text
 from remedy.models.tokenizer import TraceTokenizer
-
-ROLE_COLUMNS = [role.column for role in Role]
 
 
 class CostSettings(Settings):
@@ -48,7 +47,7 @@ class CostSettings(Settings):
     def _different(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
         twice = [item for place, item in enumerate(value) if item in value[:place]]
         if twice:
-            raise ValueError(f"{twice[0]} is given twice: remove one")
+            raise ValueError(f"{text(twice[0])} is given twice: remove one")
         return value
 
 
@@ -121,5 +120,5 @@ def _row(
         "locals": reveal.locals,
         "call_depth": reveal.call_depth,
         "written": counts is not None,
-        **{column: None if counts is None else counts[role] for role, column in zip(Role, ROLE_COLUMNS)},
+        **{column: None if counts is None else counts[role] for role, column in ROLE_COLUMNS.items()},
     }

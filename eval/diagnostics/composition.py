@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import pandas as pd
 from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig
@@ -14,15 +16,22 @@ from remedy.data_gen.tasks import Task
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.families import FAMILIES
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, Condition, Diagnostic
-from remedy.eval.records import label
+from remedy.eval.records import label, rank
+from remedy.eval.sections import Section, constant, rate_table
+from remedy.eval.stats import rate
+from remedy.eval.summary import ConditionSummary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Form = Literal["nested", "flattened"]
+ATOMIC = "atomic"
 
 FAMILY = label("family", "The family of functions that are composed.")
 FORM = label(
     "form",
     "One function alone, or a composition as nested calls or through temporaries.",
-    ("atomic", "nested", "flattened"),
+    (ATOMIC, "nested", "flattened"),
 )
 DEPTH = label("depth", "How many functions are composed.")
 FUNCTION = label("function", "The function that stands alone; empty for compositions.")
@@ -77,8 +86,61 @@ class CompositionDiagnostic(Diagnostic):
         functions = self.functions or (trained.functions if family == trained.family else ())
         for name in functions or tuple(FAMILIES[family].functions):
             task: dict[str, Any] = {"family": family, "functions": (name,), "depth": 1, "flatten": False}
-            yield task, {"family": family, "form": "atomic", "depth": 1, "function": name}
+            yield task, {"family": family, "form": ATOMIC, "depth": 1, "function": name}
         for form in self.forms:
             for depth in self.depths:
                 task = {"family": family, "functions": functions, "depth": depth, "flatten": form == "flattened"}
                 yield task, {"family": family, "form": form, "depth": depth, "function": ""}
+
+    @classmethod
+    def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
+        """Compositions beside what single functions let one expect, and both in numbers."""
+        single = [condition for condition in conditions if condition["labels"]["form"] == ATOMIC]
+        composed = [condition for condition in conditions if condition["labels"]["form"] != ATOMIC]
+        found = [Section("Single functions: right answers", rows=rate_table(single, "run"))]
+        if composed:
+            found = [
+                Section(
+                    "Compositions: observed, and as single functions let expect",
+                    draw=partial(composition_figure, records),
+                    note="Expected: the mean product of the accuracies of a program's functions, as if calls failed independently.",
+                ),
+                Section(
+                    "Compositions: right answers by depth", rows=rate_table(composed, "depth"), note=constant(composed)
+                ),
+                *found,
+            ]
+        return found
+
+
+def composition_figure(records: pd.DataFrame) -> Figure:
+    """Accuracy by depth, nested and flattened, beside the product of the accuracies of the same functions alone; a panel for
+    every run, family and forcing."""
+    from remedy.eval import plotting
+
+    groups = list(records.groupby(["run", "family", "forcing"], sort=False))
+    figure, axes = plotting.panels(len(groups))
+    for panel, ((run, family, forcing), rows) in zip(axes, groups):
+        theory = theory_line(rows)
+        panel.plot(theory.index, theory.values, "k--", label="expected")
+        forms = sorted(rows.groupby("form"), key=lambda pair: rank("form", pair[0]))
+        for number, (form, group) in enumerate(forms):
+            found = {depth: rate(one["right"].astype(bool).tolist())[:3] for depth, one in group.groupby("depth")}
+            plotting.line(panel, found, str(form), number)
+        plotting.numbers(panel, list(theory.index))
+        plotting.rates(panel)
+        panel.set(xlabel="depth", title=f"{run}\n{family}, {forcing}")
+    axes[0].set_ylabel("answers right")
+    plotting.legend(figure, axes)
+    return figure
+
+
+def theory_line(rows: pd.DataFrame) -> pd.Series:
+    """Expected accuracy by depth if calls failed independently: the mean product of the atomic accuracies of each
+    composed program's functions. Depth 1 is the mean atomic accuracy."""
+    atomic = rows[rows["form"] == ATOMIC].groupby("function")["right"].mean()
+    composed = rows[rows["form"] != ATOMIC]
+    product = composed["functions"].map(lambda names: float(atomic.reindex(names.split()).prod(skipna=False)))
+    line = product.groupby(composed["depth"]).mean()
+    line.loc[1] = atomic.mean()
+    return line.sort_index()

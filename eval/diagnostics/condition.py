@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
+import pandas as pd
 from pydantic import Field, field_validator
 
 from remedy.data_gen.examples import DataConfig
@@ -14,6 +16,8 @@ from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks import Task
 from remedy.eval.decoding import FREE, Forcing, check_forcing, fed_roles, forcing_name
 from remedy.eval.records import Label, LabelValue
+from remedy.eval.sections import Published, Section
+from remedy.eval.summary import ConditionSummary
 
 
 class Condition(Settings):
@@ -61,6 +65,8 @@ class Diagnostic(Settings, ABC):
     """The label that figures of accuracy have on their x axis, if one is a quantity."""
     compared: ClassVar[tuple[str, ...]] = ()
     """Labels by whose values a report compares conditions of one run."""
+    published: ClassVar[tuple[Published, ...]] = ()
+    """Figures of others, which a report shows beside conditions with these labels."""
 
     kind: str
     """The name it is registered under."""
@@ -75,6 +81,12 @@ class Diagnostic(Settings, ABC):
         for forcing in value:
             check_forcing(forcing)
         return value
+
+    @classmethod
+    def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section] | None:
+        """What a report says of right answers, from the diagnostic's own conditions and the records of programs that could be
+        traced; None: what it says of any diagnostic."""
+        return None
 
     @abstractmethod
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:

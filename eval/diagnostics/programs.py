@@ -18,12 +18,31 @@ from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.decoding import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, Condition, Diagnostic
 from remedy.eval.records import label
+from remedy.eval.sections import Published
 
 BENCHMARK = label("benchmark", "Where the programs come from: a benchmark, a file, or a task that generates them.")
 REWRITE = label("rewrite", "The rewrite applied to every program, or `none`, or `all`.", ("none", *REWRITES, "all"))
 GENERATED = 100
 """Generated programs that are evaluated if no number is given: they never end."""
 _FORCING: tuple[Forcing, ...] = ("free", "action_forced")
+
+
+CWM_32B = Published(
+    "facebook/cwm 32B, published",
+    {"benchmark": "cruxeval", "rewrite": "none", "answer_only": False, "forcing": "free"},
+    {
+        "Examples": "800",
+        "Answer right": "88.0%",
+        "Valid format": "99.6%",
+        "State exact": "96.9%",
+        "Action exact": "96.5%",
+        "Variables": "99.1%",
+        "With values": "98.1%",
+        "Tokens a state": "11.7",
+        "Tokens an action": "11.2",
+    },
+)
+"""Code World Model's report on CruxEval-O, tracing freely."""
 
 
 @DIAGNOSTICS.register("programs")
@@ -39,6 +58,7 @@ class ProgramsDiagnostic(Diagnostic):
     title = "Traced programs"
     labels = (BENCHMARK, REWRITE)
     compared = ("rewrite", "spacing", "locals", "string_encoding", "forcing", "answer_only")
+    published = (CWM_32B,)
 
     kind: Literal["programs"] = "programs"
     """The diagnostic."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -12,12 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from remedy.data_gen.roles import Role
+from remedy.eval import plotting
 from remedy.eval.colours import COLOURS, ROLE_COLOURS
-from remedy.eval.costs.token_costs import ROLE_COLUMNS
-from remedy.eval.report.plotting import LINES, legend, panels
-from remedy.eval.report.programs import in_order
-from remedy.eval.report.sections import Section
+from remedy.eval.plotting import LINES
+from remedy.eval.records import ROLE_COLUMNS, TRACE_COLUMNS, LabelValue
+from remedy.eval.sections import Rows, Section, in_order, interval, named, p_value
 from remedy.eval.stats import rate, unpaired
+from remedy.eval.summary import ConditionSummary
 
 
 class Measurement(NamedTuple):
@@ -29,7 +31,10 @@ class Measurement(NamedTuple):
 
 
 def measure_sections(
-    measurements: Sequence[Measurement], records: pd.DataFrame, fingerprints: Mapping[str, str]
+    measurements: Sequence[Measurement],
+    conditions: Sequence[ConditionSummary],
+    records: pd.DataFrame,
+    fingerprints: Mapping[str, str],
 ) -> list[Section]:
     """The sections on measurements; `fingerprints` gives every run's tokenizer."""
     found: list[Section] = []
@@ -49,8 +54,8 @@ def measure_sections(
             )
         found += [
             Section(f"Tokens of traces{which}", rows=token_table(tokens, costs["limits"]), note=note + python),
-            Section(f"Traces longer than so many tokens{which}", figure=longer_than, data=tokens),
-            Section(f"Tokens by role{which}", figure=tokens_by_role, data=tokens),
+            Section(f"Traces longer than so many tokens{which}", draw=partial(longer_than, tokens)),
+            Section(f"Tokens by role{which}", draw=partial(tokens_by_role, tokens)),
         ]
         if fitted:
             title = f"How programs are written in {costs['max_tokens']:,} tokens{which}"
@@ -62,7 +67,7 @@ def measure_sections(
                 "tokens do not occur, one after another, among the subject's."
             )
             found.append(Section(f"How tokenizers cut strings{which}", rows=cut_table(measurement.cuts), note=note))
-        beside = failures_by_cut(measurement, records, fingerprints)
+        beside = failures_by_cut(measurement, conditions, records, fingerprints)
         if len(beside) > 1:
             note = "Programs that use a pattern, by whether the run's own tokenizer cuts one. Newcombe interval, Fisher's exact test."
             found.append(Section(f"Failures with and without cut patterns{which}", rows=beside, note=note))
@@ -71,11 +76,10 @@ def measure_sections(
 
 def with_total(tokens: pd.DataFrame) -> pd.DataFrame:
     """The rows with `tokens`, what a model writes; missing where a program was not traced."""
-    written = [column for column in ROLE_COLUMNS if column != "tokens_context"]
-    return tokens.assign(tokens=tokens[written].sum(axis=1, min_count=1))
+    return tokens.assign(tokens=tokens[TRACE_COLUMNS].sum(axis=1, min_count=1))
 
 
-def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> list[list[str]]:
+def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> Rows:
     """Quantiles, and programs over each limit, for every variant."""
     head = ["Programs", "Tokenizer", "String encoding", "Locals", "Spacing", "Count", "Median", "90 %", "Longest"]
     table = [[*head, *(f"Over {limit:,}" for limit in limits)]]
@@ -100,7 +104,7 @@ def _quantiles(group: pd.DataFrame, limits: Sequence[int]) -> list[str]:
     over = [int((counts.isna() | (counts > limit)).sum()) for limit in limits]
     middle, most = counts.quantile(0.5), counts.quantile(0.9)
     shown = [f"{middle:,.1f}", f"{most:,.0f}", f"{counts.max():,.0f}"] if counts.notna().any() else ["", "", ""]
-    return [str(len(group)), *shown, *(f"{count} ({count / len(group):.1%})" for count in over)]
+    return [str(len(group)), *shown, *(f"{count}\n{count / len(group):.1%}" for count in over)]
 
 
 class Density(StrEnum):
@@ -124,7 +128,7 @@ def density(row: Mapping[str, Any]) -> Density:
     return Density.WHOLE if row["locals"] == "full" else Density.DIFF
 
 
-def densest_table(tokens: pd.DataFrame) -> list[list[str]]:
+def densest_table(tokens: pd.DataFrame) -> Rows:
     """How many programs were written in which variant to fit, and their tokens then and with every state in full."""
     whole = tokens[(tokens["variant"] == "fixed") & (tokens["locals"] == "full") & (tokens["spacing"] == 1)]
     fitted = tokens[tokens["variant"] == "densest"].merge(
@@ -144,7 +148,7 @@ def densest_table(tokens: pd.DataFrame) -> list[list[str]]:
     return table
 
 
-def cut_table(cuts: pd.DataFrame) -> list[list[str]]:
+def cut_table(cuts: pd.DataFrame) -> Rows:
     """Share of uses whose pattern is cut, by operation and tokenizer."""
     names = list(dict.fromkeys(cuts["tokenizer"]))
     table = [["Operation", "Uses", *names]]
@@ -152,43 +156,46 @@ def cut_table(cuts: pd.DataFrame) -> list[list[str]]:
         cells = []
         for name in names:
             found = rate(group[group["tokenizer"] == name]["discontinuous"].astype(bool).tolist())
-            cells.append(f"{found.mean:.0%} ({found.low:.0%} to {found.high:.0%})")
+            cells.append(f"{found.mean:.0%}\n{interval(found.low, found.high)}")
         table.append([str(operation), str(len(group) // len(names)), *cells])
     return table
 
 
 def failures_by_cut(
-    measurement: Measurement, records: pd.DataFrame, fingerprints: Mapping[str, str]
-) -> list[list[str]]:
-    """Failure rates of a run's programs whose patterns its tokenizer cuts, and of those whose patterns it does not."""
-    table = [["Run", "Forcing", "Cut: failed", "Not cut: failed", "Difference", "95 % interval", "p"]]
+    measurement: Measurement,
+    conditions: Sequence[ConditionSummary],
+    records: pd.DataFrame,
+    fingerprints: Mapping[str, str],
+) -> Rows:
+    """Failure rates of a run's programs whose patterns its tokenizer cuts, and of those whose patterns it does not.
+
+    Each run's programs count once for a forcing: in the condition that comes first in the order of the labels.
+    """
+    table = [["Run", "Condition", "Cut: failed", "Not cut: failed", "Difference", "p"]]
     names = {fingerprint: name for name, fingerprint in measurement.request["tokenizers"].items()}
-    if records.empty or not len(measurement.cuts):
-        return table
-    rows = in_order(records)
-    if rows.empty:
-        return table
-    ways = rows[["rewrite", "spacing", "locals", "strings"]]
-    rows = rows[(ways == ways.iloc[0]).all(axis=1)]  # every program once for a run and forcing
-    for (run, forcing), group in rows.groupby(["run", "forcing"], sort=False):
-        name = names.get(fingerprints.get(run, ""))
-        cuts = measurement.cuts[measurement.cuts["tokenizer"] == name]
-        cut = cuts.groupby("example")["discontinuous"].any()
-        mine = group[group["example"].isin(cut.index)]
-        flags = mine["example"].map(cut).astype(bool)
-        failed = ~mine["final_right"].astype(bool)
-        if not flags.any() or flags.all():
+    seen: set[tuple[str, str, LabelValue, LabelValue]] = set()
+    for condition in in_order(conditions):
+        labels = condition["labels"]
+        cuts = measurement.cuts[measurement.cuts["tokenizer"] == names.get(fingerprints.get(condition["run"], ""))]
+        mine = records[(records["run"] == condition["run"]) & (records["condition"] == condition["condition"])]
+        mine = mine[mine["example"].isin(cuts["example"])] if len(cuts) else mine[:0]
+        key = (condition["run"], condition["diagnostic"], labels["forcing"], labels["answer_only"])
+        if mine.empty or key in seen:
             continue
-        result = unpaired(failed[~flags].tolist(), failed[flags].tolist())
+        seen.add(key)
+        cut = mine["example"].isin(cuts[cuts["discontinuous"].astype(bool)]["example"])
+        if not cut.any() or cut.all():
+            continue
+        failed = ~mine["right"].astype(bool)
+        found = unpaired(failed[~cut].tolist(), failed[cut].tolist())
         table.append(
             [
-                str(run),
-                str(forcing),
-                f"{result.treatment:.1%} of {int(flags.sum())}",
-                f"{result.baseline:.1%} of {int((~flags).sum())}",
-                f"{result.difference:+.1%}",
-                f"{result.low:+.1%} to {result.high:+.1%}",
-                f"{result.p_value:.3f}" if result.p_value >= 0.001 else "< 0.001",
+                condition["run"],
+                named(labels, ["forcing", "answer_only"]),
+                f"{found.treatment:.1%}\nof {int(cut.sum())}",
+                f"{found.baseline:.1%}\nof {int((~cut).sum())}",
+                f"{found.difference:+.1%}\n{found.low:+.1%} to {found.high:+.1%}",
+                p_value(found.p_value),
             ]
         )
     return table
@@ -198,7 +205,7 @@ def longer_than(tokens: pd.DataFrame) -> Figure | None:
     """Share of traces with more tokens than x, one line for every variant, one panel for every benchmark; the first tokenizer."""
     rows = _first(tokens)
     benchmarks = list(dict.fromkeys(rows["benchmark"]))
-    figure, axes = panels(len(benchmarks))
+    figure, axes = plotting.panels(len(benchmarks))
     for panel, benchmark in zip(axes, benchmarks):
         mine = rows[rows["benchmark"] == benchmark]
         fixed = mine[mine["variant"] == "fixed"]
@@ -211,14 +218,14 @@ def longer_than(tokens: pd.DataFrame) -> Figure | None:
         fitted = mine[mine["variant"] == "densest"]
         if len(fitted):
             _survival(panel, fitted["tokens"], "densest", "black", ":")
-        panel.set_xscale("log", base=2)
+        plotting.powers(panel)
         panel.set_yscale("log")
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
         panel.set_ylim(0.5 / len(mine.groupby("example")), 1.3)
-        panel.xaxis.set_major_formatter(FuncFormatter(lambda tokens, _: f"{tokens:,.0f}"))
         panel.tick_params(axis="x", rotation=60)
         panel.set(xlabel="tokens of the trace", title=f"{benchmark}, {rows['tokenizer'].iloc[0]}")
     axes[0].set_ylabel("share of traces with more")
-    legend(figure, axes[0])
+    plotting.legend(figure, axes)
     return figure
 
 
@@ -241,14 +248,14 @@ def tokens_by_role(tokens: pd.DataFrame) -> Figure | None:
         ]
     )
     benchmarks = list(dict.fromkeys(rows["benchmark"]))
-    figure, axes = panels(len(benchmarks))
+    figure, axes = plotting.panels(len(benchmarks))
     for panel, benchmark in zip(axes, benchmarks):
         mine = rows[rows["benchmark"] == benchmark]
-        shares = mine.groupby("label", sort=False)[ROLE_COLUMNS].median()
+        shares = mine.groupby("label", sort=False)[TRACE_COLUMNS].median()
         bottom = pd.Series(0.0, index=shares.index)
-        for role, column in zip(Role, ROLE_COLUMNS):
-            if role is not Role.CONTEXT:
-                name = role.label
+        for role, column in ROLE_COLUMNS.items():
+            name = role.label
+            if role is not Role.CONTEXT and shares[column].any():
                 panel.bar(shares.index, shares[column], bottom=bottom, color=ROLE_COLOURS[name], label=name)
                 bottom = bottom + shares[column]
         panel.tick_params(axis="x", rotation=75)
@@ -256,7 +263,7 @@ def tokens_by_role(tokens: pd.DataFrame) -> Figure | None:
         panel.set(title=f"{benchmark}, {rows['tokenizer'].iloc[0]}")
     axes[0].set_ylabel("tokens, median of each role")
     plt.setp(axes[0].get_yticklabels(), visible=True)
-    legend(figure, axes[0])
+    plotting.legend(figure, axes)
     return figure
 
 

@@ -1,57 +1,45 @@
-"""The report: Markdown, and one self-contained HTML page, from the records of any number of evaluations."""
+"""The report: Markdown, and one self-contained HTML page, from the evaluations and measurements in folders."""
 
 from __future__ import annotations
 
-import io
 import json
-import math
-import os
-import platform
-import re
 from collections.abc import Sequence
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jinja2
 import pandas as pd
-import torch
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
 
 from remedy.data_gen.settings import UserError
+from remedy.eval.checkpoint import Checkpoint
 from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
-from remedy.eval.evaluate import RECORDS, REQUEST
+from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.eval.evaluate import RECORDS, REQUEST, SUMMARY
 from remedy.eval.records import read_records, traced_only
 from remedy.eval.report.costs import Measurement, measure_sections
-from remedy.eval.report.generated import accuracy_by_length, accuracy_by_tokens, attribution, composition
-from remedy.eval.report.programs import code_sections, left_out
-from remedy.eval.report.sections import Draw, Section
-from remedy.eval.report.seeds import seed_sections
-from remedy.eval.report.verdicts import COST, Comparison, Verdict, default_comparisons, judge
-from remedy.eval.stats import rate
-
-MARKDOWN, PAGE = "report.md", "report.html"
-
-
-class Drawn(NamedTuple):
-    """A section ready for a page: a figure's file name and SVG source, or a table."""
-
-    title: str
-    note: str
-    name: str
-    svg: str
-    rows: list[list[str]] | None
+from remedy.eval.report.failures import failure_sections, moved_section
+from remedy.eval.report.render import write_pages
+from remedy.eval.report.results import accuracy_by_cost, axis_sections, by_trace_tokens, metric_sections
+from remedy.eval.report.seeds import repeated, seed_sections
+from remedy.eval.report.verdicts import Comparison, Verdict, decide, default_comparisons
+from remedy.eval.sections import Section
+from remedy.eval.summary import ConditionSummary, read_summary, summarise
 
 
-GENERATED: list[tuple[str, Draw]] = [
-    ("Accuracy by length, per architecture and spacing", accuracy_by_length),
-    ("Composition: observed against the product of atomic accuracies", composition),
-    ("Where traces first go wrong", attribution),
-    ("Accuracy against tokens", accuracy_by_tokens),
-]
-"""Figures of generated programs, with their captions."""
+class Evaluations(NamedTuple):
+    """What a report is made of: the requests, their conditions as they were summarised, and the traced programs' records."""
+
+    requests: list[dict[str, Any]]
+    conditions: list[ConditionSummary]
+    records: pd.DataFrame
+
+
+class Report(NamedTuple):
+    """A report before it is rendered."""
+
+    verdicts: list[Verdict]
+    sections: list[Section]
 
 
 def report(
@@ -65,46 +53,65 @@ def report(
     Raises:
         UserError: no evaluation or measurement is found, or a comparison does not fit the records.
     """
-    evaluations, measured = find(directories)
-    requests = [json.loads((folder / REQUEST).read_text(encoding="utf-8")) for folder in evaluations]
-    everything = _records(evaluations)
-    records = traced_only(everything)
-    variants = {request["run"]: request["variant"] for request in requests if request.get("variant")}
-    repeated = seed_sections(records, variants)
+    return write_pages(*compose(directories, comparisons), output, title)
+
+
+def compose(directories: Sequence[Path], comparisons: Sequence[Comparison] | None = None) -> Report:
+    """The verdicts and sections of a report.
+
+    Raises:
+        UserError: as `report`.
+    """
+    folders, measured = find(directories)
+    found = read_evaluations(folders)
+    variants = {request["run"]: request["variant"] for request in found.requests if request.get("variant")}
+    if not repeated(variants):
+        variants = {}
     if comparisons is None:  # of runs that repeat each other, none is a baseline for all
-        comparisons = default_comparisons(records) if len(records) and not repeated else []
-    chosen = comparisons
-    verdicts = [judge(c, records) for c in chosen]
-    fingerprints = {request["run"]: request["checkpoint"]["fingerprint"] for request in requests}
-    sections = [
-        *repeated,
-        *_generated(records, variants if repeated else {}),
-        *([Section("Runs", rows=_runs_table(requests, records))] if requests else []),
-        *(Section(name, rows=rows) for name, rows in _accuracy_tables(records).items()),
-        *code_sections(records, chosen, left_out(everything)),
-        *measure_sections([read_measurement(folder) for folder in measured], records, fingerprints),
-    ]
-    output.mkdir(parents=True, exist_ok=True)
-    drawn = [d for d in (_drawn(section, records, output / "figures") for section in sections) if d is not None]
-    (output / MARKDOWN).write_text(_markdown(title, verdicts, drawn), encoding="utf-8")
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("remedy.eval.report", "."), autoescape=True)
-    page = environment.get_template("report.html.j2").render(
-        title=title,
-        verdicts=[_verdict_row(v) for v in verdicts],
-        columns=VERDICT_COLUMNS,
-        sections=drawn,
-        made=made_with(),
+        comparisons = [] if variants else default_comparisons(found.conditions)
+    fingerprints = {request["run"]: request["checkpoint"]["tokenizer_fingerprint"] for request in found.requests}
+    sections = [Section("Runs", rows=runs_table(found))] if found.requests else []
+    for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in found.conditions):
+        sections += diagnostic_sections(diagnostic, found, variants)
+    if found.conditions:
+        sections.append(Section("Right answers by tokens", draw=partial(accuracy_by_cost, found.conditions)))
+    sections += moved_section(comparisons, found.records)
+    sections += measure_sections(
+        [read_measurement(folder) for folder in measured], found.conditions, found.records, fingerprints
     )
-    (output / PAGE).write_text(page, encoding="utf-8")
-    return output / PAGE
+    return Report([decide(comparison, found.records) for comparison in comparisons], said_once(sections))
 
 
-def _generated(records: pd.DataFrame, variants: dict[str, str]) -> list[Section]:
-    """Figures of generated programs, one line or bar a run, or a variant where runs repeat each other."""
-    if variants:
-        records = records.assign(run=records["run"].map(variants).fillna(records["run"]))
-    drawn = [(caption, draw) for caption, draw in GENERATED if not (variants and draw is accuracy_by_length)]
-    return [Section(caption, figure=draw, data=records) for caption, draw in drawn if len(records)]
+def said_once(sections: Sequence[Section]) -> list[Section]:
+    """The sections, each note only where it is first given."""
+    notes: set[str] = set()
+    found = []
+    for section in sections:
+        found.append(section._replace(note="") if section.note in notes else section)
+        notes.add(section.note)
+    return found
+
+
+def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str, str]) -> list[Section]:
+    """The sections on one diagnostic: its own, or those that any diagnostic has. `variants`: of runs that repeat each other."""
+    conditions = [condition for condition in found.conditions if condition["diagnostic"] == diagnostic]
+    records = found.records[found.records["diagnostic"] == diagnostic].dropna(axis=1, how="all")
+    kind = DIAGNOSTICS.get(diagnostic)
+    name, axis = (kind.title, kind.axis) if kind is not None else (diagnostic.capitalize(), None)
+    sections = seed_sections(name, axis, conditions, variants)
+    own = kind.sections(conditions, records) if kind is not None else None
+    if own is not None:
+        sections += own
+    elif axis is not None:
+        sections += axis_sections(name, axis, conditions)
+    else:
+        sections += metric_sections(name, conditions, kind.published if kind is not None else ())
+    sections += failure_sections(name, conditions)
+    if axis is None and not records.empty:
+        sections.append(
+            Section(f"{name}: right answers by tokens of the true trace", draw=partial(by_trace_tokens, records))
+        )
+    return sections
 
 
 def find(directories: Sequence[Path]) -> tuple[list[Path], list[Path]]:
@@ -128,6 +135,25 @@ def find(directories: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return evaluations, measured
 
 
+def read_evaluations(folders: Sequence[Path]) -> Evaluations:
+    """The evaluations in folders; one that is not finished is summarised as far as it has come.
+
+    Raises:
+        UserError: records are damaged.
+    """
+    requests, conditions, records = [], [], []
+    for folder in folders:
+        requests.append(json.loads((folder / REQUEST).read_text(encoding="utf-8")))
+        mine = [read_records(path) for path in sorted((folder / RECORDS).glob("*.parquet"))]
+        if (folder / SUMMARY).exists():
+            conditions += read_summary(folder / SUMMARY)
+        else:
+            conditions += [condition for one in mine for condition in summarise(one)]
+        records += mine
+    together = pd.concat(records, ignore_index=True) if records else pd.DataFrame({"diagnostic": [], "failure": []})
+    return Evaluations(requests, conditions, traced_only(together))
+
+
 def read_measurement(folder: Path) -> Measurement:
     """One folder of `remedy measure`.
 
@@ -141,142 +167,36 @@ def read_measurement(folder: Path) -> Measurement:
         raise UserError(f"{folder}: damaged measurement ({str(error).splitlines()[0]}); measure again") from None
 
 
-def _records(evaluations: Sequence[Path]) -> pd.DataFrame:
-    found = [read_records(path) for folder in evaluations for path in sorted((folder / RECORDS).glob("*.parquet"))]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame({"diagnostic": [], "run": []})
-
-
-VERDICT_COLUMNS = [
-    "Mitigation",
-    "Failure",
-    "Baseline",
-    "With it",
-    "Difference",
-    "95 % interval",
-    "p",
-    "Tokens",
-    "Verdict",
-]
-
-
-def _verdict_row(item: Verdict) -> list[str]:
-    result = item.result
-    p_value = f"{result.p_value:.3f}" if result.p_value >= 0.001 else "< 0.001"
-    return [
-        item.comparison.mitigation,
-        item.comparison.failure,
-        f"{result.baseline:.1%}",
-        f"{result.treatment:.1%}",
-        f"{result.difference:+.1%}",
-        f"{result.low:+.1%} to {result.high:+.1%}",
-        p_value,
-        "" if math.isnan(item.token_ratio) else f"x {item.token_ratio:.2f}",
-        item.sentence,
-    ]
-
-
-def _runs_table(requests: list[dict[str, Any]], records: pd.DataFrame) -> list[list[str]]:
-    rows = [["Run", "Model", "Parameters", "Tokenizer", "Data", "Records"]]
-    for request in requests:
-        about = request["checkpoint"]
-        count = int((records["run"] == request["run"]).sum())
+def runs_table(found: Evaluations) -> list[list[str]]:
+    """What every run's checkpoint is, what it is evaluated on, and on how many examples it was scored."""
+    rows = [["Run", "Model", "Parameters", "Tokenizer", "Data", "Examples"]]
+    for request in found.requests:
+        about: Checkpoint = request["checkpoint"]
+        mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in about["mixers"].items())
+        count = sum(condition["examples"] for condition in found.conditions if condition["run"] == request["run"])
         rows.append(
             [
                 request["run"],
-                about["model"],
+                f"{mixers or about['model_type']}\n{about['num_hidden_layers']} layers, width {about['hidden_size']}",
                 f"{about['parameters']:,}",
-                about["tokenizer"],
-                about["data"],
-                str(count),
+                phrase(about["tokenizer"]),
+                phrase(request["data"]["task"]),
+                f"{count:,}",
             ]
         )
     return rows
 
 
-def _accuracy_tables(records: pd.DataFrame) -> dict[str, list[list[str]]]:
-    tables = {}
-    permutation = records[records["diagnostic"] == "permutation"]
-    if not permutation.empty:
-        tables["Permutation programs: final state right"] = _grid(
-            permutation, ["run", "spacing", "forcing"], "length", ["Run", "Spacing", "Forcing"]
-        )
-    composition = records[records["diagnostic"] == "composition"]
-    if not composition.empty:
-        composed = composition[composition["form"] != "atomic"]
-        if not composed.empty:
-            tables["Composition: answer right, by depth"] = _grid(
-                composed, ["run", "family", "form", "forcing"], "depth", ["Run", "Family", "Form", "Forcing"]
-            )
-        atomic = composition[composition["form"] == "atomic"]
-        tables["Single functions: answer right"] = _grid(
-            atomic, ["family", "function", "forcing"], "run", ["Family", "Function", "Forcing"]
-        )
-    return tables
+def phrase(settings: dict[str, Any]) -> str:
+    """Settings that have a kind, in words: `bpe: vocab_size 400`. Those that are empty are not said."""
+    said = []
+    for key, value in settings.items():
+        if isinstance(value, list):
+            value = " to ".join(map(str, value)) if _is_range(value) else ", ".join(map(str, value))
+        if key != "kind" and value not in ("", None, False) and not isinstance(value, dict):
+            said.append(key if value is True else f"{key} {value}")
+    return f"{settings['kind']}: {'; '.join(said)}" if said else str(settings["kind"])
 
 
-def _grid(records: pd.DataFrame, down: list[str], across: str, names: list[str]) -> list[list[str]]:
-    columns = sorted(records[across].unique())
-    heads = [str(int(c)) if isinstance(c, float) else str(c) for c in columns]
-    rows = [[*names, *heads]]
-    for keys, group in records.groupby(down, sort=True):
-        cells = []
-        for column in columns:
-            chosen = group[group[across] == column]
-            cells.append(_rate_cell(chosen) if len(chosen) else "")
-        rows.append([*(f"{k:g}" if isinstance(k, float) else str(k) for k in keys), *cells])
-    return rows
-
-
-def _rate_cell(rows: pd.DataFrame) -> str:
-    right = rate(rows["final_right"].tolist())
-    tokens = rows[list(COST)].sum(axis=1).mean()
-    return f"{right.mean:.1%} ({right.low:.0%} to {right.high:.0%}); {tokens:.0f} tokens"
-
-
-def _drawn(section: Section, records: pd.DataFrame, folder: Path) -> Drawn | None:
-    """The section with its figure written; None for a figure whose data is not there."""
-    if section.figure is None:
-        return Drawn(section.title, section.note, "", "", section.rows)
-    figure = section.figure(records if section.data is None else section.data)
-    if figure is None:
-        return None
-    name = re.sub(r"[^a-z0-9]+", "_", section.figure.__name__ + section.title.partition("(")[2].lower()).strip("_")
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{name}.png", bbox_inches="tight", dpi=150)
-    svg = _svg(figure)
-    plt.close(figure)
-    return Drawn(section.title, section.note, name, svg, None)
-
-
-def _svg(figure: Figure) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
-
-
-def _markdown(title: str, verdicts: list[Verdict], sections: list[Drawn]) -> str:
-    parts = [f"# {title}"]
-    if verdicts:
-        parts.append("## Verdicts\n\n" + _table([VERDICT_COLUMNS, *(_verdict_row(v) for v in verdicts)]))
-        parts.append(
-            "Differences are over the same examples; intervals are Agresti and Min's for matched pairs, p-values McNemar's exact "
-            "test. Fixed: significantly better and at least 95 % right. Tokens: the trace's, relative to the baseline's."
-        )
-    for section in sections:
-        shown = _table(section.rows) if section.rows else f"![{section.title}](figures/{section.name}.png)"
-        parts.append("\n\n".join(part for part in (f"## {section.title}", shown, section.note) if part))
-    return "\n\n".join([*parts, made_with()]) + "\n"
-
-
-def made_with() -> str:
-    """One line on the software and machine behind a report."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "torch", "transformers"))
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} CPU cores, no GPU"
-    return f"Report made with {packages}, Python {platform.python_version()}; {device}."
-
-
-def _table(rows: list[list[str]]) -> str:
-    cleaned = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
-    lines = ["| " + " | ".join(row) + " |" for row in cleaned]
-    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
+def _is_range(values: list[Any]) -> bool:
+    return len(values) == 2 and all(isinstance(value, int) for value in values)

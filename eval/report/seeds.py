@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
-import pandas as pd
 from matplotlib.figure import Figure
 
-from remedy.eval.report.plotting import COLOURS, LINES, MARKERS, legend, panels
-from remedy.eval.report.sections import Section
-from remedy.eval.report.verdicts import CONDITION_KEYS, COST
-from remedy.eval.stats import Rate, mean
+from remedy.eval import plotting
+from remedy.eval.plotting import LINES
+from remedy.eval.sections import Rows, Section, constant, in_order, named, telling, text, title, varying
+from remedy.eval.stats import Estimate, mean
+from remedy.eval.summary import ConditionSummary
 
 NOTE = (
     "One value per run: its share of right answers. Mean over the runs of a variant, with a 95 % t interval between runs, cut to 0 "
@@ -18,56 +19,76 @@ NOTE = (
 )
 
 
-def seed_sections(records: pd.DataFrame, variants: Mapping[str, str]) -> list[Section]:
-    """A table and a figure over variants; nothing where no variant has two runs. `variants`: each run's variant."""
-    names = [variants[run] for run in dict.fromkeys(records["run"]) if run in variants]
-    if len(set(names)) == len(names):
+def repeated(variants: Mapping[str, str]) -> bool:
+    """Whether some variant has several runs. `variants`: each run's variant."""
+    return len(set(variants.values())) < len(variants)
+
+
+def seed_sections(
+    name: str, axis: str | None, conditions: Sequence[ConditionSummary], variants: Mapping[str, str]
+) -> list[Section]:
+    """A table over variants, and a figure along the axis where the diagnostic has one."""
+    mine = [condition for condition in conditions if condition["run"] in variants and condition["right"] is not None]
+    if not mine:
         return []
-    rows = records[records["run"].isin(list(variants))].assign(variant=lambda r: r["run"].map(variants))
-    sections = [Section("Over seeds: right answers", rows=over_seeds(rows), note=NOTE)]
-    lengths = rows[rows["diagnostic"] == "permutation"]
-    if not lengths.empty:
-        sections.insert(0, Section("Over seeds: accuracy by length", figure=accuracy_over_seeds, data=lengths))
+    sections = [Section(f"{name}: right answers over seeds", rows=over_seeds(mine, variants), note=NOTE)]
+    if axis is not None:
+        draw = partial(accuracy_over_seeds, mine, axis, variants)
+        sections.insert(0, Section(f"{name}: right answers by {axis}, over seeds", draw=draw, note=constant(mine)))
     return sections
 
 
-def over_seeds(rows: pd.DataFrame) -> list[list[str]]:
-    """One line per condition and variant."""
-    labels = [k for k in CONDITION_KEYS if k in rows and rows[k].nunique(dropna=False) > 1]
-    table = [["Variant", *(label.capitalize() for label in labels), "Runs", "Right", "95 % interval", "Tokens"]]
-    for keys, group in rows.groupby(["variant", *labels], dropna=False, sort=True):
-        result = _between_runs(group)
-        interval = f"{result.low:.1%} to {result.high:.1%}" if result.examples > 1 else "one run"
-        cells = ["" if pd.isna(key) else f"{key:g}" if isinstance(key, float) else str(key) for key in keys]
-        tokens = group[list(COST)].sum(axis=1).mean()
-        table.append([*cells, str(result.examples), f"{result.mean:.1%}", interval, f"{tokens:.0f}"])
+def grouped(
+    conditions: Sequence[ConditionSummary], names: Sequence[str], variants: Mapping[str, str]
+) -> dict[tuple[str, ...], list[ConditionSummary]]:
+    """The conditions of one variant and one value of every label together, in the order of variants, then of labels."""
+    found: dict[tuple[str, ...], list[ConditionSummary]] = {}
+    for condition in in_order(conditions):
+        labels = condition["labels"]
+        key = (variants[condition["run"]], *(text(labels.get(name, "")) for name in names))
+        found.setdefault(key, []).append(condition)
+    return found
+
+
+def between_runs(conditions: Sequence[ConditionSummary]) -> Estimate:
+    """The mean over runs of one condition's rate."""
+    return mean([condition["right"]["mean"] for condition in conditions if condition["right"] is not None])
+
+
+def over_seeds(conditions: Sequence[ConditionSummary], variants: Mapping[str, str]) -> Rows:
+    """One line per variant and condition."""
+    labels = varying(conditions)
+    table = [["Variant", *map(title, labels), "Runs", "Right", "95 % interval", "Tokens"]]
+    for key, group in grouped(conditions, labels, variants).items():
+        found = between_runs(group)
+        interval = f"{found.low:.1%} to {found.high:.1%}" if found.size > 1 else "one run"
+        tokens = sum(condition["trace_tokens"] for condition in group) / len(group)
+        table.append([*key, str(found.size), f"{found.mean:.1%}", interval, f"{tokens:.0f}"])
     return table
 
 
-def accuracy_over_seeds(rows: pd.DataFrame) -> Figure:
-    """Mean accuracy over the runs of a variant against the number of commands, with the interval between runs."""
-    forcings = sorted(rows["forcing"].unique())
-    variants = list(dict.fromkeys(rows["variant"]))
-    figure, axes = panels(len(forcings))
+def accuracy_over_seeds(conditions: Sequence[ConditionSummary], axis: str, variants: Mapping[str, str]) -> Figure:
+    """Mean share of right answers over the runs of a variant against a label, with the interval between runs."""
+    forcings = list(dict.fromkeys(condition["labels"]["forcing"] for condition in in_order(conditions)))
+    others = [name for name in telling(conditions) if name not in (axis, "forcing")]
+    names = list(dict.fromkeys(variants.values()))
+    figure, axes = plotting.panels(len(forcings))
     for panel, forcing in zip(axes, forcings):
-        for number, variant in enumerate(variants):
-            line = rows[(rows["variant"] == variant) & (rows["forcing"] == forcing)]
-            points = [(length, _between_runs(group)) for length, group in line.groupby("length")]
-            xs = [length for length, _ in points]
-            colour, style = COLOURS[number % len(COLOURS)], LINES[number // len(COLOURS) % len(LINES)]
-            centre = [r.mean for _, r in points]
-            panel.plot(xs, centre, style, marker=MARKERS[number % 8], color=colour, label=variant)
-            if any(r.examples > 1 for _, r in points):
-                low, high = [r.low for _, r in points], [r.high for _, r in points]
-                panel.fill_between(xs, low, high, color=colour, alpha=0.13, lw=0)
-        lengths = sorted(rows["length"].unique())
-        panel.set_xscale("log", base=2)
-        panel.set_xticks(lengths, [str(int(length)) for length in lengths])
-        panel.set(xlabel="commands", ylim=(-0.03, 1.03), title=str(forcing).replace("_", "-"))
-    axes[0].set_ylabel("final state right, mean over seeds")
-    legend(figure, axes[0])
+        mine = [condition for condition in conditions if condition["labels"]["forcing"] == forcing]
+        kinds = list(dict.fromkeys(named(condition["labels"], others) for condition in mine))
+        for kind in kinds:
+            chosen = [condition for condition in mine if named(condition["labels"], others) == kind]
+            for variant in dict.fromkeys(variants[condition["run"]] for condition in chosen):
+                points = {
+                    float(key[1]): between_runs(group)[:3]
+                    for key, group in grouped(chosen, [axis], variants).items()
+                    if key[0] == variant
+                }
+                label = f"{variant}, {kind}" if kind else variant
+                plotting.line(panel, points, label, names.index(variant), LINES[kinds.index(kind) % len(LINES)])
+        plotting.numbers(panel, [float(condition["labels"][axis]) for condition in mine])
+        plotting.rates(panel)
+        panel.set(xlabel=axis, title=f"{forcing}")
+    axes[0].set_ylabel("answers right, mean over seeds")
+    plotting.legend(figure, axes)
     return figure
-
-
-def _between_runs(rows: pd.DataFrame) -> Rate:
-    return mean(rows.groupby("run")["final_right"].mean().tolist())

@@ -1,88 +1,82 @@
-"""The verdict table: each mitigation against its baseline on the same examples, with its token cost."""
+"""Comparisons of a mitigation with its baseline on the same examples, and what they say of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from remedy.data_gen.rewrites import REWRITES
-from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, Settings, suggest
-from remedy.data_gen.traces.string_encodings import ENCODINGS
-from remedy.eval.stats import Paired, paired, verdict
+from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.eval.records import TRACE_COLUMNS, LabelValue, label_columns, rank
+from remedy.eval.sections import in_order, named, text, varying
+from remedy.eval.stats import Paired, VerdictWord, paired, verdict
+from remedy.eval.summary import ConditionSummary
 
-CONDITION_KEYS = (
-    "diagnostic",
-    "benchmark",
-    "rewrite",
-    "family",
-    "form",
-    "depth",
-    "function",
-    "length",
-    "spacing",
-    "locals",
-    "strings",
-    "forcing",
-)
-COST = tuple(role.column for role in Role if role is not Role.CONTEXT)
-
-
-Failure = Literal["token budget", "strings", "long horizon", "any"]
+Aim = Literal["token budget", "strings", "long horizon", "any"]
+FORMER_LABELS = {
+    "every": "spacing",
+    "show": "locals",
+    "strings": "string_encoding",
+    "direct": "answer_only",
+}
 
 
 class Side(Settings):
-    """Records of one run; `where` picks conditions by their labels: `{length: 64, forcing: action_forced}`."""
+    """The records of one run under one condition."""
 
     run: str
-    where: dict[str, int | float | str] = {}
+    """The run's name."""
+    where: dict[str, bool | int | float | str] = {}
+    """The condition, by its labels: `{length: 64, forcing: action_forced}`."""
 
 
 class Comparison(Settings):
-    """A mitigation and the failure it is meant to cure."""
+    """A mitigation with its baseline."""
 
     mitigation: str
-    failure: Failure = "any"
+    """What reports call it."""
+    failure: Aim = "any"
+    """The failure that it is meant to cure."""
     baseline: Side
+    """The records without it."""
     treatment: Side
+    """The records with it."""
 
 
 class Verdict(NamedTuple):
-    """One row of the table. `token_ratio`: tokens of the treatment's traces over the baseline's, on the shared examples."""
+    """What a comparison says. `token_ratio`: tokens of the treatment's traces over the baseline's; NaN if none can be compared."""
 
     comparison: Comparison
     result: Paired
     token_ratio: float
-    word: str
-    sentence: str
+    word: VerdictWord
 
 
-def judge(comparison: Comparison, records: pd.DataFrame) -> Verdict:
+def decide(comparison: Comparison, records: pd.DataFrame) -> Verdict:
     """Compare two sides on the examples both have.
 
     Raises:
         ConfigError: a side names a run or label that the records do not have, or no example is shared.
     """
     both = merged(comparison, records)
-    result = paired(both["final_right_before"].tolist(), both["final_right_after"].tolist())
+    result = paired(both["right_before"].tolist(), both["right_after"].tolist())
     # Where either side was not written, the tokens compare nothing.
     written = both[(both["cost_before"] > 0) & (both["cost_after"] > 0)]
     ratio = float(written["cost_after"].sum() / written["cost_before"].sum()) if len(written) else math.nan
-    word = verdict(result)
-    return Verdict(comparison, result, ratio, word, _sentence(comparison, result, ratio, word))
+    return Verdict(comparison, result, ratio, verdict(result))
 
 
 def merged(comparison: Comparison, records: pd.DataFrame) -> pd.DataFrame:
     """The records of both sides on the examples that both have, one row each, as `..._before` and `..._after`.
 
     Raises:
-        ConfigError: as `judge`.
+        ConfigError: as `decide`.
     """
     before, after = (_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment))
-    both = before.merge(after, on=["example", "index", "split"], suffixes=("_before", "_after"), validate="1:1")
+    both = before.merge(after, on=_PAIRED, suffixes=("_before", "_after"), validate="1:1")
     if both.empty:
         raise ConfigError(
             f"comparison {comparison.mitigation!r}: the two sides share no example; "
@@ -91,83 +85,85 @@ def merged(comparison: Comparison, records: pd.DataFrame) -> pd.DataFrame:
     return both
 
 
-def default_comparisons(records: pd.DataFrame) -> list[Comparison]:
-    """Every run against the first one, condition by condition, and on real programs every rewrite, forcing and way to write
-    against the first one of its kind in the same run."""
-    first = str(records["run"].iloc[0])
-    return [*pairwise(records, first), *within_runs(records)]
+_PAIRED = ["example", "index", "split"]
 
 
-def within_runs(records: pd.DataFrame) -> list[Comparison]:
-    """Conditions of the `code` diagnostic that differ from the first one of their run and benchmark in one label."""
-    found = []
-    rows = records[records["diagnostic"] == "code"]
-    for (run, benchmark), group in rows.groupby(["run", "benchmark"] if len(rows) else [], sort=False):
-        conditions = sorted(group[list(VARIED)].drop_duplicates().to_dict("records"), key=rank)
-        for condition in conditions[1:]:
-            changed = [label for label in VARIED if condition[label] != conditions[0][label]]
-            if len(changed) == 1:
-                label, value = changed[0], condition[changed[0]]
-                start = f"{run}, {benchmark}: " if rows[["run", "benchmark"]].drop_duplicates().shape[0] > 1 else ""
-                sides = ({"diagnostic": "code", "benchmark": benchmark, **c} for c in (conditions[0], condition))
-                before, after = (Side(run=run, where={str(k): v for k, v in side.items()}) for side in sides)
-                name = f"{start}{label} {value} for {conditions[0][label]}"
-                kind = _AIMS.get((label, value), "any")
-                found.append(Comparison(mitigation=name, failure=kind, baseline=before, treatment=after))
+def default_comparisons(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
+    """Every run with the first one, condition by condition; and in a run, conditions with the first one, where their diagnostic
+    says by which labels they are compared."""
+    found: list[Comparison] = []
+    for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in conditions):
+        mine = [condition for condition in conditions if condition["diagnostic"] == diagnostic]
+        found += between_runs(mine)
+        if diagnostic in DIAGNOSTICS:
+            found += within_runs(mine, DIAGNOSTICS[diagnostic].compared)
     return found
 
 
-VARIED = ("rewrite", "spacing", "locals", "strings", "forcing")
-_ORDER: dict[str, tuple[str, ...]] = {
-    "rewrite": ("none", *REWRITES, "all"),
-    "locals": ("full", "diff"),
-    "strings": tuple(ENCODINGS),
-    "forcing": ("free", "action_forced", "direct"),
-}
-
-
-def rank(condition: Mapping[Hashable, Any]) -> tuple[Any, ...]:
-    """Sorts conditions on real programs: what is nearest to a plain free trace comes first."""
-    ordered = (_ORDER[label].index(condition[label]) if label in _ORDER else condition[label] for label in VARIED)
-    return tuple(ordered)
-
-
-_AIMS: dict[tuple[str, object], Failure] = {
-    ("rewrite", "characters"): "strings",
-    ("rewrite", "fstrings"): "strings",
-    ("strings", "spaced"): "strings",
-    ("strings", "list"): "strings",
-    ("strings", "indexed"): "strings",
-    ("locals", "diff"): "token budget",
-    ("forcing", "direct"): "token budget",
-    ("forcing", "action_forced"): "long horizon",
-}
-
-
-def pairwise(records: pd.DataFrame, baseline: str) -> list[Comparison]:
-    """Every other run against the baseline, over all conditions they share."""
-    others = [run for run in dict.fromkeys(records["run"]) if run != baseline]
-    comparisons = []
-    for run in others:
-        for labels in _shared_conditions(records, baseline, run):
-            named = ", ".join(f"{key} {value}" for key, value in labels.items() if value not in ("", None))
-            comparisons.append(
-                Comparison(
-                    mitigation=f"{run} ({named})",
-                    baseline=Side(run=baseline, where=labels),
-                    treatment=Side(run=run, where=labels),
-                )
-            )
-    return comparisons
-
-
-def _shared_conditions(records: pd.DataFrame, first: str, second: str) -> list[dict[str, int | float | str]]:
-    keys = [key for key in CONDITION_KEYS if key in records]
+def between_runs(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
+    """Every other run against the first one, over all conditions of a diagnostic that they share."""
     found = []
-    for run in (first, second):
-        rows = records.loc[records["run"] == run, keys].drop_duplicates().to_dict("records")
-        found.append([{str(k): v for k, v in row.items() if not pd.isna(v)} for row in rows])
-    return [labels for labels in found[0] if labels in found[1] and labels.get("form") != "atomic"]
+    first = conditions[0]["run"]
+    baselines = {_key(condition): condition for condition in conditions if condition["run"] == first}
+    names = varying(conditions)
+    for condition in in_order(conditions):
+        baseline = baselines.get(_key(condition))
+        if condition["run"] != first and baseline is not None:
+            said = named(condition["labels"], names)
+            found.append(_comparison(condition["run"] + (f" ({said})" if said else ""), "any", baseline, condition))
+    return found
+
+
+def _key(condition: ConditionSummary) -> frozenset[tuple[str, LabelValue]]:
+    return frozenset(condition["labels"].items())
+
+
+def within_runs(conditions: Sequence[ConditionSummary], compared: Collection[str]) -> list[Comparison]:
+    """Conditions against the first one of their run that differs from them in one of the `compared` labels, and in no other."""
+    groups: dict[tuple[str, frozenset[tuple[str, LabelValue]]], list[ConditionSummary]] = {}
+    for condition in conditions:
+        rest = frozenset((name, value) for name, value in condition["labels"].items() if name not in compared)
+        groups.setdefault((condition["run"], rest), []).append(condition)
+    names = [name for name in varying(conditions) if name not in compared]
+    found = []
+    for (run, _), group in groups.items():
+        ordered = sorted(group, key=lambda condition: _plainness(condition["labels"], compared))
+        for condition in ordered[1:]:
+            before, after = ordered[0]["labels"], condition["labels"]
+            # Without a trace, there are no states that spacing and locals could say anything of.
+            void = {"spacing", "locals"} if after["answer_only"] else set()
+            changed = [name for name in compared if name not in void and before.get(name) != after.get(name)]
+            if len(changed) == 1:
+                (label,) = changed
+                value = text(after[label])
+                change = label if after[label] is True else f"{label} {value} in place of {text(before[label])}"
+                start = f"{', '.join(filter(None, (run, named(after, names))))}: " if len(groups) > 1 else ""
+                found.append(_comparison(start + change, _aim(label, after[label]), ordered[0], condition))
+    return found
+
+
+def _comparison(name: str, aim: Aim, baseline: ConditionSummary, treatment: ConditionSummary) -> Comparison:
+    sides = [
+        Side(run=side["run"], where={"diagnostic": side["diagnostic"], **side["labels"]})
+        for side in (baseline, treatment)
+    ]
+    return Comparison(mitigation=name, failure=aim, baseline=sides[0], treatment=sides[1])
+
+
+def _plainness(labels: Mapping[str, LabelValue], compared: Collection[str]) -> tuple[object, ...]:
+    """Sorts conditions: whole traces before answers alone, then what stands first in each label's order."""
+    return (labels["answer_only"], *(rank(name, labels[name]) for name in compared))
+
+
+def _aim(label: str, value: LabelValue) -> Aim:
+    match label, value:
+        case ("rewrite", "characters" | "fstrings") | ("string_encoding", _):
+            return "strings"
+        case ("locals", "diff") | ("answer_only", _) | ("spacing", _):
+            return "token budget"
+        case ("forcing", "action_forced"):
+            return "long horizon"
+    return "any"
 
 
 def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
@@ -177,29 +173,14 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         raise ConfigError(f"{where}: no records of run {side.run!r}; {suggest(side.run, runs)}")
     chosen = records[records["run"] == side.run]
     for key, value in side.where.items():
+        if key in FORMER_LABELS:
+            raise ConfigError(f"{where}: the label {key!r} is now {FORMER_LABELS[key]!r}")
         if key not in records:
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
         chosen = chosen[chosen[key] == value]
     if chosen.empty:
         raise ConfigError(f"{where}: run {side.run!r} has no records where {side.where}")
-    if chosen.duplicated(["example", "index", "split"]).any():
-        free = [key for key in CONDITION_KEYS if key in chosen and chosen[key].nunique() > 1]
+    if chosen.duplicated(_PAIRED).any():
+        free = [key for key in ("diagnostic", *label_columns(chosen)) if chosen[key].nunique() > 1]
         raise ConfigError(f"{where}: {side.where} leaves several conditions of run {side.run!r}; also fix {free}")
-    cost = chosen[list(COST)].sum(axis=1)
-    kept = [column for column in ("failure",) if column in chosen]
-    return chosen.assign(cost=cost)[["example", "index", "split", "final_right", "cost", *kept]]
-
-
-def _sentence(comparison: Comparison, result: Paired, ratio: float, word: str) -> str:
-    cost = "the same tokens" if abs(ratio - 1) < 0.005 else f"{ratio:.2f} times the tokens"
-    if math.isnan(ratio):
-        cost = "no tokens to compare"
-    sure = f"{result.gained} examples gained, {result.lost} lost of {result.examples}"
-    change = f"{result.baseline:.0%} to {result.treatment:.0%}"
-    lead = {
-        "fixed": f"Fixed: {change} right",
-        "helped": f"Helped, not fixed: {change} right",
-        "no evidence": f"No evidence of a difference: {change} right",
-        "worse": f"Worse: {change} right",
-    }[word]
-    return f"{lead}, at {cost} ({sure})."
+    return chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1))[[*_PAIRED, "right", "cost", "failure"]]

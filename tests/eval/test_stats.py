@@ -1,3 +1,5 @@
+"""Holds the statistics to published examples, to tests by hand, and to what their intervals promise."""
+
 import math
 
 import numpy as np

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from remedy.data_gen.settings import ConfigError, load
-from remedy.eval.report.seeds import over_seeds
 from remedy.launch.experiment import ExperimentConfig, Group, expand, members
 from remedy.train.tracking import read_metrics
 
@@ -87,17 +86,17 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
     remedy("sweep", "sweep.yaml", "workers=2", cwd=tmp_path, **private)
     runs = tmp_path / "runs" / "sweep"
     table = (runs / "report" / "report.md").read_text()
-    assert "## Over seeds: right answers" in table
+    assert "## Permutation programs: right answers over seeds" in table
     assert "| mixers=gru | 2 | 2 |" in table  # variant, length, runs
     assert "## Verdicts" not in table  # no run is the baseline of those that repeat it
-    assert (runs / "report" / "figures" / "accuracy_over_seeds.png").exists()
+    assert (runs / "report" / "figures" / "permutation-programs-right-answers-by-length-over-seeds.png").exists()
 
     for model in sorted(runs.glob("swaps/*/model")):  # training and evaluation are one offline run, to sync later
         ids = {folder.name.rsplit("-", 1)[1] for folder in (model / "wandb").glob("offline-run-*")}
         assert ids == {(model / "wandb-id").read_text()}
         tables = list((model / "wandb").glob("offline-run-*/files/media/table/*.table.json"))
         assert tables
-        assert "accuracy" in tables[0].read_text()
+        assert "right.mean" in tables[0].read_text()
     assert list((runs / "report" / "wandb").glob("offline-run-*/files/media/images/*.png"))
 
     output = remedy("sweep", "sweep.yaml", "--slurm", "slurm", cwd=tmp_path)
@@ -143,18 +142,3 @@ def test_an_experiment_trains_on_several_processes_and_evaluates_on_one(tmp_path
     settings = json.loads((folder / "model" / "deepspeed.json").read_text())
     assert settings["train_micro_batch_size_per_gpu"] * 2 == settings["train_batch_size"] == 4
     assert (folder / "evaluation" / "summary.json").exists()
-
-
-def test_the_interval_over_seeds_is_between_runs(tmp_path: Path) -> None:
-    import pandas
-
-    rows = [
-        {"run": f"r{seed}", "variant": "v", "length": 8, "right": i < right, "diagnostic": "permutation"}
-        | {f"tokens_{role}": 1 for role in ("structure", "action", "state", "value", "query")}
-        for seed, right in enumerate((6, 8, 10))
-        for i in range(10)
-    ]
-    head, line = over_seeds(pandas.DataFrame(rows))
-    assert head == ["Variant", "Runs", "Right", "95 % interval", "Tokens"]
-    # t with 2 degrees of freedom: 4.303 * 0.2 / sqrt(3) = 0.497
-    assert line == ["v", "3", "80.0%", "30.3% to 100.0%", "5"]

@@ -1,16 +1,55 @@
-"""The `composition` diagnostic: every function alone, then compositions by depth and form."""
+"""The `composition` diagnostic: every function alone, then compositions by depth and form, and what is said of them."""
 
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
+from remedy.eval.diagnostics.composition import CompositionDiagnostic, theory_line
 from remedy.eval.evaluate import evaluate
 from remedy.eval.summary import read_summary
+from tests.eval.made_records import made, together
 from tests.eval.test_evaluate import model_for
+
+
+def condition(form: str, depth: int, right: list[bool], functions: list[str], function: str = "") -> pd.DataFrame:
+    labels: dict[str, Any] = {"family": "strings", "form": form, "depth": depth, "function": function}
+    return made(right, diagnostic="composition", labels=labels, functions=functions)
+
+
+SINGLE = [
+    condition("atomic", 1, [True, True], ["a", "a"], "a"),
+    condition("atomic", 1, [True, False], ["b", "b"], "b"),
+]
+NESTED = condition("nested", 2, [False, False], ["a b", "b b"])
+
+
+def test_the_theory_line_is_the_product_of_atomic_accuracies() -> None:
+    _, records = together(*SINGLE, NESTED)
+    assert theory_line(records).to_dict() == {1: 0.75, 2: pytest.approx((0.5 + 0.25) / 2)}
+
+
+def test_compositions_stand_beside_what_single_functions_let_expect() -> None:
+    figure, by_depth, single = CompositionDiagnostic.sections(*together(*SINGLE, NESTED))
+    assert figure.draw is not None
+    drawn = figure.draw()
+    assert drawn is not None
+    assert [line.get_label() for line in drawn.axes[0].get_lines()] == ["expected", "atomic", "nested"]
+    assert by_depth.rows is not None
+    assert by_depth.rows[0] == ["Run", "Depth 2"]
+    assert single.rows is not None
+    assert [row[0] for row in single.rows] == ["Function", "a", "b"]
+
+
+def test_single_functions_alone_are_a_table() -> None:
+    (single,) = CompositionDiagnostic.sections(*together(*SINGLE))
+    assert single.rows is not None
+    assert [row[1].split("\n")[0] for row in single.rows[1:]] == ["100.0%", "50.0%"]
 
 
 def test_it_runs_over_functions_depths_and_forms(tmp_path: Path) -> None:

@@ -1,0 +1,188 @@
+"""Why examples failed, for every diagnostic: failure classes, the operations behind them, and what moved them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from remedy.eval import plotting
+from remedy.eval.colours import ROLE_COLOURS
+from remedy.eval.failures import Failure
+from remedy.eval.report.verdicts import Comparison, merged
+from remedy.eval.scoring.operations import OPERATIONS
+from remedy.eval.sections import Rows, Section, in_order, named, telling, text, title, varying
+from remedy.eval.stats import rate
+from remedy.eval.summary import ConditionSummary
+
+RULES = (
+    "One class for every example whose answer is wrong. Truncated: the true trace has more tokens than may be written. Runaway: the "
+    "model left the truth and wrote until its tokens ran out. Else by the first frame that differs: malformed, if it is no frame; "
+    "wrong action, if its event or source line differs; wrong query, if it asks for another state; wrong state, if its locals do "
+    "(with the type of the first wrong variable's true value, or `names`); wrong return, if only the value does, so that no check of "
+    "states sees it."
+)
+MOVED = (
+    "On the same examples: how many failed in this way under the baseline, how many of those are right under the treatment, and how "
+    "many fail in this way then. Published recovery rates are of failures only (the rows `all failures`); the rows `none` count what "
+    "they leave out, the examples that were right and no longer are."
+)
+OPERATION = "The operation of the line at which the first error stands: the first that it does of those listed."
+RIGHT = "right"
+CLASS_COLOURS = {
+    RIGHT: "#DDDDDD",
+    Failure.TRUNCATED: "#7F7F7F",
+    Failure.RUNAWAY: "#000000",
+    Failure.MALFORMED: "#E69F00",
+    Failure.WRONG_ACTION: "#D55E00",
+    Failure.WRONG_QUERY: "#CC79A7",
+    Failure.WRONG_STATE: "#0072B2",
+    Failure.WRONG_RETURN: "#009E73",
+}
+MOST_BARS = 24
+"""A figure with more bars puts conditions together."""
+
+
+def failure_sections(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
+    """The sections on the failures of one diagnostic; none where nothing failed."""
+    if not any(condition["failures"] for condition in conditions):
+        return []
+    errors = f"{name}: where the first error stands"
+    found = [
+        Section(f"{name}: failure classes", draw=partial(failure_classes, conditions), note=RULES),
+        Section(f"{name}: failure classes, examples", rows=class_counts(conditions)),
+        Section(errors, draw=partial(first_errors, conditions), note=in_strings(conditions)),
+    ]
+    operations = operation_counts(conditions)
+    if len(operations) > 1:
+        found.insert(2, Section(f"{name}: failures by operation", rows=operations, note=OPERATION))
+    return found
+
+
+def failure_classes(conditions: Sequence[ConditionSummary]) -> Figure:
+    """Share of examples by failure class, one bar for every condition or, if they are many, for several together."""
+    counts = {
+        name: _sum(RIGHT, [(one["examples"], one["failures"]) for one in group])
+        for name, group in bars(conditions, telling(conditions)).items()
+    }
+    return plotting.stacked_shares(counts, CLASS_COLOURS, "share of examples, by failure class")
+
+
+def first_errors(conditions: Sequence[ConditionSummary]) -> Figure:
+    """Share of examples by the role of the first error, whether the answer was right after all or not; a bar for every run and
+    way of decoding."""
+    decoding = [name for name in telling(conditions) if name in ("forcing", "answer_only")]
+    counts = {
+        name: _sum("none", [(one["examples"], one["first_errors"]) for one in group])
+        for name, group in bars(conditions, decoding).items()
+    }
+    return plotting.stacked_shares(counts, ROLE_COLOURS, "share of examples, by the role of the first error")
+
+
+def bars(conditions: Sequence[ConditionSummary], names: Sequence[str]) -> dict[str, list[ConditionSummary]]:
+    """The conditions of each bar, by its name: the run and the labels, without those of most values if bars are many."""
+    found: dict[str, list[ConditionSummary]] = {}
+    for condition in in_order(conditions):
+        said = named(condition["labels"], names)
+        found.setdefault(f"{condition['run']}, {said}" if said else condition["run"], []).append(condition)
+    if len(found) <= MOST_BARS or not names:
+        return found
+    most = max(names, key=lambda name: len({condition["labels"].get(name) for condition in conditions}))
+    return bars(conditions, [name for name in names if name != most])
+
+
+def _sum(rest: str, parts: Sequence[tuple[int, Mapping[str, int]]]) -> Mapping[str, int]:
+    """Counts of several conditions together, with what they leave of their examples under `rest`."""
+    total = Counter({rest: sum(examples - sum(counts.values()) for examples, counts in parts)})
+    for _, counts in parts:
+        total.update(counts)
+    return total
+
+
+def class_counts(conditions: Sequence[ConditionSummary]) -> Rows:
+    """Examples by failure class, wrong states also by type of value, for every condition."""
+    labels = varying(conditions)
+    kinds = [kind for kind in Failure if any(kind in condition["failures"] for condition in conditions)]
+    table = [["Run", *map(title, labels), "Examples", "Right", *map(str.capitalize, kinds), "Wrong states by type"]]
+    for condition in in_order(conditions):
+        failed = condition["failures"]
+        types = ", ".join(f"{kind} {count}" for kind, count in condition["wrong_state_types"].items())
+        table.append(
+            [
+                condition["run"],
+                *(text(condition["labels"].get(name, "")) for name in labels),
+                str(condition["examples"]),
+                str(condition["examples"] - sum(failed.values())),
+                *(str(failed.get(kind, 0)) for kind in kinds),
+                types,
+            ]
+        )
+    return table
+
+
+def operation_counts(conditions: Sequence[ConditionSummary]) -> Rows:
+    """Failures by class and operation, all conditions of a run and forcing together."""
+    counts: dict[tuple[str, str], dict[str, Counter[str]]] = {}
+    for condition in in_order(conditions):
+        mine = counts.setdefault((condition["run"], text(condition["labels"]["forcing"])), {})
+        for kind, operations in condition["operations"].items():
+            mine.setdefault(kind, Counter()).update(operations)
+    names = [*OPERATIONS]
+    table = [["Run", "Forcing", "Failure", *(name.capitalize() for name in names)]]
+    for (run, forcing), kinds in counts.items():
+        for kind, found in sorted(kinds.items(), key=lambda item: -item[1].total()):
+            table.append([run, forcing, kind, *(str(found[name]) for name in names)])
+    return table
+
+
+def in_strings(conditions: Sequence[ConditionSummary]) -> str:
+    """How many of the first errors are in the text of a string value."""
+    errors = sum(sum(condition["first_errors"].values()) for condition in conditions)
+    inside = sum(condition["first_errors_in_string"] for condition in conditions)
+    return f"Of {errors:,} first errors, {inside:,} are in the text of a string value." if errors else ""
+
+
+def moved_section(comparisons: Sequence[Comparison], records: pd.DataFrame) -> list[Section]:
+    """What the compared mitigations moved; nothing where nothing failed."""
+    rows = moved_classes(comparisons, records)
+    return [Section("What moved which failures", rows=rows, note=MOVED)] if len(rows) > 1 else []
+
+
+def moved_classes(comparisons: Sequence[Comparison], records: pd.DataFrame) -> Rows:
+    """For every failure class and comparison: before, of these right after, and in this class after."""
+    pairs = [(comparison.mitigation, merged(comparison, records)) for comparison in comparisons]
+    pairs = [(name, both) for name, both in pairs if not both[["right_before", "right_after"]].all(axis=None)]
+    table = [["Failure class", "Mitigation", "Before", "Of these right after", "In this class after"]]
+    for kind in Failure:
+        for name, both in pairs:
+            before, after = both["failure_before"] == kind, both["failure_after"] == kind
+            if before.any() or after.any():
+                table.append([kind, name, *_moved(both[before], int(after.sum()))])
+    for name, both in pairs:
+        failed = both[~both["right_before"]]
+        table.append(["all failures", name, *_moved(failed, int((~both["right_after"]).sum()))])
+    for name, both in pairs:
+        right = both[both["right_before"]]
+        lost = right[~right["right_after"]]["failure_after"].value_counts()
+        kept = f"{len(right) - lost.sum()}{_share(right['right_after'])}"
+        how = ", ".join(f"{kind} {count}" for kind, count in lost.items())
+        table.append(
+            ["none (right before)", name, str(len(right)), kept, f"lost {lost.sum()}" + (f": {how}" if how else "")]
+        )
+    return table
+
+
+def _moved(before: pd.DataFrame, after: int) -> list[str]:
+    right = before["right_after"]
+    return [str(len(before)), f"{int(right.sum())}{_share(right)}", str(after)]
+
+
+def _share(outcomes: pd.Series) -> str:
+    """The rate as small print, or nothing of nothing."""
+    if not len(outcomes):
+        return ""
+    found = rate(outcomes.astype(bool).tolist())
+    return f"\n{found.mean:.1%} ({found.low:.1%} to {found.high:.1%})"

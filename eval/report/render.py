@@ -1,0 +1,117 @@
+"""A report's sections as Markdown with figures beside it, and as one HTML page."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import platform
+import re
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import jinja2
+import torch
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from remedy.eval.report.verdicts import Verdict
+from remedy.eval.sections import Rows, Section, p_value
+
+MARKDOWN, PAGE = "report.md", "report.html"
+VERDICT_HEAD = ["Mitigation", "Failure", "Baseline", "With it", "Difference", "p", "Tokens", "Verdict"]
+VERDICT_NOTE = (
+    "Right answers on the same examples. Intervals of 95 % are Agresti and Min's for matched pairs, p-values McNemar's exact test, "
+    "below 0.05 significant. Fixed: significantly better and at least 95 % right; helped: significantly better; worse: significantly "
+    "worse. Tokens: those of the trace, without the program, relative to the baseline's."
+)
+
+
+class Rendered(NamedTuple):
+    """A section ready for a page: a table, or a figure's file name and SVG source."""
+
+    title: str
+    anchor: str
+    note: str
+    rows: Rows | None
+    svg: str
+
+
+def write_pages(verdicts: Sequence[Verdict], sections: Sequence[Section], output: Path, title: str) -> Path:
+    """Write `report.md`, `report.html` and `figures/`; returns the HTML page's path."""
+    output.mkdir(parents=True, exist_ok=True)
+    rendered = [render_section(section, output / "figures") for section in sections]
+    shown = [section for section in rendered if section.rows or section.svg]
+    (output / MARKDOWN).write_text(markdown(title, verdicts, shown), encoding="utf-8")
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("remedy.eval.report", "."), autoescape=True)
+    page = environment.get_template("report.html.j2").render(
+        title=title,
+        head=VERDICT_HEAD,
+        verdicts=[(verdict.word.name.lower(), verdict_row(verdict)) for verdict in verdicts],
+        verdict_note=VERDICT_NOTE,
+        sections=shown,
+        made=made_with(),
+    )
+    (output / PAGE).write_text(page, encoding="utf-8")
+    return output / PAGE
+
+
+def verdict_row(item: Verdict) -> list[str]:
+    """One line of the verdict table, under `VERDICT_HEAD`."""
+    result = item.result
+    return [
+        item.comparison.mitigation,
+        item.comparison.failure,
+        f"{result.baseline:.1%}",
+        f"{result.treatment:.1%}",
+        f"{result.difference:+.1%}\n{result.low:+.1%} to {result.high:+.1%}",
+        p_value(result.p_value),
+        "" if math.isnan(item.token_ratio) else f"x {item.token_ratio:.2f}",
+        f"{item.word.capitalize()}\n{result.gained} gained, {result.lost} lost of {result.examples}",
+    ]
+
+
+def render_section(section: Section, folder: Path) -> Rendered:
+    """The section with its figure written to a folder, too."""
+    anchor = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
+    figure = section.draw() if section.draw is not None else None
+    if figure is None:
+        return Rendered(section.title, anchor, section.note, section.rows, "")
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{anchor}.png", bbox_inches="tight", dpi=150)
+    svg = _svg(figure)
+    plt.close(figure)
+    return Rendered(section.title, anchor, section.note, None, svg)
+
+
+def _svg(figure: Figure) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def markdown(title: str, verdicts: Sequence[Verdict], sections: Sequence[Rendered]) -> str:
+    """The report as Markdown, with its figures in `figures/`."""
+    parts = [f"# {title}"]
+    if verdicts:
+        parts += ["## Verdicts", _table([VERDICT_HEAD, *map(verdict_row, verdicts)]), VERDICT_NOTE]
+    for section in sections:
+        shown = _table(section.rows) if section.rows else f"![{section.title}](figures/{section.anchor}.png)"
+        parts += [part for part in (f"## {section.title}", shown, section.note) if part]
+    return "\n\n".join([*parts, made_with()]) + "\n"
+
+
+def made_with() -> str:
+    """One line on the software and machine behind a report."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "torch", "transformers"))
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} CPU cores, no GPU"
+    return f"Report made with {packages}, Python {platform.python_version()}; {device}."
+
+
+def _table(rows: Rows) -> str:
+    cleaned = [[cell.replace("|", "\\|").replace("\n", "<br>") for cell in row] for row in rows]
+    lines = ["| " + " | ".join(row) + " |" for row in cleaned]
+    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])

@@ -1,0 +1,177 @@
+"""How often each run is right under each condition of a diagnostic: a table and a figure, whatever the diagnostic is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from remedy.eval import plotting
+from remedy.eval.colours import COLOURS
+from remedy.eval.plotting import LINES, MARKERS
+from remedy.eval.records import LABELS, TRACE_COLUMNS
+from remedy.eval.sections import (
+    Published,
+    Rows,
+    Section,
+    constant,
+    in_order,
+    named,
+    percent,
+    rate_table,
+    telling,
+    text,
+    title,
+    varying,
+)
+from remedy.eval.stats import rate
+from remedy.eval.summary import ConditionSummary
+
+RATES = (
+    "Share of right answers with its Wilson 95 % interval, and the mean tokens of a true trace without its program and given first "
+    "frame."
+)
+METRICS = (
+    "Rates with Wilson intervals. State, action and variable matches are shares of a trace's frames, averaged over traces, with t "
+    "intervals; a program that is not decoded counts as nothing right."
+)
+
+
+def axis_sections(name: str, axis: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
+    """The sections of a diagnostic whose conditions differ in a number above all, as in the length of programs."""
+    how = f"{name}: right answers by {axis}"
+    return [
+        Section(how, draw=partial(accuracy_by_axis, conditions, axis), note=said(conditions, axis)),
+        Section(f"{how}, in numbers", rows=rate_table(conditions, axis), note=RATES),
+    ]
+
+
+def said(conditions: Sequence[ConditionSummary], axis: str) -> str:
+    """What the axis is, and what all conditions share."""
+    meaning = f"{title(axis)}: {LABELS[axis].meaning} " if axis in LABELS else ""
+    return meaning + constant(conditions)
+
+
+def accuracy_by_axis(conditions: Sequence[ConditionSummary], axis: str) -> Figure:
+    """Right answers against a label, a line for every run and combination of the other labels, a panel for every forcing."""
+    ordered = in_order(conditions)
+    forcings = list(dict.fromkeys(condition["labels"]["forcing"] for condition in ordered))
+    others = [name for name in telling(ordered) if name not in (axis, "forcing")]
+    runs = list(dict.fromkeys(condition["run"] for condition in conditions))
+    kinds = list(dict.fromkeys(named(condition["labels"], others) for condition in ordered))
+    figure, axes = plotting.panels(len(forcings))
+    for panel, forcing in zip(axes, forcings):
+        lines: dict[tuple[str, str], dict[object, plotting.Interval]] = {}
+        for condition in ordered:
+            labels, right = condition["labels"], condition["right"]
+            if labels["forcing"] == forcing and right is not None:
+                points = lines.setdefault((condition["run"], named(labels, others)), {})
+                points[labels[axis]] = (right["mean"], right["low"], right["high"])
+        for (run, kind), points in lines.items():
+            style = LINES[kinds.index(kind) % len(LINES)]
+            plotting.line(panel, points, f"{run}, {kind}" if kind else run, runs.index(run), style)
+        plotting.numbers(panel, [float(condition["labels"][axis]) for condition in ordered])
+        plotting.rates(panel)
+        panel.set(xlabel=axis, title=f"{forcing}")
+    axes[0].set_ylabel("answers right")
+    plotting.legend(figure, axes)
+    return figure
+
+
+def metric_sections(
+    name: str, conditions: Sequence[ConditionSummary], published: Sequence[Published] = ()
+) -> list[Section]:
+    """The section of a diagnostic whose conditions differ in kind."""
+    environments = "; ".join(sorted({place for condition in conditions for place in condition["environments"]}))
+    left_out = untraced(conditions)
+    notes = [METRICS, constant(conditions), f"Programs ran on {environments}." if environments else ""]
+    notes.append(f"Left out, since they could not be run: {left_out}." if left_out else "")
+    return [Section(name, rows=metric_table(conditions, published), note=" ".join(filter(None, notes)))]
+
+
+def untraced(conditions: Sequence[ConditionSummary]) -> str:
+    """How many programs could not be run, by outcome: the most of any condition, since conditions share their programs."""
+    most: dict[str, int] = {}
+    for condition in conditions:
+        for outcome, count in condition["untraced"].items():
+            most[outcome] = max(count, most.get(outcome, 0))
+    return ", ".join(f"{outcome} {count}" for outcome, count in most.items())
+
+
+def metric_table(conditions: Sequence[ConditionSummary], published: Sequence[Published] = ()) -> Rows:
+    """One row for every condition, then what is published on conditions like these."""
+    labels = varying(conditions)
+    rows = []
+    for condition in in_order(conditions):
+        rows.append(
+            {
+                "Run": condition["run"],
+                **{title(name): text(condition["labels"].get(name, "")) for name in labels},
+                "Examples": str(condition["examples"]),
+                "Answer right": percent(condition["right"]),
+                "Valid format": percent(condition["valid_format"]),
+                "State exact": percent(condition["state_exact"]),
+                "Action exact": percent(condition["action_exact"]),
+                "Variables": percent(condition["key_match"]),
+                "With values": percent(condition["key_value_match"]),
+                "Tokens a state": _number(condition["tokens_per_state"]),
+                "Tokens an action": _number(condition["tokens_per_action"]),
+            }
+        )
+    for found in published:
+        if any(found.labels.items() <= condition["labels"].items() for condition in conditions):
+            rows.append({"Run": found.name, **{title(k): text(v) for k, v in found.labels.items()}, **found.metrics})
+    head = list(rows[0])
+    return [head, *([row.get(name, "") for name in head] for row in rows)]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def accuracy_by_cost(conditions: Sequence[ConditionSummary]) -> Figure:
+    """Right answers against the mean tokens of a trace, one point for every run and condition."""
+    figure, axis = plt.subplots(figsize=(8, 4.2))
+    runs = list(dict.fromkeys(condition["run"] for condition in conditions))
+    for number, run in enumerate(runs):
+        points = sorted(
+            (condition["trace_tokens"], condition["right"]["mean"])
+            for condition in conditions
+            if condition["run"] == run and condition["right"] is not None
+        )
+        marker, colour = MARKERS[number % len(MARKERS)], COLOURS[number % len(COLOURS)]
+        axis.plot(*zip(*points), marker, color=colour, label=run, alpha=0.8)
+    plotting.powers(axis)
+    plotting.rates(axis)
+    axis.set(xlabel="tokens of the true trace, mean of a condition", ylabel="answers right")
+    plotting.legend(figure, [axis])
+    return figure
+
+
+def by_trace_tokens(records: pd.DataFrame) -> Figure | None:
+    """Right answers by the tokens of an example's longest true trace, in doublings; a panel for every forcing.
+
+    Answers at once stand where the traces of the same programs do. None if no record has a trace.
+    """
+    rows = records.assign(cost=records[TRACE_COLUMNS].sum(axis=1))
+    cost = rows[~rows["answer_only"].astype(bool)].groupby("example")["cost"].max()
+    rows = rows.assign(cost=rows["example"].map(cost)).query("cost > 0")
+    if rows.empty:
+        return None
+    rows = rows.assign(bin=rows["cost"].map(lambda tokens: 2 ** (int(tokens).bit_length() - 1)))
+    how = rows["forcing"].where(~rows["answer_only"].astype(bool), "answer_only")
+    names, runs = list(dict.fromkeys(how)), list(dict.fromkeys(rows["run"]))
+    figure, axes = plotting.panels(len(names))
+    for panel, name in zip(axes, names):
+        for run, group in rows[how == name].groupby("run", sort=False):
+            found = {at: rate(one["right"].astype(bool).tolist())[:3] for at, one in group.groupby("bin")}
+            plotting.line(panel, found, str(run), runs.index(run))
+        plotting.powers(panel)
+        plotting.rates(panel)
+        panel.set(xlabel="tokens of the true trace, from", title=name)
+    axes[0].set_ylabel("answers right")
+    plotting.legend(figure, axes)
+    return figure

@@ -1,0 +1,139 @@
+"""What reports are made of: sections, and the labels and rates of conditions as their tables show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from remedy.eval.records import COMMON, LABELS, LabelValue, rank
+from remedy.eval.summary import ConditionSummary, Interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Rows = list[list[str]]
+"""A table; the first row is its head. What follows a line break in a cell is small print."""
+
+
+class Section(NamedTuple):
+    """A part of a report: a table or a figure. Its title, which no other section has, names the figure's file. `draw`: makes the
+    figure; None where there is nothing to draw, and then the section is left out."""
+
+    title: str
+    rows: Rows | None = None
+    draw: Callable[[], Figure | None] | None = None
+    note: str = ""
+
+
+class Published(NamedTuple):
+    """Figures that others published, shown beside conditions with these labels. `metrics`: by the heads of columns."""
+
+    name: str
+    labels: Mapping[str, LabelValue]
+    metrics: Mapping[str, str]
+
+
+def text(value: LabelValue) -> str:
+    """A label's value as configurations write it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def title(label: str) -> str:
+    """The head of a label's column."""
+    return LABELS[label].title if label in LABELS else label.replace("_", " ").capitalize()
+
+
+def ordered_labels(conditions: Iterable[ConditionSummary]) -> list[str]:
+    """The labels that conditions have: their diagnostics' own ones, then those of all conditions, as they are declared."""
+    common = [one.name for one in COMMON]
+    names = list(dict.fromkeys(name for condition in conditions for name in condition["labels"]))
+    places = {name: place for place, name in enumerate(LABELS)}
+    return sorted(names, key=lambda name: (name in common, places.get(name, len(places))))
+
+
+def varying(conditions: Sequence[ConditionSummary]) -> list[str]:
+    """The labels that tell some of the conditions apart."""
+    return [
+        name
+        for name in ordered_labels(conditions)
+        if len({repr(condition["labels"].get(name)) for condition in conditions}) > 1
+    ]
+
+
+def telling(conditions: Sequence[ConditionSummary]) -> list[str]:
+    """The labels that tell apart conditions of one run, which its name does not."""
+    groups: dict[str, list[ConditionSummary]] = {}
+    for condition in conditions:
+        groups.setdefault(condition["run"], []).append(condition)
+    found = {name for group in groups.values() for name in varying(group)}
+    return [name for name in varying(conditions) if name in found]
+
+
+def constant(conditions: Sequence[ConditionSummary]) -> str:
+    """The labels that all of the conditions share, as a sentence; empty if there are none."""
+    shared = [name for name in ordered_labels(conditions) if name not in varying(conditions)]
+    said = [f"{name} {text(value)}" for name in shared if (value := conditions[0]["labels"][name]) != ""]
+    return f"All with {', '.join(said)}." if said else ""
+
+
+def named(labels: Mapping[str, LabelValue], names: Iterable[str]) -> str:
+    """Some of a condition's labels in one line: `spacing 4, free`. A label that is false or empty is not said."""
+    said = []
+    for name in names:
+        value = labels.get(name)
+        if value is True:
+            said.append(name)
+        elif value not in (None, "", False):
+            said.append(text(value) if isinstance(value, str) else f"{name} {text(value)}")
+    return ", ".join(said)
+
+
+def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
+    """Conditions run by run, each run's by the order of their labels' values."""
+    runs = list(dict.fromkeys(condition["run"] for condition in conditions))
+    names = ordered_labels(conditions)
+
+    def place(condition: ConditionSummary) -> tuple[object, ...]:
+        labels = condition["labels"]
+        return (runs.index(condition["run"]), *((name in labels, rank(name, labels.get(name, ""))) for name in names))
+
+    return sorted(conditions, key=place)
+
+
+def percent(found: Interval | None) -> str:
+    """A rate with its interval: `93.0%`, and `89 to 96 %` in small print; empty if there is none."""
+    return f"{found['mean']:.1%}\n{interval(found['low'], found['high'])}" if found is not None else ""
+
+
+def interval(low: float, high: float) -> str:
+    """The ends of an interval of rates: `89 to 96 %`."""
+    return f"{100 * low:.0f} to {100 * high:.0f} %"
+
+
+def p_value(p: float) -> str:
+    """A p-value to three places."""
+    return f"{p:.3f}" if p >= 0.001 else "<\N{NO-BREAK SPACE}0.001"
+
+
+def rate_table(conditions: Sequence[ConditionSummary], across: str) -> Rows:
+    """Right answers with intervals and the mean tokens of a trace: a column for every value of `across`, which is a label or
+    `run`, and a row for every combination of the run and the other labels that vary."""
+    ordered = in_order(conditions)
+    down = [name for name in ("run", *varying(ordered)) if name != across]
+    columns = list(dict.fromkeys(_of(condition, across) for condition in ordered))
+    if across != "run":
+        columns.sort(key=lambda value: rank(across, value))
+    lines: dict[tuple[LabelValue, ...], dict[LabelValue, str]] = {}
+    for condition in ordered:
+        cells = lines.setdefault(tuple(_of(condition, name) for name in down), {})
+        if condition["right"] is not None:
+            cells[_of(condition, across)] = f"{percent(condition['right'])}; {condition['trace_tokens']:.0f} tokens"
+    start = "" if across == "run" else f"{title(across)} "
+    head = [*map(title, down), *(start + text(column) for column in columns)]
+    return [head, *([*map(text, key), *(cells.get(column, "") for column in columns)] for key, cells in lines.items())]
+
+
+def _of(condition: ConditionSummary, name: str) -> LabelValue:
+    return condition["run"] if name == "run" else condition["labels"].get(name, "")

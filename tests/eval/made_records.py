@@ -1,0 +1,107 @@
+"""Records as an evaluation writes them, made up: what reports are tested on."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from remedy.eval.records import Record, label_columns
+from remedy.eval.summary import ConditionSummary, summarise, write_summary
+
+COMMON = {
+    "format": "cwm",
+    "string_encoding": "plain",
+    "locals": "full",
+    "spacing": 1.0,
+    "answer_only": False,
+    "forcing": "free",
+}
+NEUTRAL: dict[str, Any] = {
+    "split": "test",
+    "source": "",
+    "functions": "",
+    "outcome": "ok",
+    "python": "CPython 3.11",
+    "isolation": "trusted",
+    "valid_format": True,
+    "truncated": False,
+    "written_tokens": 10,
+    "frames": 4,
+    "frames_right": 4,
+    "first_error_frame": -1,
+    "first_error_token": -1,
+    "first_error_role": "",
+    "first_error_in_string": False,
+    "value_type": "",
+    "operation": "",
+    "answer": "",
+    "true_answer": "",
+    "state_exact": 1.0,
+    "action_exact": 1.0,
+    "key_match": 1.0,
+    "key_value_match": 1.0,
+    "states": 2,
+    "actions": 4,
+    "tokens_context": 9,
+    "tokens_structure": 1,
+    "tokens_action": 12,
+    "tokens_query": 0,
+    "tokens_state": 8,
+    "tokens_value": 2,
+}
+
+
+def made(
+    right: Sequence[bool],
+    run: str = "run",
+    diagnostic: str = "permutation",
+    labels: dict[str, Any] | None = None,
+    **columns: Any,
+) -> pd.DataFrame:
+    """One condition's records, one for every outcome. A wrong one fails by a wrong state unless `columns` say otherwise."""
+    labels = {**COMMON, **(labels or {})}
+    count = len(right)
+    rows = pd.DataFrame(
+        {
+            "run": run,
+            "diagnostic": diagnostic,
+            "condition": "__".join(f"{name}={value}" for name, value in labels.items()),
+            "example": [f"{number:04}" for number in range(count)],
+            "index": range(count),
+            "right": list(right),
+            "failure": ["" if one else "wrong state" for one in right],
+            **NEUTRAL,
+        }
+    ).assign(**columns)
+    assert set(rows) == set(Record.__annotations__)
+    return rows.assign(**labels)
+
+
+def together(*parts: pd.DataFrame) -> tuple[list[ConditionSummary], pd.DataFrame]:
+    """The conditions, as an evaluation summarises them, and the records."""
+    conditions = [condition for part in parts for condition in summarise(part)]
+    return conditions, pd.concat(parts, ignore_index=True)
+
+
+def write_evaluation(folder: Path, *parts: pd.DataFrame, variant: str = "") -> Path:
+    """A folder as `remedy evaluate` leaves it."""
+    run = str(parts[0]["run"].iloc[0])
+    checkpoint = {
+        "model_type": "remedy",
+        "mixers": {"gru": None},
+        "num_hidden_layers": 1,
+        "hidden_size": 2,
+        "parameters": 7,
+        "tokenizer": {"kind": "chars"},
+        "tokenizer_fingerprint": f"print of {run}",
+    }
+    (folder / "records").mkdir(parents=True)
+    request = {"run": run, "checkpoint": checkpoint, "variant": variant, "data": {"task": {"kind": "permutation"}}}
+    (folder / "evaluation.json").write_text(json.dumps(request))
+    for number, part in enumerate(parts):
+        assert label_columns(part)
+        part.to_parquet(folder / "records" / f"{number}.parquet")
+    write_summary(folder / "summary.json", run, together(*parts)[0])
+    return folder

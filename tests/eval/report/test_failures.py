@@ -1,0 +1,80 @@
+"""Holds that failures are counted by class, operation and what moved them, whatever the diagnostic."""
+
+import pandas as pd
+
+from remedy.eval.report import failures
+from remedy.eval.report.failures import (
+    bars,
+    class_counts,
+    failure_sections,
+    in_strings,
+    moved_classes,
+    operation_counts,
+)
+from remedy.eval.report.verdicts import Comparison, Side
+from remedy.eval.sections import telling
+from tests.eval.made_records import made, together
+
+FAILED = {
+    "right": [True, False, False, False],
+    "failure": ["", "wrong state", "wrong state", "truncated"],
+    "value_type": ["", "str", "int", ""],
+    "operation": ["", "string method", "loop or counter", ""],
+    "first_error_role": ["", "state", "state", ""],
+    "first_error_in_string": [False, True, False, False],
+}
+
+
+def failed(**changes: object) -> pd.DataFrame:
+    return made(**{"diagnostic": "sorting", **FAILED, **changes})  # type: ignore[arg-type]
+
+
+def test_classes_types_and_operations_are_counted_for_a_diagnostic_of_any_name() -> None:
+    conditions, _ = together(failed(labels={"length": 4}), failed(labels={"length": 8}))
+    head, *rows = class_counts(conditions)
+    assert head == ["Run", "Length", "Examples", "Right", "Truncated", "Wrong state", "Wrong states by type"]
+    assert rows[1] == ["run", "8", "4", "1", "1", "2", "str 1, int 1"]
+    head, *rows = operation_counts(conditions)  # both lengths together
+    found = {row[2]: dict(zip(head[3:], row[3:])) for row in rows}
+    assert found["wrong state: str"]["String method"] == "2"
+    assert found["wrong state: int"]["Loop or counter"] == "2"
+    assert in_strings(conditions) == "Of 4 first errors, 2 are in the text of a string value."
+    assert [section.title for section in failure_sections("Sorting", conditions)] == [
+        "Sorting: failure classes",
+        "Sorting: failure classes, examples",
+        "Sorting: failures by operation",
+        "Sorting: where the first error stands",
+    ]
+
+
+def test_nothing_is_said_where_nothing_failed() -> None:
+    conditions, records = together(made([True] * 3))
+    assert failure_sections("Sorting", conditions) == []
+    assert len(moved_classes([], records)) == 1
+
+
+def test_many_bars_are_put_together_by_the_label_with_the_most_values() -> None:
+    conditions, _ = together(
+        *(failed(labels={"length": n, "forcing": f}) for n in range(1, 21) for f in ("free", "action_forced"))
+    )
+    assert telling(conditions) == ["length", "forcing"]
+    assert {name: len(group) for name, group in bars(conditions, telling(conditions)).items()} == {
+        "run, free": 20,
+        "run, action_forced": 20,
+    }
+    figure = failures.failure_classes(conditions)
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    assert widths == [0.25] * 2 + [0.25] * 2 + [0.5] * 2  # right, truncated, wrong state
+
+
+def test_what_moved_which_failures() -> None:
+    after = {**FAILED, "right": [False, True, True, False], "failure": ["runaway", "", "", "truncated"]}
+    _, records = together(failed(run="a"), made(run="b", diagnostic="sorting", **after))  # type: ignore[arg-type]
+    comparison = Comparison(mitigation="m", baseline=Side(run="a"), treatment=Side(run="b"))
+    table = {row[0]: row for row in moved_classes([comparison], records)}
+    assert table["wrong state"][2] == "2"
+    assert table["wrong state"][3].startswith("2\n100.0%")
+    assert table["wrong state"][4] == "0"
+    assert table["truncated"][2:] == ["1", table["truncated"][3], "1"]
+    assert table["all failures"][2] == "3"
+    assert table["none (right before)"][4] == "lost 1: runaway 1"

@@ -1,0 +1,75 @@
+"""Holds what a report is composed of, from folders of evaluations and measurements, before it is rendered."""
+
+from pathlib import Path
+
+import pytest
+
+from remedy.data_gen.settings import UserError
+from remedy.eval.report.page import compose, report
+from remedy.eval.report.verdicts import Comparison, Side
+from remedy.eval.stats import VerdictWord
+from tests.eval.made_records import made, write_evaluation
+
+LENGTHS = (4, 8)
+
+
+def evaluation(folder: Path, run: str, right: bool, diagnostic: str = "permutation", variant: str = "") -> Path:
+    parts = [made([right] * 20, run=run, diagnostic=diagnostic, labels={"length": n}) for n in LENGTHS]
+    return write_evaluation(folder / run, *parts, variant=variant)
+
+
+def titles(folders: list[Path]) -> list[str]:
+    return [section.title for section in compose(folders).sections]
+
+
+def test_every_run_is_compared_and_a_diagnostic_with_an_axis_is_drawn_along_it(tmp_path: Path) -> None:
+    folders = [evaluation(tmp_path, "a", False), evaluation(tmp_path, "b", True)]
+    found = compose(folders)
+    assert [verdict.word for verdict in found.verdicts] == [VerdictWord.FIXED] * 2
+    assert [section.title for section in found.sections] == [
+        "Runs",
+        "Permutation programs: right answers by length",
+        "Permutation programs: right answers by length, in numbers",
+        "Permutation programs: failure classes",
+        "Permutation programs: failure classes, examples",
+        "Permutation programs: where the first error stands",
+        "Right answers by tokens",
+        "What moved which failures",
+    ]
+    chosen = [Comparison(mitigation="m", baseline=Side(run="b"), treatment=Side(run="a"))]
+    for comparison in chosen:
+        one = comparison.changed({"baseline.where": {"length": 4}, "treatment.where": {"length": 4}})
+        assert [verdict.word for verdict in compose(folders, [one]).verdicts] == [VerdictWord.WORSE]
+
+
+def test_a_diagnostic_that_is_not_known_here_is_reported_all_the_same(tmp_path: Path) -> None:
+    found = titles([evaluation(tmp_path, "a", False, diagnostic="sorting")])
+    assert found[:3] == ["Runs", "Sorting", "Sorting: failure classes"]
+
+
+def test_runs_of_one_variant_are_put_together_and_not_compared(tmp_path: Path) -> None:
+    folders = [evaluation(tmp_path, f"a-{seed}", True, variant="a") for seed in (0, 1)]
+    found = compose(folders)
+    assert found.verdicts == []
+    assert found.sections[1].title == "Permutation programs: right answers by length, over seeds"
+
+
+def test_an_evaluation_that_is_not_finished_is_reported_as_far_as_it_has_come(tmp_path: Path) -> None:
+    folder = evaluation(tmp_path, "a", False)
+    whole = compose([folder]).sections
+    (folder / "summary.json").unlink()
+    for left, right in zip(whole, compose([folder]).sections, strict=True):
+        assert (left.title, left.rows, left.note) == (right.title, right.rows, right.note)
+
+
+def test_every_section_is_rendered(tmp_path: Path) -> None:
+    page = report([evaluation(tmp_path, "a", False), evaluation(tmp_path, "b", True)], tmp_path / "report")
+    html, markdown = page.read_text(), (tmp_path / "report" / "report.md").read_text()
+    for title in titles([tmp_path]):
+        assert f">{title}</h2>" in html
+        assert f"## {title}" in markdown
+
+
+def test_a_folder_without_evaluations_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no evaluation or measurement found"):
+        report([tmp_path], tmp_path / "out")

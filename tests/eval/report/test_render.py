@@ -1,0 +1,63 @@
+"""Holds how sections become Markdown and one self-contained page."""
+
+from pathlib import Path
+
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from remedy.eval.report.render import VERDICT_HEAD, verdict_row, write_pages
+from remedy.eval.report.verdicts import Comparison, Side, decide
+from remedy.eval.sections import Section
+from tests.eval.made_records import made, together
+
+NAMED = Comparison(mitigation="<b> & | co", baseline=Side(run="a"), treatment=Side(run="b"))
+
+
+def figure() -> Figure:
+    return plt.subplots()[0]
+
+
+def nothing() -> None:
+    return None
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    _, records = together(made([False] * 20, run="a"), made([True] * 20, run="b"))
+    sections = [
+        Section("A table", rows=[["Head", "Other"], ["93.0%\n89 to 96 %", "<i>"]], note="In `code`."),
+        Section("A figure (1)", draw=figure),
+        Section("Nothing to draw", draw=nothing),
+    ]
+    return write_pages([decide(NAMED, records)], sections, tmp_path, "A <b>title</b>")
+
+
+def test_the_page_is_self_contained_and_escaped(page: Path) -> None:
+    html = page.read_text()
+    assert "src=" not in html
+    assert "A &lt;b&gt;title" in html
+    assert "&lt;b&gt; &amp; | co" in html
+    assert "<td>&lt;i&gt;</td>" in html
+    assert "<td>93.0%<small>89 to 96 %</small></td>" in html
+    assert '<tr class="fixed">' in html
+    assert '<a href="#a-table">' in html
+    assert "Nothing to draw" not in html
+
+
+def test_markdown_has_the_same_sections_with_figures_beside_it(page: Path) -> None:
+    markdown = (page.parent / "report.md").read_text()
+    assert "| <b> & \\| co |" in markdown
+    assert "| 93.0%<br>89 to 96 % | <i> |" in markdown
+    assert "![A figure (1)](figures/a-figure-1.png)" in markdown
+    assert (page.parent / "figures" / "a-figure-1.png").exists()
+    assert "Nothing to draw" not in markdown
+
+
+def test_a_verdict_is_a_row_of_numbers_and_a_word() -> None:
+    _, records = together(made([False] * 20, run="a"), made([True] * 20, run="b"))
+    row = dict(zip(VERDICT_HEAD, verdict_row(decide(NAMED, records))))
+    assert (row["Baseline"], row["With it"], row["Tokens"]) == ("0.0%", "100.0%", "x 1.00")
+    assert row["Difference"].startswith("+100.0%\n")
+    assert row["p"] == "<\N{NO-BREAK SPACE}0.001"
+    assert row["Verdict"] == "Fixed\n20 gained, 0 lost of 20"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from remedy.data_gen.splits import text_hash
 from remedy.eval.checkpoint import Subject, describe
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
+from remedy.eval.generations import Generation, write_generations
 from remedy.eval.records import read_records, token_counts, write_records
 from remedy.eval.scoring import score_batch
 from remedy.eval.summary import summarise, write_summary
@@ -25,6 +26,7 @@ from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 RECORDS = "records"
+GENERATIONS = "generations"
 SUMMARY = "summary.json"
 REQUEST = "evaluation.json"
 
@@ -89,7 +91,9 @@ def evaluate(
     for number, condition in enumerate(conditions, start=1):
         path = directory / RECORDS / f"{condition.slug}.parquet"
         if not path.exists():
-            rows = run_condition(model, tokenizer, condition, config)
+            rows, kept = run_condition(model, tokenizer, condition, config)
+            # Records come last: where they are, so is what they lead to.
+            write_generations(directory / GENERATIONS / path.name, kept)
             write_records(path, name, rows, condition.labels)
         found.append(read_records(path))
         progress(ConditionDone(number, len(conditions), condition, *_result(found[-1])))
@@ -116,15 +120,19 @@ def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
 
 def run_condition(
     model: Any, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig
-) -> Iterable[dict[str, Any]]:
-    """What became of every example of a condition: records that do not name the run yet."""
+) -> tuple[list[dict[str, Any]], list[Generation]]:
+    """What became of every example of a condition, as records that do not name the run yet, and what the model wrote."""
+    rows: list[dict[str, Any]] = []
+    kept: list[Generation] = []
     python, isolation = condition.data.task.environment()
     for start in range(0, condition.examples, config.batch_size):
         indices = range(start, min(start + config.batch_size, condition.examples))
         batch = encoded_examples(condition.data, tokenizer, condition.split, indices, os.cpu_count() or 1)
-        scores = score_batch(model, tokenizer, batch, condition, config.max_new_tokens)
-        for (example, truth), score in zip(batch, scores):
-            yield {**_about(example, truth, condition), "python": python, "isolation": isolation, **score}
+        results = score_batch(model, tokenizer, batch, condition, config.max_new_tokens)
+        for (example, truth), result in zip(batch, results):
+            rows.append({**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score})
+            kept.append(result.generation)
+    return rows, kept
 
 
 def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, Any]:
@@ -153,5 +161,6 @@ def _claim(directory: Path, request: dict[str, Any]) -> None:
     path = directory / REQUEST
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise UserError(f"{directory}: holds another evaluation; choose another --out or delete it")
-    (directory / RECORDS).mkdir(parents=True, exist_ok=True)
+    for folder in (RECORDS, GENERATIONS):
+        (directory / folder).mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))

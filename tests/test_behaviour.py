@@ -76,8 +76,8 @@ def test_scores_are_the_same(name: str) -> None:
         batch = encoded_examples(condition.data, tokenizer, condition.split, range(condition.examples))
         reciter = erring(tokenizer, [truth for example, truth in batch if example.outcome == "ok"])
         found = score_batch(reciter, tokenizer, batch, condition, 100_000)
-        for score, before in zip(found, kept["scores"], strict=True):
-            assert_same(json.loads(json.dumps(score)), before, condition)
+        for result, before in zip(found, kept["scores"], strict=True):
+            assert_same(json.loads(json.dumps(result.score)), before, condition)
 
 
 def erring(tokenizer: TraceTokenizer, truths: list[Encoded]) -> Reciter:

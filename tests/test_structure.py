@@ -28,7 +28,7 @@ FLOORS = {
         ["shards", "card", "mixture"],
     ],
     "eval": [
-        ["colours", "decoding", "stats", "failures", "records", "summary", "sections", "plotting"],
+        ["colours", "decoding", "stats", "failures", "records", "summary", "generations", "sections", "plotting"],
         ["diagnostics", "costs"],
         ["config", "scoring"],
         ["checkpoint"],

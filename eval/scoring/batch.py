@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding import TEACHER_FORCED, Generated, decode, fed_roles, predict
 from remedy.eval.diagnostics.condition import Condition
+from remedy.eval.generations import Generation, generation
 from remedy.eval.records import Score
 from remedy.eval.scoring.common import Decoded, not_decoded
 from remedy.eval.scoring.frames import score_frames
+from remedy.eval.scoring.places import frame_probabilities
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer
+
+
+class Result(NamedTuple):
+    """What became of one example: its score and what the model wrote."""
+
+    score: Score
+    generation: Generation
 
 
 def score_batch(
@@ -23,7 +32,7 @@ def score_batch(
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,
     max_new_tokens: int,
-) -> list[Score]:
+) -> list[Result]:
     """Decode a batch under a condition's forcing and score every example."""
     fed = fed_roles(condition.forcing)
     decoded = [
@@ -33,13 +42,19 @@ def score_batch(
     ]
     chosen = [batch[place][1] for place in decoded]
     runs = dict(zip(decoded, generate(model, tokenizer, chosen, condition, max_new_tokens) if chosen else []))
-    score = score_tokens if FORMATS[condition.data.format].one_token else score_frames
     return [
-        score(Decoded(example, truth, runs[place], fed, condition.data), tokenizer)
+        _result(Decoded(example, truth, runs[place], fed, condition.data), tokenizer)
         if place in runs
-        else not_decoded(example)
+        else Result(not_decoded(example), generation(example.index, "", [], []))
         for place, (example, truth) in enumerate(batch)
     ]
+
+
+def _result(decoded: Decoded, tokenizer: TraceTokenizer) -> Result:
+    score = score_tokens if FORMATS[decoded.data.format].one_token else score_frames
+    text = tokenizer.decode(decoded.written(decoded.runs))
+    kept = generation(decoded.example.index, text, decoded.runs, frame_probabilities(decoded, tokenizer))
+    return Result(score(decoded, tokenizer), kept)
 
 
 def generate(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding import Generated
+from remedy.eval.generations import FrameProbability
 from remedy.eval.scoring.common import Decoded
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -61,3 +62,28 @@ def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) ->
         if truth.ids[position] != token:
             return position
     return positions[min(len(written), len(positions) - 1)]
+
+
+def frame_probabilities(decoded: Decoded, tokenizer: TraceTokenizer) -> list[FrameProbability]:
+    """How sure the model was of each frame that it wrote tokens of, in the order of their places."""
+    found: dict[int, list[float]] = {}
+    logprobs = [logprob for run in decoded.runs for logprob in run.logprobs]
+    for place, logprob in zip(_generated_places(decoded, tokenizer), logprobs):
+        found.setdefault(place, []).append(logprob)
+    return [FrameProbability(place, len(part), sum(part), min(part)) for place, part in sorted(found.items())]
+
+
+def _generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[int]:
+    """For the tokens of all runs, the place of the frame that each belongs to; that of the end follows the last frame's."""
+    one_token = FORMATS[decoded.data.format].one_token
+    if not one_token and not decoded.structure_fed:
+        ids = decoded.written(decoded.runs)
+        return frame_places(decoded, ids, tokenizer)[: sum(len(run.ids) for run in decoded.runs)]
+    places = {frame.number: place for place, frame in enumerate(decoded.example.frames)}
+    found = []
+    for run in decoded.runs:
+        aligned = one_token or len(run.ids) == run.stop - run.start
+        for offset in range(len(run.ids)):
+            at = min(run.start + offset, run.stop - 1) if aligned else run.start
+            found.append(places.get(int(decoded.truth.frames[at]), len(places)))
+    return found

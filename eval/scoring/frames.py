@@ -81,7 +81,7 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     score["first_error_frame"] = number
     score["first_error_token"] = token
     score["first_error_role"] = role.label
-    score["first_error_in_string"] = bool(getattr(decoded.truth, "strings", [False] * (token + 1))[token])
+    score["first_error_in_string"] = bool(decoded.truth.strings[token])
     if not right:
         score["failure"] = Failure.RUNAWAY if cut else error.failure
         score["value_type"] = error.value_type

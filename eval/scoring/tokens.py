@@ -81,6 +81,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     score["first_error_frame"] = number
     score["first_error_token"] = error.position
     score["first_error_role"] = error.role.label
+    score["first_error_in_string"] = bool(truth.strings[error.position])
     if right:
         return score
     score["failure"] = Failure.RUNAWAY if cut else ROLE_FAILURES[error.role]

@@ -97,7 +97,7 @@ def test_rewrites_of_generated_programs_and_unknown_ones_are_refused(programs: P
     with pytest.raises(ConfigError) as error:
         build(EvalConfig, {"diagnostics": [{"kind": "programs", "rewrites": ["non"]}]}, "e.yaml")
     assert str(error.value).count("\n") == 0
-    assert "key 'diagnostics.0.rewrites.0'" in str(error.value)
+    assert "diagnostics.0.rewrites.0: unknown rewrite 'non'" in str(error.value)
     with pytest.raises(ConfigError, match="cannot ask for the answer alone"):
         conditions_of(evaluation({}), Subject(config(programs, format="repl")))
 

@@ -164,6 +164,17 @@ def test_a_wrong_return_is_attributed_to_what_its_line_does(tmp_path: Path) -> N
     assert (record["failure"], record["operation"], record["answer"]) == ("wrong return", "string method", "2")
 
 
+@pytest.mark.parametrize(
+    ("change", "inside"), [(replaced('"s": "\'b\'"', '"s": "\'c\'"'), True), (replaced('"i": "1"', '"i": "2"'), False)]
+)
+def test_a_first_error_inside_the_text_of_a_string_is_told(programs: Path, change: Any, inside: bool) -> None:
+    data = config(programs)
+    _, truth = truth_of(data)
+    record = scored(data, change)
+    assert record["first_error_in_string"] is inside
+    assert Role(truth.roles[record["first_error_token"]]).label == record["first_error_role"] == "state"
+
+
 def test_a_trace_that_goes_on_after_its_end_took_a_wrong_action(programs: Path) -> None:
     more = [Special.LINE_SEP, Special.ACTION_SEP, "x\n", Special.FRAME_SEP]
     record = scored(config(programs), lambda pieces: [*pieces[:-1], *more, pieces[-1]])

@@ -10,7 +10,8 @@ from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, apply_changes, build, read_yaml
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
-from remedy.models.config import eigenvalues_of
+from remedy.models.mixers import eigenvalues_of
+from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 
 
@@ -35,7 +36,7 @@ class Checkpoint(TypedDict):
     """Identifies the mapping from spans to ids."""
 
 
-def describe(model: Any, tokenizer: TraceTokenizer) -> Checkpoint:
+def describe(model: CausalLM, tokenizer: TraceTokenizer) -> Checkpoint:
     """The description of a loaded checkpoint."""
     settings = model.config
     mixers = dict.fromkeys(getattr(settings, "layer_mixers", None) or ())
@@ -51,7 +52,7 @@ def describe(model: Any, tokenizer: TraceTokenizer) -> Checkpoint:
     }
 
 
-def weights_digest(model: Any) -> str:
+def weights_digest(model: CausalLM) -> str:
     """Tells checkpoints of one architecture apart, so that records of other weights are never taken for this model's.
 
     A hash of up to 64 evenly spaced values of every parameter, which is quick at any size.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from remedy.data_gen.roles import ROLES, Role
+from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 FREE = frozenset({Role.CONTEXT})
@@ -151,7 +152,7 @@ def _runs(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]:
 
 @torch.no_grad()
 def decode(
-    model: Any,
+    model: CausalLM,
     tokenizer: TraceTokenizer,
     examples: Sequence[Encoded],
     fed: frozenset[Role],
@@ -186,7 +187,7 @@ def decode(
 
 @torch.no_grad()
 def predict(
-    model: Any, tokenizer: TraceTokenizer, examples: Sequence[Encoded], predicted: frozenset[Role]
+    model: CausalLM, tokenizer: TraceTokenizer, examples: Sequence[Encoded], predicted: frozenset[Role]
 ) -> list[list[Generated]]:
     """Teacher forcing: the token the model would write in place of each token whose role is in `predicted`, given the true
     ones before it, as one run for every stretch of them."""

@@ -23,6 +23,7 @@ from remedy.eval.records import read_records, token_counts, write_records
 from remedy.eval.scoring import score_batch
 from remedy.eval.summary import summarise, write_summary
 from remedy.models.encoding import encoded_examples
+from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 RECORDS = "records"
@@ -59,7 +60,7 @@ class ConditionDone(NamedTuple):
 
 
 def evaluate(
-    model: Any,
+    model: CausalLM,
     tokenizer: TraceTokenizer,
     subject: Subject,
     config: EvalConfig,
@@ -119,7 +120,7 @@ def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
 
 
 def run_condition(
-    model: Any, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig
+    model: CausalLM, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig
 ) -> tuple[list[dict[str, Any]], list[Generation]]:
     """What became of every example of a condition, as records that do not name the run yet, and what the model wrote."""
     rows: list[dict[str, Any]] = []

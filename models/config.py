@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from remedy.data_gen.registry import one_of
 from remedy.data_gen.settings import Settings
 from remedy.models.mixers import MIXERS
-from remedy.models.mixers import eigenvalues_of as eigenvalues_of
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4},

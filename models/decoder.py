@@ -17,6 +17,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from remedy.models.cache import MixerCache
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
+from remedy.models.protocol import CausalLM
 
 
 class GatedMLP(nn.Module):
@@ -134,7 +135,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         return True
 
 
-def parameter_count(model: nn.Module) -> int:
+def parameter_count(model: CausalLM) -> int:
     """Number of trainable parameters, whole ones also where ZeRO-3 leaves a process a part of each."""
     return sum(int(getattr(p, "ds_numel", p.numel())) for p in model.parameters() if p.requires_grad)
 

@@ -7,12 +7,13 @@ from typing import Any
 import torch
 
 from remedy.models.mixers import MIXERS
+from remedy.models.protocol import CausalLM
 
 PEAK_TFLOPS = {"H200": 989.0, "H100 PCIe": 756.0, "H100": 989.0, "A100": 312.0, "L40S": 362.0, "A10G": 70.0}
 """Dense bf16 peak of one device by a part of its name (the makers' data sheets); the first that fits counts."""
 
 
-def training_flops(model: Any) -> tuple[float, float]:
+def training_flops(model: CausalLM) -> tuple[float, float]:
     """Operations of forward and backward per token, and per token and token of length: 6 for every trained weight in a product
     and 4 for every frozen one; 12 * layers * width for attention's scores (Chowdhery et al., "PaLM", 2022, appendix B)."""
     total = 0.0
@@ -37,6 +38,6 @@ def device_peak(tflops: float | None = None) -> float | None:
     return next((peak * 1e12 for part, peak in PEAK_TFLOPS.items() if part in name), None)
 
 
-def _output_weight(model: Any) -> Any:
+def _output_weight(model: CausalLM) -> Any:
     output = model.get_output_embeddings()
     return output.weight if output is not None else None

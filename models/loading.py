@@ -13,12 +13,13 @@ from remedy.data_gen.settings import UserError
 from remedy.models import decoder  # noqa: F401 (the decoder registers itself)
 from remedy.models import tokenizer as tokenizers
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.pretrained import ADAPTER_FILE, fit, load_adapted
+from remedy.models.pretrained import ADAPTER_FILE, load_adapted, resize_embeddings
+from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
 
 
-def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTokenizer]:
+def load_checkpoint(path: str, device: str | None = None) -> tuple[CausalLM, TraceTokenizer]:
     """The model, in evaluation mode on `device` (default: a GPU if there is one), and its tokenizer.
 
     Raises:
@@ -29,7 +30,8 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTok
         if not (folder / tokenizers.FILE).exists():
             raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
         tokenizer = tokenizers.load(folder)
-        return load_adapted(folder, tokenizer, _dtype(device)).to(_device(device)).eval(), tokenizer
+        adapted: Any = load_adapted(folder, tokenizer, _dtype(device))
+        return adapted.to(_device(device)).eval(), tokenizer
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError) as error:
@@ -53,7 +55,7 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[Any, TraceTok
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"checkpoint {path}: weights cannot be read ({str(error).splitlines()[0]})") from None
-    fit(model, tokenizer)
+    resize_embeddings(model, tokenizer)
     return model.to(_device(device)).eval(), tokenizer
 
 

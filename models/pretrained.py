@@ -1,4 +1,4 @@
-"""Pretrained models: loaded by name or folder, fitted to a tokenizer's size, with adapters, and merged again."""
+"""Pretrained models: loaded by name or folder, with an embedding for every token, with adapters, and merged again."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from remedy.data_gen.settings import UserError, suggest
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
+from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 
 ADAPTER_FILE = "adapter_config.json"
 
 
-def build_pretrained(config: PretrainedSettings, tokenizer: TraceTokenizer, dtype: torch.dtype, sharded: bool) -> Any:
+def build_pretrained(
+    config: PretrainedSettings, tokenizer: TraceTokenizer, dtype: torch.dtype, sharded: bool
+) -> CausalLM:
     """The model to train. With LoRA its frozen weights are held in `dtype` and the adapters in float32; without, all are
     float32 and autocast or DeepSpeed computes in less. `sharded`: weights are partitioned over processes (ZeRO-3).
 
@@ -37,11 +40,11 @@ def build_pretrained(config: PretrainedSettings, tokenizer: TraceTokenizer, dtyp
         raise UserError(
             f"model.name_or_path: {config.name_or_path} was trained with another tokenizer than this run's `tokenizer` section"
         )
-    fit(model, tokenizer)
+    resize_embeddings(model, tokenizer)
     return add_adapters(model, config, tokenizer.new_ids, sharded) if config.lora else model
 
 
-def load_base(name: str, dtype: torch.dtype | str = "auto", load_in_4bit: bool = False) -> Any:
+def load_base(name: str, dtype: torch.dtype | str = "auto", load_in_4bit: bool = False) -> PreTrainedModel:
     """A causal language model by hub name or folder.
 
     Raises:
@@ -60,13 +63,14 @@ def load_base(name: str, dtype: torch.dtype | str = "auto", load_in_4bit: bool =
         ) from None
 
 
-def fit(model: Any, tokenizer: TraceTokenizer) -> None:
+def resize_embeddings(model: PreTrainedModel, tokenizer: TraceTokenizer) -> None:
     """Give the model an embedding for every token; new ones start near the mean of the others."""
-    if tokenizer.vocab_size > model.get_input_embeddings().num_embeddings:
+    table: Any = model.get_input_embeddings()
+    if tokenizer.vocab_size > table.num_embeddings:
         model.resize_token_embeddings(tokenizer.vocab_size)
 
 
-def add_adapters(model: Any, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> Any:
+def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> CausalLM:
     """The model with everything frozen but LoRA adapters and, where there are new tokens, embeddings.
 
     Raises:
@@ -105,7 +109,7 @@ def add_adapters(model: Any, config: PretrainedSettings, new_ids: list[int], sha
     return adapted
 
 
-def load_adapted(folder: Path, tokenizer: TraceTokenizer, dtype: torch.dtype | str = "auto") -> Any:
+def load_adapted(folder: Path, tokenizer: TraceTokenizer, dtype: torch.dtype | str = "auto") -> PreTrainedModel:
     """The base model of a LoRA run with the run's adapters merged into its weights.
 
     Raises:
@@ -118,16 +122,16 @@ def load_adapted(folder: Path, tokenizer: TraceTokenizer, dtype: torch.dtype | s
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"checkpoint {folder}: {ADAPTER_FILE} cannot be read ({error})") from None
     model = load_base(name, dtype)
-    fit(model, tokenizer)
+    resize_embeddings(model, tokenizer)
     try:
         adapted = peft.PeftModel.from_pretrained(model, str(folder))
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"checkpoint {folder}: adapters cannot be read ({str(error).splitlines()[0]})") from None
-    merged: Any = adapted.merge_and_unload()
+    merged: PreTrainedModel = adapted.merge_and_unload()
     return merged
 
 
-def _tables(model: Any) -> list[str]:
+def _tables(model: PreTrainedModel) -> list[str]:
     """Names of the embedding tables; the output's only where it is not the input's."""
     inner, outer = model.get_input_embeddings(), model.get_output_embeddings()
     tied = outer is None or outer.weight is inner.weight
@@ -136,7 +140,7 @@ def _tables(model: Any) -> list[str]:
     return [names[id(module)].rsplit(".", 1)[-1] for module in wanted]
 
 
-def _known_targets(model: Any, lora: LoraSettings) -> list[str]:
+def _known_targets(model: PreTrainedModel, lora: LoraSettings) -> list[str]:
     linear = sorted({n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, nn.Linear)})
     for target in lora.target_modules:
         if target not in linear:

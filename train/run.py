@@ -8,7 +8,6 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,6 +22,7 @@ from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import device_peak
 from remedy.models.mixers import describe_kernels
 from remedy.models.pretrained import build_pretrained
+from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.arguments import training_arguments
 from remedy.train.checkpoints import Checkpoints, Sealed, latest_intact, quarantine
@@ -100,7 +100,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     return output
 
 
-def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> Any:
+def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     """What the run trains.
 
     Raises:
@@ -164,7 +164,7 @@ def _explained(
         ) from None
 
 
-def _announce(config: RunConfig, model: Any) -> None:
+def _announce(config: RunConfig, model: CausalLM) -> None:
     """Log what is trained, and by which kernels."""
     log.info(
         "%s: %s trained parameters, %d steps", config.name, f"{parameter_count(model):,}", config.train.total_steps

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import Trainer
 
 from remedy.models.flops import training_flops
+from remedy.models.protocol import CausalLM
 from remedy.train.processes import largest
 
 
@@ -33,7 +34,7 @@ class RowTrainer(Trainer):
     def __init__(self, *args: Any, peak: float | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.peak = peak
-        self._per_token, self._per_length = training_flops(self.model)
+        self._per_token, self._per_length = training_flops(cast(CausalLM, self.model))
         self.shape: tuple[int, ...] = ()
         self._data_seconds = 0.0
         self._tokens = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
@@ -16,6 +16,7 @@ from remedy.eval.scoring.common import Decoded, not_decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.places import frame_probabilities
 from remedy.eval.scoring.tokens import score_tokens
+from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
@@ -27,7 +28,7 @@ class Result(NamedTuple):
 
 
 def score_batch(
-    model: Any,
+    model: CausalLM,
     tokenizer: TraceTokenizer,
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,
@@ -58,7 +59,7 @@ def _result(decoded: Decoded, tokenizer: TraceTokenizer) -> Result:
 
 
 def generate(
-    model: Any, tokenizer: TraceTokenizer, truths: Sequence[Encoded], condition: Condition, max_new_tokens: int
+    model: CausalLM, tokenizer: TraceTokenizer, truths: Sequence[Encoded], condition: Condition, max_new_tokens: int
 ) -> list[list[Generated]]:
     """What the model writes for each example under a condition's forcing."""
     fed = fed_roles(condition.forcing)

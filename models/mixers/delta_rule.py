@@ -6,6 +6,9 @@ Schlag, Irie & Schmidhuber, "Linear Transformers are secretly fast weight progra
 al., "Parallelizing linear Transformers with the delta rule over sequence length", 2024 (UT transform, section 3), and with decay
 a_t = exp(g_t) Yang, Kautz & Hatamizadeh, "Gated delta networks", 2024. With beta in (0, 1) the eigenvalues of the transition
 lie in [0, a]; with beta in (0, 2), in [-a, a] (Grazzi et al., 2024), which lets one step be a reflection: a swap.
+
+Letters are the papers': `q`, `k` and `v` queries, keys and values, `beta` how much of a value is written, `g` the logarithm of the
+decay. In shapes B is the batch, H heads, T time, K and V a head's key and value channels.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The recurrences of state-space mixers, h_t = a_t h_{t-1} + step_t b_t u_t^T and y_t = c_t h_t, in forms fit for training.
 
-The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1).
+The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1). Letters are the papers': `u` the
+inputs, `step` their step sizes (Delta), `a` the rates A (negative), `b` and `c` the input and output maps, `h` the state. In
+shapes B is the batch, T time, D channels, H heads, P channels of a head, N the state's dimension, S a chunk's length.
 """
 
 from __future__ import annotations

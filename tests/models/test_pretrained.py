@@ -83,7 +83,7 @@ def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_pa
         build_pretrained(config, tokenizer, FP32, sharded=True)
 
 
-def test_what_cannot_be_had_is_said_in_one_line(cwm: str, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_loaded_is_said_in_one_line(cwm: str, tmp_path: Path) -> None:
     tokenizer = hf(cwm)
     cases = [
         (

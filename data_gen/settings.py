@@ -223,13 +223,3 @@ def _path(data: Any, detail: ErrorDetails) -> list[str]:
             continue
         path.append(str(part))
     return path
-
-
-def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`, section by section; a section that names its `kind` takes the place of the old one."""
-    merged = dict(base)
-    for key, value in changes.items():
-        old = merged.get(key)
-        nested = isinstance(value, dict) and isinstance(old, dict) and "kind" not in value
-        merged[key] = merge(old, value) if nested and isinstance(old, dict) else value
-    return merged

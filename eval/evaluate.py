@@ -88,6 +88,7 @@ def evaluate(
         "evaluation": config.model_dump(mode="json"),
     }
     _claim(directory, request)
+    tokenizer.save(directory)  # for `remedy show`: what was written is kept as token ids
     found = []
     for number, condition in enumerate(conditions, start=1):
         path = directory / RECORDS / f"{condition.slug}.parquet"

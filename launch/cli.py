@@ -63,23 +63,26 @@ def rewrite(
 
 @app.command()
 def show(
-    source: Annotated[str, typer.Argument(help="YAML with `data` and `tokenizer`, of a data set or a training run")],
+    source: Annotated[str, typer.Argument(help="YAML of a data set or a training run, or the folder of an evaluation")],
     overrides: Overrides = None,
-    index: Annotated[Optional[int], typer.Option(min=0, help="which example of the split (default: 0)")] = None,  # noqa: UP045
+    index: Annotated[Optional[int], typer.Option(min=0, help="which example (default: 0)")] = None,  # noqa: UP045
     split: Annotated[str, typer.Option(help="train, validation or test; all: of the programs task")] = "train",
     row: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(min=0, help="instead: a row of training as the model reads it, counted from 0"),
     ] = None,
+    condition: Annotated[
+        str, typer.Option(help="of an evaluation: words of the condition, for example 'length=8 forcing=free'")
+    ] = "",
     ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
     html: Annotated[Optional[Path], typer.Option(help="write a page instead")] = None,  # noqa: UP045
 ) -> None:
-    """Show the tokens of an example or of a training row by role: what is supervised in colour, the rest grey, strings underlined."""
+    """Show an example, a training row or a decoded record by role: what is not supervised is grey, strings are underlined."""
     from rich.console import Console
 
     from remedy.launch.show import show as run
 
-    run(source, overrides or [], index, split, row, ids, html, Console())
+    run(source, overrides or [], index, split, row, condition, ids, html, Console())
 
 
 @app.command(cls=SettingsCommand)

@@ -1,4 +1,4 @@
-"""`remedy show`: an example, or a row of training, token by token and coloured by role."""
+"""`remedy show`: an example, a row of training, or what a model wrote, token by token and coloured by role."""
 
 from __future__ import annotations
 
@@ -27,16 +27,26 @@ def show(
     index: int | None,
     split: str,
     row: int | None,
+    condition: str,
     ids: bool,
     html: Path | None,
     console: Console,
 ) -> None:
-    """Print the view, or write it as a page.
+    """Print the view, or write it as a page. `source`: a configuration's file, or an evaluation's folder.
 
     Raises:
         UserError: the source is neither configuration nor evaluation, or holds nothing at this index, row or condition.
     """
-    view = config_view(source, overrides, index, split, row)
+    if (Path(source) / "evaluation.json").exists():
+        from remedy.eval.view.evaluation import record_view
+
+        if overrides or row is not None:
+            raise ConfigError(f"{source}: is an evaluation's folder: give --index and --condition")
+        view = record_view(Path(source), index or 0, condition)
+    elif condition:
+        raise ConfigError(f"--condition: of an evaluation's folder; {source} is none")
+    else:
+        view = config_view(source, overrides, index, split, row)
     if html is None:
         show_view(view, console, ids)
         return
@@ -141,7 +151,7 @@ def _part(
     heading: str, tokenizer: TraceTokenizer, example: Example, encoded: Encoded, supervised: Sequence[bool]
 ) -> Part:
     """An example's tokens, frame by frame."""
-    tokens = tokens_of(tokenizer, encoded.ids, encoded.roles, encoded.frames, encoded.strings, supervised)
+    tokens = tokens_of(tokenizer, encoded, supervised)
     return Part(heading, blocks_of(tokens, {len(example.trace.frames): "end"}))
 
 

@@ -36,14 +36,16 @@ def page(view: View, ids: bool = False) -> str:
 
 def _classes(piece: Piece) -> str:
     token = piece.token
-    marks = {"odd": piece.number % 2, "off": not token.supervised, "string": token.string, "special": token.special}
+    marks = {
+        "odd": piece.number % 2,
+        "off": not token.supervised,
+        "string": token.string,
+        "special": token.special,
+        "wrong": token.wrong,
+    }
     return " ".join(["t", token.role.label, *(name for name, marked in marks.items() if marked)])
 
 
 def _tip(token: Token) -> str:
-    what = [
-        token.role.label,
-        *(["string"] if token.string else []),
-        *([] if token.supervised else ["not supervised"]),
-    ]
+    what = [token.role.label, *(["string"] if token.string else []), *(["wrong"] if token.wrong else [])]
     return f"{token.id} {token.text!r}: {', '.join(what)}"

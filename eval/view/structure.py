@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
 from remedy.data_gen.roles import Role
 from remedy.eval.view.text import token_texts
-from remedy.models.tokenizer import TraceTokenizer
+from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 MEANINGS = {
     Role.CONTEXT: "the program",
@@ -24,7 +24,8 @@ MEANINGS = {
 
 
 class Token(NamedTuple):
-    """One token. `text` is what it stands for, with nothing escaped; `string`: it overlaps the text of a string value."""
+    """One token. `text` is what it stands for, with nothing escaped; `string`: it overlaps the text of a string value;
+    `wrong`: it differs from the true one."""
 
     id: int
     text: str
@@ -33,12 +34,14 @@ class Token(NamedTuple):
     string: bool = False
     supervised: bool = True
     special: bool = False
+    wrong: bool = False
 
 
 @dataclass(frozen=True)
 class Block:
-    """The tokens of the context, or of one frame. `written`: what a model wrote there, where a record is shown."""
+    """The tokens of the context (`frame` -1), or of one frame. `written`: what a model wrote there, where a record is shown."""
 
+    frame: int
     label: str
     tokens: tuple[Token, ...]
     written: tuple[Token, ...] | None = None
@@ -73,11 +76,13 @@ class RoleCount(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """Everything that is shown: a title, facts by name, and the parts."""
+    """Everything that is shown."""
 
     title: str
     parts: tuple[Part, ...]
     facts: dict[str, str] = field(default_factory=dict)
+    asked: str = "supervised"
+    """What is said of the tokens that are not grey."""
 
     def tokens(self) -> Iterator[Token]:
         """All tokens in order, without what a model wrote."""
@@ -99,26 +104,19 @@ class View:
         return sum(count.supervised for count in counts) / max(1, sum(count.tokens for count in counts))
 
 
-def tokens_of(
-    tokenizer: TraceTokenizer,
-    ids: Sequence[int],
-    roles: Sequence[int],
-    frames: Sequence[int],
-    strings: Sequence[bool],
-    supervised: Sequence[bool],
-) -> list[Token]:
-    """Tokens with their texts; `strings` and `supervised` say of each whether it lies in a string, and whether it is learnt."""
-    columns = zip(ids, token_texts(tokenizer, ids), roles, frames, strings, supervised)
+def tokens_of(tokenizer: TraceTokenizer, encoded: Encoded, supervised: Sequence[bool]) -> list[Token]:
+    """Tokens with their texts; `supervised` says of each whether it is learnt."""
+    columns = zip(*encoded, token_texts(tokenizer, encoded.ids), supervised)
     return [
         Token(token, text, Role(role), frame, string, learnt, tokenizer.is_special(token))
-        for token, text, role, frame, string, learnt in columns
+        for token, role, frame, string, text, learnt in columns
     ]
 
 
-def blocks_of(tokens: Sequence[Token], labels: dict[int, str] | None = None) -> tuple[Block, ...]:
+def blocks_of(tokens: Sequence[Token], labels: Mapping[int, str] | None = None) -> tuple[Block, ...]:
     """Tokens in order as one block for each frame; `labels` names frames better than their numbers do."""
     return tuple(
-        Block((labels or {}).get(frame, "context" if frame < 0 else f"frame {frame}"), tuple(group))
+        Block(frame, (labels or {}).get(frame, "context" if frame < 0 else f"frame {frame}"), tuple(group))
         for frame, group in groupby(tokens, key=lambda token: token.frame)
     )
 

@@ -75,6 +75,8 @@ def _tokens(tokens: Sequence[Token], ids: bool) -> Text:
 
 def token_style(token: Token, number: int) -> Style:
     """The token's colours: by its role if it is supervised, else grey; neighbours differ in shade, strings are underlined."""
+    if token.wrong:
+        return ERROR + Style(underline=token.string)
     colour = ROLE_COLOURS[token.role.label]
     if token.supervised:
         ground, ink = mixed(colour, "#ffffff", SHADES[number % 2]), INK
@@ -87,7 +89,7 @@ def _legend(view: View) -> Table:
     table = Table.grid(padding=(0, 2))
     for justify in ("left", "left", "right", "right", "right"):
         table.add_column(justify=justify)
-    table.add_row(*(Text(word, style=FAINT) for word in ("role", "", "tokens", "supervised", "in strings")))
+    table.add_row(*(Text(word, style=FAINT) for word in ("role", "", "tokens", view.asked, "in strings")))
     for count in view.counts():
         style = token_style(Token(0, "", count.role, 0, supervised=count.supervised > 0), 0)
         name, numbers = (
@@ -96,7 +98,7 @@ def _legend(view: View) -> Table:
         )
         table.add_row(name, MEANINGS[count.role], *map(str, numbers))
     grey = token_style(Token(0, "", Role.CONTEXT, 0, supervised=False), 0)
-    table.add_row(Text.assemble((" grey ", grey)), "not supervised")
+    table.add_row(Text.assemble((" grey ", grey)), f"not {view.asked}")
     table.add_row(Text.assemble(" ", ("underlined", "underline")), "string value")
     return table
 
@@ -109,11 +111,11 @@ def _plain(view: View, ids: bool) -> Iterator[str]:
     yield visible(view.title)
     yield _facts(view)
     yield ""
-    yield f"{'role':<12}{'tokens':>8}{'supervised':>12}{'in strings':>12}"
+    yield f"{'role':<12}{'tokens':>8}{view.asked:>12}{'in strings':>12}"
     for count in view.counts():
         yield f"{count.role.label:<12}{count.tokens:>8}{count.supervised:>12}{count.strings:>12}"
     yield _share(view)
-    yield f"{BORDER} stands between tokens, « » around string values, - before what is not supervised"
+    yield f"{BORDER} stands between tokens, « » around string values, ✗ before wrong tokens, - before what is not {view.asked}"
     for part in view.parts:
         if part.heading:
             yield f"\n{visible(part.heading)}"
@@ -122,7 +124,7 @@ def _plain(view: View, ids: bool) -> Iterator[str]:
 
 
 def _share(view: View) -> str:
-    return f"{view.supervised_share():.0%} of {sum(count.tokens for count in view.counts())} tokens supervised"
+    return f"{view.supervised_share():.0%} of {sum(count.tokens for count in view.counts())} tokens {view.asked}"
 
 
 def _plain_block(block: Block, ids: bool) -> Iterator[str]:
@@ -142,7 +144,10 @@ def _plain_tokens(tokens: Sequence[Token], ids: bool) -> Iterator[str]:
         for line in lines_of(list(run)):
             pieces = []
             for string, marked in groupby(line, key=lambda piece: piece.token.string):
-                text = BORDER.join(visible(p.text) + (f"[{p.token.id}]" if ids else "") for p in marked)
+                text = BORDER.join(
+                    ("✗" if p.token.wrong else "") + visible(p.text) + (f"[{p.token.id}]" if ids else "")
+                    for p in marked
+                )
                 pieces.append(f"«{text}»" if string else text)
             yield start + BORDER.join(pieces)
             start = " " * len(start)

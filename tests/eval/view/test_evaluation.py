@@ -1,0 +1,72 @@
+"""A record of an evaluation, opened: what its model wrote stands beside the truth, under the condition that is asked for."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.roles import spans_text
+from remedy.data_gen.settings import UserError, build
+from remedy.eval.checkpoint import Subject
+from remedy.eval.config import EvalConfig
+from remedy.eval.evaluate import evaluate
+from remedy.eval.generations import read_generations
+from remedy.eval.records import read_records
+from remedy.eval.view.evaluation import record_view
+from tests.eval.test_evaluate import model_for
+
+CWM = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 2}})
+SYMBOLIC = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 2}, "format": "symbolic"})
+FORCINGS = ["free", "action_forced", "teacher_forced"]
+
+
+@pytest.fixture(scope="module", params=[CWM, SYMBOLIC], ids=["cwm", "symbolic"])
+def evaluated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[DataConfig, Path]:
+    folder: Path = tmp_path_factory.mktemp("evaluation")
+    diagnostic = {"kind": "permutation", "lengths": [2], "forcing": FORCINGS, "examples": 2}
+    settings = build(EvalConfig, {"diagnostics": [diagnostic], "max_new_tokens": 600}, "x")
+    data: DataConfig = request.param
+    model, tokenizer = model_for(data, "symbols" if data.format == "symbolic" else "chars")
+    evaluate(model, tokenizer, Subject(data), settings, folder, "gru")
+    return data, folder
+
+
+@pytest.mark.parametrize("forcing", FORCINGS)
+def test_true_stands_beside_written(evaluated: tuple[DataConfig, Path], forcing: str) -> None:
+    data, folder = evaluated
+    view = record_view(folder, 1, f"forcing={forcing}")
+    (path,) = (folder / "records").glob(f"*forcing={forcing}*")
+    record = read_records(path).set_index("index").loc[1]
+    generation = read_generations(folder / "generations" / path.name).loc[1]
+    blocks = view.parts[0].blocks
+    separator = " " if data.format == "symbolic" else ""
+    true = spans_text(example(data, "test", 1).spans, separator)
+    assert separator.join(token.text for block in blocks for token in block.tokens) == true
+    written = [token for block in blocks for token in block.written or ()]
+    assert sorted(token.id for token in written if token.supervised) == sorted(generation["ids"])
+    errors = [block.frame for block in blocks if block.first_error]
+    assert errors == ([] if record["first_error_frame"] < 0 else [record["first_error_frame"]])
+    assert view.facts["right"] == ("yes" if record["right"] else "no")
+    if not record["right"]:
+        assert any(token.wrong for token in written) or any("not written" in block.note for block in blocks)
+    for least in generation["frame_logprob_min"]:
+        assert any(f"least likely token {math.exp(least):.2g}" in block.note for block in blocks)
+
+
+@pytest.mark.parametrize(
+    ("index", "words", "says"),
+    [
+        (9, "forcing=free", "has 2 records"),
+        (0, "forcing=fred", "did you mean 'forcing=free'"),
+        (0, "", "3 conditions; give words that only one of them has"),
+    ],
+)
+def test_what_is_not_there_is_named(evaluated: tuple[DataConfig, Path], index: int, words: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        record_view(evaluated[1], index, words)
+
+
+def test_a_folder_without_an_evaluation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no evaluation"):
+        record_view(tmp_path, 0)

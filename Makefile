@@ -26,7 +26,7 @@ check: .venv/ready-dev ## run linter, formatter (changing nothing) and type chec
 docs: .venv/ready ## write docs/config.md anew from the settings classes
 	$(BIN)/python -m remedy.launch.reference docs/config.md
 
-test-fast: .venv/ready-dev ## run the tests that start no process and train no model (under two minutes on two cores)
+test-fast: .venv/ready-dev ## run all tests but those marked slow (which train models or start many processes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test: .venv/ready-dev check ## run `check` and all tests

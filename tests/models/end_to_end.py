@@ -6,8 +6,9 @@ from typing import Any
 import pandas as pd
 
 from remedy.data_gen.settings import build
+from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
-from remedy.eval.evaluate import RECORDS, evaluate, for_checkpoint
+from remedy.eval.evaluate import RECORDS, evaluate
 from remedy.models.loading import load_checkpoint
 from remedy.train.config import RunConfig
 from remedy.train.run import train
@@ -27,6 +28,7 @@ def trained_and_evaluated(folder: Path, **sections: Any) -> pd.DataFrame:
     assert len(read_metrics(folder / "run" / "metrics.jsonl")) == 2
     model, tokenizer = load_checkpoint(str(folder / "run"), "cpu")
     diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["action_forced"], "examples": 2}
-    data, config = for_checkpoint(str(folder / "run"), build(EvalConfig, {"diagnostics": [diagnostic]}, "evaluation"))
-    evaluate(model, tokenizer, data, config, folder / "evaluation", "run")
+    config = build(EvalConfig, {"diagnostics": [diagnostic]}, "evaluation")
+    subject = for_checkpoint(str(folder / "run"), config)
+    evaluate(model, tokenizer, subject, config, folder / "evaluation", "run")
     return pd.concat(pd.read_parquet(path) for path in (folder / "evaluation" / RECORDS).glob("*.parquet"))

@@ -1,3 +1,5 @@
+"""The command line: what it prints, and how it fails."""
+
 import subprocess
 import sys
 from pathlib import Path

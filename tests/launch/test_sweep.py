@@ -1,3 +1,5 @@
+"""Sweeps: grids, seeds put together, tracking, Slurm arrays, and runs on several processes."""
+
 import json
 import os
 import signal

@@ -51,6 +51,14 @@ def finished(process: subprocess.Popen[str], code: int = 0) -> str:
     return output
 
 
+def stopped(process: subprocess.Popen[str]) -> str:
+    """A run that a signal stopped says so and is no success; launchers have exit statuses of their own."""
+    output, _ = process.communicate(timeout=400)
+    assert "stopped: " in output, output[-6000:]
+    assert process.returncode != 0
+    return output
+
+
 def in_process(config: str, *overrides: str) -> Path:
     """The same run in this process: what others are compared with, without the seconds that imports take."""
     return train(load(RunConfig, config, overrides))

@@ -1,3 +1,5 @@
+"""Checkpoints: the newest intact one is found, damaged ones are quarantined, and a kill while saving costs nothing."""
+
 import json
 import os
 import shutil

@@ -1,3 +1,5 @@
+"""Rows of a run: labels by role, stages, mixtures, packing, and shards that are only a cache of them."""
+
 from pathlib import Path
 from typing import Any
 

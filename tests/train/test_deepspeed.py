@@ -1,3 +1,5 @@
+"""DeepSpeed's JSON: made from our settings whole, or from a hand-written file that must agree with them."""
+
 import json
 from pathlib import Path
 from typing import Any

@@ -1,3 +1,5 @@
+"""Training runs in real processes: killed and resumed, on two processes, tracked, and stopped by what a user can put right."""
+
 import json
 import signal
 import subprocess
@@ -119,13 +121,23 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_step_and_examples(tmp_
     assert (tmp_path / "run" / "latest").resolve().name == f"checkpoint-{step - 1}"
 
 
+LITTLE_MEMORY = """
+import resource, runpy, sys
+import psutil
+from remedy.train import run
+held = psutil.Process().memory_info().vms  # libraries alone take gigabytes of addresses on some machines
+resource.setrlimit(resource.RLIMIT_AS, (held + (512 << 20),) * 2)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 @pytest.mark.slow
 def test_out_of_memory_names_batch_and_length_and_what_to_lower(tmp_path: Path) -> None:
     config = written(tmp_path, model={"mixers": ["attention"], "hidden_size": 256, "num_attention_heads": 2})
-    command = [sys.executable, SCRIPT, config, f"output={tmp_path / 'run'}", "train.batch_size=40000"]
-    limited = ["bash", "-c", 'ulimit -v 8000000; exec "$@"', "limited", *command]
-    output = finished(start(limited), code=2)
-    assert "error: out of memory at 40000 rows of " in output
+    words = [SCRIPT, config, f"output={tmp_path / 'run'}", "train.batch_size=8000"]
+    output = finished(start([sys.executable, "-c", LITTLE_MEMORY, *words]), code=2)
+    assert "error: out of memory at 8000 rows of " in output
     assert "train.gradient_accumulation_steps (now 1)" in output
     assert "Traceback" not in output
 

@@ -17,7 +17,19 @@ from remedy.models.tokenizer import build_tokenizer
 from remedy.train.config import RunConfig
 from remedy.train.data import TraceDataset
 from tests.tiny_cwm import write_tiny_cwm
-from tests.train.launching import DRIVER, ROOT, SCRIPT, curve, finished, free_port, in_process, launcher, start, written
+from tests.train.launching import (
+    DRIVER,
+    ROOT,
+    SCRIPT,
+    curve,
+    finished,
+    free_port,
+    in_process,
+    launcher,
+    start,
+    stopped,
+    written,
+)
 
 pytest.importorskip("deepspeed")
 ZERO3 = "train.deepspeed={stage: 3, param_persistence_threshold: 0}"
@@ -108,9 +120,8 @@ def test_resumed_on_other_numbers_of_processes_no_example_comes_twice_or_is_skip
         until = ["--resume"] if number > 1 else []
         stop = {"STOP_AFTER": str(every * number)} if number < 3 else {}
         command = [*launcher(processes), DRIVER, *common, f"output={out}", *until]
-        finished(
-            start(command, RECORD_ROWS=str(rows), **stop), code=0 if number == 3 else (75 if processes == 1 else 1)
-        )
+        process = start(command, RECORD_ROWS=str(rows), **stop)
+        finished(process) if number == 3 else stopped(process)
 
     settings = load(RunConfig, config, common[1:])
     dataset = TraceDataset(settings, build_tokenizer(settings.tokenizer, settings.data))

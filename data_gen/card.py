@@ -16,7 +16,7 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import dump
 from remedy.data_gen.shards import WriteConfig, plan, read_shard
 
-_OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames"}
+_OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
 
 
 def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer: str) -> Path:
@@ -93,7 +93,7 @@ def _text(
             "",
             "`spans`: the trace as pieces of text with their role, frame number, and whether a piece is one special token or",
             f"the text of a string value; `input_ids`, `roles` ({', '.join(f'{role.value} {role.label}' for role in Role)})",
-            "and `frames`: the same per token; `program`, `answer`, `outcome`, `index`; the slices above.",
+            "`frames` and `strings`: the same per token; `program`, `answer`, `outcome`, `index`; the slices above.",
             "",
             "## Configuration",
             "",

@@ -36,6 +36,8 @@ class TokenLists(Protocol):
     def roles(self) -> Any: ...
     @property
     def frames(self) -> Any: ...
+    @property
+    def strings(self) -> Any: ...
 
 
 Encoder = Callable[[str, Sequence[int]], Sequence[tuple[Example, TokenLists]]]
@@ -196,6 +198,7 @@ def _row(example: Example, tokens: TokenLists) -> dict[str, Any]:
         "input_ids": tokens.ids,
         "roles": tokens.roles,
         "frames": tokens.frames,
+        "strings": tokens.strings,
         **example.slices,
     }
 
@@ -216,6 +219,7 @@ def _schema(row: dict[str, Any]) -> pa.Schema:
         "input_ids": pa.list_(pa.int32()),
         "roles": pa.list_(pa.int8()),
         "frames": pa.list_(pa.int32()),
+        "strings": pa.list_(pa.bool_()),
     }
     by_type = {str: pa.string(), int: pa.int64()}
     return pa.schema([(name, known.get(name) or by_type[type(value)]) for name, value in row.items()])

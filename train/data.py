@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +14,10 @@ from torch.utils.data import Dataset
 from remedy.data_gen.examples import DataConfig, token_arrays
 from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role
+from remedy.data_gen.tokens import Tokens
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import RunConfig
-
-
-class Row(NamedTuple):
-    """One row of a batch before padding."""
-
-    ids: npt.NDArray[np.int64]
-    roles: npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True)
@@ -36,16 +29,27 @@ class Member:
     index: int
 
 
-def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Row]:
-    """The examples at the indices as token arrays."""
+def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Tokens]:
+    """The examples at the indices as arrays of tokens."""
     arrays = token_arrays(data, split, indices) if tokenizer.settings.kind == "symbols" else None
     if arrays is not None:
-        return [Row(arrays.ids[i, :n], arrays.roles[i, :n]) for i, n in enumerate(arrays.lengths.tolist())]
+        # Of permutations alone, which have no strings.
+        return [
+            Tokens(arrays.ids[i, :n], arrays.roles[i, :n], arrays.frames[i, :n], np.zeros(n, np.bool_))
+            for i, n in enumerate(arrays.lengths.tolist())
+        ]
     encoded = encoded_examples(data, tokenizer, split, indices)
-    return [Row(np.array(e.ids, np.int64), np.array(e.roles, np.int8)) for _, e in encoded]
+    return [as_tokens(e.ids, e.roles, e.frames, e.strings) for _, e in encoded]
 
 
-class TraceDataset(Dataset[Row]):
+def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], strings: Sequence[bool]) -> Tokens:
+    """An example's lists as arrays."""
+    return Tokens(
+        np.array(ids, np.int64), np.array(roles, np.int8), np.array(frames, np.int32), np.array(strings, np.bool_)
+    )
+
+
+class TraceDataset(Dataset[Tokens]):
     """The rows of a run in training order: row i is a function of i alone, whatever process asks.
 
     The curriculum's stages follow one another by rows, so that a run resumed at any step, on any number of processes,
@@ -61,14 +65,14 @@ class TraceDataset(Dataset[Row]):
     def __len__(self) -> int:
         return int(self.ends[-1])
 
-    def __getitem__(self, row: int) -> Row:
+    def __getitem__(self, row: int) -> Tokens:
         return self.__getitems__([row])[0]
 
-    def __getitems__(self, rows: Sequence[int]) -> list[Row]:
+    def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
         """A batch of rows at once; the DataLoader calls this."""
         numbers = self._examples(rows)
         stage_of = np.searchsorted(self.ends, np.asarray(rows), side="right").repeat(self.pack)
-        found: dict[int, Row] = {}
+        found: dict[int, Tokens] = {}
         for stage in np.unique(stage_of):
             mixture, here = self.mixtures[stage], np.flatnonzero(stage_of == stage)
             sources, indices = mixture.place(numbers[here])
@@ -111,9 +115,9 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(" to ".join(map(str, run)) for run in runs)
 
 
-def joined(rows: list[Row]) -> Row:
-    """Rows one after another in one row."""
-    return Row(np.concatenate([r.ids for r in rows]), np.concatenate([r.roles for r in rows]))
+def joined(rows: Sequence[Tokens]) -> Tokens:
+    """Examples one after another in one row."""
+    return Tokens(*(np.concatenate(arrays) for arrays in zip(*rows)))
 
 
 class Collator:
@@ -123,7 +127,7 @@ class Collator:
         self.pad_id = pad_id
         self.roles = np.array(sorted(loss_roles), dtype=np.int8)
 
-    def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+    def __call__(self, rows: Sequence[Tokens]) -> dict[str, Tensor]:
         width = max(len(row.ids) for row in rows)
         ids = np.full((len(rows), width), self.pad_id, dtype=np.int64)
         roles = np.full((len(rows), width), PAD_ROLE, dtype=np.int8)

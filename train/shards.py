@@ -7,18 +7,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch.utils.data import Dataset
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import UserError
 from remedy.data_gen.shards import WriteConfig, data_hash, plan, read_manifest, read_shard
+from remedy.data_gen.tokens import Tokens
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import TrainSettings
-from remedy.train.data import Member, Row, joined
+from remedy.train.data import Member, as_tokens, joined
 
 
-class ShardDataset(Dataset[Row]):
+class ShardDataset(Dataset[Tokens]):
     """Rows of a run read from shards in index order, over again when the run is longer than the data.
 
     Raises:
@@ -46,10 +46,10 @@ class ShardDataset(Dataset[Row]):
     def __len__(self) -> int:
         return self.rows
 
-    def __getitem__(self, row: int) -> Row:
+    def __getitem__(self, row: int) -> Tokens:
         return self.__getitems__([row])[0]
 
-    def __getitems__(self, rows: Sequence[int]) -> list[Row]:
+    def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
         return [joined([self._example(row * self.pack + i) for i in range(self.pack)]) for row in rows]
 
     def members(self, row: int) -> list[Member]:
@@ -61,13 +61,13 @@ class ShardDataset(Dataset[Row]):
         first, end = rows.start * self.pack % self.count, rows.stop * self.pack
         return f"train examples {first} to {(end - 1) % self.count}"
 
-    def _example(self, index: int) -> Row:
+    def _example(self, index: int) -> Tokens:
         shard, place = divmod(index % self.count, self.shard_size)
-        ids, roles = _columns(self.paths[shard])
-        return Row(np.array(ids[place].as_py(), np.int64), np.array(roles[place].as_py(), np.int8))
+        return as_tokens(*(column[place].as_py() for column in _columns(self.paths[shard])))
 
 
 @lru_cache(maxsize=4)
-def _columns(path: Path) -> tuple[Any, Any]:
-    table = read_shard(path, ["input_ids", "roles"])
-    return table["input_ids"], table["roles"]
+def _columns(path: Path) -> list[Any]:
+    names = ["input_ids", "roles", "frames", "strings"]
+    table = read_shard(path, names)
+    return [table[name] for name in names]

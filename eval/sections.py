@@ -79,14 +79,14 @@ def constant(conditions: Sequence[ConditionSummary]) -> str:
 
 
 def named(labels: Mapping[str, LabelValue], names: Iterable[str]) -> str:
-    """Some of a condition's labels in one line: `spacing 4, free`. A label that is false or empty is not said."""
+    """Some of a condition's labels in one line: `spacing 4, forcing free`. A label that is false or empty is not said."""
     said = []
     for name in names:
         value = labels.get(name)
         if value is True:
             said.append(name)
         elif value not in (None, "", False):
-            said.append(text(value) if isinstance(value, str) else f"{name} {text(value)}")
+            said.append(f"{name} {text(value)}")
     return ", ".join(said)
 
 

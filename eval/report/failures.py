@@ -106,7 +106,9 @@ def class_counts(conditions: Sequence[ConditionSummary]) -> Rows:
     """Examples by failure class, wrong states also by type of value, for every condition."""
     labels = varying(conditions)
     kinds = [kind for kind in Failure if any(kind in condition["failures"] for condition in conditions)]
-    table = [["Run", *map(title, labels), "Examples", "Right", *map(str.capitalize, kinds), "Wrong states by type"]]
+    table = [["Run", *map(title, labels), "Examples", "Right", *map(str.capitalize, kinds)]]
+    typed = any(condition["wrong_state_types"] for condition in conditions)
+    table[0] += ["Wrong states by type"] if typed else []
     for condition in in_order(conditions):
         failed = condition["failures"]
         types = ", ".join(f"{kind} {count}" for kind, count in condition["wrong_state_types"].items())
@@ -117,7 +119,7 @@ def class_counts(conditions: Sequence[ConditionSummary]) -> Rows:
                 str(condition["examples"]),
                 str(condition["examples"] - sum(failed.values())),
                 *(str(failed.get(kind, 0)) for kind in kinds),
-                types,
+                *([types] if typed else []),
             ]
         )
     return table

@@ -23,7 +23,7 @@ def test_labels_that_tell_conditions_apart_are_found_and_the_others_said_once() 
 def test_values_are_said_as_configurations_write_them() -> None:
     assert [text(value) for value in (True, 4.0, float("inf"), 3, "diff")] == ["true", "4", "inf", "3", "diff"]
     assert named({"spacing": 4.0, "answer_only": True, "form": "", "locals": "diff"}, ["spacing", "locals"]) == (
-        "spacing 4, diff"
+        "spacing 4, locals diff"
     )
     assert named({"answer_only": True}, ["answer_only"]) == "answer_only"
     assert named({"answer_only": False}, ["answer_only"]) == ""

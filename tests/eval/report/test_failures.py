@@ -59,8 +59,8 @@ def test_many_bars_are_put_together_by_the_label_with_the_most_values() -> None:
     )
     assert telling(conditions) == ["length", "forcing"]
     assert {name: len(group) for name, group in bars(conditions, telling(conditions)).items()} == {
-        "run, free": 20,
-        "run, action_forced": 20,
+        "run, forcing free": 20,
+        "run, forcing action_forced": 20,
     }
     figure = failures.failure_classes(conditions)
     widths = [bar.get_width() for bar in figure.axes[0].patches]

@@ -2,6 +2,8 @@
 
 import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +249,36 @@ def test_a_page_is_written_whole(tmp_path: Path) -> None:
     assert text.startswith("<!doctype html>")
     assert text.rstrip().endswith("</html>")
     assert "http" not in text
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "asked", "says"),
+    [
+        (True, {"row": 1}, "give --index and --condition"),
+        (True, {"overrides": ["data.seed=1"]}, "give --index and --condition"),
+        (False, {"condition": "forcing=free"}, "of an evaluation's folder"),
+    ],
+)
+def test_options_of_other_sources_are_refused(
+    tmp_path: Path, evaluated: bool, asked: dict[str, Any], says: str
+) -> None:
+    source = written(tmp_path, SESSION)
+    if evaluated:
+        (tmp_path / "evaluation.json").write_text("{}")
+        source = str(tmp_path)
+    overrides, row, condition = asked.get("overrides", []), asked.get("row"), asked.get("condition", "")
+    with pytest.raises(UserError, match=says):
+        show(source, overrides, 0, "train", row, condition, False, None, Console(file=io.StringIO()))
+
+
+def test_the_command_prints_an_example_and_says_what_is_wrong_with_another(tmp_path: Path) -> None:
+    def remedy(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "remedy.launch.cli", "show", written(tmp_path, SESSION), *options]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    shown = remedy("--index", "2", "data.reveal.spacing=2")
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("Example 2 of config.yaml\n")
+    failed = remedy("--split", "tset")
+    assert failed.returncode == 2
+    assert failed.stderr.count("\n") == 1

@@ -1,0 +1,139 @@
+"""Settings of evaluations: every one does something, and one that would do nothing is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.settings import ConfigError, build
+from remedy.eval.checkpoint import Subject, for_checkpoint
+from remedy.eval.config import EvalConfig
+from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.eval.evaluate import conditions_of, evaluate
+from remedy.eval.records import read_records
+from tests.eval.test_evaluate import PERMUTATION, model_for
+
+PROGRAMS = {"kind": "programs", "path": "examples/functions.jsonl"}
+DATA: dict[str, dict[str, Any]] = {
+    "permutation": {"task": {"kind": "permutation", "n": 3, "length": 4}, "format": "repl"},
+    "composition": {"task": {"kind": "composition", "functions": ["mirror_str", "sort_chars"]}},
+    "programs": {"task": PROGRAMS},
+}
+CHANGES: dict[str, dict[str, Any]] = {
+    "permutation": {"lengths": [3], "spacings": [2], "forcing": ["action_forced"], "examples": 7},
+    "composition": {
+        "families": ["lists"],
+        "functions": ["mirror_str"],
+        "depths": [2],
+        "forms": ["nested"],
+        "forcing": ["action_forced"],
+        "examples": 7,
+    },
+    "programs": {
+        "sources": [{"path": "examples"}],
+        "forcing": ["free"],
+        "answer_only": [False],
+        "rewrites": ["all"],
+        "spacings": [2],
+        "locals": ["diff"],
+        "string_encodings": ["spaced"],
+        "examples": 1,
+    },
+}
+"""For every field of every diagnostic, a value that changes what is evaluated."""
+
+
+def conditions(kind: str, **settings: Any) -> list[dict[str, Any]]:
+    config = build(EvalConfig, {"diagnostics": [{"kind": kind, **settings}]}, "x")
+    return [condition.model_dump() for condition in conditions_of(config, Subject(build(DataConfig, DATA[kind], "x")))]
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_every_setting_of_a_diagnostic_changes_what_is_evaluated(kind: str) -> None:
+    assert {"kind", *CHANGES[kind]} == set(DIAGNOSTICS[kind].model_fields)
+    usual = conditions(kind)
+    for field, value in CHANGES[kind].items():
+        assert conditions(kind, **{field: value}) != usual, field
+
+
+def evaluation(**settings: Any) -> EvalConfig:
+    diagnostic = {"kind": "permutation", "lengths": [3], "forcing": ["free"], "examples": 4}
+    return build(EvalConfig, {"diagnostics": [diagnostic], **settings}, "x")
+
+
+def test_every_setting_of_an_evaluation_does_something(tmp_path: Path) -> None:
+    tested = {"diagnostics", "set", "split", "trained_on", "batch_size", "max_new_tokens", "threads"}
+    assert tested == set(EvalConfig.model_fields)
+    data = build(DataConfig, DATA["permutation"], "x")
+    found = {c.split for split in ("test", "validation") for c in conditions_of(evaluation(split=split), Subject(data))}
+    assert found == {"test", "validation"}
+    assert for_checkpoint(str(tmp_path), evaluation(set=DATA["composition"])).data.task.kind == "composition"
+    own = tmp_path / "own.jsonl"
+    lines = ({"code": f"def f(x):\n    return x + {n}", "input": "1"} for n in range(60))
+    own.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    task = {"kind": "programs", "path": str(own)}
+    programs = build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "set": {"task": task}}, "x")
+    for config, split in ((programs, "all"), (programs.changed({"trained_on": task}), "test")):
+        assert {c.split for c in conditions_of(config, for_checkpoint(str(tmp_path), config))} == {split}
+
+
+def test_batches_lengths_and_threads_are_as_set(tmp_path: Path) -> None:
+    model, tokenizer = model_for(PERMUTATION, "symbols")
+    batches: list[int] = []
+    model.register_forward_pre_hook(lambda _, args, kwargs: batches.append(len(kwargs["input_ids"])), with_kwargs=True)
+    evaluate(model, tokenizer, Subject(PERMUTATION), evaluation(batch_size=3), tmp_path / "batches", "gru")
+    assert set(batches) == {3, 1}
+    evaluate(model, tokenizer, Subject(PERMUTATION), evaluation(max_new_tokens=5), tmp_path / "short", "gru")
+    (path,) = (tmp_path / "short" / "records").glob("*.parquet")
+    assert read_records(path)["truncated"].all()
+    before = torch.get_num_threads()
+    try:
+        short = evaluation(threads=before + 1, max_new_tokens=1)  # nothing to compute
+        evaluate(model, tokenizer, Subject(PERMUTATION), short, tmp_path / "threads", "gru")
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "says"),
+    [
+        ("composition", {"depths": [], "forms": ["nested"]}, "forms does nothing without depths"),
+        ("programs", {"answer_only": [True], "forcing": ["free"]}, "forcing does nothing with answer_only"),
+        ("programs", {"answer_only": [True], "spacings": [2]}, "spacings does nothing with answer_only"),
+        ("programs", {"answer_only": [True], "locals": ["diff"]}, "locals does nothing with answer_only"),
+    ],
+)
+def test_a_diagnostics_setting_that_would_do_nothing_is_refused(kind: str, settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        conditions(kind, **settings)
+
+
+@pytest.mark.parametrize(
+    ("data", "diagnostic", "settings", "says"),
+    [
+        ("programs", {"kind": "programs"}, {"split": "validation"}, "split validation does nothing"),
+        ("permutation", {"kind": "permutation"}, {"trained_on": PROGRAMS}, "trained_on .* does nothing"),
+        (
+            "permutation",
+            {"kind": "permutation", "forcing": ["teacher_forced"]},
+            {"max_new_tokens": 9},
+            "max_new_tokens 9 does nothing",
+        ),
+    ],
+)
+def test_an_evaluations_setting_that_would_do_nothing_is_refused(
+    data: str, diagnostic: dict[str, Any], settings: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    config = build(EvalConfig, {"diagnostics": [diagnostic], "set": DATA[data], **settings}, "x")
+    with pytest.raises(ConfigError, match=says):
+        conditions_of(config, for_checkpoint(str(tmp_path), config))
+
+
+def test_a_condition_that_is_there_twice_is_refused() -> None:
+    twice = [{"kind": "permutation", "lengths": [3], "examples": examples} for examples in (4, 5)]
+    with pytest.raises(ConfigError, match="is there twice"):
+        conditions_of(build(EvalConfig, {"diagnostics": twice}, "x"), Subject(PERMUTATION))

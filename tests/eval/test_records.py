@@ -1,0 +1,65 @@
+"""Records: every column has a sentence, and a file holds the columns of the schema and the labels of its condition."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from remedy.data_gen.settings import UserError
+from remedy.eval.records import LABELS, Record, columns, label, rank, read_records, sentences, write_records
+from remedy.eval.summary import ConditionSummary
+
+LABELLED = {
+    "format": "cwm",
+    "string_encoding": "plain",
+    "locals": "full",
+    "spacing": 1.0,
+    "answer_only": False,
+    "forcing": "free",
+}
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    blank = {"str": "", "int": 0, "float": 0.0, "bool": False}
+    return {
+        **{name: blank[str(kind.__forward_arg__)] for name, kind in Record.__annotations__.items() if name != "run"},
+        **changes,
+    }
+
+
+def test_every_column_and_every_field_of_the_summary_has_a_sentence() -> None:
+    assert set(columns()) == set(Record.__annotations__)
+    assert set(sentences(ConditionSummary)) == set(ConditionSummary.__annotations__)
+    assert all(text.endswith(".") for text in [*columns().values(), *sentences(ConditionSummary).values()])
+
+
+def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
+    write_records(tmp_path / "x.parquet", "run", [row(index=3)], {**LABELLED, "length": 4})
+    found = read_records(tmp_path / "x.parquet")
+    assert found["index"].tolist() == [3]
+    assert (found["run"].iloc[0], found["length"].iloc[0], found["spacing"].iloc[0]) == ("run", 4, 1.0)
+
+
+def test_rows_that_are_not_records_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="extra"):
+        write_records(tmp_path / "x.parquet", "run", [row(extra=1)], LABELLED)
+    with pytest.raises(ValueError, match="index"):
+        write_records(tmp_path / "x.parquet", "run", [row()], {**LABELLED, "index": 1})
+
+
+def test_records_of_another_version_are_refused(tmp_path: Path) -> None:
+    pd.DataFrame([row()]).assign(run="r").to_parquet(tmp_path / "old.parquet")
+    with pytest.raises(UserError, match="records of another version, without answer_only, forcing"):
+        read_records(tmp_path / "old.parquet")
+
+
+def test_a_label_means_one_thing() -> None:
+    assert label("length", LABELS["length"].meaning) is LABELS["length"]
+    with pytest.raises(ValueError, match="registered already"):
+        label("length", "Something else.")
+
+
+def test_values_are_ranked_as_declared_and_unknown_ones_last() -> None:
+    found = sorted(["teacher_forced", "context+structure", "free"], key=lambda value: rank("forcing", value))
+    assert found == ["free", "teacher_forced", "context+structure"]

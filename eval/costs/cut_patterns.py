@@ -1,4 +1,4 @@
-"""Do a string operation's pattern and subject meet in tokens? The discontinuity behind wrong string values.
+"""Does tokenization split the pattern that a string operation searches for? The discontinuity behind wrong string values.
 
 A model that finds a separator or pattern in a string by its tokens cannot if the string's tokens run across the pattern's
 borders: `','` is no token of `'a,b'` where `,b` is one. For every operation with a pattern that a program runs, this asks
@@ -18,7 +18,7 @@ from remedy.data_gen.rewrites import rewrite_program
 from remedy.data_gen.traces.string_encodings import escape
 from remedy.models.tokenizer import TraceTokenizer
 
-_METHODS = {  # not strip and its kin, whose argument is a set of characters
+_METHODS = {  # not strip, lstrip and rstrip, whose argument is a set of characters
     "count",
     "endswith",
     "find",

@@ -138,7 +138,11 @@ def test_what_would_do_nothing_is_refused(changes: dict[str, Any], says: str, tm
 def test_token_counts_are_the_published_ones(shared: Path, tmp_path: Path) -> None:
     llama3()
     settings = {
-        "sources": [{"benchmark": b, "path": str(shared / f"{b}.jsonl")} for b in ("cruxeval", "humaneval")],
+        "sources": [
+            # A program that takes seconds must not run out of time on a busy machine.
+            {"benchmark": name, "path": str(shared / f"{name}.jsonl"), "tracer": {"timeout_seconds": 120}}
+            for name in ("cruxeval", "humaneval")
+        ],
         "tokenizers": {"llama3": {"kind": "llama3"}},
         "costs": {"spacings": [1], "max_tokens": 8192},
     }

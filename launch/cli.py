@@ -132,7 +132,7 @@ def evaluate(
 
 @app.command(cls=SettingsCommand)
 def measure(
-    config: Annotated[str, typer.Argument(help="YAML with `programs` and `tokenizers`")],
+    config: Annotated[str, typer.Argument(help="YAML with `sources` and `tokenizers`")],
     overrides: Overrides = None,
     out: Annotated[Path, typer.Option(help="folder for the measurements")] = ...,  # type: ignore[assignment]
     workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,8 @@ from pydantic import Field, model_validator
 
 from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build, suggest
 from remedy.eval.config import EvalConfig
-from remedy.eval.report.verdicts import Comparison
+from remedy.eval.records import COMMON
+from remedy.eval.report.verdicts import FORMER_LABELS, Comparison, Side
 from remedy.train.config import RunConfig
 
 
@@ -132,11 +134,24 @@ def expand(config: ExperimentConfig, where: str) -> list[Job]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ConfigError(f"{where}: run names must be unique over all groups; {twice!r} comes twice")
+    evaluations = {job.name: job.evaluate for job in jobs}
     for number, comparison in enumerate(config.comparisons):
-        for side, name in (("baseline", comparison.baseline.run), ("treatment", comparison.treatment.run)):
-            if name not in names:
-                raise ConfigError(f"{where}: comparisons.{number}.{side}.run: no run {name!r}; {suggest(name, names)}")
+        for name, side in (("baseline", comparison.baseline), ("treatment", comparison.treatment)):
+            _check_side(side, evaluations, f"{where}: comparisons.{number}.{name}")
     return jobs
+
+
+def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -> None:
+    """Refuse a run or a label that no record will have, before anything is trained."""
+    if side.run not in evaluations:
+        raise ConfigError(f"{place}.run: no run {side.run!r}; {suggest(side.run, evaluations)}")
+    own = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
+    known = ["diagnostic", *dict.fromkeys(own), *(label.name for label in COMMON)]
+    for key in side.where:
+        if key in FORMER_LABELS:
+            raise ConfigError(f"{place}.where: the label {key!r} is now {FORMER_LABELS[key]!r}")
+        if key not in known:
+            raise ConfigError(f"{place}.where: records of {side.run!r} have no label {key!r}; {suggest(key, known)}")
 
 
 def _job(config: ExperimentConfig, group_name: str, member: Member, label: str) -> Job:

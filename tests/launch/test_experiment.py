@@ -125,3 +125,18 @@ def test_on_a_terminal_there_is_one_table() -> None:
     text = screen.getvalue()
     for part in ("run", "stage", "250 of 800", "0.612", "31,000", "1 min 05 s"):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ({"lengh": 2}, "records of 'a' have no label 'lengh'; did you mean 'length'?"),
+        ({"form": "atomic"}, "have no label 'form'"),
+        ({"every": 1}, "the label 'every' is now 'spacing'"),
+    ],
+)
+def test_comparisons_by_unknown_labels_are_refused_before_training(where: dict[str, Any], says: str) -> None:
+    sides = {"baseline": {"run": "a", "where": where}, "treatment": {"run": "b", "where": {"length": 2}}}
+    with pytest.raises(ConfigError, match=r"e: comparisons\.0\.baseline\.where: .*") as error:
+        expand(experiment(comparisons=[{"mitigation": "m", **sides}]), "e")
+    assert says in str(error.value)

@@ -19,6 +19,13 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 S = TypeVar("S", bound="Settings")
 _ABSENT = object()
+_NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
+"""Mappings whose keys are dotted keys of other settings, and how many names stand before these (`runs.NAME.train.seed`)."""
+_PLAIN = {
+    **dict.fromkeys(("tuple_type", "list_type"), "must be a list, such as [a, b]"),
+    **dict.fromkeys(("model_type", "dict_type"), "must be a section, such as {key: value}"),
+}
+"""Messages in YAML's words for pydantic's in Python's."""
 
 
 class UserError(Exception):
@@ -122,7 +129,8 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
 
 def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """A copy of `data` with every `a.b.0.c: value` set; a part that is a number indexes a list, and a key that itself
-    holds dots (`set: {task.length: 4}`) is found under its whole name.
+    holds dots (`set: {task.length: 4}`) is found under its whole name. Below a mapping of changes a key stays whole, so that
+    `set.reveal.spacing=4` changes one setting and does not replace the section `reveal`.
 
     Raises:
         ConfigError: a key leads through something that has no keys.
@@ -135,7 +143,12 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
         while len(parts) > 1:
             if isinstance(target, dict) and ".".join(parts) in target:
                 break
-            target = _descend(target, parts.pop(0), name)
+            part = parts.pop(0)
+            target = _descend(target, part, name)
+            if isinstance(target, dict) and part in _NAMES_BEFORE and len(parts) > 1 + _NAMES_BEFORE[part]:
+                for _ in range(_NAMES_BEFORE[part]):
+                    target = _descend(target, parts.pop(0), name)
+                break
         last = ".".join(parts)
         if isinstance(target, list):
             _descend(target, last, name)
@@ -202,6 +215,7 @@ def _explain(data: Any, detail: ErrorDetails) -> list[str]:
         return [f"missing key {'.'.join(path)!r}"]
     if detail["type"] == "value_error":  # a validator of ours: its message says it all
         return [f"{'.'.join(path)}: {message}" if path else message]
+    message = _PLAIN.get(detail["type"], message)
     return [f"key {'.'.join(path) or '(top level)'!r}: {message}, got {detail['input']!r}"]
 
 

@@ -25,6 +25,8 @@ TASK = {"task": {"kind": "permutation"}}
         ({"data": {"task": {"kind": "composition", "dept": 3}}}, "unknown key 'data.task.dept'; did you mean 'depth'?"),
         ({"data": {}}, "missing key 'data.task'"),
         ({"train": {"max_steps": "many"}}, "key 'train.max_steps': Input should be a valid integer"),
+        ({"train": {"loss_roles": "state"}}, "key 'train.loss_roles': must be a list, such as [a, b], got 'state'"),
+        ({"train": 5}, "key 'train': must be a section, such as {key: value}, got 5"),
         ({"data": {"task": {"kind": "permutation", "length": "long"}}}, "key 'data.task.length'"),
         ({"data": {"task": {"kind": "permutation", "length": [9, 2]}}}, "length must be >= 0, or [low, high]"),
         (
@@ -52,6 +54,23 @@ def test_overrides_reach_sections_lists_and_missing_sections() -> None:
     for wrong in ("a", "=1", "list.7.c=1", "a.b.c=1"):
         with pytest.raises(ConfigError, match="override"):
             apply_changes(data, parse_overrides([wrong]), "override")
+
+
+def test_below_a_mapping_of_changes_keys_stay_whole() -> None:
+    data = {"set": {"reveal.locals": "diff", "task": {"kind": "permutation"}}, "g": {"runs": {"a": {}}}}
+    words = ["set.reveal.spacing=4", "set.task.length=3", "set.reveal.locals=full", "set.seed=1"]
+    words += ["g.runs.a.train.seed=1", "g.runs.a.seed=2", "g.grid.train.seed=[1, 2]", "stages.set={}"]
+    assert apply_changes(data, parse_overrides(words)) == {
+        "set": {
+            "reveal.locals": "full",
+            "task": {"kind": "permutation"},
+            "reveal.spacing": 4,
+            "task.length": 3,
+            "seed": 1,
+        },
+        "g": {"runs": {"a": {"train.seed": 1, "seed": 2}}, "grid": {"train.seed": [1, 2]}},
+        "stages": {"set": {}},
+    }
 
 
 def test_a_number_like_1e_3_is_a_number() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` make the file under a hidden name, then move it into place."""
+    """Let `write` make the file under a hidden name, then move it into place; its folder is made if there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.unlink(missing_ok=True)  # of a killed process that had this number
     try:

@@ -12,7 +12,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,7 +48,9 @@ EncoderFactory = Callable[[], Encoder]
 class WriteConfig(Settings):
     """How many examples of each split, and how many in a shard."""
 
-    splits: dict[SplitName, Annotated[int, Field(ge=0)]] = Field(default={"train": 10_000, "validation": 500, "test": 500})
+    splits: dict[SplitName, Annotated[int, Field(ge=0)]] = Field(
+        default={"train": 10_000, "validation": 500, "test": 500}
+    )
     """Examples of each split."""
     shard_size: int = Field(default=1000, ge=1)
     """Examples of one shard."""

@@ -81,7 +81,10 @@ def for_checkpoint(checkpoint: str, config: EvalConfig) -> Subject:
     path = Path(checkpoint) / "config.yaml"
     stored = read_yaml(path).get("data", {}) if path.exists() else {}
     if not stored and "task" not in config.set:
-        raise ConfigError(f"{checkpoint} stores no data configuration: give one under `set` in the evaluation's config")
+        missing = "" if Path(checkpoint).exists() else "there is no such folder here, and a model of the hub "
+        raise ConfigError(
+            f"{checkpoint}: {missing}stores no data configuration: give one under `set` in the evaluation's config"
+        )
     data = build(DataConfig, apply_changes(stored, config.set, "set"), f"data of {checkpoint}")
     trained_on: Task | None = config.trained_on
     if stored and trained_on is None:

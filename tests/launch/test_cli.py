@@ -72,6 +72,7 @@ def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, sa
     [
         (("trace", EXAMPLE, "format=cwn"), "unknown trace format 'cwn'; did you mean 'cwm'?"),
         (("trace", EXAMPLE, "reveal.every=4"), "key 'reveal.every' is now 'spacing'"),
+        (("trace", EXAMPLE, "strings=indexed"), "key 'strings' is now 'string_encoding'"),
         (("trace", EXAMPLE, "reveal.locals=all"), "reveal.locals: 'all' is now 'full'"),
         (
             ("trace", EXAMPLE, "reveal.spacing=4", "reveal.answer_only=true"),
@@ -83,7 +84,7 @@ def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, sa
         (("evaluate", "nothing", "configs/evaluate/any_model.yaml", "--out", "/tmp/none"), "not a model folder"),
         (
             ("evaluate", "nothing", "configs/evaluate/permutation.yaml", "--out", "/tmp/none"),
-            "stores no data configuration",
+            "nothing: there is no such folder here, and a model of the hub stores no data configuration",
         ),
         (("report", "configs", "--out", "/tmp/none"), "no evaluation or measurement found"),
         (("run", "configs/experiment/quickstart.yaml", "worker=1"), "unknown key 'worker'; did you mean 'workers'?"),

@@ -243,7 +243,7 @@ def test_rows_need_training(tmp_path: Path) -> None:
 
 def test_a_page_is_written_whole(tmp_path: Path) -> None:
     console = Console(file=io.StringIO())
-    target = tmp_path / "view.html"
+    target = tmp_path / "new" / "view.html"
     show(written(tmp_path, SESSION), [], 0, "train", None, "", False, target, console)
     text = target.read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")

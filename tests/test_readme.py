@@ -12,6 +12,7 @@ import pytest
 from remedy.data_gen.settings import load
 from remedy.eval.report.page import compose
 from remedy.launch.experiment import ExperimentConfig, expand
+from remedy.launch.reference import settings_class
 from remedy.launch.runner import run
 from tests.tiny_cwm import write_tiny_cwm
 
@@ -26,7 +27,7 @@ MODEL = "tiny-cwm"
 SHARDS = ["write.splits.train=20", "write.splits.validation=4", "write.splits.test=4", "write.shard_size=4"]
 STEPS = ["train.max_steps=3", "train.batch_size=4", "train.save_steps=2", "train.threads=1", "tracking.wandb=false"]
 TINY = ["model.num_hidden_layers=2", "model.hidden_size=16", "model.num_attention_heads=2", "train.precision=fp32"]
-FEW = ["diagnostics.0.examples=2", "budget=60", "batch_size=8"]
+FEW = ["diagnostics.0.examples=2", "max_new_tokens=60", "batch_size=8"]
 SMALLER = {
     "configs/data/strings.yaml": SHARDS,
     "configs/data/permutation.yaml": SHARDS,
@@ -46,12 +47,12 @@ SMALLER = {
     "configs/evaluate/any_model.yaml": [*FEW, "diagnostics.0.lengths=[2]"],
     "configs/evaluate/permutation.yaml": [*FEW, "diagnostics.0.lengths=[2]"],
     "configs/evaluate/composition.yaml": [*FEW, "diagnostics.0.depths=[2]"],
-    "configs/evaluate/code.yaml": [
-        "budget=150",
+    "configs/evaluate/programs.yaml": [
+        "max_new_tokens=150",
         "diagnostics.0.rewrites=[none, all]",
-        "diagnostics.0.programs=[{path: examples/functions.jsonl}]",
+        "diagnostics.0.sources=[{path: examples/functions.jsonl}]",
     ],
-    "configs/evaluate/own_functions.yaml": ["budget=150"],
+    "configs/evaluate/own_functions.yaml": ["max_new_tokens=150"],
     "configs/measure/programs.yaml": [
         "sources=[{path: examples/functions.jsonl}]",
         "tokenizers={characters: {kind: chars}}",
@@ -116,6 +117,12 @@ def test_a_command_that_nobody_made_small_fails_the_test() -> None:
     for command in ("remedy train configs/train/new.yaml", "remedy forecast runs/x", "python other.py"):
         with pytest.raises(pytest.fail.Exception, match="is not known here"):
             smaller(command)
+
+
+@pytest.mark.parametrize("path", SMALLER)
+def test_what_makes_a_command_small_are_settings_of_its_file(path: str) -> None:
+    command = {"data": "generate"}.get(path.split("/")[1], path.split("/")[1])
+    load(settings_class(command), ROOT / path, SMALLER[path])
 
 
 def test_make_targets_exist() -> None:

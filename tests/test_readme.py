@@ -156,7 +156,19 @@ def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -
     assert models == {p: p.stat().st_mtime_ns for p in models}
 
 
-COMMAND_NAMES = ("generate", "trace", "rewrite", "train", "merge", "evaluate", "measure", "report", "run", "sweep")
+COMMAND_NAMES = (
+    "generate",
+    "trace",
+    "rewrite",
+    "show",
+    "train",
+    "merge",
+    "evaluate",
+    "measure",
+    "report",
+    "run",
+    "sweep",
+)
 
 
 @pytest.mark.parametrize(

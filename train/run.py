@@ -15,7 +15,8 @@ from transformers import PrinterCallback, TrainingArguments, set_seed
 from transformers.utils import logging as transformers_logging
 
 from remedy.data_gen.files import replace_file
-from remedy.data_gen.settings import UserError, dump
+from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import ConfigError, UserError, dump
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
@@ -129,11 +130,22 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | S
     """What the run trains on, in order.
 
     Raises:
-        UserError: as `ShardDataset`.
+        UserError: as `ShardDataset`, or the first batch has no token to learn.
     """
+    rows: TraceDataset | ShardDataset
     if config.shards is None:
-        return TraceDataset(config, tokenizer)
-    return ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
+        rows = TraceDataset(config, tokenizer)
+    else:
+        rows = ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
+    supervised, found = config.train.supervised(), set[Role]()
+    for number in range(min(len(rows), config.train.batch_size)):
+        found |= {Role(role) for role in set(rows[number].roles.tolist())}
+        if found & supervised:
+            return rows
+    raise ConfigError(
+        f"train.loss_roles [{', '.join(config.train.loss_roles)}]: no token of the first batch has such a role; "
+        f"its roles are {', '.join(role.label for role in sorted(found))}"
+    )
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, SymbolSettings
 from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.data import Collator, TraceDataset, encode_rows
+from remedy.train.run import build_rows
 from remedy.train.shards import ShardDataset
 
 TEXT = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": [2, 5]}, "format": "repl"})
@@ -49,6 +50,13 @@ def test_the_array_path_and_the_span_path_give_the_same_rows() -> None:
 
 def run_of(data: DataConfig, mixture: dict[str, Any] | None = None, **train: Any) -> RunConfig:
     return build(RunConfig, {"data": data, "mixture": mixture or {}, "train": train})
+
+
+def test_a_run_that_would_learn_nothing_is_refused() -> None:
+    says = r"loss_roles \[value\]: no token of the first batch has such a role; its roles are context, structure, action, state, query"
+    with pytest.raises(UserError, match=says):
+        build_rows(run_of(SYMBOLIC, batch_size=2, loss_roles=["value"]), SYMBOLS)
+    assert len(build_rows(run_of(SYMBOLIC, batch_size=2, max_steps=3, loss_roles=["query"]), SYMBOLS)) == 6
 
 
 CURRICULUM: dict[str, Any] = {

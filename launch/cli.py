@@ -66,7 +66,9 @@ def show(
     source: Annotated[str, typer.Argument(help="YAML of a data set or a training run, or the folder of an evaluation")],
     overrides: Overrides = None,
     index: Annotated[Optional[int], typer.Option(min=0, help="which example (default: 0)")] = None,  # noqa: UP045
-    split: Annotated[str, typer.Option(help="train, validation or test; all: of the programs task")] = "train",
+    split: Annotated[
+        str, typer.Option(help="train, validation or test; all: of the programs task (default: train)")
+    ] = "",
     row: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(min=0, help="instead: a row of training as the model reads it, counted from 0"),

@@ -40,7 +40,7 @@ def show(
     if (Path(source) / "evaluation.json").exists():
         from remedy.eval.view.evaluation import record_view
 
-        if overrides or row is not None:
+        if overrides or split or row is not None:
             raise ConfigError(f"{source}: is an evaluation's folder: give --index and --condition")
         view = record_view(Path(source), index or 0, condition)
     elif condition:
@@ -61,11 +61,11 @@ def config_view(source: str, overrides: Sequence[str], index: int | None, split:
     Raises:
         UserError: as `show`.
     """
-    if row is not None and index is not None:
-        raise ConfigError("--row is a row of training, --index an example of a split: give one of them")
+    if row is not None and (split or index is not None):
+        raise ConfigError("--row is a row of training, --index and --split an example of a split: give one of them")
     settings = _load(Path(source), overrides)
     if row is None:
-        return example_view(settings, index or 0, split, Path(source).name)
+        return example_view(settings, index or 0, split or "train", Path(source).name)
     if not isinstance(settings, RunConfig):
         raise ConfigError(f"{source}: is no training run, so it has no rows: use --index")
     return row_view(settings, row, Path(source).name)

@@ -169,7 +169,7 @@ TRAINING = {
 @pytest.mark.parametrize("row", [0, 9])
 def test_a_row_is_what_the_model_reads_and_learns(tmp_path: Path, row: int) -> None:
     path = written(tmp_path, SESSION, **TRAINING)
-    view = config_view(path, [], None, "train", row)
+    view = config_view(path, [], None, "", row)
     config = load(RunConfig, path)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     batch = Collator(tokenizer.pad_id, config.train.supervised())([build_rows(config, tokenizer)[row]])
@@ -183,7 +183,7 @@ def test_a_row_is_what_the_model_reads_and_learns(tmp_path: Path, row: int) -> N
 
 
 def test_a_row_says_where_it_comes_from(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, SESSION, **TRAINING), [], None, "train", 4)
+    view = config_view(written(tmp_path, SESSION, **TRAINING), [], None, "", 4)
     assert view.facts == {"step": "3 of 5", "stage": "2 of 2 (reveal.spacing 2)"}
     assert [part.heading for part in view.parts] == ["short example 6", "long example 6", "short example 7"]
 
@@ -192,7 +192,7 @@ def test_rows_of_shards_are_shown_too(tmp_path: Path) -> None:
     data = written(tmp_path, SESSION, write={"splits": {"train": 4}, "shard_size": 2})
     generate(data, [], tmp_path / "shards", "0/1", 1)
     path = written(tmp_path, SESSION, shards=str(tmp_path / "shards"), train={"batch_size": 2, "max_steps": 9})
-    view = config_view(path, [], None, "train", 5)
+    view = config_view(path, [], None, "", 5)
     assert view.parts[0].heading == "train example 1"
     assert [token.id for token in view.tokens()] == [
         token.id for token in config_view(path, [], 1, "train", None).tokens()
@@ -204,6 +204,7 @@ def test_rows_of_shards_are_shown_too(tmp_path: Path) -> None:
     [
         ([], {"row": 10}, "--row 10: this run trains on 10 rows, numbered from 0"),
         ([], {"row": 1, "index": 1}, "give one of them"),
+        ([], {"row": 1, "split": "test"}, "give one of them"),
         ([], {"split": "tset"}, "--split 'tset': did you mean 'test'"),
         ([], {"split": "all"}, "--split all"),
         (["tokenizer.kind=symbols"], {}, "symbols"),
@@ -213,7 +214,7 @@ def test_rows_of_shards_are_shown_too(tmp_path: Path) -> None:
 def test_what_is_not_there_is_named(tmp_path: Path, overrides: list[str], asked: dict[str, Any], says: str) -> None:
     path = written(tmp_path, SESSION, **TRAINING)
     with pytest.raises(UserError, match=re.escape(says)):
-        config_view(path, overrides, asked.get("index"), asked.get("split", "train"), asked.get("row"))
+        config_view(path, overrides, asked.get("index"), asked.get("split", ""), asked.get("row"))
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_programs_are_counted(tmp_path: Path) -> None:
 
 def test_rows_need_training(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no rows"):
-        config_view(written(tmp_path, SESSION), [], None, "train", 0)
+        config_view(written(tmp_path, SESSION), [], None, "", 0)
 
 
 def test_a_page_is_written_whole(tmp_path: Path) -> None:
@@ -256,6 +257,7 @@ def test_a_page_is_written_whole(tmp_path: Path) -> None:
     [
         (True, {"row": 1}, "give --index and --condition"),
         (True, {"overrides": ["data.seed=1"]}, "give --index and --condition"),
+        (True, {"split": "test"}, "give --index and --condition"),
         (False, {"condition": "forcing=free"}, "of an evaluation's folder"),
     ],
 )
@@ -268,7 +270,7 @@ def test_options_of_other_sources_are_refused(
         source = str(tmp_path)
     overrides, row, condition = asked.get("overrides", []), asked.get("row"), asked.get("condition", "")
     with pytest.raises(UserError, match=says):
-        show(source, overrides, 0, "train", row, condition, False, None, Console(file=io.StringIO()))
+        show(source, overrides, 0, asked.get("split", ""), row, condition, False, None, Console(file=io.StringIO()))
 
 
 def test_the_command_prints_an_example_and_says_what_is_wrong_with_another(tmp_path: Path) -> None:

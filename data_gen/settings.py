@@ -52,7 +52,8 @@ class Settings(BaseModel):
                     key: f"is now {cls.former[key]!r}" if key in cls.former else suggest(key, cls.model_fields)
                     for key in unknown
                 }
-                raise PydanticCustomError("unknown_keys", "unknown keys: {names}", {"names": str(unknown), **hints})
+                names = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
+                raise PydanticCustomError("unknown_keys", "{names}", {"names": names, **hints})
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:

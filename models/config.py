@@ -71,7 +71,7 @@ class DecoderSettings(Settings):
             if value not in (type(self).model_fields[key].default, SIZES[self.size].get(key)):
                 readers = ", ".join(name for name, mixer in MIXERS.items() if key in mixer.uses)
                 raise ValueError(
-                    f"{key} {value} does nothing with mixers {', '.join(self.mixers)}, since only {readers} read it: remove it"
+                    f"{key} {value} does nothing with mixers {', '.join(self.mixers)}, which is for {readers}: remove it"
                 )
         unused = {"num_attention_heads"} - used
         if self.size != "tiny" and all(getattr(self, key) is not None for key in SIZES[self.size].keys() - unused):

@@ -1,7 +1,11 @@
+"""Settings: one way to change them, and errors that name file, key and nearest valid name."""
+
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, apply_changes, build, dump, load, parse_overrides
 from remedy.eval.config import EvalConfig
 from remedy.train.config import RunConfig
@@ -54,6 +58,11 @@ def test_overrides_reach_sections_lists_and_missing_sections() -> None:
     for wrong in ("a", "=1", "list.7.c=1", "a.b.c=1"):
         with pytest.raises(ConfigError, match="override"):
             apply_changes(data, parse_overrides([wrong]), "override")
+
+
+def test_without_a_file_unknown_keys_are_explained_too() -> None:
+    with pytest.raises(ValidationError, match="key 'distinct' is now 'distinct_values'; unknown key 'lenght'; did you"):
+        DataConfig.model_validate({"task": {"kind": "permutation", "distinct": True, "lenght": 3}})
 
 
 def test_below_a_mapping_of_changes_keys_stay_whole() -> None:

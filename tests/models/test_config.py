@@ -89,9 +89,9 @@ def test_every_field_of_a_decoder_changes_it_or_is_refused() -> None:
     [
         (
             {"mixers": ["attention"], "state_size": 8},
-            "state_size 8 does nothing with mixers attention, since only mamba",
+            "state_size 8 does nothing with mixers attention, which is for mamba, mamba2",
         ),
-        ({"mixers": ["gru"], "positions": "none"}, "since only attention read it: remove it"),
+        ({"mixers": ["gru"], "positions": "none"}, "which is for attention: remove it"),
         ({"mixers": ["gru"], "eigenvalues": "signed"}, "eigenvalues signed does nothing with mixers gru"),
         (
             {"size": "small", "num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 4},

@@ -16,7 +16,7 @@ from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.evaluate import RECORDS, REQUEST, SUMMARY
-from remedy.eval.records import read_records, traced_only
+from remedy.eval.records import LabelValue, read_records, traced_only
 from remedy.eval.report.costs import Measurement, measure_sections
 from remedy.eval.report.failures import failure_sections, moved_section
 from remedy.eval.report.render import write_pages
@@ -139,19 +139,41 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
     """The evaluations in folders; one that is not finished is summarised as far as it has come.
 
     Raises:
-        UserError: records are damaged.
+        UserError: a file is damaged or missing, or two folders hold the same run under the same condition.
     """
     requests, conditions, records = [], [], []
+    held: dict[tuple[str, str, frozenset[tuple[str, LabelValue]]], Path] = {}
     for folder in folders:
-        requests.append(json.loads((folder / REQUEST).read_text(encoding="utf-8")))
+        requests.append(_read_request(folder / REQUEST))
         mine = [read_records(path) for path in sorted((folder / RECORDS).glob("*.parquet"))]
         if (folder / SUMMARY).exists():
-            conditions += read_summary(folder / SUMMARY)
+            found = read_summary(folder / SUMMARY)
+            if len(found) > len(mine):
+                raise UserError(f"{folder}: records of {len(found) - len(mine)} conditions are missing; evaluate again")
         else:
-            conditions += [condition for one in mine for condition in summarise(one)]
+            found = [condition for one in mine for condition in summarise(one)]
+        for condition in found:
+            key = (condition["run"], condition["diagnostic"], frozenset(condition["labels"].items()))
+            other = held.setdefault(key, folder)
+            if other != folder:
+                raise UserError(
+                    f"{other} and {folder} hold the same conditions of a run {condition['run']!r}: "
+                    "evaluate one of them anew with another --name"
+                )
+        conditions += found
         records += mine
     together = pd.concat(records, ignore_index=True) if records else pd.DataFrame({"diagnostic": [], "failure": []})
     return Evaluations(requests, conditions, traced_only(together))
+
+
+def _read_request(path: Path) -> dict[str, Any]:
+    try:
+        request = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: damaged ({error}); delete the folder and evaluate again") from None
+    if not isinstance(request, dict):
+        raise UserError(f"{path}: is no evaluation's; delete the folder and evaluate again")
+    return request
 
 
 def read_measurement(folder: Path) -> Measurement:

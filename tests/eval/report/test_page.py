@@ -73,3 +73,16 @@ def test_every_section_is_rendered(tmp_path: Path) -> None:
 def test_a_folder_without_evaluations_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no evaluation or measurement found"):
         report([tmp_path], tmp_path / "out")
+
+
+def test_evaluations_that_contradict_each_other_or_miss_records_are_named(tmp_path: Path) -> None:
+    first, second = (evaluation(tmp_path / name, "run", right=True) for name in ("a", "b"))
+    with pytest.raises(UserError, match=r"a.run and .*b.run hold the same conditions of a run 'run'.*--name"):
+        compose([first, second])
+    next((second / "records").glob("*.parquet")).unlink()
+    with pytest.raises(UserError, match=r"b.run: records of 1 conditions are missing; evaluate again"):
+        compose([second])
+    for damaged in ("[]", "{"):
+        (first / "evaluation.json").write_text(damaged)
+        with pytest.raises(UserError, match=r"a.run.evaluation\.json: .*evaluate again"):
+            compose([first])

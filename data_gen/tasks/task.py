@@ -62,6 +62,8 @@ class Task(Settings, ABC):
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
         """The programs at the indices, each a function of (settings, split, index, seed) alone.
 
+        That splits share no program is the task's to keep: it draws again until
+        `split_of(text_hash(identity))` is `split`.
         `session`: the format writes a session of commands, for tasks that have one, instead of a traced program.
 
         Raises:

@@ -1,3 +1,5 @@
+"""The sandbox: what a program may not do ends as its outcome, and the rest of a batch goes on."""
+
 import ast
 import os
 import subprocess

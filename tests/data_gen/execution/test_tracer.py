@@ -1,3 +1,5 @@
+"""The tracer: its events are CPython's, and its traces those that the 32B code world model writes."""
+
 import json
 import re
 from pathlib import Path

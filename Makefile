@@ -14,7 +14,7 @@ help: ## print these targets
 quickstart: .venv/ready ## train six small models, evaluate them, and name the report to open (7 to 8 minutes on two cores)
 	$(BIN)/remedy run configs/experiment/quickstart.yaml
 
-format: .venv/ready-dev ## format the code and mend what the linter can mend
+format: .venv/ready-dev ## format the code and fix what the linter can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

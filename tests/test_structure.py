@@ -1,4 +1,4 @@
-"""Holds the plan of the house: folders and the rooms inside them import downwards only, without cycles, in short files."""
+"""Holds the layout: folders and the rooms inside them import downwards only, without cycles, in short files."""
 
 from __future__ import annotations
 

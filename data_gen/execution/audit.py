@@ -1,6 +1,6 @@
 """What a sandboxed program may not do, noticed where Python does it (PEP 578 audit events), so that it is on record by name.
 
-This names the deed and ends the program before it happens; limits and, where installed, bubblewrap hold whatever gets past.
+This names the operation and ends the program before it happens; limits and, where installed, bubblewrap hold whatever gets past.
 The sandbox's server imports this module: it stays light.
 """
 

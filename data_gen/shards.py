@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig, Example
 from remedy.data_gen.files import replace_file
@@ -54,6 +54,12 @@ class WriteConfig(Settings):
     """Examples of each split."""
     shard_size: int = Field(default=1000, ge=1)
     """Examples of one shard."""
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> WriteConfig:
+        if not any(self.splits.values()):
+            raise ValueError("splits have no examples")
+        return self
 
 
 class Shard(NamedTuple):

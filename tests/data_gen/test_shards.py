@@ -100,6 +100,7 @@ def test_another_configuration_is_refused(config: Path, tmp_path: Path) -> None:
 def test_bad_options_and_keys_exit_2_with_one_line(config: Path, tmp_path: Path) -> None:
     for arguments, says in (
         (["data.task.dpeth=2"], "unknown key 'data.task.dpeth'; did you mean 'depth'?"),
+        (["write.splits={train: 0}"], "write: splits have no examples"),
         (["write.splits.train=-3"], "key 'write.splits.train': Input should be greater than or equal to 0"),
         (["data.reveal.spacing=0"], "data.reveal.spacing: must be a whole number >= 1, or inf"),
         (["--shard", "3/3"], "write i/N"),

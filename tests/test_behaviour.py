@@ -56,6 +56,7 @@ def test_examples_are_the_same_to_the_byte(name: str) -> None:
         } == kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_losses_are_the_same(name: str, tmp_path: Path) -> None:
     config = build(RunConfig, {**RUNS[name], "output": str(tmp_path)}, name)

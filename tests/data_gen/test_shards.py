@@ -97,6 +97,7 @@ def test_another_configuration_is_refused(config: Path, tmp_path: Path) -> None:
     assert contents(out) == kept
 
 
+@pytest.mark.slow
 def test_bad_options_and_keys_exit_2_with_one_line(config: Path, tmp_path: Path) -> None:
     for arguments, says in (
         (["data.task.dpeth=2"], "unknown key 'data.task.dpeth'; did you mean 'depth'?"),

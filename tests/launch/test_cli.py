@@ -67,6 +67,7 @@ def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, sa
     assert says in failed.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

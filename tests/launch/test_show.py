@@ -273,6 +273,7 @@ def test_options_of_other_sources_are_refused(
         show(source, overrides, 0, asked.get("split", ""), row, condition, False, None, Console(file=io.StringIO()))
 
 
+@pytest.mark.slow
 def test_the_command_prints_an_example_and_says_what_is_wrong_with_another(tmp_path: Path) -> None:
     def remedy(*options: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "remedy.launch.cli", "show", written(tmp_path, SESSION), *options]

@@ -77,6 +77,7 @@ def test_wandb_is_offline_when_nobody_is_logged_in_and_the_resolved_configuratio
     assert resolved["train"]["adam_beta2"] == 0.98
 
 
+@pytest.mark.slow
 def test_user_errors_are_one_line_and_exit_status_2(tmp_path: Path) -> None:
     config = written(tmp_path)
     for override, says in (

@@ -98,11 +98,12 @@ def test_symbolic_arrays_are_the_tokens_of_the_rendered_spans(
     arrays = token_arrays(data, "test", [3, 1, 40])
     assert arrays is not None
     for row, one in enumerate(examples(data, "test", [3, 1, 40])):
-        ids, roles, frames = tokenizer.encode(one.spans)
+        ids, roles, frames, strings = tokenizer.encode(one.spans)
         size = int(arrays.lengths[row])
         assert arrays.ids[row, :size].tolist() == ids
         assert arrays.roles[row, :size].tolist() == roles
         assert arrays.frames[row, :size].tolist() == frames
+        assert not any(strings)
         assert (arrays.roles[row, size:] == PAD_ROLE).all()
 
 

@@ -82,6 +82,7 @@ def test_it_is_generated_with_a_card(tmp_path: Path) -> None:
     assert "Countdowns: a loop that ends at zero." in card
 
 
+@pytest.mark.slow
 def test_it_is_trained_on_evaluated_and_reported(tmp_path: Path) -> None:
     run = build(
         RunConfig,

@@ -75,6 +75,7 @@ def test_a_program_traced_to_a_call_depth_only_is_written_to_that_depth(tmp_path
     assert (densest["written"], densest["call_depth"], densest["locals"], densest["spacing"]) == (True, 1, "full", 1)
 
 
+@pytest.mark.slow
 def test_the_same_measurement_continues_and_another_is_refused(own: Path, tmp_path: Path) -> None:
     first = measured(own, tmp_path / "out", max_frames=500).tokens
     again = measured(own, tmp_path / "out", max_frames=500).tokens

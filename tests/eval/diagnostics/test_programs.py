@@ -36,6 +36,7 @@ def evaluation(changes: dict[str, Any], **diagnostic: Any) -> EvalConfig:
     return build(EvalConfig, {"diagnostics": [{"kind": "programs", **diagnostic}], **changes}, "test")
 
 
+@pytest.mark.slow
 def test_ones_own_programs_are_evaluated(programs: Path, tmp_path: Path) -> None:
     source = {"path": str(programs), "tracer": {"max_frames": 500}}
     settings = evaluation({"max_new_tokens": 1500}, sources=[source], rewrites=["none", "all"], locals=["diff"])

@@ -105,6 +105,24 @@ def evaluate(
     return directory / SUMMARY
 
 
+def read_request(folder: Path) -> dict[str, Any]:
+    """What an evaluation's folder says it holds.
+
+    Raises:
+        UserError: it holds no evaluation, or its file is damaged.
+    """
+    path = folder / REQUEST
+    try:
+        request = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{folder}: holds no evaluation ({REQUEST} is missing)") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: damaged ({error}); delete the folder and evaluate again") from None
+    if not isinstance(request, dict):
+        raise UserError(f"{path}: is no evaluation's; delete the folder and evaluate again")
+    return request
+
+
 def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
     """The conditions of every diagnostic.
 

@@ -1,7 +1,7 @@
 """Tasks: which programs there are, and what is known about each.
 
 To add a task, write a subclass of `Task` in a file of this folder, give it a name with `@TASKS.register(...)`, and import the
-file below. A class registered from outside the package works the same.
+file below. A class registered from outside the package works the same from Python.
 """
 
 from remedy.data_gen.tasks import composition, permutation, programs

@@ -51,11 +51,11 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
         else:
             cases = tuple(case for where, row in _lines(path) for case in _parsed(_own, row, where))
     if not cases:
-        raise ConfigError(f"data.task.path: {path} holds no program: give a folder of .py files or a JSONL file")
+        raise ConfigError(f"task programs: {path} holds no program: give a folder of .py files or a JSONL file")
     ids = [case.id for case in cases]
     if len(set(ids)) < len(ids):
         twice = next(id for id in ids if ids.count(id) > 1)
-        raise ConfigError(f"data.task.path: {path}: the id {twice!r} is given twice")
+        raise ConfigError(f"task programs: {path}: the id {twice!r} is given twice")
     return cases
 
 
@@ -105,8 +105,8 @@ def _from_hub(benchmark: str) -> Sequence[tuple[str, dict[str, Any]]]:
     except Exception as error:  # offline, not cached, refused, renamed: many types from several libraries
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(
-            f"data.task.benchmark {benchmark}: {hub} cannot be read from the Hugging Face hub ({first}); "
-            "give a local copy as data.task.path (a JSONL file)"
+            f"task programs: benchmark {benchmark}: {hub} cannot be read from the Hugging Face hub ({first}); "
+            "give a local copy as its `path` (a JSONL file)"
         ) from None
     return [(f"{hub}:{number}", dict(row)) for number, row in enumerate(rows, start=1)]
 
@@ -138,4 +138,4 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"data.task.path: {file} cannot be read as UTF-8 text: {error}") from None
+        raise ConfigError(f"task programs: {file} cannot be read as UTF-8 text: {error}") from None

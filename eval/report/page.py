@@ -15,7 +15,7 @@ from remedy.eval.checkpoint import Checkpoint
 from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
 from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.evaluate import RECORDS, REQUEST, SUMMARY
+from remedy.eval.evaluate import RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records import LabelValue, read_records, traced_only
 from remedy.eval.report.costs import Measurement, measure_sections
 from remedy.eval.report.failures import failure_sections, moved_section
@@ -144,7 +144,7 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
     requests, conditions, records = [], [], []
     held: dict[tuple[str, str, frozenset[tuple[str, LabelValue]]], Path] = {}
     for folder in folders:
-        requests.append(_read_request(folder / REQUEST))
+        requests.append(read_request(folder))
         mine = [read_records(path) for path in sorted((folder / RECORDS).glob("*.parquet"))]
         if (folder / SUMMARY).exists():
             found = read_summary(folder / SUMMARY)
@@ -164,16 +164,6 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
         records += mine
     together = pd.concat(records, ignore_index=True) if records else pd.DataFrame({"diagnostic": [], "failure": []})
     return Evaluations(requests, conditions, traced_only(together))
-
-
-def _read_request(path: Path) -> dict[str, Any]:
-    try:
-        request = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({error}); delete the folder and evaluate again") from None
-    if not isinstance(request, dict):
-        raise UserError(f"{path}: is no evaluation's; delete the folder and evaluate again")
-    return request
 
 
 def read_measurement(folder: Path) -> Measurement:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +16,7 @@ from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles
 from remedy.eval.diagnostics import Condition
-from remedy.eval.evaluate import GENERATIONS, RECORDS, REQUEST, conditions_of
+from remedy.eval.evaluate import GENERATIONS, RECORDS, REQUEST, conditions_of, read_request
 from remedy.eval.generations import read_generations
 from remedy.eval.records import read_records
 from remedy.eval.view.comparison import Comparison, frame_at
@@ -60,10 +59,7 @@ def record_view(folder: Path, index: int, words: str = "") -> View:
 
 
 def _condition(folder: Path, words: str) -> Condition:
-    try:
-        request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: holds no evaluation ({error})") from None
+    request = read_request(folder)
     where = str(folder / REQUEST)
     data = build(DataConfig, request["data"], where)
     trained_on = request["trained_on"] and build(DataConfig, {**request["data"], "task": request["trained_on"]}, where)

@@ -70,3 +70,10 @@ def test_what_is_not_there_is_named(evaluated: tuple[DataConfig, Path], index: i
 def test_a_folder_without_an_evaluation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no evaluation"):
         record_view(tmp_path, 0)
+
+
+@pytest.mark.parametrize(("text", "says"), [("[1]", "is no evaluation's"), ("{", "damaged")])
+def test_a_damaged_request_is_named(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "evaluation.json").write_text(text)
+    with pytest.raises(UserError, match=says):
+        record_view(tmp_path, 0)

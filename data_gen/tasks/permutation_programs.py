@@ -67,7 +67,7 @@ class PermutationBatch(NamedTuple):
     @property
     def n(self) -> int:
         """How many variables there are."""
-        return self.values.shape[1]
+        return int(self.values.shape[1])
 
     def rows(self, chosen: Ints, length: int) -> PermutationBatch:
         """Some of the programs, of at most `length` commands."""

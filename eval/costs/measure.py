@@ -16,7 +16,8 @@ from remedy.data_gen.execution.pool import environment, trace_one
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import text_hash
-from remedy.data_gen.tasks.programs import Case, ProgramsTask, load_cases
+from remedy.data_gen.tasks.program_sources import Case
+from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.eval.costs.cut_patterns import cut_rows
 from remedy.eval.costs.token_costs import CostSettings, token_rows
 from remedy.models import tokenizer as tokenizers

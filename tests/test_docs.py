@@ -61,6 +61,7 @@ def test_every_setting_is_described(settings: type[Settings]) -> None:
     assert not [row.key for row in fields(settings) if not row.description]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", SETTINGS)
 def test_help_ends_with_the_settings(command: str) -> None:
     words = [sys.executable, "-m", "remedy.launch.cli", command, "--help"]

@@ -171,6 +171,7 @@ COMMAND_NAMES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -58,6 +58,7 @@ def test_a_failed_program_keeps_its_context_only(tmp_path: Path) -> None:
     assert {span.role for span in found.spans} == {Role.CONTEXT}
 
 
+@pytest.mark.slow
 def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "code"
     folder.mkdir()

@@ -46,6 +46,7 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_costs_of_ones_own_programs(own: Path, tmp_path: Path) -> None:
     found = measured(own, tmp_path / "out", max_frames=500, costs={"max_tokens": 3000})
     tokens = with_total(found.tokens)
@@ -110,6 +111,7 @@ def test_every_setting_changes_what_is_measured(tmp_path: Path) -> None:
         seen.append(shown)
 
 
+@pytest.mark.slow
 def test_a_runs_tokenizer_is_measured_too(own: Path, tmp_path: Path) -> None:
     build_tokenizer(CharacterSettings()).save(tmp_path / "run")
     found = measured(own, tmp_path / "out", max_frames=500, tokenizers={}, checkpoints=[str(tmp_path / "run")])

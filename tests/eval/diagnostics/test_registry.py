@@ -45,6 +45,7 @@ class SeedsDiagnostic(Diagnostic):
         ]
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_and_reported(tmp_path: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
     settings = build(EvalConfig, {"diagnostics": [{"kind": "seeds", "seeds": [3, 4]}]}, "x")

@@ -20,6 +20,7 @@ from tests.eval.costs.test_measure import measured, own  # noqa: F401 (a fixture
 from tests.eval.made_records import made, together
 
 
+@pytest.mark.slow
 def test_tables_on_ones_own_programs(own: Path, tmp_path: Path) -> None:  # noqa: F811
     found = measured(own, tmp_path / "out", max_frames=500, costs={"max_tokens": 3000, "limits": [1000]})
     tokens = with_total(found.tokens)
@@ -38,6 +39,7 @@ def test_tables_on_ones_own_programs(own: Path, tmp_path: Path) -> None:  # noqa
     assert all(section.draw is None or section.draw() is not None for section in sections)
 
 
+@pytest.mark.slow
 def test_the_densest_variants_are_listed_where_no_state_in_full_was_asked_for(own: Path, tmp_path: Path) -> None:  # noqa: F811
     found = measured(own, tmp_path / "out", max_frames=500, costs={"max_tokens": 3000, "locals": ["diff"]})
     head, *rows = densest_table(with_total(found.tokens))

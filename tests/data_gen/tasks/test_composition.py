@@ -1,6 +1,7 @@
 """Composition programs: functions mean what the literature says; nested and flattened forms agree."""
 
 import inspect
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.tasks import string_functions
 from remedy.data_gen.tasks.composition import CompositionTask, compose
-from remedy.data_gen.tasks.families import FAMILIES
+from remedy.data_gen.tasks.families import FAMILIES, Family
 
 MEANINGS = [
     ("deterministic_shuffle", ("abcd",), "adcb"),
@@ -85,3 +86,26 @@ def test_the_same_index_is_the_same_program_nested_and_flattened() -> None:
     assert nested.identity == flat.identity
     assert nested.answer == flat.answer
     assert nested.program != flat.program
+
+
+def tick(t: tuple[int, int]) -> tuple[int, int]:
+    """A function of a family that is registered below."""
+    hours, minutes = t
+    return (hours + (minutes + 1) // 60) % 24, (minutes + 1) % 60
+
+
+def test_a_family_from_outside_the_package_is_drawn_and_traced() -> None:
+    def draw(draws: rng.Draws, config: CompositionTask) -> tuple[int, int]:
+        return draws.integer(0, 23), draws.integer(0, 59)
+
+    FAMILIES.register("clocks")(Family(draw, {"tick": ()}, sys.modules[__name__]))
+    try:
+        data = DataConfig.model_validate({"task": {"kind": "composition", "family": "clocks", "depth": 3}})
+        for index in range(3):
+            one = example(data, "test", index)
+            assert one.program.count("tick(") == 1 + 3  # defined once, called three times
+            start = one.program.rpartition("tick((")[2].partition(")")[0]
+            value = tuple(map(int, start.split(", ")))
+            assert one.answer == repr(tick(tick(tick(value))))  # type: ignore[arg-type]
+    finally:
+        del FAMILIES["clocks"]

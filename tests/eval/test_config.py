@@ -80,6 +80,7 @@ def test_every_setting_of_an_evaluation_does_something(tmp_path: Path) -> None:
         assert {c.split for c in conditions_of(config, for_checkpoint(str(tmp_path), config))} == {split}
 
 
+@pytest.mark.slow
 def test_batches_lengths_and_threads_are_as_set(tmp_path: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
     batches: list[int] = []

@@ -123,6 +123,7 @@ def test_every_token_has_the_log_probability_it_was_written_with(fed: frozenset[
             shift += 0 if fed == TEACHER_FORCED else len(run.ids) - (run.stop - run.start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixer", MIXERS)
 @torch.no_grad()
 def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mixer: str) -> None:

@@ -9,15 +9,7 @@ import pytest
 from remedy.data_gen.settings import UserError
 from remedy.eval.records import LABELS, Record, columns, label, rank, read_records, sentences, write_records
 from remedy.eval.summary import ConditionSummary
-
-LABELLED = {
-    "format": "cwm",
-    "string_encoding": "plain",
-    "locals": "full",
-    "spacing": 1.0,
-    "answer_only": False,
-    "forcing": "free",
-}
+from tests.eval.made_records import COMMON
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -35,7 +27,7 @@ def test_every_column_and_every_field_of_the_summary_has_a_sentence() -> None:
 
 
 def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
-    write_records(tmp_path / "x.parquet", "run", [row(index=3)], {**LABELLED, "length": 4})
+    write_records(tmp_path / "x.parquet", "run", [row(index=3)], {**COMMON, "length": 4})
     found = read_records(tmp_path / "x.parquet")
     assert found["index"].tolist() == [3]
     assert (found["run"].iloc[0], found["length"].iloc[0], found["spacing"].iloc[0]) == ("run", 4, 1.0)
@@ -43,9 +35,9 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_rows_that_are_not_records_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="extra"):
-        write_records(tmp_path / "x.parquet", "run", [row(extra=1)], LABELLED)
+        write_records(tmp_path / "x.parquet", "run", [row(extra=1)], COMMON)
     with pytest.raises(ValueError, match="index"):
-        write_records(tmp_path / "x.parquet", "run", [row()], {**LABELLED, "index": 1})
+        write_records(tmp_path / "x.parquet", "run", [row()], {**COMMON, "index": 1})
 
 
 def test_records_of_another_version_are_refused(tmp_path: Path) -> None:

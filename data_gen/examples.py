@@ -34,6 +34,8 @@ from remedy.data_gen.traces.values import same_value
 
 OVER_BUDGET = "budget"
 """The outcome of a program whose trace has too many tokens under any reveal."""
+NO_RESULT = "raised"
+"""The outcome of a program that raised, where its returned value alone is asked for: it has none."""
 
 
 class DataConfig(Settings):
@@ -122,11 +124,13 @@ class Execution:
 
     @property
     def answer(self) -> str:
-        """What the program's result is; empty where it has none."""
+        """What the program's result is, or the exception that it raised; empty where it has none."""
         if not isinstance(self.outcome, Trace):
             return ""
         if self.drawn.answer is not None:
             return self.drawn.answer
+        if (at := self.outcome.exception_frame) is not None and (value := self.outcome.frames[at].value) is not None:
+            return value.text
         return self.outcome.result.text if self.outcome.result is not None else ""
 
 
@@ -209,6 +213,8 @@ def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = 
         reveal = data.reveal
     if execution.kind != "ok":
         return write_context(execution, data, execution.kind)
+    if reveal.answer_only and execution.trace.raised:
+        return write_context(execution, data, NO_RESULT)
     return _example(execution, data, _rendered(execution, data, reveal), reveal, "ok")
 
 

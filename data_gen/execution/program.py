@@ -121,12 +121,25 @@ class Trace:
     program: Program
     frames: list[Frame]
     setup: list[str] = field(default_factory=list)
+    raised: bool = False
+    """Whether an exception left the entry point. Its last frame is then a RETURN of None all the same, as CPython reports it."""
 
     @property
     def result(self) -> Value | None:
         """The entry point's returned value; None when it raised or the form has no return."""
         last = self.frames[-1] if self.frames else None
-        return last.value if last is not None and last.event is Event.RETURN else None
+        return last.value if last is not None and last.event is Event.RETURN and not self.raised else None
+
+    @property
+    def exception_frame(self) -> int | None:
+        """The number of the frame that carries the exception that left the entry point; None where none did."""
+        level = 0  # of calls, read from the end: a `finally` may call what raises and handles exceptions of its own
+        for number in reversed(range(len(self.frames))) if self.raised else ():
+            event = self.frames[number].event
+            if event is Event.EXCEPTION and level == 1:
+                return number
+            level += (event is Event.RETURN) - (event is Event.CALL)
+        return None
 
 
 def describe(value: Any) -> Value:

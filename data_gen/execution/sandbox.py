@@ -121,7 +121,7 @@ class Sandbox:
         reply = self._ask({"code": program.code, "name": program.name, "depth": depth, "limits": limits})
         try:
             if "error" not in reply:
-                return Trace(program, [frame_from(fields) for fields in reply["frames"]])
+                return Trace(program, [frame_from(fields) for fields in reply["frames"]], raised=bool(reply["raised"]))
             kind, message = str(reply["error"]), str(reply["message"])
         except (ValueError, KeyError, TypeError, AttributeError):
             # The program can write to the pipe its frames travel through; what it writes is data.

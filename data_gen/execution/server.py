@@ -145,7 +145,8 @@ def _child(request: dict[str, Any], folder: str, writer: int) -> None:
     guard.install(folder, stop)
     try:
         traced = trace(program, TraceLimits(limits["max_frames"], limits["max_value_characters"]), request["depth"])
-        reply = json.dumps({"frames": [frame_fields(frame) for frame in traced.frames]}).encode()
+        frames = [frame_fields(frame) for frame in traced.frames]
+        reply = json.dumps({"frames": frames, "raised": traced.raised}).encode()
     except ProgramError as error:
         reply = json.dumps({"error": error.kind, "message": str(error)}).encode()
     except MemoryError:

@@ -121,6 +121,7 @@ def trace(program: Program, limits: TraceLimits | None = None, depth: int | None
                 "raised", f"{program.name}: raised {type(error).__name__} while loading: {error}"
             ) from None
         tracer = recorder.tracer(depth)
+        raised = False
         sys.settrace(tracer)
         try:
             function()
@@ -129,7 +130,7 @@ def trace(program: Program, limits: TraceLimits | None = None, depth: int | None
         except MemoryError:
             raise ProgramError("memory", f"{program.name}: ran out of memory") from None
         except (Exception, SystemExit, GeneratorExit):
-            pass
+            raised = True
         finally:
             # Python drops a trace function that cannot be called for want of stack; so may the program.
             lost = recorder.error is None and sys.gettrace() is not tracer
@@ -143,4 +144,4 @@ def trace(program: Program, limits: TraceLimits | None = None, depth: int | None
         raise recorder.error
     if lost:
         raise ProgramError("recursion", f"{program.name}: recursed too deeply to be traced, or changed the tracer")
-    return Trace(program, recorder.frames)
+    return Trace(program, recorder.frames, raised=raised)

@@ -1,7 +1,9 @@
 """Examples are a function of configuration, split and index; splits share no program; separators cannot be forged."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,7 @@ from remedy.data_gen.examples import DataConfig, example, examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special, spans_text
-from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.traces.render import render
 
 TASKS = [
@@ -115,3 +117,14 @@ def test_a_hidden_state_keeps_event_and_action() -> None:
     config = DataConfig.model_validate({**TASKS[1], "reveal": {"spacing": 4}})
     text = spans_text(example(config, "train", 0).spans)
     assert "<|line_sep|><|action_sep|>    return execute_repl_trace()\n<|frame_sep|>" in text
+
+
+def test_a_program_that_raised_has_its_exception_for_an_answer_and_no_returned_value_to_ask_for(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps({"code": "def f(x):\n    return 1 // x", "input": "0"}) + "\n")
+    data = build(DataConfig, {"task": {"kind": "programs", "path": str(path)}}, "test")
+    traced = example(data, "all", 0)
+    assert (traced.outcome, traced.answer[:29]) == ("ok", "(<class 'ZeroDivisionError'>,")
+    asked = example(data.changed({"reveal.answer_only": True}, "test"), "all", 0)
+    assert (asked.outcome, asked.frames) == ("raised", [])
+    assert {span.role for span in asked.spans} == {Role.CONTEXT}

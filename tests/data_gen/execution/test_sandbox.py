@@ -47,6 +47,9 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
 def test_the_sandbox_gives_the_same_frames_as_this_process(sandbox: Sandbox) -> None:
     good = program("x = ['é', '\\ud800', 1.5]\ny = {k: len(k) for k in 'ab'}")
     assert sandbox.trace(good).frames == trace(good).frames
+    bad = program("return 1 // 0")
+    assert sandbox.trace(bad) == trace(bad)
+    assert sandbox.trace(bad).raised
 
 
 @pytest.mark.parametrize(

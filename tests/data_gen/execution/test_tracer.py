@@ -111,3 +111,34 @@ def test_frame_and_output_limits_hold_even_if_the_program_catches_everything() -
         trace(endless, TraceLimits(frames=100))
     with pytest.raises(ProgramError, match="1000 characters"):
         trace(program("x = 'a' * 2000\nreturn x"), TraceLimits(output=1000))
+
+
+@pytest.mark.parametrize(
+    ("body", "raised"),
+    [
+        ("return 1 // 0", "ZeroDivisionError"),
+        ("raise SystemExit(3)", "SystemExit"),
+        ("try:\n    return 1 // 0\nfinally:\n    handled()", "ZeroDivisionError"),
+        ("return None", None),
+        ("handled()", None),
+        ("with suppress(ValueError): int('x')", None),
+        ("for x in Empty(): pass", None),
+    ],
+)
+def test_a_program_that_raised_is_told_from_one_that_returned_none(body: str, raised: str | None) -> None:
+    """The last frame is a RETURN of None either way, and the events before it do not always tell."""
+    before = (
+        "from contextlib import suppress\n"
+        "class Empty:\n    def __iter__(self): return self\n    def __next__(self): raise StopIteration\n"
+        "def handled():\n    try:\n        int('y')\n    except ValueError:\n        pass"
+    )
+    traced = trace(program(body, before))
+    assert (traced.frames[-1].event, traced.frames[-1].value) == (Event.RETURN, ("None", "NoneType"))
+    if raised is None:
+        assert (traced.raised, traced.result, traced.exception_frame) == (False, ("None", "NoneType"), None)
+    else:
+        assert (traced.raised, traced.result) == (True, None)
+        assert traced.exception_frame is not None
+        value = traced.frames[traced.exception_frame].value
+        assert value is not None
+        assert value.text.startswith(f"(<class '{raised}'>")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,12 +20,16 @@ import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig, Example
-from remedy.data_gen.files import replace_file
+from remedy.data_gen.files import clear_partials
 from remedy.data_gen.roles import Special
+from remedy.data_gen.sealed import DamagedFile, read_json, read_table, write_json, write_table
 from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import SplitName
 
+log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
+_DATA_SET = b"remedy.data_set"
+_CURE = "run `remedy generate` again, which makes it anew"
 
 
 class TokenLists(Protocol):
@@ -103,49 +108,90 @@ def write(
 ) -> Iterator[Shard]:
     """Write this part's missing shards, yielding each when it is in place; finished ones are not made again.
 
-    `part` (i, N) takes every N-th shard from the i-th. `encoder` must be picklable when `workers` > 1.
+    `part` (i, N) takes every N-th shard from the i-th. `encoder` must be picklable when `workers` > 1. Shards that are there
+    are read to the last byte (1 to 2 GB/s); a damaged one is made again.
 
     Raises:
-        ShardError: the folder holds data of another configuration or tokenizer.
+        ShardError: the folder holds data of another configuration or tokenizer, or a file cannot be written.
     """
-    _claim(data, config, directory, fingerprint)
+    data_set = _claim(data, config, directory, fingerprint)
     folder = directory / "data"
-    folder.mkdir(parents=True, exist_ok=True)
-    todo = [shard for shard in plan(config)[part[0] :: part[1]] if not (folder / shard.name).exists()]
+    clear_partials(folder)
+    todo = [shard for shard in plan(config)[part[0] :: part[1]] if not _is_done(folder / shard.name, data_set)]
     if workers == 1 or len(todo) <= 1:
         encode = encoder()
         for shard in todo:
-            write_shard(shard, folder, encode)
+            write_shard(shard, folder, encode, data_set)
             yield shard
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(encoder,)) as pool:
-        pending = {pool.submit(_work, shard, folder): shard for shard in todo}
+        pending = {pool.submit(_work, shard, folder, data_set): shard for shard in todo}
         for future in as_completed(pending):
             future.result()
             yield pending[future]
 
 
-def write_shard(shard: Shard, folder: Path, encode: Encoder) -> None:
-    """Make one shard's examples and write them."""
+def write_shard(shard: Shard, folder: Path, encode: Encoder, data_set: str) -> None:
+    """Make one shard's examples and write them. `data_set`: whose shard it is, as in `data_set_of`."""
     rows = [_row(example, tokens) for example, tokens in encode(shard.split, range(shard.start, shard.stop))]
-    table = pa.Table.from_pylist(rows, schema=_schema(rows[0]))
-    replace_file(folder / shard.name, lambda partial: pq.write_table(table, partial, compression="zstd"))
+    schema = _schema(rows[0]).with_metadata({_DATA_SET: data_set})
+    write_table(folder / shard.name, pa.Table.from_pylist(rows, schema=schema))
 
 
-def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """One shard's table.
+def read_shard(path: Path, data_set: str, columns: list[str] | None = None) -> pa.Table:
+    """One shard's table. Every byte of the file is checked.
 
     Raises:
-        ShardError: the file is missing or damaged.
+        ShardError: the file is missing or damaged, or another data set's.
     """
     try:
-        return pq.read_table(path, columns=columns)
+        table = read_table(path, _CURE, columns)
+    except DamagedFile as error:
+        raise ShardError(str(error)) from None
+    _check_owner(path, table.schema, data_set)
+    return table
+
+
+def look_at_shard(path: Path, data_set: str) -> None:
+    """Read a shard's footer alone, which takes a moment at any size: is it there, as long as it was, and of this data set?
+
+    Raises:
+        ShardError: as `read_shard`; but what stands before the footer may still be damaged.
+    """
+    try:
+        schema = pq.read_schema(path)
     except FileNotFoundError:
-        raise ShardError(f"{path}: shard is missing; run `remedy generate` again to make it") from None
-    except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
-        first = str(error).splitlines()[0]
-        raise ShardError(f"{path}: shard is damaged ({first}); delete it and run `remedy generate` again") from None
+        raise ShardError(f"{path}: is missing: {_CURE}") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ShardError(f"{path}: is damaged ({str(error).splitlines()[0]}): {_CURE}") from None
+    _check_owner(path, schema, data_set)
+
+
+def _check_owner(path: Path, schema: pa.Schema, data_set: str) -> None:
+    if (schema.metadata or {}).get(_DATA_SET) != data_set.encode():
+        raise ShardError(f"{path}: belongs to another data set: {_CURE}")
+
+
+def _owner(path: Path) -> str | None:
+    """The data set that a shard says it belongs to; None of one that cannot be read."""
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    owner: bytes = (schema.metadata or {}).get(_DATA_SET, b"")
+    return owner.decode(errors="replace")
+
+
+def _is_done(path: Path, data_set: str) -> bool:
+    if not path.exists():
+        return False
+    try:
+        read_shard(path, data_set, ["index"])
+    except ShardError as error:
+        log.warning("%s", str(error).replace(_CURE, "made again"))
+        return False
+    return True
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
@@ -154,13 +200,16 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     Raises:
         ShardError: the folder has no readable manifest.
     """
+    cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
     try:
-        manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ShardError(
-            f"{directory / MANIFEST}: missing or damaged; is this a folder of `remedy generate`?"
-        ) from None
-    return manifest
+        return read_json(directory / MANIFEST, cure)
+    except DamagedFile as error:
+        raise ShardError(str(error)) from None
+
+
+def data_set_of(manifest: dict[str, Any]) -> str:
+    """Identifies a data set, in every one of its shards: configuration, tokenizer, and how it is cut into shards."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def data_hash(data: DataConfig) -> str:
@@ -168,7 +217,7 @@ def data_hash(data: DataConfig) -> str:
     return hashlib.sha256(json.dumps(data.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: str) -> None:
+def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: str) -> str:
     manifest = {
         "data": data.model_dump(mode="json"),
         "data_hash": data_hash(data),
@@ -177,13 +226,14 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
         "shard_size": config.shard_size,
     }
     path = directory / MANIFEST
-    if path.exists():
-        if read_manifest(directory) != manifest:
-            raise ShardError(f"{directory}: holds data of another configuration or tokenizer; choose another --out")
-        return
-    directory.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(manifest, indent=1, sort_keys=True)
-    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    if not path.exists():
+        for shard in sorted((directory / "data").glob("*.parquet")):
+            if _owner(shard) not in (None, data_set_of(manifest)):
+                raise ShardError(f"{shard}: belongs to another data set; choose another --out, or delete the folder")
+        write_json(path, manifest)
+    elif read_manifest(directory) != manifest:
+        raise ShardError(f"{directory}: holds data of another configuration or tokenizer; choose another --out")
+    return data_set_of(manifest)
 
 
 def _row(example: Example, tokens: TokenLists) -> dict[str, Any]:
@@ -241,6 +291,6 @@ def _start_worker(factory: EncoderFactory) -> None:
     _encode = factory()
 
 
-def _work(shard: Shard, folder: Path) -> None:
+def _work(shard: Shard, folder: Path, data_set: str) -> None:
     assert _encode is not None
-    write_shard(shard, folder, _encode)
+    write_shard(shard, folder, _encode, data_set)

@@ -165,6 +165,10 @@ def _explained(
             f"step {step}: the loss is NaN or infinite ({examples}); {rest}. Lower train.learning_rate or "
             "train.max_grad_norm, raise train.warmup_ratio, or use fp32"
         ) from None
+    except UserError as error:
+        # Of a shard. A worker of the DataLoader sends its error as a text that ends with the error's own.
+        found = str(error)
+        raise UserError(found.rsplit("Error: ", 1)[-1].strip() if found.startswith("Caught ") else found) from None
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "allocate memory" not in str(error):
             raise

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import UserError
-from remedy.data_gen.shards import WriteConfig, data_hash, plan, read_manifest, read_shard
+from remedy.data_gen.shards import WriteConfig, data_hash, data_set_of, look_at_shard, plan, read_manifest, read_shard
 from remedy.data_gen.tokens import Tokens
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import TrainSettings
@@ -21,9 +21,12 @@ from remedy.train.data import Member, as_tokens, joined
 class ShardDataset(Dataset[Tokens]):
     """Rows of a run read from shards in index order, over again when the run is longer than the data.
 
+    Before a step is trained, all footers are looked at. The bytes of a shard are checked whenever it is read, which costs
+    a small part of the reading; all at the start would take minutes for a large data set, in every process.
+
     Raises:
         UserError: the folder was made with another data configuration or tokenizer, or has no train split.
-        ShardError: a shard is missing or damaged (all are looked at first, before a step is trained).
+        ShardError: a shard is missing or damaged; also from reading rows.
     """
 
     def __init__(self, directory: Path, data: DataConfig, tokenizer: TraceTokenizer, config: TrainSettings) -> None:
@@ -37,8 +40,9 @@ class ShardDataset(Dataset[Tokens]):
         if not train:
             raise UserError(f"shards: {directory} has no train split")
         self.paths = [directory / "data" / shard.name for shard in train]
+        self.data_set = data_set_of(manifest)
         for path in self.paths:
-            read_shard(path, ["index"])
+            look_at_shard(path, self.data_set)
         self.count, self.shard_size = manifest["splits"]["train"], manifest["shard_size"]
         self.data, self.pack = data, config.pack
         self.rows = config.total_steps * config.batch_size
@@ -63,11 +67,11 @@ class ShardDataset(Dataset[Tokens]):
 
     def _example(self, index: int) -> Tokens:
         shard, place = divmod(index % self.count, self.shard_size)
-        return as_tokens(*(column[place].as_py() for column in _columns(self.paths[shard])))
+        return as_tokens(*(column[place].as_py() for column in _columns(self.paths[shard], self.data_set)))
 
 
 @lru_cache(maxsize=4)
-def _columns(path: Path) -> list[Any]:
+def _columns(path: Path, data_set: str) -> list[Any]:
     names = ["input_ids", "roles", "frames", "strings"]
-    table = read_shard(path, names)
+    table = read_shard(path, data_set, names)
     return [table[name] for name in names]

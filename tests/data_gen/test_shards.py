@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remedy.data_gen.shards import read_shard
+from remedy.data_gen.shards import ShardError, data_set_of, read_manifest, read_shard
 from remedy.launch.generate import generate as run_generate
 
 CONFIG = {
@@ -79,7 +79,7 @@ def test_killed_half_way_it_completes_without_redoing_finished_shards(config: Pa
     before = {path.name: path.stat().st_mtime_ns for path in (out / "data").glob("*.parquet")}
     assert 3 <= len(before) < 152
     for path in (out / "data").glob("*.parquet"):
-        read_shard(path)  # every visible shard is whole
+        read_shard(path, data_set_of(read_manifest(out)))  # every visible shard is whole
     run_generate(str(config), size, out, "0/1", 1)
     after = {path.name: path.stat().st_mtime_ns for path in (out / "data").glob("*.parquet")}
     assert {name: after[name] for name in before} == before
@@ -111,3 +111,64 @@ def test_bad_options_and_keys_exit_2_with_one_line(config: Path, tmp_path: Path)
         assert failed.returncode == 2
         assert says in failed.stderr
         assert len(failed.stderr.strip().splitlines()) == 1
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1 << place % 8
+    path.write_bytes(content)
+
+
+def test_every_flipped_bit_of_a_shard_is_named_when_it_is_read_and_made_good_by_generate(
+    config: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    run_generate(str(config), [], out, "0/1", 1)
+    kept, data_set = contents(out), data_set_of(read_manifest(out))
+    shard = out / "data" / "train-00002-of-00005.parquet"
+    size = shard.stat().st_size
+    for place in [0, size - 1, *range(1, size, size // 60)]:
+        flip(shard, place)
+        with pytest.raises(ShardError, match=r"train-00002-of-00005\.parquet: is damaged.*run `remedy generate` again"):
+            read_shard(shard, data_set)
+        flip(shard, place)
+    read_shard(shard, data_set)
+    flip(shard, size // 2)
+    (out / "data" / "train-00000-of-00005.parquet").write_bytes(kept["train-00001-of-00005.parquet"])  # in its place
+    (out / "data" / "train-00003-of-00005.parquet").write_bytes(b"")
+    run_generate(str(config), [], out, "0/1", 1)
+    assert contents(out) == kept
+    for number in (0, 2, 3):
+        assert f"train-0000{number}-of-00005.parquet: is damaged" in caplog.text
+    assert caplog.text.count("made again") == 3
+
+
+def test_shards_of_another_data_set_are_neither_used_nor_overwritten(config: Path, tmp_path: Path) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    run_generate(str(config), [], out, "0/1", 1)
+    run_generate(str(config), ["data.seed=1"], other, "0/1", 1)
+    kept = contents(other)
+    (other / "manifest.json").unlink()
+    with pytest.raises(ShardError, match="belongs to another data set"):
+        run_generate(str(config), [], other, "0/1", 1)
+    assert contents(other) == kept
+    name = "train-00001-of-00005.parquet"
+    (out / "data" / name).write_bytes(kept[name])
+    with pytest.raises(ShardError, match="belongs to another data set"):
+        read_shard(out / "data" / name, data_set_of(read_manifest(out)))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"null", b"{}", b"[" * 100_000, b"\xff\xfe", b'{"data": 1', b"5", b'"a"']
+)
+def test_a_damaged_manifest_is_one_line_and_costs_no_shard(content: bytes, config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_generate(str(config), [], out, "0/1", 1)
+    kept = {path: path.stat().st_mtime_ns for path in (out / "data").iterdir()}
+    (out / "manifest.json").write_bytes(content)
+    with pytest.raises(ShardError, match=r"manifest\.json: is damaged") as found:
+        run_generate(str(config), [], out, "0/1", 1)
+    assert len(str(found.value).splitlines()) == 1
+    (out / "manifest.json").unlink()
+    run_generate(str(config), [], out, "0/1", 1)
+    assert {path: path.stat().st_mtime_ns for path in (out / "data").iterdir()} == kept

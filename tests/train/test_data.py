@@ -117,10 +117,10 @@ def test_missing_damaged_and_foreign_shards_are_named_before_training(tmp_path: 
     path = out / "data" / "train-00001-of-00003.parquet"
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match=r"train-00001-of-00003\.parquet: shard is damaged"):
+    with pytest.raises(UserError, match=r"train-00001-of-00003\.parquet: is damaged"):
         ShardDataset(out, TEXT, CHARS, TrainSettings())
     path.unlink()
-    with pytest.raises(UserError, match=r"train-00001-of-00003\.parquet: shard is missing"):
+    with pytest.raises(UserError, match=r"train-00001-of-00003\.parquet: is missing"):
         ShardDataset(out, TEXT, CHARS, TrainSettings())
     with pytest.raises(UserError, match="another `data` section"):
         ShardDataset(out, SYMBOLIC, SYMBOLS, TrainSettings())
@@ -128,6 +128,18 @@ def test_missing_damaged_and_foreign_shards_are_named_before_training(tmp_path: 
         ShardDataset(out, TEXT, SYMBOLS, TrainSettings())
     with pytest.raises(UserError, match=r"manifest\.json"):
         ShardDataset(tmp_path, TEXT, CHARS, TrainSettings())
+
+
+def test_a_flipped_bit_of_a_shard_is_named_when_its_rows_are_read(tmp_path: Path) -> None:
+    out = write_shards(tmp_path)
+    path = out / "data" / "train-00001-of-00003.parquet"
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 3] ^= 4
+    path.write_bytes(whole)
+    rows = ShardDataset(out, TEXT, CHARS, TrainSettings())
+    assert len(rows[9].ids)
+    with pytest.raises(UserError, match=r"train-00001-of-00003\.parquet: is damaged .*run `remedy generate` again"):
+        rows[10]
 
 
 def test_collated_tensors_are_integers() -> None:

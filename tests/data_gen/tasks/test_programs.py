@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -15,7 +16,6 @@ from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError
-from remedy.data_gen.shards import read_shard
 from remedy.data_gen.splits import SPLITS
 
 GOOD = "def f(x):\n    return x * {n}"
@@ -82,7 +82,7 @@ def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    rows = read_shard(tmp_path / "out" / "data" / "train-00000-of-00001.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "out" / "data" / "train-00000-of-00001.parquet").to_pylist()
     assert len(rows) == count
     assert all(row["outcome"] == ("time" if "p07" in row["source"] else "ok") for row in rows)
     card = (tmp_path / "out" / "README.md").read_text()

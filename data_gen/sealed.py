@@ -1,0 +1,140 @@
+"""Files that can tell whether they are what was written: JSON and Parquet with a digest inside.
+
+A digest inside needs no second file that could be lost, or be older than the first. Any program reads these files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from remedy.data_gen.files import replace_file
+from remedy.data_gen.settings import UserError
+
+KEY = "digest"
+_MARK = b"sha256: "
+_SEAL = len(_MARK) + hashlib.sha256().digest_size
+_MAGIC = b"PAR1"
+_TAIL = 4 + len(_MAGIC)
+
+
+class DamagedFile(UserError):
+    """A file that is missing, cannot be read or is not what was written; names the file and what to do."""
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write an object with its digest, the whole file or none of it.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    plain = json.loads(json.dumps(content))
+    text = json.dumps({**plain, KEY: _json_digest(plain)}, indent=1)
+    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def read_json(path: Path, cure: str) -> dict[str, Any]:
+    """An object that `write_json` wrote, without its digest. `cure`: what to do if it is damaged.
+
+    Raises:
+        DamagedFile: it is not there, or not what was written.
+    """
+    content = plain_json(path, cure)
+    if content.pop(KEY, None) != _json_digest(content):
+        raise DamagedFile(
+            f"{path}: is damaged, or of an earlier version (its digest is not that of its content): {cure}"
+        )
+    return content
+
+
+def plain_json(path: Path, cure: str) -> dict[str, Any]:
+    """Any file that holds one JSON object.
+
+    Raises:
+        DamagedFile: it is not there, or holds anything else.
+    """
+    try:
+        content = json.loads(_bytes(path, cure).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path}: is damaged ({str(error).splitlines()[0]:.200}): {cure}") from None
+    if not isinstance(content, dict):
+        raise DamagedFile(f"{path}: is damaged (it holds {type(content).__name__}, no object): {cure}")
+    return content
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write Parquet with a digest of the file and its name, the whole file or none of it.
+
+    The digest stands before the footer, where no reader looks: all of a file is found from its footer, which ends it.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    content = sink.getvalue().to_pybytes()
+    body, footer = content[: _footer(content)], content[_footer(content) :]
+    whole = body + _MARK + _table_digest(path, body, footer) + footer
+    replace_file(path, lambda partial: partial.write_bytes(whole))
+
+
+def read_table(path: Path, cure: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """A table that `write_table` wrote under this name, or some of its columns; every byte of the file is checked first.
+
+    Raises:
+        DamagedFile: it is not there, or not what was written.
+    """
+    content = _bytes(path, cure)
+    place = _footer(content)
+    seal = content[max(0, place - _SEAL) : place]
+    if not seal.startswith(_MARK):
+        raise DamagedFile(f"{path}: is damaged, or of an earlier version (it has no digest): {cure}")
+    view = memoryview(content)
+    if seal[len(_MARK) :] != _table_digest(path, view[: place - _SEAL], view[place:]):
+        raise DamagedFile(f"{path}: is damaged (its digest is not that of its content): {cure}")
+    try:
+        return pq.read_table(pa.BufferReader(content), columns=columns)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DamagedFile(f"{path}: cannot be read ({str(error).splitlines()[0]}): {cure}") from None
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _bytes(path: Path, cure: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DamagedFile(f"{path}: is missing: {cure}") from None
+    except OSError as error:
+        raise DamagedFile(f"{path}: cannot be read ({error.strerror or error}): {cure}") from None
+
+
+def _json_digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _footer(content: bytes) -> int:
+    """Where the footer of a Parquet file begins; 0 if it has none."""
+    length = int.from_bytes(content[-_TAIL : -len(_MAGIC)], "little")
+    return max(0, len(content) - _TAIL - length) if content.endswith(_MAGIC) else 0
+
+
+def _table_digest(path: Path, body: bytes | memoryview, footer: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(os.fsencode(path.name))
+    digest.update(body)
+    digest.update(footer)
+    return digest.digest()

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator
 
-from remedy.data_gen.settings import ConfigError, suggest
+from remedy.data_gen.messages import suggest
+from remedy.data_gen.settings import ConfigError
 
 T = TypeVar("T")
 

@@ -8,14 +8,17 @@ there are any: on the command line, in curriculum stages, mixture parts, grids, 
 from __future__ import annotations
 
 import copy
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
+
+from remedy.data_gen import yaml_text
+from remedy.data_gen.messages import cut, one_line, shown, suggest
+from remedy.data_gen.yaml_text import YamlError
 
 S = TypeVar("S", bound="Settings")
 _ABSENT = object()
@@ -26,6 +29,10 @@ _PLAIN = {
     **dict.fromkeys(("model_type", "dict_type"), "must be a section, such as {key: value}"),
 }
 """Messages in YAML's words for pydantic's in Python's."""
+
+
+MISTAKES = 20
+"""Mistakes that one message names."""
 
 
 class UserError(Exception):
@@ -52,8 +59,8 @@ class Settings(BaseModel):
                     key: f"is now {cls.former[key]!r}" if key in cls.former else suggest(key, cls.model_fields)
                     for key in unknown
                 }
-                names = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
-                raise PydanticCustomError("unknown_keys", "{names}", {"names": names, **hints})
+                says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
+                raise PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": hints})
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
@@ -71,8 +78,8 @@ class Settings(BaseModel):
                 holder = getattr(holder, section)
             value = getattr(holder, last)
             if value != type(holder).model_fields[last].get_default(call_default_factory=True):
-                shown = f"{value:g}" if isinstance(value, float) else value
-                raise ValueError(f"{key} {shown} does nothing {because}: remove it")
+                words = f"{value:g}" if isinstance(value, float) else cut(str(value))
+                raise ValueError(f"{key} {words} does nothing {because}: remove it")
 
     def changed(self: S, changes: Mapping[str, Any], where: str = "") -> S:
         """These settings with `{"a.b.0.c": value}` applied and validated anew; a value for a section replaces it whole.
@@ -100,11 +107,13 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: it cannot be read, or is not one.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml_text.read(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is no UTF-8 text") from None
+    except YamlError as error:
+        raise ConfigError(f"{path}: not valid YAML: {one_line(str(error))}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected `key: value` lines at the top level")
     return data
@@ -120,11 +129,11 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
     for override in overrides:
         key, separator, text = override.partition("=")
         if not separator or not key.strip():
-            raise ConfigError(f"override {override!r}: write key=value, for example train.max_steps=100")
+            raise ConfigError(f"override {shown(override)}: write key=value, for example train.max_steps=100")
         try:
-            changes[key.strip()] = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise ConfigError(f"override {override!r}: {text!r} is not valid YAML") from None
+            changes[key.strip()] = yaml_text.read(text)
+        except YamlError as error:
+            raise ConfigError(f"override {shown(override)}: not valid YAML: {one_line(str(error))}") from None
     return changes
 
 
@@ -138,9 +147,11 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
     """
     result: dict[str, Any] = copy.deepcopy(dict(data))
     for key, value in changes.items():
-        name = f"{where}: {key}" if where else key
+        name = f"{where}: {cut(key)}" if where else cut(key)
         target: Any = result
         parts = key.split(".")
+        if len(parts) > yaml_text.DEPTH:
+            raise ConfigError(f"{name}: leads through {len(parts)} sections, more than there are")
         while len(parts) > 1:
             if isinstance(target, dict) and ".".join(parts) in target:
                 break
@@ -157,14 +168,14 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
         elif isinstance(target, dict):
             target[last] = value
         else:
-            raise ConfigError(f"{name}: {key.rpartition('.')[0]} is not a section")
+            raise ConfigError(f"{name}: {cut(key.rpartition('.')[0])} is not a section")
     return result
 
 
 def _descend(target: Any, part: str, name: str) -> Any:
     if isinstance(target, list):
-        if not part.isdigit() or int(part) >= len(target):
-            raise ConfigError(f"{name}: {part!r} is not an index of a list of {len(target)}")
+        if not part.isdecimal() or len(part) > 9 or int(part) >= len(target):
+            raise ConfigError(f"{name}: {shown(part)} is not an index of a list of {len(target)}")
         return target[int(part)]
     if isinstance(target, dict):
         inside = target.get(part)
@@ -172,7 +183,7 @@ def _descend(target: Any, part: str, name: str) -> Any:
             inside = list(inside)
         target[part] = {} if inside is None else inside
         return target[part]
-    raise ConfigError(f"{name}: nothing below {part!r} can be set")
+    raise ConfigError(f"{name}: nothing below {shown(part)} can be set")
 
 
 def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
@@ -185,11 +196,9 @@ def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
         return model.model_validate(data)
     except ValidationError as error:
         start = f"{where}: " if where else ""
-        details = error.errors()
-        outer = {detail["loc"][:end] for detail in details for end in range(len(detail["loc"]))}
-        # A list that came out too short because its items are wrong is no second mistake.
-        lines = [f"{start}{line}" for d in details if d["loc"] not in outer for line in _explain(data, d)]
-        raise ConfigError("\n".join(dict.fromkeys(lines))) from None
+        lines = list(dict.fromkeys(one_line(line) for line in _explain(data, error.errors())))
+        more = [f"and {len(lines) - MISTAKES} more mistakes"] if len(lines) > MISTAKES else []
+        raise ConfigError("\n".join(start + line for line in [*lines[:MISTAKES], *more])) from None
 
 
 def dump(config: BaseModel) -> str:
@@ -198,30 +207,38 @@ def dump(config: BaseModel) -> str:
     return text
 
 
-def suggest(name: str, valid: Iterable[str]) -> str:
-    """`did you mean X?` when a valid name is near, else the list of valid names."""
-    names = list(valid)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(names)}"
+def _explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
+    """The mistakes in words: one line for each place, and for each key that is unknown there."""
+    found: dict[tuple[str, ...], list[ErrorDetails]] = {}
+    for detail in details:
+        found.setdefault(tuple(_path(data, detail)), []).append(detail)
+    # What is wrong further down is why a list is too short, or a choice between types has no match.
+    outer = {path[:end] for path in found for end in range(len(path))}
+    for path, here in found.items():
+        if path not in outer:
+            yield from _explain_place(path, here)
 
 
-def _explain(data: Any, detail: ErrorDetails) -> list[str]:
-    """One mistake in words, a line for each key that it names."""
-    path = _path(data, detail)
-    message = detail["msg"].removeprefix("Value error, ")
-    if detail["type"] == "unknown_keys":
-        hints = {name: hint for name, hint in detail["ctx"].items() if name != "names"}
-        return [_unknown(path, name, hint) for name, hint in hints.items()]
-    if detail["type"] == "missing":
-        return [f"missing key {'.'.join(path)!r}"]
-    if detail["type"] == "value_error":  # a validator of ours: its message says it all
-        return [f"{'.'.join(path)}: {message}" if path else message]
-    message = _PLAIN.get(detail["type"], message)
-    return [f"key {'.'.join(path) or '(top level)'!r}: {message}, got {detail['input']!r}"]
+def _explain_place(path: tuple[str, ...], here: Sequence[ErrorDetails]) -> Iterator[str]:
+    """What is wrong at one place; several details are of one value that may have several types."""
+    key, first = cut(".".join(path)), here[0]
+    if first["type"] == "unknown_keys":
+        for name, hint in first["ctx"]["hints"].items():
+            yield _unknown(path, name, hint)
+        return
+    if all(detail["type"] == "missing" for detail in here):
+        yield f"missing key {key!r}"
+        return
+    own = [detail["msg"].removeprefix("Value error, ") for detail in here if detail["type"] == "value_error"]
+    if own:  # of a validator of ours: its message says it all
+        yield f"{key}: {own[0]}" if path else own[0]
+        return
+    says = dict.fromkeys(_PLAIN.get(detail["type"], detail["msg"]) for detail in here)
+    yield f"key {key or '(top level)'!r}: {', or '.join(says)}, got {shown(first['input'])}"
 
 
-def _unknown(path: list[str], name: str, hint: str) -> str:
-    key = ".".join([*path, name])
+def _unknown(path: Sequence[str], name: str, hint: str) -> str:
+    key = cut(".".join([*path, name]))
     return f"key {key!r} {hint}" if hint.startswith("is now") else f"unknown key {key!r}; {hint}"
 
 

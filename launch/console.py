@@ -1,15 +1,37 @@
-"""What all command lines share: plain help, log lines on the terminal, and a user's error as one message with status 2."""
+"""What all command lines share: plain help, log lines on the terminal, and errors of a user or a machine as one message."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
 from remedy.data_gen.execution.program import ProgramError
+from remedy.data_gen.messages import cut, one_line, shown
 from remedy.data_gen.settings import UserError
+
+_FULL = "; make room and give the same command again: what is whole stays, and it goes on from there"
+_ADVICE = {
+    **dict.fromkeys(
+        (
+            errno.EEXIST,
+            errno.ENOTDIR,
+            errno.EISDIR,
+            errno.ENOENT,
+            errno.ENAMETOOLONG,
+            errno.EACCES,
+            errno.EPERM,
+            errno.EROFS,
+            errno.ELOOP,
+        ),
+        "; choose another path",
+    ),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+}
+"""What to do, by the system's number of an error."""
 
 
 class _Print(logging.Handler):
@@ -33,10 +55,56 @@ def command_line(**options: Any) -> typer.Typer:
 
 
 def start(app: typer.Typer) -> None:
-    """Run a command line: what the package logs is shown, and a user's error is one message and exit status 2."""
+    """Run a command line: what the package logs is shown; what a user can put right is one message and exit status 2, and an
+    interrupt one line and 130. Any other exception is a mistake of ours, and keeps its traceback."""
     show_logs()
     try:
         app()
-    except (UserError, ProgramError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        sys.exit(2)
+    except SystemExit as leaving:
+        # Typer turns an interrupt into an exit, or (older ones) into an abort.
+        if not _interrupted(leaving.__context__):
+            raise
+        _leave("interrupted: what is written stays, and the same command goes on from there", 130)
+    except Exception as error:
+        words = in_words(error)
+        if words is None:
+            raise
+        _leave(f"error: {words}", 2)
+
+
+def in_words(error: BaseException) -> str | None:
+    """What a user reads of an error that is one of theirs or of their machine's; None for a mistake of ours."""
+    if isinstance(error, (UserError, ProgramError)):
+        return str(error)
+    if isinstance(error, OSError):
+        return one_line(_of_the_system(error))
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        said = f" ({error})" if str(error) else ""
+        return one_line(f"out of memory{said}: make the numbers that say how much is done at a time smaller")
+    if isinstance(error, RecursionError):
+        return "something given is nested too deeply to be read"
+    if isinstance(error, UnicodeEncodeError):
+        return one_line(f"{shown(error.object)} holds half of a surrogate pair, which cannot be written as text")
+    return None
+
+
+def _of_the_system(error: OSError) -> str:
+    """The path, what the system says, and what can be done about it."""
+    if error.errno is None:
+        return str(error) or type(error).__name__
+    paths = [str(path) for path in (error.filename, error.filename2) if path not in (None, "")]
+    place = cut(" -> ".join(paths), 200)
+    said = error.strerror or errno.errorcode.get(error.errno, str(error.errno))
+    advice = _ADVICE.get(error.errno, "")
+    return f"{place + ': ' if place else ''}{said}{advice}"
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _leave(words: str, status: int) -> NoReturn:
+    print(words, file=sys.stderr, flush=True)
+    sys.exit(status)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build, suggest
+from remedy.data_gen.messages import suggest
+from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build
 from remedy.eval.config import EvalConfig
 from remedy.eval.records import COMMON
 from remedy.eval.report.verdicts import FORMER_LABELS, Comparison, Side

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from remedy.data_gen.card import write_card
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.messages import shown
 from remedy.data_gen.settings import ConfigError, Settings, load
 from remedy.data_gen.shards import Encoder, WriteConfig, plan, write
 from remedy.models.encoding import encoded_examples
@@ -51,6 +52,7 @@ def _encoder(tokenizer: TokenizerSettings, data: DataConfig) -> Encoder:
 
 def _part(text: str) -> tuple[int, int]:
     index, _, count = text.partition("/")
-    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
-        raise ConfigError(f"--shard {text!r}: write i/N with 0 <= i < N, for example 0/4")
+    whole = index.isdecimal() and count.isdecimal() and len(index + count) < 20
+    if not (whole and int(index) < int(count)):
+        raise ConfigError(f"--shard {shown(text)}: write i/N with 0 <= i < N, for example 0/4")
     return int(index), int(count)

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from remedy.data_gen.examples import Example
 from remedy.data_gen.files import replace_file
-from remedy.data_gen.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml, suggest
+from remedy.data_gen.messages import suggest
+from remedy.data_gen.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml
 from remedy.data_gen.splits import SPLITS
 from remedy.eval.view.page import page
 from remedy.eval.view.structure import Part, View, blocks_of, tokens_of

@@ -8,8 +8,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from remedy.data_gen.settings import UserError, load
-from remedy.launch.console import command_line, start
+from remedy.data_gen.settings import load
+from remedy.launch.console import command_line, in_words, start
 
 
 def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool = False) -> None:
@@ -26,13 +26,16 @@ def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool =
 
     try:
         output = run(settings, resume)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        leave(2)
     except Stopped as stopped:
         if this_process().is_main:
             print(f"stopped: {stopped}", file=sys.stderr)
         leave(RESUMABLE)
+    except Exception as error:
+        words = in_words(error)
+        if words is None:
+            raise
+        print(f"error: {words}", file=sys.stderr, flush=True)
+        leave(2)
     else:
         if this_process().is_main:
             print(f"saved {output}")

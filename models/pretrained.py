@@ -13,7 +13,8 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from remedy.data_gen.settings import UserError, suggest
+from remedy.data_gen.messages import suggest
+from remedy.data_gen.settings import UserError
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.protocol import CausalLM

@@ -125,7 +125,7 @@ def quarantine(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> l
 
 def _numbered(output: Path) -> list[Path]:
     """All checkpoint folders, newest first."""
-    found = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdigit()]
+    found = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdecimal()]
     return sorted(found, key=lambda p: -int(p.name.rsplit("-", 1)[1]))
 
 

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from remedy.data_gen import rng
 from remedy.data_gen.execution.program import MARKER, Program
+from remedy.data_gen.messages import suggest
 from remedy.data_gen.registry import one_of
-from remedy.data_gen.settings import suggest
 from remedy.data_gen.splits import SPLITS, split_of, text_hash
 from remedy.data_gen.tasks.families import FAMILIES, LETTERS, source
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, too_few_programs

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from remedy.data_gen.settings import ConfigError, Settings, suggest
+from remedy.data_gen.messages import suggest
+from remedy.data_gen.settings import ConfigError, Settings
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records import TRACE_COLUMNS, LabelValue, label_columns, rank
 from remedy.eval.sections import in_order, named, text, varying

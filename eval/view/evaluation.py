@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.settings import ConfigError, UserError, build, suggest
+from remedy.data_gen.messages import suggest
+from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.checkpoint import Subject

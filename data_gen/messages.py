@@ -1,0 +1,47 @@
+"""Values and names as messages repeat them: short, and on one line."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Iterable
+from typing import Any
+
+MOST = 80
+"""Characters of a value that a message repeats."""
+LINE = 600
+"""Characters of a message's line."""
+_NAMES = 40
+"""Valid names that a message lists."""
+
+_repr = reprlib.Repr()
+_repr.maxlevel = 4
+_repr.maxstring = _repr.maxother = _repr.maxlong = MOST
+
+
+def shown(value: Any, most: int = MOST) -> str:
+    """A value's repr, cut in the middle where it is longer than `most` characters."""
+    return cut(_repr.repr(value), most)
+
+
+def cut(text: str, most: int = MOST) -> str:
+    """A text, cut in the middle where it is longer than `most` characters."""
+    if len(text) <= most:
+        return text
+    half = (most - 3) // 2
+    return f"{text[:half]}...{text[-half:]}"
+
+
+def one_line(text: str) -> str:
+    """A text on one line of bounded length, without characters that a terminal obeys."""
+    return cut(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * LINE]).split()), LINE)
+
+
+def suggest(name: str, valid: Iterable[str]) -> str:
+    """`did you mean X?` when a valid name is near, else the list of valid names."""
+    names = list(valid)
+    near = difflib.get_close_matches(name[:MOST], names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f"valid here: {', '.join(names[:_NAMES])}{more}"

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.roles import Role
+from remedy.data_gen.sealed import digest_of
 from remedy.data_gen.settings import dump
-from remedy.data_gen.shards import WriteConfig, data_set_of, plan, read_manifest, read_shard
+from remedy.data_gen.shards import WriteConfig, plan, read_manifest, read_shard
 
 _OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
 
@@ -29,7 +30,7 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
     slices: dict[str, Counter[str]] = {}
     outcomes: Counter[str] = Counter()
     lengths: list[int] = []
-    data_set = data_set_of(read_manifest(directory))
+    data_set = digest_of(read_manifest(directory))
     for shard in plan(config):
         table = read_shard(directory / "data" / shard.name, data_set)
         split = counts.setdefault(shard.split, Counter())

@@ -19,6 +19,7 @@ from remedy.data_gen.files import replace_file
 from remedy.data_gen.settings import UserError
 
 KEY = "digest"
+_OWNER = b"remedy.owner"
 _MARK = b"sha256: "
 _SEAL = len(_MARK) + hashlib.sha256().digest_size
 _MAGIC = b"PAR1"
@@ -35,8 +36,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    plain = json.loads(json.dumps(content))
-    text = json.dumps({**plain, KEY: _json_digest(plain)}, indent=1)
+    text = json.dumps({**content, KEY: digest_of(content)}, indent=1)
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
@@ -47,7 +47,7 @@ def read_json(path: Path, cure: str) -> dict[str, Any]:
         DamagedFile: it is not there, or not what was written.
     """
     content = plain_json(path, cure)
-    if content.pop(KEY, None) != _json_digest(content):
+    if content.pop(KEY, None) != digest_of(content):
         raise DamagedFile(
             f"{path}: is damaged, or of an earlier version (its digest is not that of its content): {cure}"
         )
@@ -63,33 +63,36 @@ def plain_json(path: Path, cure: str) -> dict[str, Any]:
     try:
         content = json.loads(_bytes(path, cure).decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise DamagedFile(f"{path}: is damaged ({str(error).splitlines()[0]:.200}): {cure}") from None
+        raise DamagedFile(f"{path}: is damaged ({_first_line(error):.200}): {cure}") from None
     if not isinstance(content, dict):
         raise DamagedFile(f"{path}: is damaged (it holds {type(content).__name__}, no object): {cure}")
     return content
 
 
-def write_table(path: Path, table: pa.Table) -> None:
+def write_table(path: Path, table: pa.Table, owner: str) -> None:
     """Write Parquet with a digest of the file and its name, the whole file or none of it.
 
-    The digest stands before the footer, where no reader looks: all of a file is found from its footer, which ends it.
+    `owner`: what the file is a part of. The digest stands before the footer, where no reader looks: all of a file is found
+    from its footer, which ends it.
 
     Raises:
         UserError: it cannot be written.
     """
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
+    pq.write_table(
+        table.replace_schema_metadata({**(table.schema.metadata or {}), _OWNER: owner}), sink, compression="zstd"
+    )
     content = sink.getvalue().to_pybytes()
     body, footer = content[: _footer(content)], content[_footer(content) :]
     whole = body + _MARK + _table_digest(path, body, footer) + footer
     replace_file(path, lambda partial: partial.write_bytes(whole))
 
 
-def read_table(path: Path, cure: str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_table(path: Path, cure: str, owner: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
     """A table that `write_table` wrote under this name, or some of its columns; every byte of the file is checked first.
 
     Raises:
-        DamagedFile: it is not there, or not what was written.
+        DamagedFile: it is not there, not what was written, or a part of something else than `owner`.
     """
     content = _bytes(path, cure)
     place = _footer(content)
@@ -100,9 +103,44 @@ def read_table(path: Path, cure: str, columns: Sequence[str] | None = None) -> p
     if seal[len(_MARK) :] != _table_digest(path, view[: place - _SEAL], view[place:]):
         raise DamagedFile(f"{path}: is damaged (its digest is not that of its content): {cure}")
     try:
-        return pq.read_table(pa.BufferReader(content), columns=columns)
+        table = pq.read_table(pa.BufferReader(content), columns=columns)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DamagedFile(f"{path}: cannot be read ({str(error).splitlines()[0]}): {cure}") from None
+        raise DamagedFile(f"{path}: cannot be read ({_first_line(error)}): {cure}") from None
+    _check_owner(path, cure, table.schema, owner)
+    return table
+
+
+def look_at_table(path: Path, cure: str, owner: str) -> None:
+    """Read a table's footer alone, which takes a moment at any size; what stands before it may still be damaged.
+
+    Raises:
+        DamagedFile: it is not there, shorter than it was, or a part of something else than `owner`.
+    """
+    try:
+        schema = pq.read_schema(path)
+    except FileNotFoundError:
+        raise DamagedFile(f"{path}: is missing: {cure}") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DamagedFile(f"{path}: is damaged ({_first_line(error)}): {cure}") from None
+    _check_owner(path, cure, schema, owner)
+
+
+def foreign_table(folder: Path, owner: str) -> Path | None:
+    """A table in a folder that is a part of something else than `owner`, if there is one."""
+    for path in sorted(folder.glob("*.parquet")):
+        try:
+            schema = pq.read_schema(path)
+        except (pa.ArrowException, OSError, ValueError):
+            continue  # nobody's, since nobody can read it
+        if _owner(schema) != owner:
+            return path
+    return None
+
+
+def digest_of(content: Mapping[str, Any]) -> str:
+    """Identifies an object by what it holds, as JSON writes it: the digest that `write_json` gives it."""
+    plain = json.loads(json.dumps(content))  # tuples are lists there, and numbers as keys are text
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def file_digest(path: Path) -> str:
@@ -123,8 +161,18 @@ def _bytes(path: Path, cure: str) -> bytes:
         raise DamagedFile(f"{path}: cannot be read ({error.strerror or error}): {cure}") from None
 
 
-def _json_digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _owner(schema: pa.Schema) -> str:
+    owner: bytes = (schema.metadata or {}).get(_OWNER, b"")
+    return owner.decode(errors="replace")
+
+
+def _check_owner(path: Path, cure: str, schema: pa.Schema, owner: str | None) -> None:
+    if owner is not None and _owner(schema) != owner:
+        raise DamagedFile(f"{path}: belongs to something else than the folder that it is in: {cure}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _footer(content: bytes) -> int:

@@ -16,19 +16,26 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig, Example
 from remedy.data_gen.files import clear_partials
 from remedy.data_gen.roles import Special
-from remedy.data_gen.sealed import DamagedFile, read_json, read_table, write_json, write_table
+from remedy.data_gen.sealed import (
+    DamagedFile,
+    digest_of,
+    foreign_table,
+    look_at_table,
+    read_json,
+    read_table,
+    write_json,
+    write_table,
+)
 from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import SplitName
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
-_DATA_SET = b"remedy.data_set"
 _CURE = "run `remedy generate` again, which makes it anew"
 
 
@@ -133,10 +140,9 @@ def write(
 
 
 def write_shard(shard: Shard, folder: Path, encode: Encoder, data_set: str) -> None:
-    """Make one shard's examples and write them. `data_set`: whose shard it is, as in `data_set_of`."""
+    """Make one shard's examples and write them. `data_set`: whose shard it is: the digest of the manifest."""
     rows = [_row(example, tokens) for example, tokens in encode(shard.split, range(shard.start, shard.stop))]
-    schema = _schema(rows[0]).with_metadata({_DATA_SET: data_set})
-    write_table(folder / shard.name, pa.Table.from_pylist(rows, schema=schema))
+    write_table(folder / shard.name, pa.Table.from_pylist(rows, schema=_schema(rows[0])), data_set)
 
 
 def read_shard(path: Path, data_set: str, columns: list[str] | None = None) -> pa.Table:
@@ -146,11 +152,9 @@ def read_shard(path: Path, data_set: str, columns: list[str] | None = None) -> p
         ShardError: the file is missing or damaged, or another data set's.
     """
     try:
-        table = read_table(path, _CURE, columns)
+        return read_table(path, _CURE, data_set, columns)
     except DamagedFile as error:
         raise ShardError(str(error)) from None
-    _check_owner(path, table.schema, data_set)
-    return table
 
 
 def look_at_shard(path: Path, data_set: str) -> None:
@@ -160,27 +164,9 @@ def look_at_shard(path: Path, data_set: str) -> None:
         ShardError: as `read_shard`; but what stands before the footer may still be damaged.
     """
     try:
-        schema = pq.read_schema(path)
-    except FileNotFoundError:
-        raise ShardError(f"{path}: is missing: {_CURE}") from None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise ShardError(f"{path}: is damaged ({str(error).splitlines()[0]}): {_CURE}") from None
-    _check_owner(path, schema, data_set)
-
-
-def _check_owner(path: Path, schema: pa.Schema, data_set: str) -> None:
-    if (schema.metadata or {}).get(_DATA_SET) != data_set.encode():
-        raise ShardError(f"{path}: belongs to another data set: {_CURE}")
-
-
-def _owner(path: Path) -> str | None:
-    """The data set that a shard says it belongs to; None of one that cannot be read."""
-    try:
-        schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError, ValueError):
-        return None
-    owner: bytes = (schema.metadata or {}).get(_DATA_SET, b"")
-    return owner.decode(errors="replace")
+        look_at_table(path, _CURE, data_set)
+    except DamagedFile as error:
+        raise ShardError(str(error)) from None
 
 
 def _is_done(path: Path, data_set: str) -> bool:
@@ -207,11 +193,6 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise ShardError(str(error)) from None
 
 
-def data_set_of(manifest: dict[str, Any]) -> str:
-    """Identifies a data set, in every one of its shards: configuration, tokenizer, and how it is cut into shards."""
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def data_hash(data: DataConfig) -> str:
     """Identifies a data configuration."""
     return hashlib.sha256(json.dumps(data.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:16]
@@ -227,13 +208,13 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
     }
     path = directory / MANIFEST
     if not path.exists():
-        for shard in sorted((directory / "data").glob("*.parquet")):
-            if _owner(shard) not in (None, data_set_of(manifest)):
-                raise ShardError(f"{shard}: belongs to another data set; choose another --out, or delete the folder")
+        other = foreign_table(directory / "data", digest_of(manifest))
+        if other is not None:
+            raise ShardError(f"{other}: belongs to another data set; choose another --out, or delete the folder")
         write_json(path, manifest)
     elif read_manifest(directory) != manifest:
         raise ShardError(f"{directory}: holds data of another configuration or tokenizer; choose another --out")
-    return data_set_of(manifest)
+    return digest_of(manifest)
 
 
 def _row(example: Example, tokens: TokenLists) -> dict[str, Any]:

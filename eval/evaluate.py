@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,8 @@ import pandas as pd
 import torch
 
 from remedy.data_gen.examples import DataConfig, Example
-from remedy.data_gen.files import replace_file
+from remedy.data_gen.files import clear_partials
+from remedy.data_gen.sealed import DamagedFile, digest_of, foreign_table, read_json, write_json
 from remedy.data_gen.settings import ConfigError, UserError
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks import Task
@@ -20,14 +21,15 @@ from remedy.eval.checkpoint import Subject, describe
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import TEACHER_FORCED, fed_roles
 from remedy.eval.diagnostics import Condition
-from remedy.eval.generations import Generation, write_generations
-from remedy.eval.records import read_records, token_counts, write_records
+from remedy.eval.generations import Generation, read_generations, write_generations
+from remedy.eval.records import CURE, read_records, token_counts, write_records
 from remedy.eval.scoring import score_batch
 from remedy.eval.summary import summarise, write_summary
 from remedy.models.encoding import encoded_examples
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
+log = logging.getLogger(__name__)
 RECORDS = "records"
 GENERATIONS = "generations"
 SUMMARY = "summary.json"
@@ -71,7 +73,7 @@ def evaluate(
     progress: Callable[[ConditionDone], None] = lambda done: None,
     variant: str = "",
 ) -> Path:
-    """Run every condition that has no records yet, then write the summary; returns its path.
+    """Run every condition that has no records yet, or damaged ones, then write the summary; returns its path.
 
     `variant`: what the run shares with others of other seeds, for reports to put them together.
 
@@ -88,21 +90,38 @@ def evaluate(
         "data": subject.data.model_dump(mode="json"),
         "trained_on": subject.trained_on.model_dump(mode="json") if subject.trained_on else None,
         "evaluation": config.model_dump(mode="json"),
+        "conditions": [condition.slug for condition in conditions],
     }
-    _claim(directory, request)
+    evaluation = _claim(directory, request)
     tokenizer.save(directory)  # for `remedy show`: what was written is kept as token ids
     found = []
     for number, condition in enumerate(conditions, start=1):
-        path = directory / RECORDS / f"{condition.slug}.parquet"
-        if not path.exists():
+        records = _kept(directory, condition, evaluation)
+        if records is None:
+            path = directory / RECORDS / f"{condition.slug}.parquet"
             rows, kept = run_condition(model, tokenizer, condition, config)
             # Records come last: where they are, so is what they lead to.
-            write_generations(directory / GENERATIONS / path.name, kept)
-            write_records(path, name, rows, condition.labels)
-        found.append(read_records(path))
-        progress(ConditionDone(number, len(conditions), condition, *_result(found[-1])))
-    write_summary(directory / SUMMARY, name, [one for records in found for one in summarise(records)])
-    return directory / SUMMARY
+            write_generations(directory / GENERATIONS / path.name, kept, evaluation)
+            write_records(path, name, rows, condition.labels, evaluation)
+            records = read_records(path, evaluation)
+        found.append(records)
+        progress(ConditionDone(number, len(conditions), condition, *_result(records)))
+    path = directory / SUMMARY
+    write_summary(path, name, [one for records in found for one in summarise(records)], evaluation)
+    return path
+
+
+def _kept(directory: Path, condition: Condition, evaluation: str) -> pd.DataFrame | None:
+    """The records of a condition that is done; None of one that has to be evaluated, or evaluated again."""
+    path = directory / RECORDS / f"{condition.slug}.parquet"
+    if not path.exists():
+        return None
+    try:
+        read_generations(directory / GENERATIONS / path.name, evaluation)
+        return read_records(path, evaluation)
+    except DamagedFile as error:
+        log.warning("%s", str(error).replace(CURE, "the condition is evaluated again"))
+        return None
 
 
 def read_request(folder: Path) -> dict[str, Any]:
@@ -111,16 +130,9 @@ def read_request(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: it holds no evaluation, or its file is damaged.
     """
-    path = folder / REQUEST
-    try:
-        request = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{folder}: holds no evaluation ({REQUEST} is missing)") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({error}); delete the folder and evaluate again") from None
-    if not isinstance(request, dict):
-        raise UserError(f"{path}: is no evaluation's; delete the folder and evaluate again")
-    return request
+    if not (folder / REQUEST).exists():
+        raise UserError(f"{folder}: holds no evaluation ({REQUEST} is missing)")
+    return read_json(folder / REQUEST, "delete the file and evaluate again, which keeps the records that fit")
 
 
 def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
@@ -206,11 +218,16 @@ def _result(records: pd.DataFrame) -> tuple[float | None, int]:
     return summary["right"] and summary["right"]["mean"], sum(summary["untraced"].values())
 
 
-def _claim(directory: Path, request: dict[str, Any]) -> None:
-    text = json.dumps(request, indent=1, sort_keys=True)
+def _claim(directory: Path, request: dict[str, Any]) -> str:
+    """Make the folder this evaluation's, whose digest is returned: its records and summary carry it."""
+    evaluation = digest_of(request)
     path = directory / REQUEST
-    if path.exists() and path.read_text(encoding="utf-8") != text:
+    for folder in (directory / RECORDS, directory / GENERATIONS):
+        clear_partials(folder)
+        if not path.exists() and (other := foreign_table(folder, evaluation)):
+            raise UserError(f"{other}: belongs to another evaluation; choose another --out or delete it")
+    if not path.exists():
+        write_json(path, request)
+    elif digest_of(read_request(directory)) != evaluation:
         raise UserError(f"{directory}: holds another evaluation; choose another --out or delete it")
-    for folder in (RECORDS, GENERATIONS):
-        (directory / folder).mkdir(parents=True, exist_ok=True)
-    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    return evaluation

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 import pandas as pd
+import pyarrow as pa
 
-from remedy.data_gen.files import replace_file
-from remedy.data_gen.settings import UserError
+from remedy.data_gen.sealed import read_table, write_table
 from remedy.eval.decoding import Generated
+from remedy.eval.records import CURE
 
 
 class FrameProbability(NamedTuple):
@@ -66,22 +67,17 @@ def generation(index: int, text: str, runs: Sequence[Generated], frames: Sequenc
     }
 
 
-def write_generations(path: Path, rows: Iterable[Generation]) -> None:
-    """Write one condition's generations, the whole file or none of it."""
+def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -> None:
+    """Write one condition's generations, the whole file or none of it. `evaluation`: which they are a part of."""
     table = pd.DataFrame(list(rows), columns=list(Generation.__annotations__))
-    replace_file(path, lambda partial: table.to_parquet(partial, compression="zstd"))
+    write_table(path, pa.Table.from_pandas(table), evaluation)
 
 
-def read_generations(path: Path) -> pd.DataFrame:
-    """One condition's generations, by the index of the example.
+def read_generations(path: Path, evaluation: str | None = None) -> pd.DataFrame:
+    """One condition's generations, by the index of the example. Every byte of the file is checked.
 
     Raises:
-        UserError: the file is missing or damaged.
+        DamagedFile: as `read_records`.
     """
-    try:
-        return pd.read_parquet(path).set_index("index", drop=False)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path}: no readable generations ({str(error).splitlines()[0]}); delete the records of this condition "
-            "and evaluate again"
-        ) from None
+    found: pd.DataFrame = read_table(path, CURE, evaluation).to_pandas()
+    return found.set_index("index", drop=False)

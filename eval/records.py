@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import pandas as pd
+import pyarrow as pa
 
-from remedy.data_gen.files import replace_file
 from remedy.data_gen.registry import Registry
 from remedy.data_gen.roles import Role
+from remedy.data_gen.sealed import read_table, write_table
 from remedy.data_gen.settings import UserError
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.failures import UNTRACED
 
 LabelValue = bool | int | float | str
+CURE = "evaluate again, which makes it anew"
+"""What to do about a damaged file of an evaluation."""
 
 
 class Label(NamedTuple):
@@ -181,8 +184,10 @@ def token_counts(roles: Sequence[int]) -> dict[str, int]:
     return {column: list(roles).count(role) for role, column in ROLE_COLUMNS.items()}
 
 
-def write_records(path: Path, run: str, rows: Iterable[Mapping[str, Any]], labels: Mapping[str, LabelValue]) -> None:
-    """Write one condition's records, the whole file or none of it.
+def write_records(
+    path: Path, run: str, rows: Iterable[Mapping[str, Any]], labels: Mapping[str, LabelValue], evaluation: str
+) -> None:
+    """Write one condition's records, the whole file or none of it. `evaluation`: which they are a part of, by its digest.
 
     Raises:
         ValueError: a row's fields are not those of `Record` without its `run`, or a label has the name of one.
@@ -195,21 +200,18 @@ def write_records(path: Path, run: str, rows: Iterable[Mapping[str, Any]], label
             )
     if taken := labels.keys() & Record.__annotations__.keys():
         raise ValueError(f"labels with the name of a record's field: {sorted(taken)}")
-    replace_file(path, pd.DataFrame(found, columns=list(Record.__annotations__)).assign(**labels).to_parquet)
+    table = pd.DataFrame(found, columns=list(Record.__annotations__)).assign(**labels)
+    write_table(path, pa.Table.from_pandas(table), evaluation)
 
 
-def read_records(path: Path) -> pd.DataFrame:
-    """One condition's records: the columns of `Record`, and its labels.
+def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
+    """One condition's records: the columns of `Record`, and its labels. Every byte of the file is checked.
 
     Raises:
-        UserError: the file is damaged, or of another version.
+        DamagedFile: the file is missing or damaged, or a part of another evaluation than `evaluation`, if that is given.
+        UserError: the file is of another version.
     """
-    try:
-        found = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path}: damaged records ({str(error).splitlines()[0]}); delete the file and evaluate again"
-        ) from None
+    found: pd.DataFrame = read_table(path, CURE, evaluation).to_pandas()
     missing = {*Record.__annotations__, *(one.name for one in COMMON)} - set(found.columns)
     if missing:
         raise UserError(

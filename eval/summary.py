@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, TypedDict
 
 import pandas as pd
 
-from remedy.data_gen.files import replace_file
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import UserError
+from remedy.data_gen.sealed import DamagedFile, read_json, write_json
 from remedy.eval.failures import UNTRACED, Failure
-from remedy.eval.records import ROLE_COLUMNS, TRACE_COLUMNS, LabelValue, label_columns, traced_only
+from remedy.eval.records import CURE, ROLE_COLUMNS, TRACE_COLUMNS, LabelValue, label_columns, traced_only
 from remedy.eval.stats import Estimate, mean, rate
 
 
@@ -92,22 +90,21 @@ def summarise(records: pd.DataFrame) -> list[ConditionSummary]:
     ]
 
 
-def write_summary(path: Path, run: str, conditions: list[ConditionSummary]) -> None:
-    """Write an evaluation's summary, the whole file or none of it."""
-    text = json.dumps({"run": run, "conditions": conditions}, indent=1)
-    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+def write_summary(path: Path, run: str, conditions: list[ConditionSummary], evaluation: str) -> None:
+    """Write an evaluation's summary, the whole file or none of it. `evaluation`: whose it is, by its digest."""
+    write_json(path, {"run": run, "evaluation": evaluation, "conditions": conditions})
 
 
-def read_summary(path: Path) -> list[ConditionSummary]:
+def read_summary(path: Path, evaluation: str | None = None) -> list[ConditionSummary]:
     """The conditions of a summary.
 
     Raises:
-        UserError: it is damaged or missing.
+        DamagedFile: it is missing or damaged, or another evaluation's than `evaluation`, if that is given.
     """
-    try:
-        conditions: list[ConditionSummary] = json.loads(path.read_text(encoding="utf-8"))["conditions"]
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{path}: no readable summary ({error}); evaluate again to finish it") from None
+    found = read_json(path, CURE)
+    if evaluation not in (None, found["evaluation"]):
+        raise DamagedFile(f"{path}: belongs to another evaluation: {CURE}")
+    conditions: list[ConditionSummary] = found["conditions"]
     return conditions
 
 

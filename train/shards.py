@@ -10,8 +10,9 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.sealed import digest_of
 from remedy.data_gen.settings import UserError
-from remedy.data_gen.shards import WriteConfig, data_hash, data_set_of, look_at_shard, plan, read_manifest, read_shard
+from remedy.data_gen.shards import WriteConfig, data_hash, look_at_shard, plan, read_manifest, read_shard
 from remedy.data_gen.tokens import Tokens
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import TrainSettings
@@ -40,7 +41,7 @@ class ShardDataset(Dataset[Tokens]):
         if not train:
             raise UserError(f"shards: {directory} has no train split")
         self.paths = [directory / "data" / shard.name for shard in train]
-        self.data_set = data_set_of(manifest)
+        self.data_set = digest_of(manifest)
         for path in self.paths:
             look_at_shard(path, self.data_set)
         self.count, self.shard_size = manifest["splits"]["train"], manifest["shard_size"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -10,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from pydantic import Field, model_validator
 
 from remedy.data_gen.execution.pool import environment, trace_one
-from remedy.data_gen.files import replace_file
+from remedy.data_gen.sealed import digest_of, read_json, write_json, write_table
 from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks.program_sources import Case
@@ -78,7 +78,7 @@ def measure(
     """
     request = config.model_dump(mode="json")
     path = directory / REQUEST
-    if path.exists() and json.loads(path.read_text(encoding="utf-8"))["config"] != request:
+    if path.exists() and read_json(path, "choose another --out or delete the folder")["config"] != request:
         raise UserError(f"{directory}: holds another measurement; choose another --out or delete it")
     directory.mkdir(parents=True, exist_ok=True)
     counters = load_tokenizers(config)
@@ -97,9 +97,10 @@ def measure(
         "python": ", ".join(dict.fromkeys(found.python for found in ran)),
         "isolation": ", ".join(dict.fromkeys(found.isolation for found in ran)),
     }
-    replace_file(directory / TOKENS, pd.DataFrame(tokens).to_parquet)
-    replace_file(directory / CUTS, pd.DataFrame(cuts, columns=None if cuts else ["tokenizer"]).to_parquet)
-    replace_file(path, lambda partial: partial.write_text(json.dumps(about, indent=1), encoding="utf-8"))
+    cut_table = pd.DataFrame(cuts, columns=None if cuts else ["tokenizer"])
+    write_table(directory / TOKENS, pa.Table.from_pandas(pd.DataFrame(tokens)), digest_of(about))
+    write_table(directory / CUTS, pa.Table.from_pandas(cut_table), digest_of(about))
+    write_json(path, about)
     return path
 
 

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pandas as pd
-
-from remedy.data_gen.settings import UserError
 from remedy.eval.checkpoint import Checkpoint
-from remedy.eval.costs.measure import CUTS, TOKENS
-from remedy.eval.costs.measure import REQUEST as MEASURED
 from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.evaluate import RECORDS, REQUEST, SUMMARY, read_request
-from remedy.eval.records import LabelValue, read_records, traced_only
-from remedy.eval.report.costs import Measurement, measure_sections
+from remedy.eval.report.costs import measure_sections
 from remedy.eval.report.failures import failure_sections, moved_section
+from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement
 from remedy.eval.report.render import write_pages
 from remedy.eval.report.results import accuracy_by_cost, axis_sections, by_trace_tokens, metric_sections
 from remedy.eval.report.seeds import repeated, seed_sections
 from remedy.eval.report.verdicts import Comparison, Verdict, decide, default_comparisons
 from remedy.eval.sections import Section
-from remedy.eval.summary import ConditionSummary, read_summary, summarise
 
-
-class Evaluations(NamedTuple):
-    """What a report is made of: the requests, their conditions as they were summarised, and the traced programs' records."""
-
-    requests: list[dict[str, Any]]
-    conditions: list[ConditionSummary]
-    records: pd.DataFrame
+MISSING_NOTE = (
+    "These conditions were asked for and have no records yet; `remedy evaluate`, run again, goes on with them."
+)
 
 
 class Report(NamedTuple):
@@ -71,6 +59,7 @@ def compose(directories: Sequence[Path], comparisons: Sequence[Comparison] | Non
         comparisons = [] if variants else default_comparisons(found.conditions)
     fingerprints = {request["run"]: request["checkpoint"]["tokenizer_fingerprint"] for request in found.requests}
     sections = [Section("Runs", rows=runs_table(found))] if found.requests else []
+    sections += missing_section(found)
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in found.conditions):
         sections += diagnostic_sections(diagnostic, found, variants)
     if found.conditions:
@@ -114,69 +103,10 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
     return sections
 
 
-def find(directories: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """All folders of evaluations, and all of measurements, at or below the given ones, in the order given.
-
-    Raises:
-        UserError: a folder holds none.
-    """
-    evaluations: list[Path] = []
-    measured: list[Path] = []
-    for directory in directories:
-        below = sorted(path.parent for path in directory.rglob(REQUEST))
-        below = [folder for folder in below if any((folder / RECORDS).glob("*.parquet"))]
-        counted = sorted(path.parent for path in directory.rglob(MEASURED))
-        if not below and not counted:
-            raise UserError(
-                f"{directory}: no evaluation or measurement found there; `remedy evaluate` and `remedy measure` write them"
-            )
-        evaluations += [folder for folder in below if folder not in evaluations]
-        measured += [folder for folder in counted if folder not in measured]
-    return evaluations, measured
-
-
-def read_evaluations(folders: Sequence[Path]) -> Evaluations:
-    """The evaluations in folders; one that is not finished is summarised as far as it has come.
-
-    Raises:
-        UserError: a file is damaged or missing, or two folders hold the same run under the same condition.
-    """
-    requests, conditions, records = [], [], []
-    held: dict[tuple[str, str, frozenset[tuple[str, LabelValue]]], Path] = {}
-    for folder in folders:
-        requests.append(read_request(folder))
-        mine = [read_records(path) for path in sorted((folder / RECORDS).glob("*.parquet"))]
-        if (folder / SUMMARY).exists():
-            found = read_summary(folder / SUMMARY)
-            if len(found) > len(mine):
-                raise UserError(f"{folder}: records of {len(found) - len(mine)} conditions are missing; evaluate again")
-        else:
-            found = [condition for one in mine for condition in summarise(one)]
-        for condition in found:
-            key = (condition["run"], condition["diagnostic"], frozenset(condition["labels"].items()))
-            other = held.setdefault(key, folder)
-            if other != folder:
-                raise UserError(
-                    f"{other} and {folder} hold the same conditions of a run {condition['run']!r}: "
-                    "evaluate one of them anew with another --name"
-                )
-        conditions += found
-        records += mine
-    together = pd.concat(records, ignore_index=True) if records else pd.DataFrame({"diagnostic": [], "failure": []})
-    return Evaluations(requests, conditions, traced_only(together))
-
-
-def read_measurement(folder: Path) -> Measurement:
-    """One folder of `remedy measure`.
-
-    Raises:
-        UserError: a file of it is missing or damaged.
-    """
-    try:
-        request = json.loads((folder / MEASURED).read_text(encoding="utf-8"))
-        return Measurement(request, pd.read_parquet(folder / TOKENS), pd.read_parquet(folder / CUTS))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: damaged measurement ({str(error).splitlines()[0]}); measure again") from None
+def missing_section(found: Evaluations) -> list[Section]:
+    """The conditions that evaluations were asked for and have no records of, if there are any."""
+    rows = [[run, condition.replace("__", ", ")] for run, conditions in found.missing for condition in conditions]
+    return [Section("Not evaluated yet", rows=[["Run", "Condition"], *rows], note=MISSING_NOTE)] if rows else []
 
 
 def runs_table(found: Evaluations) -> list[list[str]]:

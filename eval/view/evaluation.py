@@ -10,6 +10,7 @@ from typing import Any
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.messages import suggest
+from remedy.data_gen.sealed import digest_of
 from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.traces.render import FORMATS
@@ -32,16 +33,23 @@ def record_view(folder: Path, index: int, words: str = "") -> View:
     Raises:
         UserError: the folder holds no such condition or record, or the data are no longer those that were evaluated.
     """
-    condition = _condition(folder, words)
-    records = read_records(folder / RECORDS / f"{condition.slug}.parquet").set_index("index", drop=False)
+    request = read_request(folder)
+    condition = _condition(folder, request, words)
+    evaluation = digest_of(request)
+    records = read_records(folder / RECORDS / f"{condition.slug}.parquet", evaluation).set_index("index", drop=False)
     if index not in records.index:
         raise ConfigError(f"--index {index}: {condition.slug} has {len(records)} records, numbered from 0")
     record = records.loc[index].to_dict()
     tokenizer = load_tokenizer(folder)
+    if tokenizer.fingerprint != request["checkpoint"]["tokenizer_fingerprint"]:
+        raise UserError(
+            f"{folder}: its tokenizer is not the one that was evaluated: evaluate again, which writes it anew"
+        )
     [(example, encoded)] = encoded_examples(condition.data, tokenizer, condition.split, [index])
     if f"{text_hash(example.identity):016x}" != record["example"]:
         raise UserError(f"{folder}: the data have changed: example {index} is another program than was evaluated")
-    written = read_generations(folder / GENERATIONS / f"{condition.slug}.parquet").loc[index].to_dict()
+    kept = read_generations(folder / GENERATIONS / f"{condition.slug}.parquet", evaluation)
+    written = kept.loc[index].to_dict()
     form = FORMATS[condition.data.format]
     by_place = form.one_token or fed_roles(condition.forcing) == TEACHER_FORCED
     reader = None if by_place else form.reader(condition.data.reveal.answer_only)
@@ -59,8 +67,7 @@ def record_view(folder: Path, index: int, words: str = "") -> View:
     )
 
 
-def _condition(folder: Path, words: str) -> Condition:
-    request = read_request(folder)
+def _condition(folder: Path, request: Mapping[str, Any], words: str) -> Condition:
     where = str(folder / REQUEST)
     data = build(DataConfig, request["data"], where)
     trained_on = request["trained_on"] and build(DataConfig, {**request["data"], "task": request["trained_on"]}, where)

@@ -1,12 +1,13 @@
 """Records as an evaluation writes them, made up: what reports are tested on."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
+from remedy.data_gen.sealed import digest_of, write_json, write_table
 from remedy.eval.records import Record, label_columns
 from remedy.eval.summary import ConditionSummary, summarise, write_summary
 
@@ -98,10 +99,17 @@ def write_evaluation(folder: Path, *parts: pd.DataFrame, variant: str = "") -> P
         "tokenizer_fingerprint": f"print of {run}",
     }
     (folder / "records").mkdir(parents=True)
-    request = {"run": run, "checkpoint": checkpoint, "variant": variant, "data": {"task": {"kind": "permutation"}}}
-    (folder / "evaluation.json").write_text(json.dumps(request))
-    for number, part in enumerate(parts):
+    names = [str(part["condition"].iloc[0]) for part in parts]
+    request = {
+        "run": run,
+        "checkpoint": checkpoint,
+        "variant": variant,
+        "data": {"task": {"kind": "permutation"}},
+        "conditions": names,
+    }
+    write_json(folder / "evaluation.json", request)
+    for name, part in zip(names, parts):
         assert label_columns(part)
-        part.to_parquet(folder / "records" / f"{number}.parquet")
-    write_summary(folder / "summary.json", run, together(*parts)[0])
+        write_table(folder / "records" / f"{name}.parquet", pa.Table.from_pandas(part), digest_of(request))
+    write_summary(folder / "summary.json", run, together(*parts)[0], digest_of(request))
     return folder

@@ -90,3 +90,33 @@ def test_records_of_other_weights_are_not_taken_for_this_models(tmp_path: Path) 
     retrained, _ = model_for(PERMUTATION, "symbols", seed=1)
     with pytest.raises(UserError, match="another evaluation"):
         evaluate(retrained, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+
+
+def test_damaged_records_and_generations_are_evaluated_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model, tokenizer = model_for(PERMUTATION, "symbols")
+    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+    kept = {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
+    first, second, third, *_ = sorted((tmp_path / "records").iterdir())
+    damaged = bytearray(kept[first])
+    damaged[len(damaged) // 2] ^= 1
+    first.write_bytes(damaged)
+    second.write_bytes(kept[third])  # of another condition
+    (tmp_path / "generations" / third.name).unlink()
+    (tmp_path / "summary.json").write_bytes(b"[")
+    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert caplog.text.count("the condition is evaluated again") == 3
+
+
+def test_records_without_their_evaluation_are_not_another_ones(tmp_path: Path) -> None:
+    model, tokenizer = model_for(PERMUTATION, "symbols")
+    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+    (tmp_path / "evaluation.json").write_bytes(b"null")
+    with pytest.raises(UserError, match=r"evaluation\.json: is damaged .*delete the file and evaluate again"):
+        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+    (tmp_path / "evaluation.json").unlink()
+    with pytest.raises(UserError, match="belongs to another evaluation"):
+        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "other")
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "records").iterdir()}
+    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept

@@ -65,5 +65,5 @@ def test_a_frame_has_the_tokens_that_the_model_wrote_of_it(form: str, forcing: s
 
 def test_damaged_generations_are_named(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text("no table")
-    with pytest.raises(UserError, match=r"x\.parquet: no readable generations"):
+    with pytest.raises(UserError, match=r"x\.parquet: is damaged"):
         read_generations(tmp_path / "x.parquet")

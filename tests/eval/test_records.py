@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+from remedy.data_gen.sealed import write_table
 from remedy.data_gen.settings import UserError
 from remedy.eval.records import LABELS, Record, columns, label, rank, read_records, sentences, write_records
 from remedy.eval.summary import ConditionSummary
@@ -27,7 +29,7 @@ def test_every_column_and_every_field_of_the_summary_has_a_sentence() -> None:
 
 
 def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
-    write_records(tmp_path / "x.parquet", "run", [row(index=3)], {**COMMON, "length": 4})
+    write_records(tmp_path / "x.parquet", "run", [row(index=3)], {**COMMON, "length": 4}, "e")
     found = read_records(tmp_path / "x.parquet")
     assert found["index"].tolist() == [3]
     assert (found["run"].iloc[0], found["length"].iloc[0], found["spacing"].iloc[0]) == ("run", 4, 1.0)
@@ -35,13 +37,14 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_rows_that_are_not_records_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="extra"):
-        write_records(tmp_path / "x.parquet", "run", [row(extra=1)], COMMON)
+        write_records(tmp_path / "x.parquet", "run", [row(extra=1)], COMMON, "e")
     with pytest.raises(ValueError, match="index"):
-        write_records(tmp_path / "x.parquet", "run", [row()], {**COMMON, "index": 1})
+        write_records(tmp_path / "x.parquet", "run", [row()], {**COMMON, "index": 1}, "e")
 
 
 def test_records_of_another_version_are_refused(tmp_path: Path) -> None:
-    pd.DataFrame([row()]).assign(run="r").to_parquet(tmp_path / "old.parquet")
+    old = pa.Table.from_pandas(pd.DataFrame([row()]).assign(run="r"))
+    write_table(tmp_path / "old.parquet", old, "e")
     with pytest.raises(UserError, match="records of another version, without answer_only, forcing"):
         read_records(tmp_path / "old.parquet")
 

@@ -11,7 +11,7 @@ from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.costs.measure import MeasureConfig, measure
 from remedy.eval.costs.token_costs import CostSettings
 from remedy.eval.report.costs import Measurement, measure_sections, with_total
-from remedy.eval.report.page import read_measurement
+from remedy.eval.report.reading import read_measurement
 from remedy.models.tokenizer import TokenizerError, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, Llama3Settings
 

@@ -80,9 +80,23 @@ def test_evaluations_that_contradict_each_other_or_miss_records_are_named(tmp_pa
     with pytest.raises(UserError, match=r"a.run and .*b.run hold the same conditions of a run 'run'.*--name"):
         compose([first, second])
     next((second / "records").glob("*.parquet")).unlink()
-    with pytest.raises(UserError, match=r"b.run: records of 1 conditions are missing; evaluate again"):
+    with pytest.raises(UserError, match=r"b.run: the records of .*length=[48].* are missing; evaluate again"):
         compose([second])
-    for damaged in ("[]", "{"):
-        (first / "evaluation.json").write_text(damaged)
-        with pytest.raises(UserError, match=r"a.run.evaluation\.json: .*evaluate again"):
+    for damaged in (b"[]", b"{", b"", b"null", b"{}", b"\xff", b"[" * 100_000):
+        (first / "evaluation.json").write_bytes(damaged)
+        with pytest.raises(UserError, match=r"a.run.evaluation\.json: is damaged.*evaluate again"):
             compose([first])
+    (first / "evaluation.json").unlink()
+    with pytest.raises(UserError, match=r"evaluation\.json: is missing beside its records"):
+        compose([tmp_path])
+
+
+def test_what_an_unfinished_evaluation_still_lacks_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = evaluation(tmp_path, "a", False)
+    (folder / "summary.json").unlink()
+    sorted((folder / "records").glob("*.parquet"))[1].unlink()
+    sections = {section.title: section for section in compose([folder]).sections}
+    head, (run, condition) = sections["Not evaluated yet"].rows
+    assert (head, run) == (["Run", "Condition"], "a")
+    assert "length=8" in condition
+    assert "a: not evaluated yet, so not in the report: " in caplog.text

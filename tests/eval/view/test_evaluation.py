@@ -72,8 +72,8 @@ def test_a_folder_without_an_evaluation_is_refused(tmp_path: Path) -> None:
         record_view(tmp_path, 0)
 
 
-@pytest.mark.parametrize(("text", "says"), [("[1]", "is no evaluation's"), ("{", "damaged")])
-def test_a_damaged_request_is_named(tmp_path: Path, text: str, says: str) -> None:
+@pytest.mark.parametrize("text", ["[1]", "{", "{}"])
+def test_a_damaged_request_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "evaluation.json").write_text(text)
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=r"evaluation\.json: is damaged"):
         record_view(tmp_path, 0)

@@ -1,0 +1,115 @@
+"""What a report is made of: the evaluations and measurements in folders, checked to the last byte."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from remedy.data_gen.sealed import digest_of, read_json, read_table
+from remedy.data_gen.settings import UserError
+from remedy.eval.costs.measure import CUTS, TOKENS
+from remedy.eval.costs.measure import REQUEST as MEASURED
+from remedy.eval.evaluate import RECORDS, REQUEST, SUMMARY, read_request
+from remedy.eval.records import LabelValue, read_records, traced_only
+from remedy.eval.report.costs import Measurement
+from remedy.eval.summary import ConditionSummary, read_summary, summarise
+
+log = logging.getLogger(__name__)
+
+
+class Evaluations(NamedTuple):
+    """The requests, their conditions as they were summarised, the traced programs' records, and by run what is missing."""
+
+    requests: list[dict[str, Any]]
+    conditions: list[ConditionSummary]
+    records: pd.DataFrame
+    missing: list[tuple[str, list[str]]]
+
+
+def find(directories: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """All folders of evaluations, and all of measurements, at or below the given ones, in the order given.
+
+    Raises:
+        UserError: a folder holds none, or records without the evaluation that they are of.
+    """
+    evaluations: list[Path] = []
+    measured: list[Path] = []
+    for directory in directories:
+        below = sorted(path.parent for path in directory.rglob(REQUEST))
+        counted = sorted(path.parent for path in directory.rglob(MEASURED))
+        for records in sorted(directory.rglob(RECORDS)):
+            if records.parent not in below and any(records.glob("*.parquet")):
+                raise UserError(f"{records.parent / REQUEST}: is missing beside its records: evaluate again")
+        for tokens in sorted(directory.rglob(TOKENS)):
+            if tokens.parent not in counted:
+                raise UserError(f"{tokens.parent / MEASURED}: is missing beside {TOKENS}: measure again")
+        if not below and not counted:
+            raise UserError(
+                f"{directory}: no evaluation or measurement found there; `remedy evaluate` and `remedy measure` write them"
+            )
+        evaluations += [folder for folder in below if folder not in evaluations]
+        measured += [folder for folder in counted if folder not in measured]
+    return evaluations, measured
+
+
+def read_evaluations(folders: Sequence[Path]) -> Evaluations:
+    """The evaluations in folders. One that is not finished is summarised as far as it has come, and what is missing is said.
+
+    Raises:
+        UserError: a file is damaged, or missing from an evaluation that is finished; or two folders hold the same run under
+            the same condition.
+    """
+    requests, conditions, records, missing = [], [], [], []
+    held: dict[tuple[str, str, frozenset[tuple[str, LabelValue]]], Path] = {}
+    for folder in folders:
+        request = read_request(folder)
+        requests.append(request)
+        evaluation = digest_of(request)
+        paths = {slug: folder / RECORDS / f"{slug}.parquet" for slug in request["conditions"]}
+        absent = [slug for slug, path in paths.items() if not path.exists()]
+        mine = [read_records(path, evaluation) for slug, path in paths.items() if slug not in absent]
+        if (folder / SUMMARY).exists():
+            found = read_summary(folder / SUMMARY, evaluation)
+            if absent:
+                raise UserError(f"{folder}: the records of {_some(absent)} are missing; evaluate again")
+        else:
+            found = [condition for one in mine for condition in summarise(one)]
+        if absent:
+            missing.append((request["run"], absent))
+            log.warning("%s: not evaluated yet, so not in the report: %s", folder, _some(absent))
+        for condition in found:
+            key = (condition["run"], condition["diagnostic"], frozenset(condition["labels"].items()))
+            other = held.setdefault(key, folder)
+            if other != folder:
+                raise UserError(
+                    f"{other} and {folder} hold the same conditions of a run {condition['run']!r}: "
+                    "evaluate one of them anew with another --name"
+                )
+        conditions += found
+        records += mine
+    if folders and not conditions:
+        raise UserError(f"{folders[0]}: no condition is evaluated yet; `remedy evaluate`, run again, goes on")
+    together = pd.concat(records, ignore_index=True) if records else pd.DataFrame({"diagnostic": [], "failure": []})
+    return Evaluations(requests, conditions, traced_only(together), missing)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of some conditions, and how many more."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return "; ".join(name.replace("__", ", ") for name in names[:3]) + more
+
+
+def read_measurement(folder: Path) -> Measurement:
+    """One folder of `remedy measure`.
+
+    Raises:
+        UserError: a file of it is missing or damaged.
+    """
+    cure = "delete the folder and measure again"
+    request = read_json(folder / MEASURED, cure)
+    tokens, cuts = (read_table(folder / name, cure, digest_of(request)).to_pandas() for name in (TOKENS, CUTS))
+    return Measurement(request, tokens, cuts)

@@ -19,7 +19,19 @@ KNOWS = {
 # Inside a folder: each floor may import itself and the floors before it. A file or folder that is named on no floor is on the last.
 FLOORS = {
     "data_gen": [
-        ["roles", "tokens", "settings", "registry", "reference", "rng", "files", "sealed", "splits"],
+        [
+            "roles",
+            "tokens",
+            "messages",
+            "yaml_text",
+            "settings",
+            "registry",
+            "reference",
+            "rng",
+            "files",
+            "sealed",
+            "splits",
+        ],
         ["execution"],
         ["traces"],
         ["rewrites"],

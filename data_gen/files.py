@@ -1,9 +1,8 @@
-"""Write files so that they appear whole or not at all; what the system refuses is one line that names the file."""
+"""Write files so that they appear whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import socket
 import zlib
@@ -13,22 +12,14 @@ from typing import Any
 
 import psutil
 
-from remedy.data_gen.settings import UserError
-
 _HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"
-_CURES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room and run the same command again"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a folder that may be written to"),
-    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR), "move away what is in its place, or choose another"),
-    errno.ENAMETOOLONG: "choose a shorter name",
-}
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Let `write` make the file under a hidden name, then move it into place; its folder is made if there is none.
 
     Raises:
-        UserError: it cannot be written; what was there before still is.
+        OSError: it cannot be written; what was there before still is. The error names it.
     """
     # Of the name only so much that the hidden one is not too long where the name itself is not.
     partial = path.with_name(
@@ -47,13 +38,13 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns what the system refuses while `path` is written (no space, no permission, ...) into a line with what to do."""
+    """Makes an error of the system while `path` is written one that names it, whichever hidden file it was about."""
     try:
         yield
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else str(error).splitlines()[0]
-        cure = _CURES.get(error.errno or 0, "see that its folder can be written to")
-        raise UserError(f"{path}: cannot be written ({reason}): {cure}") from None
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
 
 
 def clear_partials(folder: Path) -> None:

@@ -34,7 +34,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write an object with its digest, the whole file or none of it.
 
     Raises:
-        UserError: it cannot be written.
+        OSError: it cannot be written.
     """
     text = json.dumps({**content, KEY: digest_of(content)}, indent=1)
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
@@ -76,7 +76,7 @@ def write_table(path: Path, table: pa.Table, owner: str) -> None:
     from its footer, which ends it.
 
     Raises:
-        UserError: it cannot be written.
+        OSError: it cannot be written.
     """
     sink = pa.BufferOutputStream()
     pq.write_table(

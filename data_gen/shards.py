@@ -119,7 +119,7 @@ def write(
     are read to the last byte (1 to 2 GB/s); a damaged one is made again.
 
     Raises:
-        ShardError: the folder holds data of another configuration or tokenizer, or a file cannot be written.
+        ShardError: the folder holds data of another configuration or tokenizer.
     """
     data_set = _claim(data, config, directory, fingerprint)
     folder = directory / "data"

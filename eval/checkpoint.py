@@ -6,13 +6,19 @@ import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+import torch
+
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, apply_changes, build, read_yaml
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
+from remedy.models.finished import recorded_weights
 from remedy.models.mixers import eigenvalues_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
+
+PIECE = 1 << 24
+"""Values of a tensor that are hashed at a time."""
 
 
 class Checkpoint(TypedDict):
@@ -36,8 +42,8 @@ class Checkpoint(TypedDict):
     """Identifies the mapping from spans to ids."""
 
 
-def describe(model: CausalLM, tokenizer: TraceTokenizer) -> Checkpoint:
-    """The description of a loaded checkpoint."""
+def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> Checkpoint:
+    """The description of a loaded checkpoint. `weights`: the digest of its weights, if one was recorded with them."""
     settings = model.config
     mixers = dict.fromkeys(getattr(settings, "layer_mixers", None) or ())
     return {
@@ -46,30 +52,34 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer) -> Checkpoint:
         "num_hidden_layers": settings.num_hidden_layers,
         "hidden_size": settings.hidden_size,
         "parameters": sum(p.numel() for p in model.parameters()),
-        "weights": weights_digest(model),
+        "weights": weights or weights_digest(model),
         "tokenizer": tokenizer.settings.model_dump(mode="json"),
         "tokenizer_fingerprint": tokenizer.fingerprint,
     }
 
 
 def weights_digest(model: CausalLM) -> str:
-    """Tells checkpoints of one architecture apart, so that records of other weights are never taken for this model's.
+    """Tells checkpoints apart, so that records of other weights are never taken for this model's.
 
-    A hash of up to 64 evenly spaced values of every parameter, which is quick at any size.
+    A hash of every value of every parameter and buffer, in single precision, so that it is the same on devices that load a
+    model in different precisions; 0.5 to 2 GB/s, in pieces.
     """
     digest = hashlib.sha256()
-    for name, parameter in model.named_parameters():
-        flat = parameter.detach().reshape(-1)
-        sample = flat[:: max(1, flat.numel() // 64)][:64].float().cpu().numpy()
-        digest.update(name.encode() + sample.tobytes())
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        for piece in tensor.detach().reshape(-1).split(PIECE):
+            exact = piece.float() if piece.is_floating_point() and piece.itemsize < 4 else piece
+            digest.update(exact.cpu().contiguous().view(torch.uint8).numpy())
     return digest.hexdigest()[:16]
 
 
 class Subject(NamedTuple):
-    """What a checkpoint is evaluated on: `trained_on` is the task of its own data, if that is known."""
+    """What a checkpoint is evaluated on: `trained_on` is the task of its own data, if that is known; `weights` a digest of its
+    weights, if one was recorded with them."""
 
     data: DataConfig
     trained_on: Task | None = None
+    weights: str = ""
 
 
 def for_checkpoint(checkpoint: str, config: EvalConfig) -> Subject:
@@ -89,4 +99,4 @@ def for_checkpoint(checkpoint: str, config: EvalConfig) -> Subject:
     trained_on: Task | None = config.trained_on
     if stored and trained_on is None:
         trained_on = build(DataConfig, stored, str(path)).task
-    return Subject(data, trained_on)
+    return Subject(data, trained_on, recorded_weights(Path(checkpoint)))

@@ -86,7 +86,7 @@ def evaluate(
     request = {
         "run": name,
         "variant": variant,
-        "checkpoint": describe(model, tokenizer),
+        "checkpoint": describe(model, tokenizer, subject.weights),
         "data": subject.data.model_dump(mode="json"),
         "trained_on": subject.trained_on.model_dump(mode="json") if subject.trained_on else None,
         "evaluation": config.model_dump(mode="json"),

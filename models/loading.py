@@ -9,10 +9,12 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from remedy.data_gen.files import replace_file, writing
 from remedy.data_gen.settings import UserError
 from remedy.models import decoder  # noqa: F401 (the decoder registers itself)
 from remedy.models import tokenizer as tokenizers
 from remedy.models.decoder_config import DecoderConfig
+from remedy.models.finished import check_model, seal_model
 from remedy.models.pretrained import ADAPTER_FILE, load_adapted, resize_embeddings
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
@@ -23,9 +25,10 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[CausalLM, Tra
     """The model, in evaluation mode on `device` (default: a GPU if there is one), and its tokenizer.
 
     Raises:
-        UserError: the checkpoint cannot be read, or its tokenizer is not the one it was trained with.
+        UserError: the checkpoint cannot be read, or is not what was written when its training ended.
     """
     folder = Path(path)
+    check_model(folder)
     if (folder / ADAPTER_FILE).exists():
         if not (folder / tokenizers.FILE).exists():
             raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
@@ -68,12 +71,15 @@ def merge(path: str, out: Path) -> None:
     folder = Path(path)
     if not (folder / ADAPTER_FILE).exists():
         raise UserError(f"{path}: no {ADAPTER_FILE} there; only a run with model.lora has adapters to merge")
+    check_model(folder)
     tokenizer = tokenizers.load(folder)
-    load_adapted(folder, tokenizer).save_pretrained(out)
-    tokenizer.save(out)
+    with writing(out):
+        load_adapted(folder, tokenizer).save_pretrained(out)
+        tokenizer.save(out)
     stored = folder / "config.yaml"
     if stored.exists():  # the data that evaluations start from
-        (out / "config.yaml").write_text(stored.read_text(encoding="utf-8"), encoding="utf-8")
+        replace_file(out / "config.yaml", lambda partial: partial.write_bytes(stored.read_bytes()))
+    seal_model(out)
 
 
 def _device(asked: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -37,6 +37,6 @@ class CausalLM(Protocol):
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
-    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+    def state_dict(self) -> Mapping[str, Tensor]: ...
 
     def named_modules(self) -> Iterator[tuple[str, nn.Module]]: ...

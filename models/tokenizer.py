@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.files import replace_file
+from remedy.data_gen.messages import one_line
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.settings import ConfigError
 from remedy.models.tokenizer_backends import (
     TOKENIZERS,
     Backend,
@@ -170,8 +171,8 @@ class TraceTokenizer:
 
     def save(self, directory: Path) -> None:
         """Write the tokenizer beside a checkpoint."""
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / FILE).write_text(json.dumps(self.stored, ensure_ascii=False), encoding="utf-8")
+        text = json.dumps(self.stored, ensure_ascii=False)
+        replace_file(directory / FILE, lambda partial: partial.write_text(text, encoding="utf-8"))
         self.backend.save(directory)
 
     def _text_ids(self, text: str, characters: bool) -> list[int]:
@@ -243,8 +244,8 @@ def load(directory: Path) -> TraceTokenizer:
             raise ValueError("its vocabulary is not the one that was stored")
     except FileNotFoundError:
         raise TokenizerError(f"{path}: no tokenizer is stored there") from None
-    except (ValueError, KeyError, OSError, ConfigError) as error:
-        raise TokenizerError(f"{path}: damaged tokenizer file: {error}") from None
+    except Exception as error:  # whatever a damaged vocabulary does to the libraries that read it
+        raise TokenizerError(f"{path}: damaged tokenizer file: {one_line(str(error))}") from None
     return TraceTokenizer(settings, backend, stored)
 
 

@@ -6,7 +6,6 @@ new one is sealed.
 
 from __future__ import annotations
 
-import json
 import shutil
 import zlib
 from pathlib import Path
@@ -17,8 +16,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from remedy.data_gen.files import replace_file
+from remedy.data_gen.sealed import DamagedFile, read_json, write_json
+from remedy.models.finished import SEAL
 
-SEAL = "complete.json"
 LATEST = "latest"
 SAMPLE = 1 << 20
 SAMPLES = 64
@@ -57,8 +57,7 @@ def seal(folder: Path, step: int, world_size: int) -> None:
         "world_size": world_size,
         "files": {p.relative_to(folder).as_posix(): [p.stat().st_size, digest(p)] for p in files},
     }
-    text = json.dumps(content, indent=1)
-    replace_file(folder / SEAL, lambda partial: partial.write_text(text, encoding="utf-8"))
+    write_json(folder / SEAL, content)
 
 
 def digest(path: Path) -> int:
@@ -75,17 +74,18 @@ def digest(path: Path) -> int:
 def integrity_error(folder: Path) -> str | None:
     """What is wrong with a checkpoint, or nothing."""
     try:
-        content = json.loads((folder / SEAL).read_text(encoding="utf-8"))
-        for name, (size, value) in content["files"].items():
+        if not (folder / SEAL).exists():
+            return "it was not written to the end"
+        for name, (size, value) in read_json(folder / SEAL, "")["files"].items():
             path = folder / name
             if not path.exists():
                 return f"{name} is missing"
             if path.stat().st_size != size or digest(path) != value:
                 return f"{name} is not what was written ({path.stat().st_size:,} bytes; it had {size:,})"
-    except FileNotFoundError:
-        return "it was not written to the end"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return f"{SEAL} cannot be read ({error})"
+    except DamagedFile:
+        return f"{SEAL} is not what was written"
+    except OSError as error:
+        return f"a file cannot be read ({error})"
     return None
 
 
@@ -95,7 +95,7 @@ def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
     for folder in _numbered(output):
         problem = integrity_error(folder)
         if problem is None:
-            content = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+            content = read_json(folder / SEAL, "")
             return Sealed(folder, content["step"], content["world_size"]), damaged
         damaged[folder] = problem
     return None, damaged

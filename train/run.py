@@ -20,6 +20,7 @@ from remedy.data_gen.settings import ConfigError, UserError, dump
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
+from remedy.models.finished import SEAL, seal_model
 from remedy.models.flops import device_peak
 from remedy.models.mixers import describe_kernels
 from remedy.models.pretrained import build_pretrained
@@ -98,6 +99,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     trainer.save_model(str(output))
     if process.is_main:
         tokenizer.save(output)
+        seal_model(output)
     return output
 
 
@@ -199,10 +201,12 @@ def _prepare(
 ) -> None:
     """What one process does for all before training: the settings into the run's folder, its checkpoints into order."""
     output.mkdir(parents=True, exist_ok=True)
+    (output / SEAL).unlink(missing_ok=True)  # until training ends again
     # Whole or not at all: other processes may be reading the one there is.
     replace_file(output / CONFIG_FILE, lambda partial: partial.write_text(dump(config), encoding="utf-8"))
     if arguments.deepspeed is not None:
-        (output / JSON_FILE).write_text(json.dumps(arguments.deepspeed, indent=2), encoding="utf-8")
+        text = json.dumps(arguments.deepspeed, indent=2)
+        replace_file(output / JSON_FILE, lambda partial: partial.write_text(text, encoding="utf-8"))
     for sentence in quarantine(output, checkpoint, damaged):
         log.warning("%s: %s", output, sentence)
     if checkpoint is not None and checkpoint.world_size != arguments.world_size:

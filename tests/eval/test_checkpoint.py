@@ -1,13 +1,19 @@
 """What an evaluation takes from a checkpoint: its data with the evaluation's changes, and what it was trained on."""
 
+import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import torch
 
 from remedy.data_gen.settings import ConfigError, build
-from remedy.eval.checkpoint import for_checkpoint
+from remedy.eval.checkpoint import for_checkpoint, weights_digest
 from remedy.eval.config import EvalConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.protocol import CausalLM
 
 
 def changing(changes: dict[str, Any]) -> EvalConfig:
@@ -44,3 +50,24 @@ def test_former_keys_are_named() -> None:
         build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "data": {}}, "e.yaml")
     with pytest.raises(ConfigError, match="key 'budget' is now 'max_new_tokens'"):
         build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "budget": 5}, "e.yaml")
+
+
+def test_two_checkpoints_that_differ_anywhere_have_two_digests() -> None:
+    torch.manual_seed(0)
+    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=32, num_attention_heads=2)
+    model = DecoderForCausalLM(DecoderConfig.from_settings(settings, 50))
+    before = weights_digest(model)
+    for tensor in model.state_dict().values():
+        flat = tensor.view(-1).view(torch.int32)
+        for place in {0, 1, flat.numel() // 3, flat.numel() - 1} & set(range(flat.numel())):
+            flat[place] ^= 1  # the least bit of one value
+            assert weights_digest(model) != before
+            flat[place] ^= 1
+    assert weights_digest(model) == before
+
+
+def test_the_digest_is_that_of_the_values_in_any_precision_that_holds_them() -> None:
+    torch.manual_seed(0)
+    half = torch.nn.Linear(9, 7).bfloat16()
+    assert weights_digest(cast(CausalLM, half)) == weights_digest(cast(CausalLM, copy.deepcopy(half).float()))
+    assert weights_digest(cast(CausalLM, half)) != weights_digest(cast(CausalLM, torch.nn.Linear(9, 7)))

@@ -1,0 +1,70 @@
+"""A finished model's folder: sealed with a digest of every file that is loaded from it, which is checked before it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+
+from remedy.data_gen.sealed import DamagedFile, file_digest, read_json, write_json
+from remedy.data_gen.settings import UserError
+
+log = logging.getLogger(__name__)
+SEAL = "complete.json"
+_CURE = "train again with --resume, which writes it from the last checkpoint, or put the file back from a copy"
+_LOADED = {".safetensors", ".json", ".yaml", ".txt", ".model"}
+_LONG = 4e9
+"""Bytes of which checking takes seconds (1 to 2 GB/s), so that it is said."""
+
+
+def seal_model(folder: Path) -> None:
+    """List what will be loaded from a folder: weights, settings and tokenizer, with sizes and digests. Written last.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    files = sorted(p for p in folder.iterdir() if p.suffix in _LOADED and p.name != SEAL and p.is_file())
+    write_json(folder / SEAL, {"files": {p.name: [p.stat().st_size, file_digest(p)] for p in files}})
+
+
+def check_model(folder: Path) -> None:
+    """Compare a folder with its seal, to the last byte of its weights. Folders without one are not ours, or never finished.
+
+    Raises:
+        UserError: a file is missing or is not what was written.
+    """
+    if not (folder / SEAL).exists():
+        if (folder / "config.yaml").exists():
+            log.warning("%s: has no %s, so its weights are not checked; was it trained to the end?", folder, SEAL)
+        return
+    files = read_json(folder / SEAL, _CURE)["files"]
+    size = sum(size for size, _ in files.values())
+    if size > _LONG:
+        log.info("%s: checking %.0f GB", folder, size / 1e9)
+    for name, (size, digest) in files.items():
+        path = folder / name
+        try:
+            if path.stat().st_size == size and file_digest(path) == digest:
+                continue
+            problem = "is damaged (its digest is not that of its content)"
+        except FileNotFoundError:
+            problem = "is missing"
+        except OSError as error:
+            problem = f"cannot be read ({error.strerror or error})"
+        raise UserError(f"{path}: {problem}: {_CURE}")
+
+
+def recorded_weights(folder: Path) -> str:
+    """A digest of all of a sealed model's weights, from what its seal says of them.
+
+    Empty without a seal, and of adapters, whose model is elsewhere.
+    """
+    try:
+        files = read_json(folder / SEAL, _CURE)["files"]
+    except DamagedFile:
+        return ""
+    weights = {name: about for name, about in files.items() if name.endswith(".safetensors")}
+    if any(name.startswith("adapter") for name in files):
+        return ""
+    return hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest()[:16]

@@ -4,27 +4,59 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 MARKER = "# << START_OF_TRACE"
 _MARKER_RE = re.compile(r"[ \t]*" + re.escape(MARKER))
 _PLAIN_ENTRY_RE = re.compile(r"^def (\w+)\(\):[ \t]*" + re.escape(MARKER) + r"[ \t]*$", re.MULTILINE)
-_ADDRESS_RE = re.compile(r" at 0x[0-9a-fA-F]+")
+_LINE_END_RE = re.compile(r"\n|\r(?!\n)")
+_LONGEST_MESSAGE = 400
+
+OUTCOMES: dict[str, str] = {
+    "syntax": "it does not compile",
+    "entry": "no single function that can be an entry point is marked, or running it does not run that function",
+    "raised": "it raised while it was loaded",
+    "repr": "the repr of a value, or the names of a class, could not be read",
+    "recursion": "it recursed too deeply to be traced",
+    "frames": "its trace has too many frames",
+    "output": "its trace has too many characters of values",
+    "time": "it ran too long",
+    "memory": "it needed too much memory",
+    "killed": "its process ended before its trace was complete",
+    "forged": "what came back is not what the tracer records: the program meddled with the tracer or with the sandbox's pipe",
+    "process": "it tried to start or signal a process, or to lift a limit",
+    "thread": "it tried to start a thread",
+    "network": "it tried to use the network",
+    "files": "it tried to change a file outside its temporary folder",
+    "native": "it tried to call native code",
+    "mismatch": "its result is not the one that its source gives",
+}
+"""Why a program has no trace: the kinds of a ProgramError."""
 
 
 class ProgramError(Exception):
-    """A program that cannot be traced, or whose tracing was stopped. `kind` is one word, used as the recorded outcome.
+    """A program that cannot be traced, or whose tracing was stopped. `kind`, one of OUTCOMES, is the recorded outcome.
 
-    Kinds: syntax, entry (no marked entry point), raised (while loading the module), repr, recursion, frames, output, time,
-    memory, killed; in the sandbox, what a program may not do: process, thread, network, files, native; and mismatch, where its
-    result is not the one that its source gives.
+    The message is one printable line whatever the program put into it.
     """
 
     def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(_one_line(message))
         self.kind = kind
+
+
+def _one_line(text: str) -> str:
+    if len(text) > _LONGEST_MESSAGE:
+        text = f"{text[:_LONGEST_MESSAGE]}..."
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def can_be_name(name: str) -> bool:
+    """Whether code can have a local of this name: an identifier, or one that the compiler makes, such as `.0`."""
+    return name.isidentifier() or (name[:1] == "." and (name[1:].isidentifier() or name[1:].isdecimal()))
 
 
 class Event(Enum):
@@ -49,9 +81,6 @@ class Value(NamedTuple):
         return self.type == "str"
 
 
-_new_value = tuple.__new__  # half the cost of calling the NamedTuple, on the tracer's hottest line
-
-
 @dataclass(slots=True)
 class Frame:
     """One step: the event, the physical line about to run (with its newline), and what is known at that moment.
@@ -66,6 +95,13 @@ class Frame:
     value: Value | None = None
 
 
+class EntryPoint(NamedTuple):
+    """The marked function: its name, and the line where it or its first decorator begins, counted from 1."""
+
+    name: str
+    line: int
+
+
 @dataclass(slots=True)
 class Program:
     """Source text with one function marked `# << START_OF_TRACE`, which takes no arguments; tracing starts there."""
@@ -78,40 +114,77 @@ class Program:
         """A program that calls `function(arguments)` from a marked `main`, laid out as code world models are prompted."""
         return cls(f"{code}\ndef main():  {MARKER}\n    return {function}({arguments})\n", name)
 
-    def entry_point(self) -> str:
-        """Name of the marked function.
+    def entry_point(self) -> EntryPoint:
+        """The marked function.
 
         Raises:
-            ProgramError: kind `syntax` if the source does not compile, `entry` if no single function is marked or the
-                marked one needs arguments.
+            ProgramError: kind `syntax` if the source does not compile, `entry` if no single top-level function is marked, or
+                the marked one needs arguments or is asynchronous.
         """
-        if self.code.count(MARKER) == 1 and (plain := _PLAIN_ENTRY_RE.search(self.code)):
-            return plain[1]  # the usual layout needs no parse; a syntax error shows when the program is compiled
+        code = self.code
+        # The usual layout needs no parse; a syntax error shows when the program is compiled. Inside a string that goes over
+        # several lines the marker marks nothing.
+        if code.count(MARKER) == 1 and "\r" not in code and (plain := _PLAIN_ENTRY_RE.search(code)):
+            before = code[: plain.start()]
+            if '"""' not in before and "'''" not in before:
+                return EntryPoint(plain[1], before.count("\n") + 1)
         try:
-            tree = ast.parse(self.code)
+            tree = ast.parse(code)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ProgramError("syntax", f"{self.name}: does not compile: {error}") from None
-        lines = self.code.split("\n")
+        lines = self.source_lines()
         marked = [
             node
             for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef) and lines[node.lineno - 1].rstrip().endswith(MARKER)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_marked(tree, node.lineno, lines)
         ]
-        if len(marked) != 1:
-            found = "no function" if not marked else f"{len(marked)} functions"
-            raise ProgramError(
-                "entry", f"{self.name}: {found} marked; write `def main():  {MARKER}` on exactly one top-level function"
-            )
-        arguments = marked[0].args
-        required = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
-        required += sum(default is None for default in arguments.kw_defaults)
-        if required:
-            raise ProgramError("entry", f"{self.name}: the marked function {marked[0].name} must need no arguments")
-        return marked[0].name
+        if problem := _no_entry(tree, marked):
+            raise ProgramError("entry", f"{self.name}: {problem}")
+        [function] = marked
+        first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+        return EntryPoint(function.name, first)
+
+    def source_lines(self) -> list[str]:
+        """The lines as CPython counts them, which ends a line at a lone carriage return too; `\\r\\n` keeps its first half."""
+        return _LINE_END_RE.split(self.code)
 
     def physical_lines(self) -> list[str]:
         """The source lines, each ending in a newline, with the marker removed: what an ACTION shows."""
-        return [(_MARKER_RE.sub("", line) if MARKER in line else line) + "\n" for line in self.code.split("\n")]
+        return [(_MARKER_RE.sub("", line) if MARKER in line else line) + "\n" for line in self.source_lines()]
+
+
+def _is_marked(tree: ast.Module, number: int, lines: Sequence[str]) -> bool:
+    """Whether the line ends in the marker as a comment, not as the text of a string."""
+    line = lines[number - 1].rstrip()
+    if not line.endswith(MARKER):
+        return False
+    place = (number, len(line.encode()) - len(MARKER))
+    return not any(
+        (node.lineno, node.col_offset) <= place < (node.end_lineno or 0, node.end_col_offset or 0)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant | ast.JoinedStr)
+    )
+
+
+def _no_entry(tree: ast.Module, marked: Sequence[ast.FunctionDef | ast.AsyncFunctionDef]) -> str:
+    """Why the marked functions are no entry point; empty if they are one."""
+    if len(marked) != 1:
+        found = "no function" if not marked else f"{len(marked)} functions"
+        return f"{found} marked; write `def main():  {MARKER}` on exactly one top-level function"
+    [function] = marked
+    if isinstance(function, ast.AsyncFunctionDef):
+        return (
+            f"the marked function {function.name} is `async def`, which nothing awaits: "
+            "mark a `def` that runs it, as with `asyncio.run`"
+        )
+    scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    inside = [n.name for n in ast.walk(tree) if isinstance(n, scopes) and n is not function and function in ast.walk(n)]
+    if inside:
+        return f"the marked function {function.name} is inside {inside[0]}: mark a top-level function"
+    arguments = function.args
+    required = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    required += sum(default is None for default in arguments.kw_defaults)
+    return f"the marked function {function.name} must need no arguments" if required else ""
 
 
 @dataclass(slots=True)
@@ -140,11 +213,3 @@ class Trace:
                 return number
             level += (event is Event.RETURN) - (event is Event.CALL)
         return None
-
-
-def describe(value: Any) -> Value:
-    """Write a runtime value down. Raises whatever the value's `repr` raises."""
-    text = repr(value)
-    if " at 0x" in text:
-        text = _ADDRESS_RE.sub("", text)
-    return _new_value(Value, (text, type(value).__name__))

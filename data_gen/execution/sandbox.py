@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from pydantic import Field, model_validator
 
 from remedy.data_gen.execution.isolation import Isolation, environment, find_interpreter, resolve, server_command
-from remedy.data_gen.execution.program import Program, ProgramError, Trace
-from remedy.data_gen.execution.wire import frame_from, receive, send
+from remedy.data_gen.execution.program import Program, Trace
+from remedy.data_gen.execution.replies import checked
+from remedy.data_gen.execution.wire import receive, send
 from remedy.data_gen.settings import ConfigError, Settings
 
 
@@ -108,7 +109,8 @@ class Sandbox:
 
         Raises:
             ProgramError: as `tracer.trace`; kind `time`, `memory` or `killed` when a limit ended the process; kind `process`,
-                `thread`, `network`, `files` or `native` when the program tried what it may not.
+                `thread`, `network`, `files` or `native` when the program tried what it may not; kind `forged` when what came
+                back is not a trace of this program.
             ConfigError: the server does not start.
         """
         config = self.config
@@ -119,16 +121,9 @@ class Sandbox:
             "max_value_characters": config.max_value_characters,
         }
         reply = self._ask({"code": program.code, "name": program.name, "depth": depth, "limits": limits})
-        try:
-            if "error" not in reply:
-                return Trace(program, [frame_from(fields) for fields in reply["frames"]], raised=bool(reply["raised"]))
-            kind, message = str(reply["error"]), str(reply["message"])
-        except (ValueError, KeyError, TypeError, AttributeError):
-            # The program can write to the pipe its frames travel through; what it writes is data.
-            kind, message = "killed", f"{program.name}: wrote something other than frames to the sandbox"
-        raise ProgramError(kind, message)
+        return checked(reply, program)
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any]) -> object:
         self._start()
         assert self._server is not None
         assert self._server.stdin is not None
@@ -138,8 +133,8 @@ class Sandbox:
             reply = receive(self._server.stdout)
         except OSError:
             reply = None
-        except ValueError:
-            reply = {}
+        except (ValueError, RecursionError):
+            return "no JSON that can be read"
         if reply is None:
             self.close()  # the next program gets a new server
             return {"error": "killed", "message": f"{request['name']}: ended the sandbox's server"}

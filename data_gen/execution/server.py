@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from remedy.data_gen.execution import audit as guard
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.tracer import TraceLimits, trace
-from remedy.data_gen.execution.wire import frame_fields, receive, send
+from remedy.data_gen.execution.wire import problem_writer, receive, reply_writer, send
 
 _MEGABYTE = 1 << 20
 
@@ -53,19 +53,22 @@ def _version() -> str:
 def _run(request: dict[str, Any], folder: str) -> tuple[bytes, int]:
     """The reply as JSON (the child's own, passed on unread, or what ended it) and the child, which may still live."""
     limits, name = request["limits"], request["name"]
+    token = os.urandom(16)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(reader)
-            _child(request, folder, writer)
+            _child(request, folder, _answerer(writer, token), writer)
         finally:
             os._exit(1)
     os.close(writer)
     data, timed_out = _collect(reader, limits["timeout_seconds"], limits["memory_megabytes"] * _MEGABYTE)
     os.close(reader)
+    if data is not None and data.startswith(token):
+        return data[len(token) :], child
     if data is not None:
-        return data, child
+        return _problem("forged", name, "wrote to the sandbox's pipe, in place of the tracer"), child
     if timed_out:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -76,7 +79,7 @@ def _run(request: dict[str, Any], folder: str) -> tuple[bytes, int]:
 
 
 def _problem(kind: str, name: str, message: str) -> bytes:
-    return json.dumps({"error": kind, "message": f"{name}: {message}"}).encode()
+    return problem_writer()(kind, f"{name}: {message}")
 
 
 def _end(child: int) -> None:
@@ -120,7 +123,7 @@ def _empty(folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
 
 
-def _child(request: dict[str, Any], folder: str, writer: int) -> None:
+def _child(request: dict[str, Any], folder: str, answer: Callable[[bytes], NoReturn], writer: int) -> None:
     limits = request["limits"]
     os.setsid()
     os.chdir(folder)
@@ -139,26 +142,38 @@ def _child(request: dict[str, Any], folder: str, writer: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     program = Program(request["code"], request["name"])
 
+    write_problem, write_trace = problem_writer(), reply_writer()
+
     def stop(kind: str, message: str) -> NoReturn:
-        _answer(writer, _problem(kind, program.name, message))
+        answer(write_problem(kind, f"{program.name}: {message}"))
 
     guard.install(folder, stop)
     try:
-        traced = trace(program, TraceLimits(limits["max_frames"], limits["max_value_characters"]), request["depth"])
-        frames = [frame_fields(frame) for frame in traced.frames]
-        reply = json.dumps({"frames": frames, "raised": traced.raised}).encode()
+        most = TraceLimits(limits["max_frames"], limits["max_value_characters"])
+        traced = trace(program, most, request["depth"], untrusted=True)
+        reply = write_trace(traced)
     except ProgramError as error:
-        reply = json.dumps({"error": error.kind, "message": str(error)}).encode()
+        reply = write_problem(error.kind, str(error))
     except MemoryError:
         stop("memory", f"needed more than {limits['memory_megabytes']} MB")
-    _answer(writer, reply)
+    answer(reply)
 
 
-def _answer(writer: int, reply: bytes) -> NoReturn:
-    data = struct.pack("<Q", len(reply)) + reply
-    while data:
-        data = data[os.write(writer, data) :]
-    os._exit(0)
+def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
+    """What sends a program's reply and ends its process.
+
+    The token tells the tracer's own reply from what else a program may have written to the pipe. All that is needed is bound
+    before the program runs: it may replace what it finds in a module.
+    """
+    pack, length, write, leave = struct.pack, len, os.write, os._exit
+
+    def answer(reply: bytes) -> NoReturn:
+        data = pack("<Q", length(token) + length(reply)) + token + reply
+        while data:
+            data = data[write(writer, data) :]
+        leave(0)
+
+    return answer
 
 
 def _collect(reader: int, seconds: float, most: int) -> tuple[bytes | None, bool]:

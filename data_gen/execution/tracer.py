@@ -6,16 +6,20 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
+import signal
 import sys
 import types
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
-from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, Trace, describe
+from remedy.data_gen.execution.describe import type_name
+from remedy.data_gen.execution.program import EntryPoint, Program, ProgramError, Trace
+from remedy.data_gen.execution.recorder import Recorder
 
 MODULE = "traced_program"
 """`__name__` of the traced module. Not `__main__`, so that a guarded script does not run before the trace starts."""
+_FILE = f"<{MODULE}>"
+_RUNS_LATER = 0x20 | 0x80 | 0x200  # a generator's, coroutine's or asynchronous generator's code: a call runs none of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,122 +30,107 @@ class TraceLimits:
     output: int = 16_000_000
 
 
-_EVENTS = {event.value: event for event in Event}
-
-
-class _Stop(BaseException):
-    """Ends a traced program from inside the trace function. Not an Exception, so that most programs let it pass."""
-
-
-class _Recorder:
-    def __init__(self, program: Program, filename: str, limits: TraceLimits) -> None:
-        self.lines = program.physical_lines()
-        self.filename = filename
-        self.limits = limits
-        self.frames: list[Frame] = []
-        self.error: ProgramError | None = None
-        self.name = program.name
-
-    def stop(self, kind: str, message: str) -> NoReturn:
-        """End the program."""
-        self.error = ProgramError(kind, f"{self.name}: {message}")
-        sys.settrace(None)
-        raise _Stop
-
-    def tracer(self, depth: int | None) -> Callable[[types.FrameType, str, Any], Any]:
-        """The trace function: a closure, since it runs at every line."""
-        filename, lines, limits, frames = self.filename, self.lines, self.limits, self.frames
-        deepest = sys.maxsize if depth is None else depth
-        written, level = 0, -1
-
-        def record(frame: types.FrameType, event: str, arg: Any) -> Any:
-            nonlocal written, level
-            if frame.f_code.co_filename != filename:
-                return None
-            if event == "call":
-                if level == deepest:
-                    return None
-                level += 1
-            elif event == "return":
-                level -= 1
-            if len(frames) >= limits.frames:
-                self.stop("frames", f"stopped after {limits.frames} frames")
-            source = lines[frame.f_lineno - 1]
-            try:
-                if event == "line" or event == "call":
-                    shown = {}
-                    for name, value in frame.f_locals.items():
-                        shown[name] = described = describe(value)
-                        written += len(described.text)
-                    recorded = Frame(_EVENTS[event], source, shown)
-                else:
-                    result = describe(arg)
-                    written += len(result.text)
-                    recorded = Frame(_EVENTS[event], source, None, result)
-            except RecursionError:
-                self.stop("recursion", f"recursed too deeply to be traced, at `{source.strip()}`")
-            except Exception as error:
-                self.stop("repr", f"the repr of a value raised {type(error).__name__}, at `{source.strip()}`")
-            if written > limits.output:
-                self.stop("output", f"stopped after {limits.output} characters of values")
-            frames.append(recorded)
-            return record
-
-        return record
-
-
-def trace(program: Program, limits: TraceLimits | None = None, depth: int | None = None) -> Trace:
+def trace(
+    program: Program, limits: TraceLimits | None = None, depth: int | None = None, untrusted: bool = False
+) -> Trace:
     """Run the program's marked entry point in this process and record its frames, of calls down to level `depth` if given
     (0: the entry point's own), which makes the trace of a program that runs too long short.
 
-    An exception that leaves the entry point ends the trace normally: its EXCEPTION and RETURN frames are the record.
+    The trace is of the first run of the marked function, from its call to its return. An exception that leaves it ends the
+    trace normally: its EXCEPTION and RETURN frames are the record. No exception of the program's leaves this function.
+    `untrusted`: this process is the program's own. The record is sealed against it, and no interrupt is the user's.
 
     Raises:
         ProgramError: the program does not compile, has no marked entry, raises while loading, has a value whose repr
-            raises, exceeds a limit, or runs out of memory, which says more of the machine than of the program.
+            raises, exceeds a limit, meddles with the tracer, or runs out of memory, which says more of the machine than of the
+            program.
     """
+    limits = limits or TraceLimits()
     entry = program.entry_point()
-    filename = f"<{MODULE}>"
+    code = _compiled(program)
+    recorder = Recorder(
+        program, code, _entry_code(program, code, entry), limits.frames, limits.output, depth, untrusted
+    )
     module = types.ModuleType(MODULE)
     module.__dict__["__builtins__"] = builtins
-    recorder = _Recorder(program, filename, limits or TraceLimits())
-    previous_module = sys.modules.get(MODULE)
-    previous_tracer = sys.gettrace()
-    sys.modules[MODULE] = module  # dataclasses, typing and enum look their module up
+    modules, settrace, previous_tracer = sys.modules, sys.settrace, sys.gettrace()
+    previous_module = modules.get(MODULE)
+    modules[MODULE] = module  # dataclasses, typing and enum look their module up
     try:
-        try:
-            code = compile(program.code, filename, "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ProgramError("syntax", f"{program.name}: does not compile: {error}") from None
-        try:
-            exec(code, module.__dict__)
-            function = module.__dict__[entry]
-        except (Exception, SystemExit) as error:
-            raise ProgramError(
-                "raised", f"{program.name}: raised {type(error).__name__} while loading: {error}"
-            ) from None
-        tracer = recorder.tracer(depth)
-        raised = False
-        sys.settrace(tracer)
-        try:
-            function()
-        except _Stop:
-            pass
-        except MemoryError:
-            raise ProgramError("memory", f"{program.name}: ran out of memory") from None
-        except (Exception, SystemExit, GeneratorExit):
-            raised = True
-        finally:
-            # Python drops a trace function that cannot be called for want of stack; so may the program.
-            lost = recorder.error is None and sys.gettrace() is not tracer
-            sys.settrace(previous_tracer)
+        with contextlib.nullcontext() if untrusted else _Interrupts():
+            _load(program, code, module)
+            no_memory = False
+            recorder.start()
+            try:
+                module.__dict__[entry.name]()  # if it is nothing that can be called, nothing is on record
+            except MemoryError:
+                no_memory = True
+            except BaseException:  # is on record, or is the recorder's own
+                pass
+            recorder.stop()
     finally:
+        settrace(previous_tracer)
         if previous_module is None:
-            sys.modules.pop(MODULE, None)
+            modules.pop(MODULE, None)
         else:
-            sys.modules[MODULE] = previous_module
-    if recorder.error is not None:
-        raise recorder.error
-    if lost:
-        raise ProgramError("recursion", f"{program.name}: recursed too deeply to be traced, or changed the tracer")
-    return Trace(program, recorder.frames, raised=raised)
+            modules[MODULE] = previous_module
+    if no_memory:
+        raise ProgramError("memory", f"{program.name}: ran out of memory")
+    return Trace(program, recorder.frames(), raised=recorder.raised)
+
+
+def _compiled(program: Program) -> types.CodeType:
+    try:
+        return compile(program.code, _FILE, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ProgramError("syntax", f"{program.name}: does not compile: {error}") from None
+
+
+def _entry_code(program: Program, code: types.CodeType, entry: EntryPoint) -> types.CodeType | None:
+    """The code of the marked function; None if the compiler left it out, as what follows a `raise`."""
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType) and (constant.co_name, constant.co_firstlineno) == entry:
+            if constant.co_flags & _RUNS_LATER:
+                raise ProgramError(
+                    "entry", f"{program.name}: the marked function {entry.name} is a generator: a call runs none of it"
+                )
+            return constant
+    return None
+
+
+def _load(program: Program, code: types.CodeType, module: types.ModuleType) -> None:
+    """Run the module's own code."""
+    try:
+        exec(code, module.__dict__)
+    except MemoryError:
+        raise ProgramError("memory", f"{program.name}: ran out of memory while loading") from None
+    except BaseException as error:
+        kind = type_name(type(error))
+        try:
+            said = f": {error}"
+        except BaseException:  # what an exception says of itself is the program's code too
+            said = ""
+        raise ProgramError("raised", f"{program.name}: raised {kind} while loading{said}") from None
+
+
+class _Interrupts:
+    """Tells a KeyboardInterrupt of the user's, which ends us, from one that the program raises, which is its own affair."""
+
+    def __enter__(self) -> None:
+        self.seen = False
+        self.replaced = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self.replaced:
+            try:
+                signal.signal(signal.SIGINT, self._note)
+            except ValueError:  # in another thread than the main one, which is the one that is interrupted
+                self.replaced = False
+
+    def __exit__(self, *_: object) -> None:
+        if self.replaced:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self.seen:
+            raise KeyboardInterrupt
+
+    def _note(self, *_: object) -> None:
+        self.seen = True
+        raise KeyboardInterrupt

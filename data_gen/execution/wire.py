@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable, Iterable
+from json.encoder import c_make_encoder, encode_basestring_ascii  # type: ignore[attr-defined]
 from typing import IO, Any
 
-from remedy.data_gen.execution.program import Event, Frame, Value
+from remedy.data_gen.execution.program import Event, Frame, Trace
 
 
 def send(pipe: IO[bytes], data: bytes) -> None:
@@ -18,8 +20,12 @@ def send(pipe: IO[bytes], data: bytes) -> None:
     pipe.flush()
 
 
-def receive(pipe: IO[bytes]) -> dict[str, Any] | None:
-    """Read one message; None at the end of the stream."""
+def receive(pipe: IO[bytes]) -> Any:
+    """Read one message; None at the end of the stream.
+
+    Raises:
+        ValueError, RecursionError: it is no JSON, or JSON that is nested too deeply.
+    """
     header = pipe.read(8)
     if len(header) < 8:
         return None
@@ -27,22 +33,45 @@ def receive(pipe: IO[bytes]) -> dict[str, Any] | None:
     data = pipe.read(size)
     if len(data) < size:
         return None
-    message: dict[str, Any] = json.loads(data)
-    return message
+    return json.loads(data)
 
 
-def frame_fields(frame: Frame) -> list[Any]:
-    """A frame as JSON; `frame_from` is its inverse."""
-    shown = None if frame.locals is None else [[name, *value] for name, value in frame.locals.items()]
-    return [frame.event.value, frame.source, shown, frame.value]
+def problem_writer() -> Callable[[str, str], bytes]:
+    """What writes the reply that there is no trace: the kind of a ProgramError, and its message. As `reply_writer`."""
+    encode = _encoder()
+
+    def write(kind: str, message: str) -> bytes:
+        return "".join(encode({"error": kind, "message": message})).encode()
+
+    return write
 
 
-def frame_from(fields: list[Any]) -> Frame:
-    """The frame that `frame_fields` wrote. Raises ValueError, TypeError or KeyError for anything else."""
-    event, source, shown, value = fields
-    return Frame(
-        Event(event),
-        source,
-        None if shown is None else {name: Value(text, kind) for name, text, kind in shown},
-        None if value is None else Value(*value),
-    )
+def reply_writer() -> Callable[[Trace], bytes]:
+    """What writes a trace as a reply, which `replies.checked` reads back.
+
+    Made before a program runs, of what a program cannot replace afterwards.
+    """
+    encode = _encoder()
+    events = {event: event.value for event in Event}
+
+    def fields(frame: Frame) -> list[Any]:
+        shown = None if frame.locals is None else [[name, *value] for name, value in frame.locals.items()]
+        return [events[frame.event], frame.source, shown, frame.value]
+
+    def write(trace: Trace) -> bytes:
+        return "".join(encode({"frames": [fields(frame) for frame in trace.frames], "raised": trace.raised})).encode()
+
+    return write
+
+
+def _encoder() -> Callable[[Any], Iterable[str]]:
+    """`json.dumps` in pieces, by C code that looks nothing up."""
+    if c_make_encoder is None:  # an interpreter that is not CPython
+        return json.JSONEncoder().iterencode
+    encoder = c_make_encoder(None, None, encode_basestring_ascii, None, ": ", ", ", False, False, True)
+
+    def encode(reply: Any) -> Iterable[str]:
+        pieces: Iterable[str] = encoder(reply, 0)
+        return pieces
+
+    return encode

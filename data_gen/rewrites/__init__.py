@@ -60,7 +60,7 @@ def rewrite_program(program: Program, kinds: Sequence[str]) -> Program:
     Comments and layout of a program that changes are lost.
     """
     try:
-        entry = program.entry_point()
+        entry = program.entry_point().name
         tree = ast.parse(program.code)
     except (ProgramError, SyntaxError, ValueError, RecursionError, MemoryError):
         return program

@@ -81,11 +81,11 @@ def test_the_sandbox_gives_the_same_frames_as_this_process(sandbox: Sandbox) -> 
         ("files", "import os; os.symlink('/etc', 'in')\nopen('in/hostname', 'w')"),
         ("files", "try: open('/etc/escape', 'w')\nexcept BaseException: pass"),
         (
-            "killed",
+            "forged",
             "import os\nfor fd in range(3, 30):\n    try: os.write(fd, bytes([5]) + bytes(7) + b'[1,2]')\n    except OSError: pass",
         ),
         (
-            "killed",
+            "forged",
             "import os\nfor fd in range(3, 30):\n    try: os.write(fd, bytes([5]) + bytes(7) + b'{1,2]')\n    except OSError: pass",
         ),
         ("repr", "class A:\n    def __repr__(self): raise OSError\nx = A()"),

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remedy.data_gen.examples import DataConfig, examples
-from remedy.data_gen.execution.program import Value, describe
+from remedy.data_gen.execution.describe import describe
+from remedy.data_gen.execution.program import Value
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.traces.render import FORMATS

@@ -1,0 +1,48 @@
+"""How a runtime value is written down: its repr without what belongs to this machine, and the name of its type.
+
+What is needed is bound when this module is loaded, before any program runs: one that replaces `repr`, `len` or `type`, or whose
+types lie about their names, changes nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from remedy.data_gen.execution.program import Value
+
+type_name: Callable[[type], str] = type.__dict__["__name__"].__get__
+"""A type's own name, which its metaclass can hide behind another."""
+
+
+def _describer() -> Callable[[Any], Value]:
+    representation, exact_type, string, copied = repr, type, str, str.__str__
+    name_of = type_name
+    new_value = tuple.__new__  # half the cost of calling the NamedTuple, on the tracer's hottest line
+    no_addresses = re.compile(r" at 0x[0-9a-fA-F]+").sub
+    modules = re.compile(r"(<module '[^']*')(?: from (?:'[^']*'|\"[^\"]*\")| \((?:built-in|frozen)\))(?=>)").sub
+
+    def named(match: re.Match[str]) -> str:
+        return match[1]
+
+    def describe(value: Any) -> Value:
+        """Write a runtime value down. Raises whatever the value's `repr` raises.
+
+        Addresses and where modules were found are removed, lone surrogates are written as escapes.
+        """
+        text = representation(value)
+        if exact_type(text) is not string:
+            text = copied(text)  # of a subclass, whose own methods may say anything
+        if " at 0x" in text:
+            text = no_addresses("", text)
+        if "<module '" in text:
+            text = modules(named, text)
+        if not text.isascii():
+            text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+        return new_value(Value, (text, name_of(exact_type(value))))
+
+    return describe
+
+
+describe = _describer()

@@ -1,0 +1,242 @@
+"""Record the frames of a program's own code while it runs, and say afterwards whether the record can be believed.
+
+What is traced runs in the same process as what traces it, and Python hides nothing from a program that looks: it can replace
+functions, switch tracing off and on, change what was recorded. So all that recording needs is bound before the program runs, and
+after it the functions and a seal over the frames are compared. What a program does that
+knows this file and undoes its traces in time cannot be seen from inside the process: a state is the program's own word.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Generator
+from opcode import opmap
+from operator import is_
+from typing import Any, NoReturn
+
+from remedy.data_gen.execution import describe as describing
+from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, can_be_name
+
+_Function = Callable[[types.FrameType, str, Any], Any]
+_OPTIMIZED = 0x1  # the locals of such code are slots with names that the compiler knows; a class body's are any mapping
+
+
+class Stop(BaseException):
+    """Ends a traced program from inside the trace function. Not an Exception, so that most programs let it pass."""
+
+
+class Recorder:
+    """Records the first run of a program's entry, between `start` and `stop`; `frames` is the record.
+
+    `code`: the compiled program, of which `entry` is the marked function's part. `most_frames`, `most_characters`: of the record
+    and of all its values. `depth`: the deepest level of calls that is recorded, the entry's own being 0. `sealed`: whether the
+    program may want to change the record.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        code: types.CodeType,
+        entry: types.CodeType | None,
+        most_frames: int,
+        most_characters: int,
+        depth: int | None,
+        sealed: bool,
+    ) -> None:
+        self._program = program
+        self._settrace, self._gettrace = sys.settrace, sys.gettrace
+        self._most_characters = most_characters
+        self._error: ProgramError | None = None
+        self._finished = False
+        self.raised = False
+        """Whether an exception left the entry."""
+        self._tracer_left: object = None
+        self._frames: list[Frame] = []
+        self._sealer = _sealer() if sealed else None
+        self._codes = {id(one): one for one in _parts(code)}
+        self._enter, functions = self._trace_functions(entry, most_frames, sys.maxsize if depth is None else depth)
+        self._functions = functions
+        self._before = _state(functions)
+
+    def start(self) -> None:
+        """From now on, what the entry runs is recorded."""
+        self._settrace(self._enter)
+
+    def stop(self) -> None:
+        """Nothing more is recorded."""
+        self._tracer_left = self._gettrace()
+        self._settrace(None)
+
+    def frames(self) -> list[Frame]:
+        """The record.
+
+        Raises:
+            ProgramError: recording was stopped, did not reach the entry's return, or cannot be believed.
+        """
+        if self._error is not None:
+            raise self._error
+        if not self._frames:
+            raise self._problem(
+                "entry", "the marked function is not what its name stands for: running it ran nothing of it"
+            )
+        if not self._finished:
+            if self._tracer_left is None:  # Python drops a trace function that cannot be called for want of stack
+                raise self._problem("recursion", "recursed too deeply to be traced, or switched its tracing off")
+            raise self._problem("forged", "changed how it is traced: its entry's return is not on record")
+        after = _state(self._functions)
+        if len(after) != len(self._before) or not all(map(is_, after, self._before)):
+            raise self._problem("forged", "changed the functions that trace it")
+        if self._sealer is not None:
+            self._compare(self._sealer)
+        return self._frames
+
+    def _compare(self, sealer: Generator[int, Any, None]) -> None:
+        """Raises a ProgramError if the record is not the one that was sealed."""
+        again, characters = _sealer(), 0
+        for frame in self._frames:
+            again.send(_sealed(frame))
+            values = frame.locals.values() if frame.locals is not None else (frame.value,)
+            characters += sum([len(value.text) for value in values if value is not None])
+        if again.send(None) != sealer.send(None):
+            raise self._problem("forged", "changed the record of its own run")
+        if characters > self._most_characters:
+            raise self._problem("forged", "changed the count of what is recorded")
+
+    def _problem(self, kind: str, message: str) -> ProgramError:
+        return ProgramError(kind, f"{self._program.name}: {message}")
+
+    def _trace_functions(
+        self, entry: types.CodeType | None, most_frames: int, deepest: int
+    ) -> tuple[_Function, tuple[types.FunctionType, ...]]:
+        """The global trace function, and all functions that a record comes from: closures, since they run at every line."""
+        identity, length, settrace = id, len, self._settrace
+        describe, items = describing.describe, _class_items
+        exact_type, type_name = type, describing.type_name
+        lines, codes, frames = tuple(self._program.physical_lines()), self._codes, self._frames
+        seal = self._sealer.send if self._sealer is not None else None
+        most_characters, new_frame = self._most_characters, Frame
+        call, line_event, returned, raised = Event.CALL, Event.LINE, Event.RETURN, Event.EXCEPTION
+        leaving = [opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in opmap]
+        active: list[types.FrameType] = []  # the recorded calls that have not returned
+        latest: list[int] = []  # the line that each of them is at
+        written = 0
+
+        def stop(kind: str, message: str) -> NoReturn:
+            self._error = self._problem(kind, message)
+            settrace(None)
+            raise Stop
+
+        def enter(frame: types.FrameType, event: str, arg: Any) -> Any:
+            """Sees every call of Python code; returns what sees the rest of it, if it is to be recorded."""
+            code = frame.f_code
+            if identity(code) not in codes:
+                return None
+            if not active:
+                if code is not entry:
+                    return None
+            elif length(active) > deepest:
+                if frame.f_trace is not None:
+                    frame.f_trace = None  # of a generator that ran less deep before
+                return None
+            active.append(frame)
+            latest.append(frame.f_lineno)
+            return record(frame, "call", None)
+
+        def record(frame: types.FrameType, event: str, arg: Any) -> Any:
+            nonlocal written
+            if not active or active[-1] is not frame:
+                stop("forged", "changed how it is traced: its calls and returns do not nest")
+            if length(frames) >= most_frames:
+                stop("frames", f"stopped after {most_frames} frames")
+            line = frame.f_lineno
+            if line is None:  # code that the compiler made up, at the end of an `except*`
+                line = latest[-1]
+            else:
+                latest[-1] = line
+            source = lines[line - 1]
+            try:
+                if event == "line" or event == "call":
+                    shown = {}
+                    known = frame.f_locals
+                    for name, value in known.items() if frame.f_code.co_flags & _OPTIMIZED else items(known):
+                        shown[name] = described = describe(value)
+                        written += length(described.text)
+                    recorded = new_frame(line_event if event == "line" else call, source, shown)
+                    if seal is not None:
+                        seal((recorded.event, source, tuple(shown.items())))
+                elif event == "return" or event == "exception":
+                    result = describe(arg)
+                    written += length(result.text)
+                    recorded = new_frame(returned if event == "return" else raised, source, None, result)
+                    if seal is not None:
+                        seal((recorded.event, source, result))
+                else:
+                    stop("forged", "changed how it is traced: it asked for more than lines")
+            except RecursionError:
+                stop("recursion", f"recursed too deeply to be traced, at `{source.strip()}`")
+            except MemoryError:
+                stop("memory", f"ran out of memory, at `{source.strip()}`")
+            except Stop:
+                raise
+            except BaseException as error:
+                stop("repr", f"the repr of a value raised {type_name(exact_type(error))}, at `{source.strip()}`")
+            if written > most_characters:
+                stop("output", f"stopped after {most_characters} characters of values")
+            frames.append(recorded)
+            if event == "return":
+                active.pop()
+                latest.pop()
+                if not active:
+                    self._finished = True
+                    self.raised = frame.f_code.co_code[frame.f_lasti] not in leaving
+                    settrace(None)
+            return record
+
+        functions = (enter, record, stop, describe, items)
+        return enter, tuple(one for one in functions if isinstance(one, types.FunctionType))
+
+
+def _class_items(known: Any) -> list[tuple[str, Any]]:
+    """The names that a class body has set, and their values. What no name can be, as after `locals()[5] = 1`, is left out."""
+    pairs = dict.items(known) if isinstance(known, dict) else [(name, known[name]) for name in known]
+    return [(name, value) for name, value in list(pairs) if type(name) is str and can_be_name(name)]
+
+
+def _parts(code: types.CodeType) -> list[types.CodeType]:
+    """The code and all code in it."""
+    found = [code]
+    for one in found:
+        found += [constant for constant in one.co_consts if isinstance(constant, types.CodeType)]
+    return found
+
+
+def _sealed(frame: Frame) -> tuple[Any, ...]:
+    """What of a frame is sealed."""
+    if frame.locals is not None:
+        return frame.event, frame.source, tuple(frame.locals.items())
+    return frame.event, frame.source, frame.value
+
+
+def _sealer() -> Generator[int, Any, None]:
+    """A running hash of all that is sent to it: a local of a generator, which nothing outside can set."""
+
+    def running() -> Generator[int, Any, None]:
+        digest, total = hash, 0
+        while True:
+            total = digest((total, (yield total)))
+
+    sealer = running()
+    next(sealer)
+    return sealer
+
+
+def _state(functions: tuple[types.FunctionType, ...]) -> list[object]:
+    """All that the functions are and see, but for the count they keep: the same objects as long as nothing is replaced."""
+    state: list[object] = [Event.__hash__]
+    own: tuple[Any, ...] = (*functions, Frame.__init__)
+    for one in own:
+        state += [one.__code__, one.__defaults__, one.__kwdefaults__]
+        cells = zip(one.__code__.co_freevars, one.__closure__ or ())
+        state += [cell.cell_contents for name, cell in cells if name != "written"]
+    return state

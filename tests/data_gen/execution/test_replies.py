@@ -1,0 +1,198 @@
+"""What a sandbox answers is a trace of its program or a named outcome: never a traceback, never an invented trace."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remedy.data_gen.execution.program import OUTCOMES, Program, ProgramError, Trace
+from remedy.data_gen.execution.replies import checked
+from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.execution.wire import problem_writer, reply_writer
+
+PROGRAM = Program(
+    "def f(x):\n    y = x + 1\n    return y\ndef main():  # << START_OF_TRACE\n    try:\n        return f(3)\n"
+    "    except ValueError:\n        return -1\n",
+    "mine.py",
+)
+TRUE = json.loads(reply_writer()(trace(PROGRAM)))
+FRAMES = TRUE["frames"]
+"""CALL main, LINE try, LINE return f(3), CALL f, LINE y, LINE return y, RETURN 4, RETURN 4."""
+
+
+def outcome(reply: object, program: Program = PROGRAM) -> str:
+    """`ok`, or the kind of the error, whose message must be a short printable line."""
+    try:
+        checked(reply, program)
+    except ProgramError as problem:
+        error = problem
+    else:
+        return "ok"
+    assert error.kind in OUTCOMES
+    assert str(error).isprintable()
+    assert len(str(error)) < 500
+    return error.kind
+
+
+def changed(*place: Any, to: Any) -> Any:
+    """The true reply with another value at a place, such as frame 2, field 1."""
+    reply: Any = copy.deepcopy(TRUE)
+    inner = reply["frames"]
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = to
+    return reply
+
+
+def test_a_true_reply_is_the_trace() -> None:
+    assert checked(TRUE, PROGRAM).frames == trace(PROGRAM).frames
+    assert outcome(json.loads(problem_writer()("time", "mine.py: too long"))) == "time"
+
+
+MALFORMED: dict[str, Any] = {
+    "an exception that nothing raised": {**TRUE, "raised": True},
+    "an exception that is a number": {**TRUE, "raised": 0},
+    "nothing on an exception": {"frames": FRAMES},
+    "nothing": None,
+    "a number": 3,
+    "a list": [],
+    "text": "frames",
+    "an empty object": {},
+    "frames that are none": {"frames": None, "raised": False},
+    "frames that are a number": {"frames": 3, "raised": False},
+    "frames that are text": {"frames": "call", "raised": False},
+    "frames that are an object": {"frames": {"0": FRAMES[0]}, "raised": False},
+    "no frames": {"frames": [], "raised": False},
+    "a frame of numbers": {"frames": [1], "raised": False},
+    "a frame that is an object": {"frames": [{}], "raised": False},
+    "a frame of three fields": {"frames": [FRAMES[0][:3]], "raised": False},
+    "a frame of five fields": {"frames": [[*FRAMES[0], 1], *FRAMES[1:]], "raised": False},
+    "frames beside an error": {**TRUE, "error": "time", "message": "m"},
+    "an error without a message": {"error": "time"},
+    "an error named ok": {"error": "ok", "message": "m"},
+    "an error of an invented kind": {"error": "fine", "message": "m"},
+    "an error that the sandbox cannot know": {"error": "mismatch", "message": "m"},
+    "an error whose kind is a number": {"error": 3, "message": "m"},
+    "an error whose kind is a list": {"error": ["time"], "message": "m"},
+    "an error whose kind is long": {"error": "time" * 25_000, "message": "m"},
+    "a message that is none": {"error": "time", "message": None},
+    "a message with a lone surrogate": {"error": "time", "message": "\ud800"},
+    "a kind with a lone surrogate": {"error": "\ud800", "message": "m"},
+    "an unknown event": changed(1, 0, to="jump"),
+    "an event that is a list": changed(1, 0, to=["line"]),
+    "a source that is a number": changed(1, 1, to=3),
+    "a source that is an object": changed(1, 1, to={}),
+    "a source with a lone surrogate": changed(1, 1, to="\ud800\n"),
+    "a source of another program": changed(1, 1, to="    return 'secret'\n"),
+    "a source without its newline": changed(1, 1, to="    try:"),
+    "the marker in a source": changed(0, 1, to="def main():  # << START_OF_TRACE\n"),
+    "locals that are an object": changed(4, 2, to={"x": ["3", "int"]}),
+    "locals that are missing": changed(4, 2, to=None),
+    "locals on a return": changed(6, 2, to=[]),
+    "a local that is a number": changed(4, 2, to=[3]),
+    "a local of two fields": changed(4, 2, to=[["x", "3"]]),
+    "a name that is a number": changed(4, 2, to=[[5, "3", "int"]]),
+    "a name that is a list": changed(4, 2, to=[[["x"], "3", "int"]]),
+    "a name that can be none": changed(4, 2, to=[["x y", "3", "int"]]),
+    "a name twice": changed(4, 2, to=[["x", "3", "int"], ["x", "4", "int"]]),
+    "a local's text that is a number": changed(4, 2, to=[["x", 3, "int"]]),
+    "a local's text with a lone surrogate": changed(4, 2, to=[["x", "\ud800", "int"]]),
+    "a local's type that is a number": changed(4, 2, to=[["x", "3", 3]]),
+    "a local's type that is a list": changed(4, 2, to=[["x", "3", ["int"]]]),
+    "a value that is missing": changed(7, 3, to=None),
+    "a value that is text": changed(7, 3, to="42"),
+    "a value of three fields": changed(7, 3, to=["4", "int", 1]),
+    "a value that is a number": changed(7, 3, to=[4, "int"]),
+    "a value with a lone surrogate": changed(7, 3, to=["'\udfff'", "str"]),
+    "a value on a line": changed(1, 3, to=["4", "int"]),
+    "no return of the entry": {"frames": FRAMES[:-1], "raised": False},
+    "no return of a call": {"frames": [*FRAMES[:6], FRAMES[7]], "raised": False},
+    "no call of the entry": {"frames": FRAMES[1:], "raised": False},
+    "a return too many": {"frames": [*FRAMES, FRAMES[7]], "raised": False},
+    "frames after the entry's return": {"frames": [*FRAMES, *FRAMES], "raised": False},
+    "another function's call at first": {"frames": FRAMES[3:7], "raised": False},
+    "a return alone": {"frames": FRAMES[7:], "raised": False},
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_malformed_reply_is_forged(what: str) -> None:
+    assert outcome(MALFORMED[what]) == "forged"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["call", "line"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.data())
+def test_whatever_is_changed_in_a_reply_ends_as_a_trace_or_an_outcome(data: st.DataObject) -> None:
+    reply = copy.deepcopy(TRUE)
+    inner: Any = reply
+    while isinstance(inner, dict | list) and inner and (inner is reply or data.draw(st.integers(0, 3))):
+        keys = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
+        key = data.draw(st.sampled_from(keys))
+        outer, inner = inner, inner[key]
+    outer[key] = data.draw(json_values)
+    assert outcome(reply) in ("ok", "forged")
+    if outcome(reply) == "ok":  # what is accepted can be written to a file
+        assert isinstance(checked(reply, PROGRAM), Trace)
+        repr(checked(reply, PROGRAM).frames).encode()
+
+
+@given(json_values)
+def test_any_json_is_forged(reply: Any) -> None:
+    assert outcome(reply) == "forged"
+    assert outcome({"frames": reply, "raised": False}) == "forged"
+    assert outcome({"frames": [reply], "raised": False}) == "forged"
+
+
+def test_what_an_error_says_is_one_short_line() -> None:
+    for text in ("a\nb", "\x1b[31mred", "x" * 50_000_000, "\x00\u2028\x85"):
+        with pytest.raises(ProgramError) as error:
+            checked({"error": "raised", "message": text}, PROGRAM)
+        assert str(error.value).isprintable()
+        assert len(str(error.value)) < 500
+
+
+PIPE = (
+    "import os, json, struct\ndef send(data):\n    for fd in range(3, 40):\n"
+    "        try: os.write(fd, struct.pack('<Q', len(data)) + data)\n        except OSError: pass\n"
+)
+LIE = json.dumps(
+    {
+        "raised": False,
+        "frames": [["call", "def main():\n", [], None], ["return", "    send(LIE)\n", None, ["42", "int"]]],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        LIE.encode(),
+        b"[" * 60_000,
+        b'{"frames": ' * 20_000,
+        b"",
+        b"\xff\xfe",
+        b'{"error": "ok", "message": "fine"}',
+        b'{"error": "time", "message": "stopped"}',
+        b'{"error": "raised", "message": "' + b"x" * 100_000 + b'"}',
+        b"1" * 5000,
+        b"NaN",
+    ],
+    ids=lambda data: data[:12].decode(errors="replace"),
+)
+def test_what_a_program_writes_to_the_pipe_is_forged_and_the_batch_goes_on(data: bytes) -> None:
+    liar = Program(f"{PIPE}LIE = {data!r}\ndef main():  # << START_OF_TRACE\n    send(LIE)\n    return 1\n", "liar.py")
+    with Sandbox(TracerConfig(timeout_seconds=5)) as box:
+        with pytest.raises(ProgramError) as error:
+            box.trace(liar)
+        assert error.value.kind == "forged"
+        assert box.trace(PROGRAM).frames == trace(PROGRAM).frames

@@ -53,7 +53,7 @@ class DataConfig(Settings):
     """Which frames are written, which of them show their state, and how."""
     string_encoding: EncodingName = "plain"
     """How string values are written in the trace."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**64)
     """Chooses the programs, together with the split and the index."""
 
     @model_validator(mode="after")

@@ -171,8 +171,16 @@ def _plural(words: str) -> str:
 def _bounds(metadata: Sequence[Any]) -> str:
     """The limits of a number; pydantic keeps each in an object of its own."""
     signs = ((Ge, "ge", ">="), (Gt, "gt", ">"), (Le, "le", "<="), (Lt, "lt", "<"))
-    found = [f"{sign} {getattr(mark, name):g}" for mark in metadata for kind, name, sign in signs if type(mark) is kind]
+    found = [
+        f"{sign} {_bound(getattr(mark, name))}" for mark in metadata for kind, name, sign in signs if type(mark) is kind
+    ]
     return f" {' and '.join(found)}" if found else ""
+
+
+def _bound(limit: float) -> str:
+    if isinstance(limit, int) and limit >= 1 << 32 and limit & (limit - 1) == 0:
+        return f"2^{limit.bit_length() - 1}"
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
 
 
 def _value(value: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator
 
-from remedy.data_gen.messages import suggest
-from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.messages import shown, suggest
+from remedy.data_gen.settings import ConfigError, unknown_keys
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Registry(dict[str, T]):
         return add
 
     def __missing__(self, name: str) -> T:
-        raise ConfigError(f"unknown {self.what} {name!r}; {suggest(name, self)}")
+        raise ConfigError(f"unknown {self.what} {shown(name)}; {suggest(name, self)}")
 
     def check(self, name: str) -> str:
         """The name, if it is registered.
@@ -48,7 +48,7 @@ class Registry(dict[str, T]):
             ValueError: it is not; the message suggests the nearest.
         """
         if name not in self:
-            raise ValueError(f"unknown {self.what} {name!r}; {suggest(name, self)}")
+            raise ValueError(f"unknown {self.what} {shown(name)}; {suggest(name, self)}")
         return name
 
 
@@ -81,6 +81,18 @@ def by_kind(registry: Registry[Any], default: str | None = None) -> ByKind:
         if not isinstance(kind, str):
             raise ValueError(f"a {registry.what} needs its `kind`: one of {', '.join(registry)}")
         registry.check(kind)
+        _refuse_keys_of_others(registry, kind, value)
         return registry[kind].model_validate({**value, "kind": kind})
 
     return ByKind(resolve, registry=registry)
+
+
+def _refuse_keys_of_others(registry: Registry[Any], kind: str, value: Mapping[str, Any]) -> None:
+    """Of keys that only other kinds have, an error says which: the kind may have been changed and its keys left."""
+    hints = {}
+    for key in value:
+        having = [other for other, settings in registry.items() if key in settings.model_fields]
+        if having and kind not in having and key not in registry[kind].former:
+            hints[key] = f"kind {kind} has none, kind {' and '.join(having)} has"
+    if hints and all(key in registry[kind].model_fields or key in hints for key in value):
+        raise unknown_keys(hints)

@@ -59,8 +59,7 @@ class Settings(BaseModel):
                     key: f"is now {cls.former[key]!r}" if key in cls.former else suggest(key, cls.model_fields)
                     for key in unknown
                 }
-                says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
-                raise PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": hints})
+                raise unknown_keys(hints)
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
@@ -205,6 +204,12 @@ def dump(config: BaseModel) -> str:
     """The resolved configuration as YAML, defaults included."""
     text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return text
+
+
+def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:
+    """What a validator raises for keys that a section does not have. `hints`: for each, what to do."""
+    says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
+    return PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": dict(hints)})
 
 
 def _explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:

@@ -36,6 +36,7 @@ from remedy.data_gen.splits import SplitName
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
+MOST_SHARDS = 100_000
 _CURE = "run `remedy generate` again, which makes it anew"
 
 
@@ -60,17 +61,23 @@ EncoderFactory = Callable[[], Encoder]
 class WriteConfig(Settings):
     """How many examples of each split, and how many in a shard."""
 
-    splits: dict[SplitName, Annotated[int, Field(ge=0)]] = Field(
+    splits: dict[SplitName, Annotated[int, Field(ge=0, le=1_000_000_000_000)]] = Field(
         default={"train": 10_000, "validation": 500, "test": 500}
     )
     """Examples of each split."""
-    shard_size: int = Field(default=1000, ge=1)
+    shard_size: int = Field(default=1000, ge=1, le=1_000_000)
     """Examples of one shard."""
 
     @model_validator(mode="after")
     def _not_empty(self) -> WriteConfig:
         if not any(self.splits.values()):
-            raise ValueError("splits have no examples")
+            raise ValueError("splits have no examples: give one of them a number above 0")
+        shards = sum(-(-count // self.shard_size) for count in self.splits.values())
+        if shards > MOST_SHARDS:
+            raise ValueError(
+                f"splits have {shards:,} shards of {self.shard_size}; at most {MOST_SHARDS:,} are possible: raise "
+                "shard_size"
+            )
         return self
 
 

@@ -27,11 +27,11 @@ class EvalConfig(Settings):
     """The split of generated data, and of the programs of `trained_on`; other programs are all evaluated."""
     trained_on: Annotated[SerializeAsAny[Task], by_kind(TASKS, "programs")] | None = None
     """The programs that the checkpoint was trained on; by default, those that its own configuration names."""
-    batch_size: int = Field(default=100, ge=1)
+    batch_size: int = Field(default=100, ge=1, le=1_000_000)
     """Examples decoded together."""
-    max_new_tokens: int = Field(default=4096, ge=1)
+    max_new_tokens: int = Field(default=4096, ge=1, le=1_000_000_000)
     """Most tokens that the model may write for one example: one whose true trace needs more is not decoded, and truncated."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1000)
     """Threads of PyTorch; by default, as it is set."""
 
     @field_validator("diagnostics", mode="before")

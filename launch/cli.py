@@ -24,7 +24,7 @@ def generate(
     overrides: Overrides = None,
     out: Annotated[Path, typer.Option(help="folder for shards and data card")] = ...,  # type: ignore[assignment]
     shard: Annotated[str, typer.Option(help="i/N: make every N-th shard from the i-th, counted from 0")] = "0/1",
-    workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
+    workers: Annotated[int, typer.Option(min=1, max=1000, help="processes")] = 1,
 ) -> None:
     """Write a data set as Parquet shards with a data card; run again to continue."""
     from remedy.launch.generate import generate as run
@@ -137,7 +137,7 @@ def measure(
     config: Annotated[str, typer.Argument(help="YAML with `sources` and `tokenizers`")],
     overrides: Overrides = None,
     out: Annotated[Path, typer.Option(help="folder for the measurements")] = ...,  # type: ignore[assignment]
-    workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
+    workers: Annotated[int, typer.Option(min=1, max=1000, help="processes")] = 1,
 ) -> None:
     """Count what traces cost and how tokenizers cut strings, without a model; `remedy report` reads the folder."""
     from remedy.eval.costs.measure import MeasureConfig

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +13,13 @@ from pydantic import Field, model_validator
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build
 from remedy.eval.config import EvalConfig
+from remedy.eval.diagnostics.condition import MOST_EXAMPLES
 from remedy.eval.records import COMMON
 from remedy.eval.report.verdicts import FORMER_LABELS, Comparison, Side
-from remedy.train.config import RunConfig
+from remedy.train.config import MOST_STEPS, RunConfig
+
+MOST_RUNS = 10_000
+"""Runs of a group; more can only be a grid with one key too many."""
 
 
 class Group(Settings):
@@ -35,6 +40,9 @@ class Group(Settings):
     def _not_empty(self) -> Group:
         if not self.runs and not self.grid:
             raise ValueError("give `runs`, `grid` or both")
+        runs = max(1, len(self.runs)) * math.prod(len(values) for values in self.grid.values())
+        if runs > MOST_RUNS:
+            raise ValueError(f"grid has {runs:,} runs; at most {MOST_RUNS:,} are possible: give its keys fewer values")
         empty = [key for key, values in self.grid.items() if not values]
         if empty:
             raise ValueError(f"grid.{empty[0]} has no values")
@@ -65,15 +73,15 @@ class ExperimentConfig(Settings):
     """The folder for all runs and the report."""
     title: str = "Report"
     """The heading of the report."""
-    workers: int = Field(default=2, ge=1)
+    workers: int = Field(default=2, ge=1, le=1000)
     """Runs at a time."""
-    processes: int = Field(default=1, ge=1)
+    processes: int = Field(default=1, ge=1, le=1000)
     """Processes (GPUs of this machine) that train one run, started by torchrun; evaluation takes one."""
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, le=1000)
     """CPU threads of each process."""
-    max_steps: int | None = Field(default=None, ge=1)
+    max_steps: int | None = Field(default=None, ge=1, le=MOST_STEPS)
     """Optimizer steps of every run, in place of its own `train.max_steps`: `max_steps=5` tries an experiment out."""
-    max_examples: int | None = Field(default=None, ge=1)
+    max_examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
     """No condition is evaluated on more examples than this: `max_examples=4` tries an experiment out."""
     groups: dict[str, Group] = Field(min_length=1)
     """Groups of runs."""
@@ -164,7 +172,7 @@ def _job(config: ExperimentConfig, group_name: str, member: Member, label: str) 
     if config.max_steps is not None:
         settings = apply_changes(settings, {"train.max_steps": config.max_steps}, label)
     tracking = settings.get("tracking") or {}
-    if tracking.get("wandb", True):
+    if isinstance(tracking, Mapping) and tracking.get("wandb", True):
         settings["tracking"] = {"group": config.name, "tags": [group_name, member.variant], **tracking}
     evaluation = build(EvalConfig, apply_changes(group.evaluate, group.evaluate_runs.get(member.of, {}), label), label)
     if config.max_examples is not None:

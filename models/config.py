@@ -36,13 +36,13 @@ class DecoderSettings(Settings):
     """Preset of layers, width, heads and MLP width, for those of the four that are not given."""
     mixers: tuple[Annotated[str, one_of(MIXERS)], ...] = Field(default=("attention",), min_length=1)
     """Sequence mixers, repeated over the layers: `[attention, deltanet]` is a hybrid."""
-    num_hidden_layers: int | None = Field(default=None, ge=1)
+    num_hidden_layers: int | None = Field(default=None, ge=1, le=1000)
     """Number of layers; by default the size's."""
-    hidden_size: int | None = Field(default=None, ge=8)
+    hidden_size: int | None = Field(default=None, ge=8, le=100_000)
     """Width of the model, a multiple of twice the heads; by default the size's."""
-    num_attention_heads: int | None = Field(default=None, ge=1)
+    num_attention_heads: int | None = Field(default=None, ge=1, le=10_000)
     """Number of heads of attention and delta-rule mixers, half the heads of Mamba-2; by default the size's."""
-    intermediate_size: int | None = Field(default=None, ge=8)
+    intermediate_size: int | None = Field(default=None, ge=8, le=1_000_000)
     """Width of the gated MLP; by default the size's, or 8/3 of `hidden_size`, rounded up to a multiple of 8."""
     positions: Literal["rope", "none"] = "rope"
     """Position embedding of attention: rotary or none."""
@@ -50,9 +50,9 @@ class DecoderSettings(Settings):
     """Range of the transition's eigenvalues in Mamba, Mamba-2 and delta-rule mixers: [0, 1] or [-1, 1] (Grazzi et al.,
     "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by default as published: positive for Mamba
     and Mamba-2, signed for the others."""
-    state_size: int = Field(default=16, ge=1)
+    state_size: int = Field(default=16, ge=1, le=10_000)
     """State dimension of Mamba and Mamba-2."""
-    num_householder: int = Field(default=2, ge=1)
+    num_householder: int = Field(default=2, ge=1, le=100)
     """Steps of the delta rule that DeltaProduct takes for each token."""
 
     @model_validator(mode="after")
@@ -108,9 +108,9 @@ class LoraSettings(Settings):
         "targets": "target_modules",
     }
 
-    r: int = Field(default=16, ge=1)
+    r: int = Field(default=16, ge=1, le=100_000)
     """Rank of the adapters."""
-    lora_alpha: float = Field(default=32.0, gt=0)
+    lora_alpha: float = Field(default=32.0, gt=0, le=1_000_000)
     """Scale of the adapters: their product is multiplied by `lora_alpha / r`."""
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of the adapters' inputs that is dropped in training."""

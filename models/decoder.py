@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from remedy.models.cache import MixerCache
@@ -33,8 +34,11 @@ class GatedMLP(nn.Module):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
-class Block(nn.Module):
-    """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D)."""
+class Block(GradientCheckpointingLayer):
+    """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D).
+
+    With gradient checkpointing its input alone is kept for the backward pass, and the rest computed again.
+    """
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
@@ -43,8 +47,8 @@ class Block(nn.Module):
         self.mlp_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.mlp = GatedMLP(config)
 
-    def forward(self, x: Tensor, cache: MixerCache | None) -> Tensor:
-        x = x + self.mixer(self.mixer_norm(x), cache)
+    def forward(self, x: Tensor, past_key_values: MixerCache | None = None) -> Tensor:
+        x = x + self.mixer(self.mixer_norm(x), past_key_values)
         return x + self.mlp(self.mlp_norm(x))
 
 
@@ -55,6 +59,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     config_class = DecoderConfig
     base_model_prefix = ""
     _supports_sdpa = True
+    supports_gradient_checkpointing = True
     _is_stateful = True
     main_input_name = "input_ids"
     _no_split_modules = ["Block"]
@@ -114,7 +119,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
             past_key_values = self.new_cache()
         x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         for layer in self.layers:
-            x = layer(x, past_key_values)
+            x = layer(x, past_key_values=past_key_values)
         if past_key_values is not None:
             past_key_values.seen += x.shape[1]
         x = self.norm(x)

@@ -14,6 +14,7 @@ from remedy.models.config import AnyModel, DecoderSettings
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 
 DEFAULT_STEPS = 1000
+MOST_STEPS = 1_000_000_000
 
 
 class Stage(Settings):
@@ -21,7 +22,7 @@ class Stage(Settings):
 
     former: ClassVar = {"every": "set.reveal.spacing", "length": "set.task.length", "depth": "set.task.depth"}
 
-    steps: int = Field(ge=1)
+    steps: int = Field(ge=1, le=MOST_STEPS)
     """Optimizer steps of this stage; where `train.max_steps` is given, its proportion of them."""
     set: dict[str, Any] = {}
     """What differs from the run's `data`, for example `{task.length: [2, 8]}`."""
@@ -86,25 +87,25 @@ class TrainSettings(Settings):
         "keep_last": "save_total_limit",
     }
 
-    max_steps: int | None = Field(default=None, ge=1)
+    max_steps: int | None = Field(default=None, ge=1, le=MOST_STEPS)
     """Optimizer steps in all; a curriculum's stages are scaled to it. Default: the curriculum's sum, or 1000 without one."""
     curriculum: tuple[Stage, ...] = ()
     """Stages that follow one another, each on the run's data with settings changed."""
-    batch_size: int = Field(default=64, ge=1)
+    batch_size: int = Field(default=64, ge=1, le=1_000_000)
     """Rows of an optimizer step, over all processes."""
-    gradient_accumulation_steps: int = Field(default=1, ge=1)
+    gradient_accumulation_steps: int = Field(default=1, ge=1, le=1_000_000)
     """Pieces that a batch is computed in, one after another, to save memory."""
     loss_roles: tuple[RoleName, ...] = Field(default=("state", "value", "action", "query", "structure"), min_length=1)
     """Roles whose tokens are supervised."""
-    pack: int = Field(default=1, ge=1)
+    pack: int = Field(default=1, ge=1, le=10_000)
     """Consecutive examples joined into a row; state and attention run across the border, which a begin-of-text token marks."""
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0, le=100)
     """The peak of the schedule."""
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
     """How the learning rate goes on after the warm-up."""
     warmup_ratio: float = Field(default=0.05, ge=0, le=1)
     """The share of the steps in which the learning rate rises to its peak."""
-    weight_decay: float = Field(default=0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0, le=100)
     """AdamW's decoupled weight decay; norms and biases do not decay."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients of a larger norm are scaled down to it."""
@@ -118,17 +119,17 @@ class TrainSettings(Settings):
     """Compile the model with `torch.compile`."""
     deepspeed: DeepSpeedSettings | None = None
     """Train under DeepSpeed; `{}` chooses its defaults."""
-    dataloader_num_workers: int = Field(default=0, ge=0)
+    dataloader_num_workers: int = Field(default=0, ge=0, le=1000)
     """Processes that make examples ahead, in each training process."""
-    logging_steps: int = Field(default=20, ge=1)
+    logging_steps: int = Field(default=20, ge=1, le=MOST_STEPS)
     """Steps from one logged record to the next."""
-    save_steps: int = Field(default=500, ge=1)
+    save_steps: int = Field(default=500, ge=1, le=MOST_STEPS)
     """Steps from one checkpoint to the next."""
-    save_total_limit: int = Field(default=2, ge=1)
+    save_total_limit: int = Field(default=2, ge=1, le=1_000_000)
     """The last checkpoints that are kept."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**32)
     """Of the initial weights and dropout; `data.seed` is the examples'."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1000)
     """CPU threads of each training process; none: PyTorch's choice."""
 
     @model_validator(mode="after")
@@ -180,7 +181,7 @@ class TrackingSettings(Settings):
     """The W&B group; an experiment sets it to its own name."""
     tags: tuple[str, ...] = ()
     """The W&B tags; an experiment sets them to the group and the run's variant."""
-    peak_tflops: float | None = Field(default=None, gt=0)
+    peak_tflops: float | None = Field(default=None, gt=0, le=1_000_000)
     """TFLOP/s of one device, for model FLOP utilisation (MFU); known for common GPUs."""
 
     @model_validator(mode="after")

@@ -37,13 +37,13 @@ class TracerConfig(Settings):
     isolation: Isolation = "auto"
     """`auto` uses bubblewrap where it is installed, else limits alone; `trusted` runs programs in this process, with no
     protection and with this process's own order of sets of strings."""
-    timeout_seconds: float = Field(default=10.0, gt=0)
+    timeout_seconds: float = Field(default=10.0, gt=0, le=86_400)
     """Wall-clock and CPU seconds of one program."""
-    memory_megabytes: int = Field(default=1024, ge=64)
+    memory_megabytes: int = Field(default=1024, ge=64, le=10_000_000)
     """Address space of one program."""
-    max_frames: int = Field(default=200_000, ge=1)
+    max_frames: int = Field(default=200_000, ge=1, le=1_000_000_000)
     """Frames of one trace."""
-    max_value_characters: int = Field(default=16_000_000, ge=1)
+    max_value_characters: int = Field(default=16_000_000, ge=1, le=1_000_000_000_000)
     """Characters of all values recorded in one trace."""
 
     @model_validator(mode="after")

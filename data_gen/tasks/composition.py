@@ -9,11 +9,13 @@ from pydantic import Field, model_validator
 
 from remedy.data_gen import rng
 from remedy.data_gen.execution.program import MARKER, Program
-from remedy.data_gen.messages import suggest
+from remedy.data_gen.messages import shown, suggest
 from remedy.data_gen.registry import one_of
 from remedy.data_gen.splits import SPLITS, split_of, text_hash
 from remedy.data_gen.tasks.families import FAMILIES, LETTERS, source
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, too_few_programs
+
+LONGEST = 10_000
 
 
 @TASKS.register("composition")
@@ -42,13 +44,15 @@ class CompositionTask(Task):
     def _known(self) -> CompositionTask:
         low, high = self.depth_range()
         if not 1 <= low <= high <= 8:
-            raise ValueError(f"depth must lie in 1..8, got {self.depth}")
-        if not 0 <= self.input_length[0] <= self.input_length[1]:
-            raise ValueError(f"input_length must be [low, high] with 0 <= low <= high, got {self.input_length}")
+            raise ValueError(f"depth must lie in 1..8, got {shown(self.depth)}")
+        if not 0 <= self.input_length[0] <= self.input_length[1] <= LONGEST:
+            raise ValueError(
+                f"input_length must be [low, high] with 0 <= low <= high <= {LONGEST}, got {shown(self.input_length)}"
+            )
         valid = FAMILIES[self.family].functions
         for name in (*self.functions, *self.held_out_functions):
             if name not in valid:
-                raise ValueError(f"unknown function {name!r} of family {self.family!r}; {suggest(name, valid)}")
+                raise ValueError(f"unknown function {shown(name)} of family {self.family!r}; {suggest(name, valid)}")
         return self
 
     def depth_range(self) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from remedy.data_gen import rng
+from remedy.data_gen.messages import shown
 from remedy.data_gen.splits import SPLITS, in_split
 from remedy.data_gen.tasks.permutation_arrays import batch_arrays, supports, vocabulary
 from remedy.data_gen.tasks.permutation_programs import (
@@ -22,6 +23,8 @@ from remedy.data_gen.tasks.permutation_programs import (
 )
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, TokenArrays, too_few_programs
 from remedy.data_gen.traces.reveal import RevealConfig
+
+LONGEST = 100_000
 
 
 @TASKS.register("permutation")
@@ -48,8 +51,10 @@ class PermutationTask(Task):
     @model_validator(mode="after")
     def _ordered(self) -> PermutationTask:
         low, high = self.length_range()
-        if not 0 <= low <= high:
-            raise ValueError(f"length must be >= 0, or [low, high] with 0 <= low <= high; got {self.length}")
+        if not 0 <= low <= high <= LONGEST:
+            raise ValueError(
+                f"length must be 0 to {LONGEST}, or [low, high] with 0 <= low <= high <= {LONGEST}; got {shown(self.length)}"
+            )
         return self
 
     def length_range(self) -> tuple[int, int]:

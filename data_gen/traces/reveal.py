@@ -54,11 +54,11 @@ class RevealConfig(Settings):
     locals: Literal["full", "diff", "one_in_turn", "one_at_random"] = "full"
     """What a STATE shows: all variables; all, with `..` for a value that has not changed since it was last shown (`diff`); or
     one variable, by turns or drawn from the seed. The last STATE shows all."""
-    call_depth: int | None = Field(default=None, ge=0)
+    call_depth: int | None = Field(default=None, ge=0, le=1_000_000)
     """Levels of calls that are traced; deeper calls are stepped over (0: the entry point's own frames). None: all."""
     answer_only: bool = False
     """Write the returned value alone, after the first frame: no trace."""
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000_000)
     """Most tokens of an example; one that has more is written in the densest way that fits. None: no limit."""
 
     @field_validator("spacing")

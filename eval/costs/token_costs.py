@@ -32,9 +32,9 @@ class CostSettings(Settings):
     """What a kept state shows: all variables, or `diff`, with `..` for what has not changed."""
     string_encodings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
     """How string values are written."""
-    limits: tuple[Annotated[int, Field(ge=1)], ...] = (2048, 8192, 32768)
+    limits: tuple[Annotated[int, Field(ge=1, le=1_000_000_000)], ...] = (2048, 8192, 32768)
     """The report counts the traces with more tokens than each of these."""
-    max_tokens: int | None = Field(default=8192, ge=1)
+    max_tokens: int | None = Field(default=8192, ge=1, le=1_000_000_000)
     """Also count the densest variant in which program and trace together have at most so many tokens; null: do not."""
 
     @field_validator("spacings")

@@ -15,7 +15,7 @@ from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.families import FAMILIES
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, Condition, Diagnostic
+from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
 from remedy.eval.records import label, rank
 from remedy.eval.sections import Section, constant, rate_table
 from remedy.eval.stats import rate
@@ -55,7 +55,7 @@ class CompositionDiagnostic(Diagnostic):
     """Depths of compositions; empty: single functions only."""
     forms: tuple[Form, ...] = Field(default=("nested", "flattened"), min_length=1)
     """How compositions are written."""
-    examples: int = Field(default=100, ge=1)
+    examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
     """Programs under each condition: of each function, and of each depth and form."""
 
     @model_validator(mode="after")

@@ -19,6 +19,8 @@ from remedy.eval.records import Label, LabelValue
 from remedy.eval.sections import Published, Section
 from remedy.eval.summary import ConditionSummary
 
+MOST_EXAMPLES = 10_000_000
+
 
 class Condition(Settings):
     """One cell of a diagnostic's grid: the data to decode, and how."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, Condition, Diagnostic
+from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
 from remedy.eval.records import label
 
 LENGTH = label("length", "Commands of a permutation program.")
@@ -31,7 +31,7 @@ class PermutationDiagnostic(Diagnostic):
     """Numbers of commands, one condition each."""
     spacings: tuple[float, ...] = ()
     """Spacings of the kept states, one condition each; empty: the spacing that the data is configured with."""
-    examples: int = Field(default=100, ge=1)
+    examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
     """Programs under each condition."""
 
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:

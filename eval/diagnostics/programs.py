@@ -16,7 +16,7 @@ from remedy.data_gen.tasks import TASKS, Task
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.decoding import Forcing
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, Condition, Diagnostic
+from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
 from remedy.eval.records import label
 from remedy.eval.sections import Published
 
@@ -78,7 +78,7 @@ class ProgramsDiagnostic(Diagnostic):
     """What a kept state shows; empty: as the data is configured."""
     string_encodings: tuple[EncodingName, ...] = ()
     """How string values are written; empty: as the data is configured."""
-    examples: int | None = Field(default=None, ge=1)
+    examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
     """The first so many programs of each source; by default all, or 100 of generated ones."""
 
     @model_validator(mode="after")

@@ -25,7 +25,7 @@ class BytePairSettings(SubwordSettings):
 
     kind: Literal["bpe"] = "bpe"
     """Byte-level BPE trained on the run's data."""
-    vocab_size: int = Field(default=512, ge=300)
+    vocab_size: int = Field(default=512, ge=300, le=1_000_000)
     """Entries of the vocabulary, special tokens included."""
 
     def build(self, data: DataConfig | None) -> BytePairs:

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from pydantic import model_validator
+
 from remedy.data_gen.card import write_card
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.held_out import refuse_held_out_in_vain
 from remedy.data_gen.messages import shown
 from remedy.data_gen.settings import ConfigError, Settings, load
 from remedy.data_gen.shards import Encoder, WriteConfig, plan, write
@@ -26,6 +29,11 @@ class GenerateConfig(Settings):
     """Whose ids and token counts are stored."""
     write: WriteConfig = WriteConfig()
     """How much is written, in shards of which size."""
+
+    @model_validator(mode="after")
+    def _held_out(self) -> GenerateConfig:
+        refuse_held_out_in_vain([self.data])
+        return self
 
 
 def generate(config: str, overrides: Sequence[str], out: Path, shard: str, workers: int) -> None:

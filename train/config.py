@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.held_out import refuse_held_out_in_vain
 from remedy.data_gen.mixture import Part
 from remedy.data_gen.roles import ROLES, Role, RoleName
 from remedy.data_gen.settings import ConfigError, Settings
@@ -229,6 +230,7 @@ class RunConfig(Settings):
                     )
         except ConfigError as error:
             raise ValueError(str(error)) from None
+        refuse_held_out_in_vain(source for data in stages for source in self._parts(data) or [data])
         return self
 
     def stage_data(self) -> list[DataConfig]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -74,6 +74,16 @@ class CompositionTask(Task):
     def without_effect(self, session: bool) -> dict[str, str]:
         reason = f"for family {self.family}, which draws no texts"
         return {} if FAMILIES[self.family].draws_texts else {"input_length": reason, "alphabet": reason}
+
+    def held_out(self) -> dict[tuple[str, Any], str]:
+        low, high = self.depth_range()
+        depth = f"the depth is {low}" if low == high else f"depths are {low} to {high}"
+        names = self.function_names()
+        depths = {("held_out_depths", n): "" if low <= n <= high else depth for n in self.held_out_depths}
+        return depths | {
+            ("held_out_functions", name): "" if name in names else "it is none of the functions that may occur"
+            for name in self.held_out_functions
+        }
 
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
         return [self._drawn(split, index, seed) for index in indices]

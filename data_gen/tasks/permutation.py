@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,11 @@ class PermutationTask(Task):
 
     def without_effect(self, session: bool) -> dict[str, str]:
         return {"final_print": "in a session, which ends with its values"} if session else {}
+
+    def held_out(self) -> dict[tuple[str, Any], str]:
+        low, high = self.length_range()
+        here = f"programs have {low} commands" if low == high else f"programs have {low} to {high} commands"
+        return {("held_out_lengths", n): "" if low <= n <= high else here for n in self.held_out_lengths}
 
     def symbols(self) -> list[str]:
         return vocabulary(self.n, self.moves)

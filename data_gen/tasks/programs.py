@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from remedy.data_gen.execution.pool import Outcome, environment, retrace_shallower, trace_all
 from remedy.data_gen.execution.sandbox import Environment, TracerConfig
+from remedy.data_gen.messages import shown, suggest
 from remedy.data_gen.registry import one_of
 from remedy.data_gen.rewrites import RewriteName, rewrite_program
 from remedy.data_gen.settings import ConfigError
@@ -108,12 +109,14 @@ def split_cases(task: ProgramsTask, split: str) -> tuple[Case, ...]:
         ConfigError: as `load_cases`.
     """
     everything = load_cases(task)
+    ids = dict.fromkeys(case.id for case in everything)
+    for unknown in (id for id in task.held_out_programs if id not in ids):
+        raise ConfigError(
+            f"data.task.held_out_programs: {task.name} has no program {shown(unknown)}; {suggest(unknown, ids)}"
+        )
     if split == ALL:
         return everything
     SPLITS[split]
-    unknown = set(task.held_out_programs) - {case.id for case in everything}
-    if unknown:
-        raise ConfigError(f"data.task.held_out_programs: {task.name} has no program {sorted(unknown)[0]!r}")
     return tuple(
         case
         for case in everything

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +111,13 @@ class Task(Settings, ABC):
 
     def without_effect(self, session: bool) -> Mapping[str, str]:
         """Settings of this task that do nothing beside its other settings, each with the reason: "in a session"."""
+        return {}
+
+    def held_out(self) -> Mapping[tuple[str, Any], str]:
+        """What the settings keep from the train split, as (setting, value): the reason why this keeps nothing, or "".
+
+        Given programs are not known before they are read: that each one held out is there is checked then.
+        """
         return {}
 
     def rewritten(self, kinds: Iterable[str]) -> Task:

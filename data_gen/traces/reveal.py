@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from remedy.data_gen import rng
 from remedy.data_gen.execution.program import Event, Frame, Value
@@ -27,6 +27,17 @@ def whole_spacing(value: float) -> float:
     if value < 1 or (value != math.inf and value != int(value)):
         raise ValueError("must be a whole number >= 1, or inf")
     return value
+
+
+def _former_locals(value: object) -> object:
+    now = {"all": "full", "round_robin": "one_in_turn", "seeded": "one_at_random"}
+    if isinstance(value, str) and value in now:
+        raise ValueError(f"{value!r} is now {now[value]!r}")
+    return value
+
+
+FORMER_LOCALS = BeforeValidator(_former_locals)
+"""Marks settings of what a STATE shows, whose values had other names."""
 
 
 class RevealConfig(Settings):
@@ -51,7 +62,7 @@ class RevealConfig(Settings):
 
     spacing: float = Field(default=1)
     """Every k-th frame that has locals keeps its STATE, counted from the first; so does the last. `.inf`: these two alone."""
-    locals: Literal["full", "diff", "one_in_turn", "one_at_random"] = "full"
+    locals: Annotated[Literal["full", "diff", "one_in_turn", "one_at_random"], FORMER_LOCALS] = "full"
     """What a STATE shows: all variables; all, with `..` for a value that has not changed since it was last shown (`diff`); or
     one variable, by turns or drawn from the seed. The last STATE shows all."""
     call_depth: int | None = Field(default=None, ge=0, le=1_000_000)
@@ -65,14 +76,6 @@ class RevealConfig(Settings):
     @classmethod
     def _whole(cls, value: float) -> float:
         return whole_spacing(value)
-
-    @field_validator("locals", mode="before")
-    @classmethod
-    def _former_names(cls, value: object) -> object:
-        now = {"all": "full", "round_robin": "one_in_turn", "seeded": "one_at_random"}
-        if isinstance(value, str) and value in now:
-            raise ValueError(f"{value!r} is now {now[value]!r}")
-        return value
 
     @model_validator(mode="after")
     def _has_an_effect(self) -> RevealConfig:

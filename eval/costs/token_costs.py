@@ -14,7 +14,7 @@ from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.settings import Settings
 from remedy.data_gen.traces.budget import densest_reveal
 from remedy.data_gen.traces.render import render
-from remedy.data_gen.traces.reveal import RevealConfig, levels, whole_spacing
+from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig, levels, whole_spacing
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.records import ROLE_COLUMNS
 from remedy.eval.sections import text
@@ -28,7 +28,9 @@ class CostSettings(Settings):
 
     spacings: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
     """States are kept at every k-th frame; `inf`: at the first and the last only."""
-    locals: tuple[Literal["full", "diff"], ...] = Field(default=("full", "diff"), min_length=1)
+    locals: tuple[Annotated[Literal["full", "diff"], FORMER_LOCALS], ...] = Field(
+        default=("full", "diff"), min_length=1
+    )
     """What a kept state shows: all variables, or `diff`, with `..` for what has not changed."""
     string_encodings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
     """How string values are written."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.registry import by_kind
 from remedy.data_gen.rewrites import REWRITES, Rewriting, rewrites_of
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import TASKS, Task
-from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.decoding import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
@@ -74,12 +74,19 @@ class ProgramsDiagnostic(Diagnostic):
     """Rewrites of the programs, one condition each: `none`, `all`, or one by name."""
     spacings: tuple[float, ...] = ()
     """Spacings of the kept states; empty: as the data is configured."""
-    locals: tuple[Literal["full", "diff"], ...] = ()
+    locals: tuple[Annotated[Literal["full", "diff"], FORMER_LOCALS], ...] = ()
     """What a kept state shows; empty: as the data is configured."""
     string_encodings: tuple[EncodingName, ...] = ()
     """How string values are written; empty: as the data is configured."""
     examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
     """The first so many programs of each source; by default all, or 100 of generated ones."""
+
+    @field_validator("forcing", mode="before")
+    @classmethod
+    def _former_forcing(cls, value: Any) -> Any:
+        if isinstance(value, (list, tuple)) and "direct" in value:
+            raise ValueError("'direct' is now the setting answer_only: [true]")
+        return value
 
     @model_validator(mode="after")
     def _something_to_do(self) -> ProgramsDiagnostic:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,6 +14,7 @@ from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.roles import Special
 from remedy.models.tokenizer_backends.base import TOKENIZERS, Offsets, SubwordBackend, SubwordSettings, TokenizerError
 
+log = logging.getLogger(__name__)
 TRAINING_EXAMPLES = 1000
 """How many training examples a vocabulary is learnt from."""
 
@@ -31,7 +33,12 @@ class BytePairSettings(SubwordSettings):
     def build(self, data: DataConfig | None) -> BytePairs:
         if data is None:
             raise TokenizerError("tokenizer.kind bpe is trained on a run's data: use the tokenizer of a run")
-        return BytePairs.train(_training_texts(data), self.vocab_size)
+        trained = BytePairs.train(_training_texts(data), self.vocab_size)
+        if trained.size < self.vocab_size:
+            log.warning(
+                "tokenizer.vocab_size %d: the data gives a vocabulary of %d entries only", self.vocab_size, trained.size
+            )
+        return trained
 
     def restore(self, stored: Mapping[str, Any], folder: Path) -> BytePairs:
         return BytePairs(tokenizers.Tokenizer.from_str(stored["model"]))

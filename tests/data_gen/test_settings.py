@@ -32,7 +32,7 @@ TASK = {"task": {"kind": "permutation"}}
         ({"train": {"loss_roles": "state"}}, "key 'train.loss_roles': must be a list, such as [a, b], got 'state'"),
         ({"train": 5}, "key 'train': must be a section, such as {key: value}, got 5"),
         ({"data": {"task": {"kind": "permutation", "length": "long"}}}, "key 'data.task.length'"),
-        ({"data": {"task": {"kind": "permutation", "length": [9, 2]}}}, "length must be >= 0, or [low, high]"),
+        ({"data": {"task": {"kind": "permutation", "length": [9, 2]}}}, "length must be 0 to 100000, or [low, high]"),
         (
             {"train": {"batch_size": 10, "gradient_accumulation_steps": 3}},
             "train: batch_size (10) must be a multiple of gradient_accumulation_steps (3)",

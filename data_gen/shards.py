@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -20,6 +21,7 @@ from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig, Example
 from remedy.data_gen.files import clear_partials
+from remedy.data_gen.orphans import end_with_parent
 from remedy.data_gen.roles import Special
 from remedy.data_gen.sealed import (
     DamagedFile,
@@ -139,7 +141,7 @@ def write(
             yield shard
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(encoder,)) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(encoder, os.getpid())) as pool:
         pending = {pool.submit(_work, shard, folder, data_set): shard for shard in todo}
         for future in as_completed(pending):
             future.result()
@@ -274,8 +276,9 @@ def _schema(row: dict[str, Any]) -> pa.Schema:
 _encode: Encoder | None = None
 
 
-def _start_worker(factory: EncoderFactory) -> None:
+def _start_worker(factory: EncoderFactory, parent: int) -> None:
     global _encode
+    end_with_parent(parent, lambda: os._exit(1))  # what it is writing, the next run clears away
     _encode = factory()
 
 

@@ -3,6 +3,7 @@ training under torchrun."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Annotated
 import psutil
 import typer
 
+from remedy.data_gen.orphans import end_with_parent
 from remedy.data_gen.settings import load
 from remedy.launch.console import command_line, start
 from remedy.launch.progress import note_condition
@@ -30,8 +32,11 @@ def main(
     name: Annotated[str, typer.Argument(help="what reports call the run")],
     variant: Annotated[str, typer.Option(help="what it shares with the same run of other seeds")] = "",
     processes: Annotated[int, typer.Option(help="that train")] = 1,
+    parent: Annotated[int, typer.Option(help="the process without which this run ends, with a checkpoint")] = 0,
 ) -> None:
     """Train a run of an experiment unless that is done, then evaluate it."""
+    if parent:
+        end_with_parent(parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
     run = load(RunConfig, folder / "train.yaml")
     if not (folder / TRAINED).exists():
         _train(run, folder, processes)

@@ -86,7 +86,7 @@ def _do(job: Job, config: ExperimentConfig) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": str(config.threads), "TQDM_DISABLE": "1"}
     log = job.folder / "log.txt"
     with log.open("w", encoding="utf-8") as file:
-        words = command(job, config.processes)
+        words = [*command(job, config.processes), "--parent", str(os.getpid())]
         code = subprocess.run(words, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False).returncode
     if code == 0:
         return ""

@@ -29,6 +29,7 @@ FLOORS = {
             "reference",
             "rng",
             "files",
+            "orphans",
             "sealed",
             "splits",
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from remedy.data_gen.execution.pool import environment, trace_one
+from remedy.data_gen.orphans import end_with_parent
 from remedy.data_gen.sealed import digest_of, read_json, write_json, write_table
 from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import text_hash
@@ -113,15 +115,16 @@ def _measured(config: MeasureConfig, cases: Sequence[tuple[ProgramsTask, Case]],
         yield from (_measure_one(config, counters, source, case) for source, case in cases)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(config,)) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(config, os.getpid())) as pool:
         yield from pool.map(_work, cases, chunksize=8)
 
 
 _worker: tuple[MeasureConfig, dict[str, TraceTokenizer]] | None = None
 
 
-def _start_worker(config: MeasureConfig) -> None:
+def _start_worker(config: MeasureConfig, parent: int) -> None:
     global _worker
+    end_with_parent(parent, lambda: os._exit(1))
     _worker = config, load_tokenizers(config)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from remedy.data_gen.roles import ROLES, Role
-from remedy.models.protocol import CausalLM
+from remedy.models.protocol import Reader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 FREE = frozenset({Role.CONTEXT})
@@ -79,11 +79,18 @@ class Cursor:
     """Walks one example: hands out fed tokens, takes generated ones, and knows when a generated run ends.
 
     A run between fed tokens ends when the model writes the token that truly follows it or any special token, neither of
-    which belongs to it, or at a limit. A run at the end of the example ends with the end-of-text token.
+    which belongs to it, or at a limit. A run at the end of the example ends with the end-of-text token. `longest`: how many
+    tokens the model can read in all; where a row comes to it, its run is cut, and later runs are left empty.
     """
 
     def __init__(
-        self, truth: Encoded, fed: frozenset[Role], tokenizer: TraceTokenizer, exact: bool, max_new_tokens: int
+        self,
+        truth: Encoded,
+        fed: frozenset[Role],
+        tokenizer: TraceTokenizer,
+        exact: bool,
+        max_new_tokens: int,
+        longest: int | None = None,
     ) -> None:
         self.ids = truth.ids
         self.tokenizer = tokenizer
@@ -92,6 +99,8 @@ class Cursor:
         self.runs = _runs(truth, fed)
         self.run = 0
         self.offset = 0
+        self.read = 0
+        self.longest = longest
         self.current: list[int] = []
         self.logprobs: list[float] = []
         self.generated: list[Generated] = []
@@ -100,14 +109,22 @@ class Cursor:
     def done(self) -> bool:
         return self.run == len(self.runs)
 
-    @property
-    def prompt_length(self) -> int:
-        """Tokens fed before the first generated one."""
+    def prompt(self) -> list[int]:
+        """The tokens fed before the first generated one, which the model reads at once."""
         start, stop, is_fed = self.runs[0]
-        return stop - start if is_fed else 0
+        self.offset = self.read = stop - start if is_fed else 0
+        return list(self.ids[: self.read])
 
     def next_token(self, predicted: int, logprob: float) -> int | None:
         """The token the model reads next; `predicted` is what it just wrote. None once the example is complete."""
+        token = self._next(predicted, logprob)
+        self.read += token is not None
+        if token is not None and self.longest is not None and self.read > self.longest:
+            self._cut()
+            return None
+        return token
+
+    def _next(self, predicted: int, logprob: float) -> int | None:
         while not self.done:
             start, stop, is_fed = self.runs[self.run]
             if is_fed:
@@ -131,6 +148,14 @@ class Cursor:
             return predicted
         return None
 
+    def _cut(self) -> None:
+        """End the example here, its last token having no room to be read."""
+        while not self.done:
+            if self.runs[self.run][2]:
+                self.run += 1
+            else:
+                self._close(complete=False)
+
     def _limit(self, length: int, last: bool) -> int:
         if last:
             return self.max_new_tokens
@@ -150,9 +175,8 @@ def _runs(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]:
     return [(a, b, flags[a]) for a, b in pairwise(borders)]
 
 
-@torch.no_grad()
 def decode(
-    model: CausalLM,
+    reader: Reader,
     tokenizer: TraceTokenizer,
     examples: Sequence[Encoded],
     fed: frozenset[Role],
@@ -162,42 +186,30 @@ def decode(
 ) -> list[list[Generated]]:
     """Greedy decoding of a batch; per example, the runs the model wrote, in order.
 
-    All examples step together and only fed tokens differ, so no row is ever padded on the left and recurrent states stay
-    exact. `exact`: a run has as many tokens as the true one (one-token formats). `max_new_tokens`: limit on the tokens of a
-    run that nothing follows.
+    Prompts are read at once, each from its own first token; from there all examples step together and only fed tokens differ.
+    `exact`: a run has as many tokens as the true one (one-token formats). `max_new_tokens`: limit on the tokens of a run that
+    nothing follows. A row that comes to the reader's limit is cut there.
     """
-    cursors = [Cursor(example, fed, tokenizer, exact, max_new_tokens) for example in examples]
-    device = next(model.parameters()).device
-    prompt = min(cursor.prompt_length for cursor in cursors)
-    if prompt == 0:
+    cursors = [Cursor(example, fed, tokenizer, exact, max_new_tokens, reader.limit) for example in examples]
+    prompts = [cursor.prompt() for cursor in cursors]
+    if not all(prompts):
         raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
-    for cursor in cursors:
-        cursor.offset = prompt
-    tokens = torch.tensor([cursor.ids[:prompt] for cursor in cursors], device=device)
-    cache: Any = model.new_cache() if hasattr(model, "new_cache") else None
+    logits = reader.prefill(prompts)
     while True:
-        output = model(input_ids=tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        cache = output.past_key_values
-        predicted, logprobs = _most_likely(output.logits[:, -1])
+        predicted, logprobs = _most_likely(logits)
         following = [cursor.next_token(*token) for cursor, token in zip(cursors, zip(predicted, logprobs))]
         if all(token is None for token in following):
             return [cursor.generated for cursor in cursors]
-        tokens = torch.tensor([[tokenizer.pad_id if t is None else t] for t in following], device=device)
+        logits = reader.step(following)
 
 
-@torch.no_grad()
-def predict(
-    model: CausalLM, tokenizer: TraceTokenizer, examples: Sequence[Encoded], predicted: frozenset[Role]
-) -> list[list[Generated]]:
+def predict(reader: Reader, examples: Sequence[Encoded], predicted: frozenset[Role]) -> list[list[Generated]]:
     """Teacher forcing: the token the model would write in place of each token whose role is in `predicted`, given the true
     ones before it, as one run for every stretch of them."""
-    device = next(model.parameters()).device
-    width = max(len(example.ids) for example in examples)
-    padded = [example.ids + [tokenizer.pad_id] * (width - len(example.ids)) for example in examples]
-    logits = model(input_ids=torch.tensor(padded, device=device), use_cache=False).logits
     found = []
-    for row, example in zip(logits, examples):  # a row at a time: float32 logits of a large vocabulary take much room
-        ids, logprobs = _most_likely(row[: len(example.ids) - 1])
+    rows = reader.parallel([example.ids for example in examples])
+    for row, example in zip(rows, examples):  # a row at a time: float32 logits of a large vocabulary take much room
+        ids, logprobs = _most_likely(row[:-1])
         stretches = _runs(example, frozenset(Role) - predicted)
         found.append(
             [

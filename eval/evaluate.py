@@ -22,11 +22,12 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import TEACHER_FORCED, fed_roles
 from remedy.eval.diagnostics import Condition
 from remedy.eval.generations import Generation, read_generations, write_generations
-from remedy.eval.records import CURE, read_records, token_counts, write_records
+from remedy.eval.records import CURE, ROLE_COLUMNS, read_records, token_counts, write_records
 from remedy.eval.scoring import score_batch
 from remedy.eval.summary import summarise, write_summary
 from remedy.models.encoding import encoded_examples
-from remedy.models.protocol import CausalLM
+from remedy.models.protocol import CausalLM, Reader
+from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ RECORDS = "records"
 GENERATIONS = "generations"
 SUMMARY = "summary.json"
 REQUEST = "evaluation.json"
+READING = "reading.json"
 
 
 class ConditionDone(NamedTuple):
@@ -78,7 +80,7 @@ def evaluate(
     `variant`: what the run shares with others of other seeds, for reports to put them together.
 
     Raises:
-        UserError: the folder holds the evaluation of another checkpoint or configuration.
+        UserError: the folder holds the evaluation of another checkpoint or configuration, or the model is not causal.
     """
     if config.threads:
         torch.set_num_threads(config.threads)
@@ -94,12 +96,15 @@ def evaluate(
     }
     evaluation = _claim(directory, request)
     tokenizer.save(directory)  # for `remedy show`: what was written is kept as token ids
-    found = []
+    reader = ModelReader(model, name)
+    found, past = [], False
     for number, condition in enumerate(conditions, start=1):
         records = _kept(directory, condition, evaluation)
         if records is None:
             path = directory / RECORDS / f"{condition.slug}.parquet"
-            rows, kept = run_condition(model, tokenizer, condition, config)
+            write_json(directory / READING, reader.report())
+            rows, kept = run_condition(reader, tokenizer, condition, config)
+            past = _warn_of_long(reader, condition, rows, past)
             # Records come last: where they are, so is what they lead to.
             write_generations(directory / GENERATIONS / path.name, kept, evaluation)
             write_records(path, name, rows, condition.labels, evaluation)
@@ -181,7 +186,7 @@ def _grid(config: EvalConfig, data: DataConfig, split: str, trained_on: Task | N
 
 
 def run_condition(
-    model: CausalLM, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig
+    reader: Reader, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig
 ) -> tuple[list[dict[str, Any]], list[Generation]]:
     """What became of every example of a condition, as records that do not name the run yet, and what the model wrote."""
     rows: list[dict[str, Any]] = []
@@ -190,11 +195,28 @@ def run_condition(
     for start in range(0, condition.examples, config.batch_size):
         indices = range(start, min(start + config.batch_size, condition.examples))
         batch = encoded_examples(condition.data, tokenizer, condition.split, indices, os.cpu_count() or 1)
-        results = score_batch(model, tokenizer, batch, condition, config.max_new_tokens)
+        results = score_batch(reader, tokenizer, batch, condition, config.max_new_tokens)
         for (example, truth), result in zip(batch, results):
             rows.append({**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score})
             kept.append(result.generation)
     return rows, kept
+
+
+def _warn_of_long(reader: ModelReader, condition: Condition, rows: list[dict[str, Any]], warned: bool) -> bool:
+    """Say how many examples are longer than the model's limit; of one that reads on untrained, once (`warned`: it was said)."""
+    context = reader.context
+    lengths = [sum(row[column] for column in ROLE_COLUMNS.values()) for row in rows]
+    long = [length for length in lengths if context is not None and length > context.tokens]
+    if context is None or not long or (warned and not context.hard):
+        return warned
+    log.warning(
+        "%s: %d of %d examples have more than the %s tokens of %s (%s), up to %s: %s",
+        *(condition.slug, len(long), len(rows), f"{context.tokens:,}", reader.name, context.setting, f"{max(long):,}"),
+        "it cannot read them, and they count as truncated"
+        if context.hard
+        else "it reads them beyond what it was made for (this is said once)",
+    )
+    return True
 
 
 def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, Any]:

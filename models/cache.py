@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, LinearAttentionAndFullAttentionLayer
 
@@ -15,6 +17,14 @@ class MixerCache(Cache):
         super().__init__(layers=[LinearAttentionAndFullAttentionLayer() for _ in range(layers)])
         self.seen = 0
         """Tokens read so far; the decoder advances it once per call."""
+
+        self.padding: Tensor | None = None
+        """Places before each row's first token, (B,), where rows of different lengths are in one batch; None: there are none."""
+
+    def align(self, lengths: Sequence[int]) -> None:
+        """Hold rows that have read `lengths` tokens, their keys aligned on the right."""
+        self.seen = max(lengths)
+        self.padding = torch.tensor([self.seen - length for length in lengths]) if min(lengths) < self.seen else None
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.seen

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 
 class CausalLMOutput(Protocol):
-    """What a call gives back: logits (B, T, V), the state to go on from, and with labels the mean loss."""
+    """What a call gives back: logits (B, T, V), and with labels the mean loss. A state to go on from is among its other fields."""
 
     @property
     def logits(self) -> Tensor: ...
-
-    @property
-    def past_key_values(self) -> Any: ...
 
     @property
     def loss(self) -> Tensor | None: ...
@@ -29,7 +26,11 @@ class CausalLM(Protocol):
         """Transformers' configuration: `model_type`, `hidden_size`, `num_hidden_layers` and what the architecture adds."""
 
     def __call__(self, input_ids: Tensor, **kwargs: Any) -> CausalLMOutput:
-        """`input_ids` (B, T); `past_key_values`, `use_cache`, `logits_to_keep` and `labels` as in Transformers."""
+        """`input_ids` (B, T); `use_cache`, `logits_to_keep` and `labels` as in Transformers, and a state under its own name."""
+
+    @property
+    def forward(self) -> Any:
+        """What a call runs: its parameters say under which name a state is taken."""
 
     def get_input_embeddings(self) -> Any: ...
 
@@ -40,3 +41,23 @@ class CausalLM(Protocol):
     def state_dict(self) -> Mapping[str, Tensor]: ...
 
     def named_modules(self) -> Iterator[tuple[str, nn.Module]]: ...
+
+
+class Reader(Protocol):
+    """A causal language model that reads a batch of sequences, and reads on from where each of them stands.
+
+    A row's logits depend on that row alone, whatever else is in the batch.
+    """
+
+    @property
+    def limit(self) -> int | None:
+        """How many tokens of a sequence it can read at all; None if there is no end."""
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Begin anew with these prompts, of any lengths; logits (B, V) after the last token of each."""
+
+    def step(self, tokens: Sequence[int | None]) -> Tensor:
+        """Read one more token of each row; logits (B, V). None: the row is complete, and its logits mean nothing from now on."""
+
+    def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+        """Of each sequence in turn, the logits (T, V) after every token, from one pass; what prefill left behind stays."""

@@ -16,7 +16,7 @@ from remedy.eval.scoring.common import Decoded, not_decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.places import frame_probabilities
 from remedy.eval.scoring.tokens import score_tokens
-from remedy.models.protocol import CausalLM
+from remedy.models.protocol import Reader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
@@ -28,7 +28,7 @@ class Result(NamedTuple):
 
 
 def score_batch(
-    model: CausalLM,
+    reader: Reader,
     tokenizer: TraceTokenizer,
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,
@@ -39,10 +39,12 @@ def score_batch(
     decoded = [
         place
         for place, (example, truth) in enumerate(batch)
-        if example.outcome == "ok" and (fed == TEACHER_FORCED or _to_write(truth, fed) <= max_new_tokens)
+        if example.outcome == "ok"
+        and (reader.limit is None or len(truth.ids) <= reader.limit)
+        and (fed == TEACHER_FORCED or _to_write(truth, fed) <= max_new_tokens)
     ]
     chosen = [batch[place][1] for place in decoded]
-    runs = dict(zip(decoded, generate(model, tokenizer, chosen, condition, max_new_tokens) if chosen else []))
+    runs = dict(zip(decoded, generate(reader, tokenizer, chosen, condition, max_new_tokens) if chosen else []))
     return [
         _result(Decoded(example, truth, runs[place], fed, condition.data), tokenizer)
         if place in runs
@@ -59,7 +61,7 @@ def _result(decoded: Decoded, tokenizer: TraceTokenizer) -> Result:
 
 
 def generate(
-    model: CausalLM, tokenizer: TraceTokenizer, truths: Sequence[Encoded], condition: Condition, max_new_tokens: int
+    reader: Reader, tokenizer: TraceTokenizer, truths: Sequence[Encoded], condition: Condition, max_new_tokens: int
 ) -> list[list[Generated]]:
     """What the model writes for each example under a condition's forcing."""
     fed = fed_roles(condition.forcing)
@@ -67,9 +69,9 @@ def generate(
         asked = {Role.STATE, Role.VALUE} | (
             {Role.ACTION, Role.QUERY, Role.STRUCTURE} if condition.data.context else set()
         )
-        return predict(model, tokenizer, truths, frozenset(asked))
+        return predict(reader, truths, frozenset(asked))
     exact = FORMATS[condition.data.format].one_token
-    return decode(model, tokenizer, truths, fed, exact=exact, max_new_tokens=max_new_tokens)
+    return decode(reader, tokenizer, truths, fed, exact=exact, max_new_tokens=max_new_tokens)
 
 
 def _to_write(truth: Encoded, fed: frozenset[Role]) -> int:

@@ -1,7 +1,6 @@
 """Forced decoding: what is fed, what the model writes and how surely, in batches as alone, under every mixer."""
 
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
@@ -13,8 +12,10 @@ from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
+from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
+from tests.tiny_models import FAMILIES, tiny_model
 
 STATE_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.STATE})
 
@@ -29,26 +30,36 @@ FORMS = {
 }
 
 
-class Reciter(torch.nn.Module):
+class Reciter:
     """Stands for a model that knows the truths by heart: it continues each row as its truth does from where the row has
     come to, whatever was written, except that at the positions in `mistakes` it writes `wrong` instead."""
+
+    limit: int | None = None
 
     def __init__(
         self, truths: list[Encoded], vocab: int, mistakes: dict[int, int] | None = None, wrong: int = 0
     ) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(1))
         self.truths, self.vocab, self.mistakes, self.wrong = truths, vocab, mistakes or {}, wrong
+        self.read: list[int] = []
 
-    def forward(self, input_ids: torch.Tensor, past_key_values: int | None = None, **kwargs: Any) -> SimpleNamespace:
-        start = past_key_values or 0
-        logits = torch.zeros(*input_ids.shape, self.vocab)
-        for row, truth in enumerate(self.truths):
-            for column in range(input_ids.shape[1]):
-                position = start + column + 1
-                token = truth.ids[position] if position < len(truth.ids) else 0
-                logits[row, column, self.wrong if self.mistakes.get(row) == position else token] = 1
-        return SimpleNamespace(logits=logits, past_key_values=start + input_ids.shape[1])
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
+        self.read = [len(prompt) for prompt in prompts]
+        return torch.stack([self.logits(row, read) for row, read in enumerate(self.read)])
+
+    def step(self, tokens: Sequence[int | None]) -> torch.Tensor:
+        self.read = [read + (token is not None) for read, token in zip(self.read, tokens)]
+        return torch.stack([self.logits(row, read) for row, read in enumerate(self.read)])
+
+    def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
+        for row, sequence in enumerate(sequences):
+            yield torch.stack([self.logits(row, read) for read in range(1, len(sequence) + 1)])
+
+    def logits(self, row: int, position: int) -> torch.Tensor:
+        ids = self.truths[row].ids
+        token = ids[position] if position < len(ids) else 0
+        logits = torch.zeros(self.vocab)
+        logits[self.wrong if self.mistakes.get(row) == position else token] = 1
+        return logits
 
 
 def prepared(form: str, count: int = 4) -> tuple[TraceTokenizer, list[Encoded]]:
@@ -91,7 +102,7 @@ def test_a_run_that_never_ends_is_cut() -> None:
 def test_teacher_forcing_gives_a_run_for_every_stretch_of_the_roles_asked_for() -> None:
     tokenizer, truths = prepared("repl", 2)
     reciter = Reciter(truths, tokenizer.vocab_size, {0: list(truths[0].roles).index(Role.STATE)}, wrong=99)
-    predicted = predict(reciter, tokenizer, truths, frozenset({Role.STATE}))
+    predicted = predict(reciter, truths, frozenset({Role.STATE}))
     for truth, runs in zip(truths, predicted):
         assert [at for run in runs for at in range(run.start, run.stop)] == [
             at for at, role in enumerate(truth.roles) if role == Role.STATE
@@ -105,10 +116,11 @@ def test_teacher_forcing_gives_a_run_for_every_stretch_of_the_roles_asked_for() 
 def test_every_token_has_the_log_probability_it_was_written_with(fed: frozenset[Role]) -> None:
     tokenizer, truths = prepared("repl", 2)
     model = small_model("gru", tokenizer)
+    reader = ModelReader(model)
     if fed == TEACHER_FORCED:
-        decoded = predict(model, tokenizer, truths, frozenset({Role.STATE, Role.VALUE}))
+        decoded = predict(reader, truths, frozenset({Role.STATE, Role.VALUE}))
     else:
-        decoded = decode(model, tokenizer, truths, fed, max_new_tokens=30)
+        decoded = decode(reader, tokenizer, truths, fed, max_new_tokens=30)
     for truth, runs in zip(truths, decoded):
         read = list(truth.ids)
         if fed != TEACHER_FORCED:
@@ -129,11 +141,12 @@ def test_every_token_has_the_log_probability_it_was_written_with(fed: frozenset[
 def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mixer: str) -> None:
     tokenizer, truths = prepared("repl", 3)
     model = small_model(mixer, tokenizer)
-    together = decode(model, tokenizer, truths, FREE, max_new_tokens=15)
+    reader = ModelReader(model)
+    together = decode(reader, tokenizer, truths, FREE, max_new_tokens=15)
     for runs, truth in zip(together, truths):
-        assert_same(runs, decode(model, tokenizer, [truth], FREE, max_new_tokens=15)[0])
-    for runs, truth in zip(decode(model, tokenizer, truths, ACTION_FORCED), truths):
-        assert_same(runs, decode(model, tokenizer, [truth], ACTION_FORCED)[0])
+        assert_same(runs, decode(reader, tokenizer, [truth], FREE, max_new_tokens=15)[0])
+    for runs, truth in zip(decode(reader, tokenizer, truths, ACTION_FORCED), truths):
+        assert_same(runs, decode(reader, tokenizer, [truth], ACTION_FORCED)[0])
     prompt = truths[0].ids[: truths[0].roles.count(int(Role.CONTEXT))]
     generated = model.generate(
         torch.tensor([prompt]), max_new_tokens=15, do_sample=False, eos_token_id=tokenizer.eos_id
@@ -141,11 +154,54 @@ def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mi
     assert generated[0, len(prompt) :].tolist() == together[0][0].ids
 
 
+@pytest.mark.parametrize(
+    "family",
+    [name if name in ("gemma3_text", "mamba") else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES],
+)
+@torch.no_grad()
+def test_every_family_is_forced_in_batches_as_alone_and_reads_what_it_wrote(family: str) -> None:
+    tokenizer, truths = prepared("symbolic", 3)
+    assert len({truth.roles.count(int(Role.CONTEXT)) for truth in truths}) > 1
+    reader = ModelReader(tiny_model(family, tokenizer.vocab_size), family)
+    answers = frozenset({Role.STATE, Role.VALUE})
+    for truth, runs, predicted in zip(
+        truths,
+        decode(reader, tokenizer, truths, ACTION_FORCED, exact=True),
+        predict(reader, truths, answers),
+        strict=True,
+    ):
+        assert_same(runs, decode(reader, tokenizer, [truth], ACTION_FORCED, exact=True)[0])
+        assert_same(predicted, predict(reader, [truth], answers)[0])
+        read = list(truth.ids)
+        for run in reversed(runs):
+            read[run.start : run.stop] = run.ids
+        best = next(reader.parallel([read])).argmax(-1).tolist()
+        shift = 0
+        for run in runs:
+            start = run.start + shift
+            assert best[start - 1 : start - 1 + len(run.ids)] == run.ids
+            shift += len(run.ids) - (run.stop - run.start)
+
+
+@pytest.mark.parametrize("fed", [FREE, ACTION_FORCED], ids=["free", "action"])
+def test_a_row_that_comes_to_the_end_of_the_context_is_cut_there(fed: frozenset[Role]) -> None:
+    tokenizer, truths = prepared("repl", 2)
+    reciter = Reciter(truths, tokenizer.vocab_size, {0: truths[0].roles.count(int(Role.CONTEXT))}, wrong=99)
+    reciter.limit = len(truths[0].ids) - 5
+    cut, _ = decode(reciter, tokenizer, truths, fed)
+    assert reciter.read[0] <= reciter.limit
+    assert not cut[-1].complete
+    assert [(run.start, run.stop) for run in cut] == [
+        (run.start, run.stop) for run in decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, fed)[0]
+    ]  # all runs are there: what is missing is not taken for the truth
+
+
 @torch.no_grad()
 def test_action_forcing_reads_the_models_own_states_and_the_true_actions() -> None:
     tokenizer, truths = prepared("repl", 1)
     model = small_model("gru", tokenizer)
-    runs = decode(model, tokenizer, truths, ACTION_FORCED)[0]
+    reader = ModelReader(model)
+    runs = decode(reader, tokenizer, truths, ACTION_FORCED)[0]
     read = list(truths[0].ids)
     for run in reversed(runs):
         read[run.start : run.stop] = run.ids

@@ -1,0 +1,250 @@
+"""Reads batches of sequences with any causal language model: prompts at once, then a token of each row at a time.
+
+How it goes on from where a sequence stands is found by trying, once for a model, and not by its name: on sequences of random
+tokens each way is compared with the model's own parallel pass over the whole sequence.
+
+- TOGETHER: prompts of one length are read in one pass, then the states of all are joined, and all rows step as one batch.
+- ALONE: every row steps by itself, for a state that cannot be joined, or a step that is wrong in batches (Transformers' RWKV).
+- WHOLE: no state is carried: every step is a pass over all that was read. Right for every model, and slow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from remedy.data_gen.settings import UserError
+from remedy.models.limits import ContextLimit, context_limit
+from remedy.models.protocol import CausalLM
+from remedy.models.states import CannotJoin, State, StateKeeper, has_keys, joined
+
+log = logging.getLogger(__name__)
+
+PROBE_LENGTHS = (37, 23, 23)
+PROBE_STEPS = 4
+WRONG = 0.5
+"""A departure, in standard deviations of the logits, that no arithmetic explains: a state was lost on the way."""
+
+RUNS_NOT = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
+"""What a model's code raises where it cannot do what is asked of it."""
+
+
+class Form(StrEnum):
+    """How a model goes on from where sequences stand."""
+
+    TOGETHER = "together"
+    ALONE = "alone"
+    WHOLE = "whole"
+
+
+class Departure(NamedTuple):
+    """How far predictions step by step are from those of the model's own parallel pass: the most that the log-probability of a token
+    differs, and the most that a logit does in standard deviations of the logits."""
+
+    logprob: float
+    relative: float
+
+
+class _Group(NamedTuple):
+    """Rows that step as one batch: their places in the whole batch, and their state."""
+
+    rows: list[int]
+    state: State
+
+
+class ModelReader:
+    """A model as a `Reader`. It is measured when it is first needed.
+
+    Raises:
+        UserError: from any method: the model is not causal, or cannot be run at all.
+    """
+
+    def __init__(self, model: CausalLM, name: str = "the model") -> None:
+        self.model = model
+        self.name = name
+        self.context: ContextLimit | None = context_limit(model)
+        self._device = next(model.parameters()).device
+        self._keeper = StateKeeper(model)
+        self._form: Form | None = None
+        self._departure = Departure(0.0, 0.0)
+        self._sequences: list[list[int]] = []
+        self._lengths: list[int] = []
+        self._steps = 0
+        self._width = 0
+        self._groups: list[_Group] = []
+
+    @property
+    def limit(self) -> int | None:
+        return self.context.tokens if self.context is not None and self.context.hard else None
+
+    @property
+    def form(self) -> Form:
+        """How it goes on from where sequences stand."""
+        if self._form is None:
+            self._form, self._departure = self._measure()
+        return self._form
+
+    @property
+    def departure(self) -> Departure:
+        """How far this is from the model's parallel pass."""
+        assert self.form
+        return self._departure
+
+    def report(self) -> dict[str, Any]:
+        """How it reads, to be kept beside results: the form, its departure from the parallel pass, and the context's limit."""
+        return {
+            "form": str(self.form),
+            "departure": self.departure._asdict(),
+            "context": self.context._asdict() if self.context else None,
+        }
+
+    @torch.no_grad()
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        return self._prefill(prompts, self.form)
+
+    @torch.no_grad()
+    def step(self, tokens: Sequence[int | None]) -> Tensor:
+        for sequence, token in zip(self._sequences, tokens, strict=True):
+            if token is not None:
+                sequence.append(token)
+        if not self._groups:
+            return self._last_of_whole(self._sequences)
+        read = [[0 if token is None else token] for token in tokens]
+        found: list[tuple[list[int], Tensor]] = []
+        for number, (rows, state) in enumerate(self._groups):
+            if all(tokens[row] is None for row in rows):
+                found.append((rows, torch.zeros(len(rows), self._width, device=self._device)))
+                continue
+            logits, state = self._keeper.read(self._ids([read[row] for row in rows]), state, **self._where(rows, state))
+            self._groups[number] = _Group(rows, state)
+            found.append((rows, logits))
+        self._steps += 1
+        return _in_order(found)
+
+    @torch.no_grad()
+    def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+        logits = self._whole(sequences)
+        for row, sequence in zip(logits, sequences):
+            yield row[: len(sequence)]
+
+    def _prefill(self, prompts: Sequence[Sequence[int]], form: Form) -> Tensor:
+        self._sequences = [list(prompt) for prompt in prompts]
+        self._groups = []
+        if form is Form.WHOLE:
+            return self._last_of_whole(prompts)
+        rows = sorted(range(len(prompts)), key=lambda row: len(prompts[row]))
+        together = (
+            groupby(rows, lambda row: len(prompts[row])) if form is Form.TOGETHER else ((row, [row]) for row in rows)
+        )
+        found: list[tuple[list[int], Tensor]] = []
+        for _, members in together:
+            group = list(members)
+            logits, state = self._keeper.read(self._ids([prompts[row] for row in group]), None)
+            self._groups.append(_Group(group, state))
+            found.append((group, logits))
+        self._lengths, self._width, self._steps = [len(prompt) for prompt in prompts], found[0][1].shape[-1], 0
+        if form is Form.TOGETHER and len(self._groups) > 1:
+            self._groups = [
+                _Group(rows, joined([group.state for group in self._groups], [self._lengths[r] for r in rows]))
+            ]
+        return _in_order(found)
+
+    def _where(self, rows: list[int], state: State) -> dict[str, Tensor]:
+        """Where the next token of each row stands: its position, which some models miscount from their state (Bamba), and, in rows
+        of different lengths, whose keys are padded on the left, which of them are its own."""
+        where = {"position_ids": self._ids([[len(self._sequences[row]) - 1] for row in rows])}
+        longest = max(self._lengths[row] for row in rows)
+        if has_keys(state) and any(self._lengths[row] < longest for row in rows):
+            padding = self._ids([[longest - self._lengths[row]] for row in rows])
+            places = torch.arange(longest + self._steps + 1, device=self._device)
+            where["attention_mask"] = (places >= padding).long()
+        return {name: value for name, value in where.items() if name in self._keeper.takes}
+
+    def _measure(self) -> tuple[Form, Departure]:
+        """The first form that departs from the parallel pass by no more than rounding; else the one that departs least, unless a
+        state was lost, and every step has to be a whole pass."""
+        lengths = [min(length, self.limit or length) for length in PROBE_LENGTHS]
+        generator = torch.Generator().manual_seed(0)
+        vocabulary = self.model.get_input_embeddings().num_embeddings
+        sequences = [torch.randint(vocabulary, (n,), generator=generator).tolist() for n in lengths]
+        dtype = next(self.model.parameters()).dtype
+        tolerance = torch.finfo(dtype).eps ** 0.5
+        try:
+            expected = [next(self.parallel([sequence])) for sequence in sequences]
+        except RUNS_NOT as error:
+            raise UserError(
+                f"{self.name} ({self.model.config.model_type}) cannot be run by this version of Transformers: {_line(error)}"
+            ) from None
+        found = {}
+        for form in (Form.TOGETHER, Form.ALONE):
+            # Complete rows are stepped too: without positions of their own they would run past the end of a table.
+            if form is Form.TOGETHER and self.limit is not None and "position_ids" not in self._keeper.takes:
+                continue
+            try:
+                found[form] = self._departure_of(form, sequences, expected)
+            except (CannotJoin, *RUNS_NOT):
+                continue
+            if found[form].relative <= tolerance:
+                return form, found[form]
+        whole = self._departure_of(Form.WHOLE, sequences, expected)
+        if not whole.relative <= 10 * tolerance:
+            raise UserError(
+                f"{self.name} is not a causal language model ({self.model.config.model_type}): what it predicts after a token depends "
+                "on those that follow"
+            )
+        if found:
+            form = min(found, key=lambda one: found[one].relative)
+            if found[form].relative < WRONG:
+                log.warning(
+                    "%s (%s): its predictions step by step depart from those of its own parallel pass, by up to %.1g in "
+                    "log-probability; what it writes is read step by step",
+                    *(self.name, self.model.config.model_type, found[form].logprob),
+                )
+                return form, found[form]
+        log.warning(
+            "%s (%s) hands over no state to go on from: every step is a pass over the whole sequence, which is slow",
+            *(self.name, self.model.config.model_type),
+        )
+        return Form.WHOLE, whole
+
+    def _departure_of(self, form: Form, sequences: Sequence[list[int]], expected: Sequence[Tensor]) -> Departure:
+        """Of all predictions after the last tokens of the sequences, the greatest difference from the expected ones."""
+        steps = min(PROBE_STEPS, min(map(len, sequences)) - 1)
+        rows = [self._prefill([sequence[:-steps] for sequence in sequences], form)]
+        rows += [self.step([sequence[len(sequence) - left] for sequence in sequences]) for left in range(steps, 0, -1)]
+        found = torch.stack(rows, dim=1).float()  # (B, steps + 1, V)
+        true = torch.stack([logits[-steps - 1 :] for logits in expected]).float()
+        logprob = (found.log_softmax(-1) - true.log_softmax(-1)).abs().max()
+        spread = true.std(-1).mean()
+        centred = (found - found.mean(-1, keepdim=True)) - (true - true.mean(-1, keepdim=True))
+        return Departure(float(logprob), float(centred.abs().max() / spread))
+
+    def _ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
+        return torch.tensor([list(one) for one in sequences], device=self._device)
+
+    def _whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
+        """Logits (B, T, V) of one pass; rows are padded on the right, which no token of a causal model sees."""
+        width = max(map(len, sequences))
+        padded = [[*one, *[0] * (width - len(one))] for one in sequences]
+        return self._keeper.parallel(self._ids(padded))
+
+    def _last_of_whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
+        ends = torch.tensor([len(one) - 1 for one in sequences], device=self._device)
+        return self._whole(sequences)[torch.arange(len(sequences), device=self._device), ends]
+
+
+def _in_order(found: Sequence[tuple[list[int], Tensor]]) -> Tensor:
+    """Logits of groups of rows as those of the whole batch, in its order."""
+    places = [row for rows, _ in found for row in rows]
+    order = torch.tensor(places, device=found[0][1].device).argsort()
+    return torch.cat([logits for _, logits in found])[order]
+
+
+def _line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,0 +1,176 @@
+"""Any causal language model reads batches of unequal prompts, and on from there, as `generate` and its own parallel pass do."""
+
+import functools
+import logging
+from typing import Any
+
+import pytest
+import torch
+from transformers import BertConfig, BertLMHeadModel
+
+from remedy.data_gen.settings import UserError
+from remedy.models.limits import ContextLimit, context_limit
+from remedy.models.reader import Form, ModelReader
+from tests.tiny_models import FAMILIES, tiny_model
+
+VOCABULARY = 300
+LENGTHS = (41, 20, 33, 20, 1)
+FORMS = {
+    "rwkv": Form.ALONE,  # Transformers' own step is wrong in batches
+    "minimax": Form.ALONE,  # a cache of its own
+    "openai-gpt": Form.WHOLE,  # without a state
+    "xlstm": Form.WHOLE,  # its step raises
+}
+NO_GENERATE = {"xlstm"}
+"""What Transformers' `generate` cannot run: held to its parallel pass alone."""
+QUICK = {"llama", "gemma3_text", "gpt2", "mamba", "rwkv", "recurrent_gemma", "bamba", "openai-gpt"}
+SOME = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FAMILIES]
+
+
+def prompts() -> list[list[int]]:
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randint(3, VOCABULARY, (length,), generator=generator).tolist() for length in LENGTHS]
+
+
+def greedy(reader: ModelReader, batch: list[list[int]], steps: int) -> tuple[list[list[int]], torch.Tensor]:
+    """What each row continues with, and all logits (B, steps, V)."""
+    rows = [reader.prefill(batch)]
+    while len(rows) < steps:
+        rows.append(reader.step(rows[-1].argmax(-1).tolist()))
+    logits = torch.stack(rows, dim=1)
+    return logits.argmax(-1).tolist(), logits
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", SOME)
+def test_a_family_reads_in_batches_as_alone_as_generate_does_and_as_in_parallel(family: str) -> None:
+    model = tiny_model(family, VOCABULARY)
+    reader, batch, steps = ModelReader(model, family), prompts(), 8 if family == "xlstm" else 16
+    written, logits = greedy(reader, batch, steps)
+    assert reader.form == FORMS.get(family, Form.TOGETHER)
+    assert reader.departure.relative < 1e-4
+    assert len({token for row in written for token in row}) > 5  # or nothing would be held by comparing them
+    for row, prompt in enumerate(batch):
+        alone, its_logits = greedy(reader, [prompt], steps)
+        assert alone[0] == written[row]
+        torch.testing.assert_close(its_logits[0], logits[row], atol=2e-4, rtol=1e-4)
+        whole = next(reader.parallel([prompt + written[row]]))[len(prompt) - 1 : -1]
+        torch.testing.assert_close(whole, logits[row], atol=2e-4, rtol=1e-4)
+        if family not in NO_GENERATE:
+            made = model.generate(torch.tensor([prompt]), max_new_tokens=steps, do_sample=False, eos_token_id=None)
+            assert made[0, len(prompt) :].tolist() == written[row]
+    for row, found in zip(batch, reader.parallel(batch), strict=True):  # teacher forcing: right padding changes no row
+        torch.testing.assert_close(found, next(reader.parallel([row])), atol=2e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["llama", "mamba", "rwkv", "openai-gpt"])
+def test_a_complete_row_disturbs_no_other(family: str) -> None:
+    reader = ModelReader(tiny_model(family, VOCABULARY), family)
+    batch = prompts()[:3]
+    written, _ = greedy(reader, batch, 8)
+    found = [reader.prefill(batch).argmax(-1).tolist()]
+    for at in range(7):
+        found.append(
+            reader.step([None if at > row else token for row, token in enumerate(found[-1])]).argmax(-1).tolist()
+        )
+    assert [row[2] for row in found][:3] == written[2][:3]
+    assert [row[1] for row in found][:2] == written[1][:2]
+
+
+def in_steps(model: Any, change: float) -> Any:
+    """The model, with its logits changed wherever it goes on from a state."""
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def changed(*args: Any, past_key_values: Any = None, **kwargs: Any) -> Any:
+        output = forward(*args, past_key_values=past_key_values, **kwargs)
+        if past_key_values is not None:
+            output.logits = output.logits + change * output.logits.std() * torch.linspace(0, 1, VOCABULARY).sin()
+        return output
+
+    model.forward = changed
+    return model
+
+
+def test_a_step_that_departs_from_the_parallel_pass_is_said_and_on_record(caplog: pytest.LogCaptureFixture) -> None:
+    reader = ModelReader(in_steps(tiny_model("llama", VOCABULARY), 0.01), "drifting")
+    with caplog.at_level(logging.WARNING):
+        reader.prefill(prompts())
+        reader.prefill(prompts())
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(
+        "drifting (llama): its predictions step by step depart from those of its own parallel pass, by up to 0.0"
+    )
+    assert reader.report()["form"] == "alone" or reader.report()["form"] == "together"
+    assert 1e-3 < reader.report()["departure"]["relative"] < 2e-2
+
+
+@torch.no_grad()
+def test_a_model_that_loses_its_state_is_read_whole_at_every_step(caplog: pytest.LogCaptureFixture) -> None:
+    model = tiny_model("llama", VOCABULARY)
+    right, _ = greedy(ModelReader(model), prompts(), 8)
+    reader = ModelReader(in_steps(model, 5.0), "forgetful")
+    with caplog.at_level(logging.WARNING):
+        written, _ = greedy(reader, prompts(), 8)
+    assert reader.form is Form.WHOLE
+    assert written == right
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == (
+        "forgetful (llama) hands over no state to go on from: every step is a pass over the whole sequence, which is slow"
+    )
+
+
+def test_a_model_that_sees_what_follows_is_refused() -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    model = BertLMHeadModel(BertConfig(vocab_size=VOCABULARY, **sizes)).eval()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False).mul_(8)
+    with pytest.raises(UserError, match=r"^bert-tiny is not a causal language model \(bert\)"):
+        ModelReader(model, "bert-tiny").prefill(prompts())
+
+
+def test_a_model_that_cannot_be_run_is_one_line() -> None:
+    model = tiny_model("llama", VOCABULARY)
+    model.forward = functools.wraps(model.forward)(lambda **kwargs: kwargs["no such"])
+    with pytest.raises(UserError, match=r"^broken \(llama\) cannot be run by this version of Transformers: 'no such'$"):
+        ModelReader(model, "broken").prefill(prompts())
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "limit"),
+    [
+        ("gpt2", {"n_positions": 50}, ContextLimit(50, "n_positions", True)),
+        ("opt", {"max_position_embeddings": 50}, ContextLimit(50, "max_position_embeddings", True)),
+        ("openai-gpt", {"n_positions": 50}, ContextLimit(50, "n_positions", True)),
+        (
+            "llama",
+            {"max_position_embeddings": 32},
+            ContextLimit(32, "max_position_embeddings", False),
+        ),  # as wide as that
+        ("rwkv", {"context_length": 64}, ContextLimit(64, "context_length", False)),
+        ("mamba", {}, None),
+        ("bloom", {}, None),
+    ],
+)
+def test_a_context_ends_where_a_table_of_positions_does(
+    family: str, settings: dict[str, int], limit: ContextLimit | None
+) -> None:
+    model = tiny_model(family, VOCABULARY, **settings)
+    assert context_limit(model) == limit
+    assert ModelReader(model).limit == (limit.tokens if limit is not None and limit.hard else None)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["gpt2", "opt"])
+def test_rows_are_read_to_the_last_position_there_is(family: str) -> None:
+    """A complete row does not run past it while others go on."""
+    sizes = {"gpt2": {"n_positions": 50}, "opt": {"max_position_embeddings": 50}}
+    reader = ModelReader(tiny_model(family, VOCABULARY, **sizes[family]), family)
+    batch = prompts()
+    logits = reader.prefill(batch)
+    for read in range(50 - min(LENGTHS)):
+        room = [len(prompt) + read < 50 for prompt in batch]
+        logits = reader.step([token if free else None for token, free in zip(logits.argmax(-1).tolist(), room)])
+    assert torch.isfinite(logits).all()

@@ -86,7 +86,8 @@ class Score(Matches):
     """What became of one example. A field means the same whichever scorer wrote it."""
 
     right: bool
-    """Whether the answer is right: the returned value, or of a session all of its final state; a trace must end well too."""
+    """Whether the answer is right: the returned value, the exception of a program that raised, or of a session all of its final
+    state; a trace must end well too."""
     valid_format: bool
     """Whether what was written reads as a whole trace."""
     truncated: bool
@@ -112,9 +113,9 @@ class Score(Matches):
     operation: str
     """What the line does to which a failure is attributed; empty if the answer is right, or no line is to blame."""
     answer: str
-    """The answer as written, at most 500 characters; empty if none was."""
+    """The answer as written under the condition's string encoding, at most 500 characters; empty if none was."""
     true_answer: str
-    """The true answer, at most 500 characters."""
+    """The true answer, at most 500 characters, under the `plain` encoding."""
 
 
 class Record(Score):

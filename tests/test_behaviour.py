@@ -113,6 +113,9 @@ def assert_same(now: dict[str, Any], kept: dict[str, Any], condition: Condition)
       error, are none.
     - `first_error_role` is that of the frame's part that differs, or of the first wrong token where the frame cannot be read,
       which for given programs was `structure`. Queries were actions.
+    - `right`, where no recorded score shows it: the last frame must have the event of the true one; an answer without a trace is one
+      frame; a program that raised has its exception for an answer, not the `None` that its last frame returns; values are compared
+      as they are written, and no longer decoded first, which took lists of strings for encoded strings.
     """
     was = {FORMER.get(key, key): value for key, value in kept.items() if key != "outcome"}
     by_frames = "failure" in was

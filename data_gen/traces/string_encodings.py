@@ -1,7 +1,7 @@
 """String encodings: reversible ways to write a string value in a trace, so that characters can line up with tokens.
 
-To add an encoding, write an `encode`/`decode` pair and register it in ENCODINGS: `encode` gives the Python value whose repr is
-written in place of the string's, `decode` gives the string back.
+To add an encoding, register a function in ENCODINGS: it gives the Python value whose repr is written in place of the string's. What a
+model wrote is never decoded: it is compared with the true value as written, whose type is known.
 """
 
 from __future__ import annotations
@@ -16,31 +16,14 @@ from typing import Annotated, NamedTuple
 from remedy.data_gen.execution.program import Value
 from remedy.data_gen.registry import Registry, one_of
 
-
-class Encoding(NamedTuple):
-    """`encode(s)` is what the trace shows instead of `s`; `decode(encode(s)) == s` for every Unicode string. A model may write
-    something else: `decode` raises ValueError on what it cannot decode."""
-
-    encode: Callable[[str], str | list[str]]
-    decode: Callable[[str | list[str]], str]
-
-
-def _decode_indexed(text: str | list[str]) -> str:
-    assert isinstance(text, str)
-    characters: list[str] = []
-    position = 0
-    while position < len(text):
-        position += len(f"{len(characters)}:")
-        characters.append(text[position : position + 1])
-        position += 2
-    return "".join(characters)
-
+Encoding = Callable[[str], str | list[str]]
+"""Gives what the trace shows instead of a string: another value for every string, so that nothing is lost."""
 
 ENCODINGS: Registry[Encoding] = Registry("string encoding")
-ENCODINGS["plain"] = Encoding(lambda s: s, lambda t: "".join(t))
-ENCODINGS["spaced"] = Encoding(lambda s: " ".join(s), lambda t: "".join(t[::2]))
-ENCODINGS["list"] = Encoding(lambda s: list(s), lambda t: "".join(t))
-ENCODINGS["indexed"] = Encoding(lambda s: " ".join(f"{i}:{c}" for i, c in enumerate(s)), _decode_indexed)
+ENCODINGS["plain"] = str
+ENCODINGS["spaced"] = " ".join
+ENCODINGS["list"] = list
+ENCODINGS["indexed"] = lambda s: " ".join(f"{i}:{c}" for i, c in enumerate(s))
 
 EncodingName = Annotated[str, one_of(ENCODINGS)]
 
@@ -107,21 +90,11 @@ def escape(text: str) -> str:
     return encode_basestring_ascii(text)[1:-1]
 
 
-def decode_value(text: str, encoding: str) -> str:
-    """The repr of the string that a string value's (JSON-unescaped) trace text stands for.
-
-    Model output is data: anything that is not a literal of the encoding's form comes back unchanged.
-    """
-    try:
-        written = ast.literal_eval(text)
-        if isinstance(written, str) or (isinstance(written, list) and all(isinstance(c, str) for c in written)):
-            return repr(ENCODINGS[encoding].decode(written))
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        pass
-    return text
-
-
 def _encoded(literal: str, encoding: str) -> str:
     if encoding == "plain":
         return literal
-    return repr(ENCODINGS[encoding].encode(ast.literal_eval(literal)))
+    try:
+        text = ast.literal_eval(literal)
+    except (ValueError, SyntaxError):  # a program's own class is called `str` or `list`, and its repr is no literal
+        return literal
+    return repr(ENCODINGS[encoding](text)) if isinstance(text, str) else literal

@@ -39,6 +39,11 @@ ANSWER_CHARACTERS = 500
 """How much of an answer a record keeps."""
 
 
+def storable(text: str) -> str:
+    """The text without lone surrogates, which a model can write (as JSON's `\\ud800`) but no file of records can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def spliced(true_ids: Sequence[int], runs: Sequence[Generated]) -> list[int]:
     """The sequence that the model and the forcing made together."""
     ids: list[int] = []

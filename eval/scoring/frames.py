@@ -9,12 +9,11 @@ from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
-from remedy.data_gen.traces.string_encodings import decode_value
-from remedy.data_gen.traces.values import same_value
 from remedy.eval.decoding import TEACHER_FORCED, Generated
 from remedy.eval.failures import Failure
 from remedy.eval.records import Matches, Score
-from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, operation_behind, share
+from remedy.eval.scoring.answers import answer_text, same_answer
+from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, operation_behind, share, storable
 from remedy.eval.scoring.places import by_frame, first_difference
 from remedy.models.tokenizer import TraceTokenizer
 
@@ -50,8 +49,7 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     read = _read(decoded, runs, tokenizer)
     # Predicted after true tokens, a wrong line or separator changed nothing of what followed.
     told = _read(decoded, _answers_of(decoded), tokenizer) if decoded.fed == TEACHER_FORCED else read
-    last = told.frames[-1] if told.frames else None
-    right = last is not None and (read.whole or decoded.structure_fed) and _same_answer(last, true[-1], encoding)
+    right = (read.whole or decoded.structure_fed) and same_answer(example, true, told.frames)
     error = _first_error(decoded, true, read)
     cut = not decoded.structure_fed and not runs[-1].complete
     score: Score = {
@@ -68,7 +66,7 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "failure": "",
         "value_type": "",
         "operation": "",
-        "answer": ("" if last is None else _answer(last, true[-1]))[:ANSWER_CHARACTERS],
+        "answer": storable(answer_text(example, true, told.frames)[:ANSWER_CHARACTERS]),
         "true_answer": example.answer[:ANSWER_CHARACTERS],
         **_matches(true, read.frames),
     }
@@ -112,29 +110,6 @@ def _answers_of(decoded: Decoded) -> list[Generated]:
         for at in range(run.start, run.stop)
         if Role(decoded.truth.roles[at]) in _ANSWERS
     ]
-
-
-def _same_answer(read: ReadFrame, true: ReadFrame, encoding: str) -> bool:
-    """Whether the last frames say the same answer: a value, or in a session all of the final state."""
-    said, meant = (frame.locals if true.value is None else {"": frame.value} for frame in (read, true))
-    if not said or not meant or list(said) != list(meant):
-        return False
-    return all(_same(text, meant[name], encoding) for name, text in said.items())
-
-
-def _same(read: str | None, true: str | None, encoding: str) -> bool:
-    if read is None or true is None:
-        return read is true
-    if encoding != "plain":
-        read, true = decode_value(read, encoding), decode_value(true, encoding)
-    return same_value(read, true)
-
-
-def _answer(read: ReadFrame, true: ReadFrame) -> str:
-    """What a last frame says where the true one says the answer, in the words of the true answer."""
-    if true.value is not None:
-        return read.value or ""
-    return ",".join(f"{name}={text}" for name, text in (read.locals or {}).items())
 
 
 def _first_error(decoded: Decoded, true: Sequence[ReadFrame], read: _Read) -> _Error | None:

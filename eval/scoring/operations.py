@@ -48,7 +48,8 @@ class Operations:
             located = [statement, *(node for part in parts for node in ast.walk(part))]
             # A statement over several lines fires an event at each line that a part of it starts on.
             for number in sorted({node.lineno for node in located if hasattr(node, "lineno")}):
-                self._by_line.setdefault(lines[number - 1], []).append([statement, *parts])
+                if number <= len(lines):  # a lone carriage return ends a line for the parser, but not for a trace
+                    self._by_line.setdefault(lines[number - 1], []).append([statement, *parts])
 
     def of(self, source: str, state: Mapping[str, Value] | None = None) -> str:
         """The operation of a source line; `state` tells which variables hold strings."""

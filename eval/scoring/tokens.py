@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding import TEACHER_FORCED
 from remedy.eval.failures import Failure
 from remedy.eval.records import Matches, Score
-from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, operation_behind, share, spliced
+from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, operation_behind, share, spliced, storable
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 ROLE_FAILURES: Mapping[Role, Failure] = {
@@ -46,7 +47,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     ]
     numbers = sorted({place.frame for place in places if place.role is not Role.STRUCTURE})
     error = next((place for place in places if not place.right), None)
-    answer = answer_start(truth)
+    answer = answer_start(truth, example)
     if decoded.fed == TEACHER_FORCED:  # what was written was not read: a wrong question changed nothing
         right = all(place.right for place in places if place.position >= answer and place.role in _SAID)
     else:
@@ -70,7 +71,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "failure": "",
         "value_type": "",
         "operation": "",
-        "answer": _answer(truth, spliced(truth.ids, runs), tokenizer)[:ANSWER_CHARACTERS],
+        "answer": storable(_answer(truth, spliced(truth.ids, runs), answer, tokenizer)[:ANSWER_CHARACTERS]),
         "true_answer": example.answer[:ANSWER_CHARACTERS],
         **_matches(places, numbers),
     }
@@ -96,19 +97,21 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
 _SAID = frozenset({Role.STATE, Role.VALUE})
 
 
-def answer_start(truth: Encoded) -> int:
-    """Position where the final answer begins: the last frame's first VALUE token, or STATE where no frame has a value."""
+def answer_start(truth: Encoded, example: Example) -> int:
+    """Position where the final answer begins: the last frame's first VALUE token, or STATE where no frame has a value; of a program
+    that raised, its exception's."""
+    raised = example.trace.exception_frame
     for role in (Role.VALUE, Role.STATE):
         frames = [frame for frame, r in zip(truth.frames, truth.roles) if r == role]
         if frames:
-            last = max(frames)
+            last = raised if raised in frames else max(frames)
             return next(i for i, (f, r) in enumerate(zip(truth.frames, truth.roles)) if f == last and r == role)
     return len(truth.ids)
 
 
-def _answer(truth: Encoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> str:
+def _answer(truth: Encoded, ids: Sequence[int], answer: int, tokenizer: TraceTokenizer) -> str:
     """The answer as written, in the words of the true one: a value, or `name=value` for each variable of a final state."""
-    start = answer_start(truth) - len(truth.ids)
+    start = answer - len(truth.ids)
     tail = list(zip(ids[start - 1 :], truth.roles[start - 1 :]))
     said = []
     for (before, _), (token, role) in pairwise(tail):

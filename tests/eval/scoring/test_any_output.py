@@ -1,0 +1,288 @@
+"""Whatever a model writes gets a score that can be stored: a perfect answer is right under every condition, another value never."""
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.examples import DataConfig, Example, examples
+from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.settings import build
+from remedy.data_gen.traces.string_encodings import ENCODINGS
+from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles
+from remedy.eval.generations import generation
+from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.frames import score_frames
+from remedy.eval.scoring.places import frame_probabilities
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
+
+CHARACTERS = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
+RESULTS = [
+    "[]",
+    "''",
+    "'ab'",
+    "['ab', 'cd']",
+    "{'ab': 1}",
+    "{'b', 'a'}",
+    "1",
+    "None",
+    "('é', \"it's\")",
+    "'\\ud800'",
+    "[b'ab']",
+    "1e400",
+]
+"""What the programs return."""
+OUTPUTS = [
+    *RESULTS,
+    *(
+        "['a b', 'WRONG']",
+        "['a b']",
+        "'a   b'",
+        "'a b'",
+        "['a', 'b']",
+        "'0:a 1:b'",
+        "{['a', 'b']: 1}",
+        "True",
+        "set()",
+        "()",
+    ),
+    *(
+        "[",
+        "(" * 210,
+        "9" * 300,
+        "'\ud800'",
+        "\x00",
+        "f'{1}'",
+        "__import__('os')",
+        "1 " * 20,
+        "<|end_of_text|>",
+        "",
+        "[[['",
+        "nan",
+    ),
+    f"{'1' * 400}+1j",
+]
+"""What models answer."""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("programs") / "own.jsonl"
+    rows = [{"code": f"def f(x):\n    y = {result}\n    return y", "input": "0"} for result in RESULTS]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def data_of(path: Path, **changes: Any) -> DataConfig:
+    return build(DataConfig, {"task": {"kind": "programs", "path": str(path)}, **changes}, "test")
+
+
+def start_of(truth: Encoded) -> int:
+    return next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
+
+
+def ids_of(pieces: Sequence[str | Special], tokenizer: TraceTokenizer = CHARACTERS) -> list[int]:
+    return [
+        token
+        for piece in pieces
+        for token in ([tokenizer.special_ids[piece]] if isinstance(piece, Special) else tokenizer.string_ids(piece))
+    ]
+
+
+def judged(data: DataConfig, example: Example, truth: Encoded, runs: list[Generated], forcing: Any) -> dict[str, Any]:
+    """The score, which a file of records can hold, as a file of generations can hold what was written."""
+    decoded = Decoded(example, truth, runs, fed_roles(forcing), data)
+    score = score_frames(decoded, CHARACTERS)
+    text = CHARACTERS.decode(decoded.written(runs))
+    kept = generation(example.index, text, runs, frame_probabilities(decoded, CHARACTERS))
+    for row in (score, kept):
+        "".join(map(str, row.values())).encode()
+    return dict(score)
+
+
+def generated(start: int, stop: int, ids: list[int], complete: bool = True) -> Generated:
+    return Generated(start, stop, ids, [-1.0] * len(ids), complete)
+
+
+def freely(truth: Encoded, ids: list[int], complete: bool = True) -> list[Generated]:
+    return [generated(start_of(truth), len(truth.ids), ids, complete)]
+
+
+def perfect(truth: Encoded, forcing: Any) -> list[Generated]:
+    """The true tokens of every role that is not fed, or that is predicted."""
+    fed = fed_roles(forcing)
+    asked = [role != Role.CONTEXT if fed == TEACHER_FORCED else role not in fed for role in truth.roles]
+    borders = [0, *(at for at in range(1, len(asked)) if asked[at] != asked[at - 1]), len(asked)]
+    return [generated(a, b, list(truth.ids[a:b])) for a, b in pairwise(borders) if asked[a]]
+
+
+def answer_positions(truth: Encoded) -> list[int]:
+    """Where the last frame's value is."""
+    values = [(frame, at) for at, (frame, role) in enumerate(zip(truth.frames, truth.roles)) if role == Role.VALUE]
+    return [at for frame, at in values if frame == max(values)[0]]
+
+
+def answering(truth: Encoded, answer: list[int], forcing: Any) -> list[Generated]:
+    """The true runs, but for the answer; teacher-forced runs have one token for each true one."""
+    value = answer_positions(truth)
+    runs = []
+    for run in perfect(truth, forcing):
+        a, b = run.start, run.stop
+        if a <= value[0] < b:
+            head, tail = truth.ids[a : value[0]], truth.ids[value[-1] + 1 : b]
+            if fed_roles(forcing) == TEACHER_FORCED:
+                answer = (answer + [CHARACTERS.pad_id] * len(value))[: len(value)]
+            run = generated(a, b, [*head, *answer, *tail])
+        runs.append(run)
+    return runs
+
+
+FORCINGS: list[Any] = [
+    "free",
+    "action_forced",
+    "teacher_forced",
+    ("context", "structure"),
+    ("context", "structure", "state", "query"),
+]
+CONDITIONS = [
+    ("cwm", True, "free"),
+    *(pytest.param(form, False, forcing, marks=pytest.mark.slow) for form in ("cwm", "repl") for forcing in FORCINGS),
+]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(("form", "answer_only", "forcing"), CONDITIONS)
+def test_a_perfect_answer_is_right_and_another_value_never(
+    programs: Path, encoding: str, form: str, answer_only: bool, forcing: Any
+) -> None:
+    data = data_of(programs, format=form, string_encoding=encoding, reveal={"answer_only": answer_only})
+    found = examples(data, "all", range(len(RESULTS)))
+    truths = [CHARACTERS.encode(example.spans) for example in found]
+    values = [[truth.ids[at] for at in answer_positions(truth)] for truth in truths]
+    written = [ids_of([json.dumps(output) if form == "cwm" else json.dumps(output)[1:-1]]) for output in OUTPUTS]
+    for row, (example, truth) in enumerate(zip(found, truths)):
+        score = judged(data, example, truth, perfect(truth, forcing), forcing)
+        assert (score["right"], score["valid_format"], score["failure"]) == (True, True, ""), example.answer
+        for other, value in enumerate(values):
+            same = judged(data, example, truth, answering(truth, value, forcing), forcing)["right"]
+            # Under `list` the empty string is written as the empty list is: no reader can tell them apart.
+            assert same == (other == row or (encoding == "list" and {row, other} == {0, 1})), (example.answer, other)
+        for output in written[len(RESULTS) + row % 2 :: 2]:
+            judged(data, example, truth, answering(truth, output, forcing), forcing)
+
+
+def test_an_answer_without_a_trace_is_one_frame(programs: Path) -> None:
+    data = data_of(programs, reveal={"answer_only": True})
+    example = examples(data, "all", [3])[0]
+    truth = CHARACTERS.encode(example.spans)
+
+    def frame(value: str) -> list[str | Special]:
+        return [Special.ACTION_SEP, "    return y\n", Special.ARG_SEP, json.dumps(value), Special.FRAME_SEP]
+
+    def right(*pieces: str | Special) -> bool:
+        return (
+            judged(data, example, truth, freely(truth, ids_of([*pieces, Special.END_OF_TEXT])), "free")["right"] is True
+        )
+
+    assert right(*frame("['ab', 'cd']"))
+    assert right(*frame("['ab','cd']"))
+    assert not right()
+    assert not right(*frame("['ab']"), Special.RETURN_SEP, *frame("['ab', 'cd']"))
+    assert not right(*frame("['ab']") * 20, *frame("['ab', 'cd']"))
+    assert not right(*frame("['ab', 'cd']"), Special.RETURN_SEP, *frame("['ab', 'cd']"))
+    assert not right(Special.EXCEPTION_SEP, *frame("['ab', 'cd']"))
+    assert not right(Special.RETURN_SEP, *frame("['ab', 'cd']"))
+    assert not right(*frame("['ab', 'cd']")[:-1])
+
+
+def test_in_a_trace_the_last_frame_answers_and_must_be_a_return(programs: Path) -> None:
+    """A trace that skips everything may be right: `state_exact` and `first_error_frame` say what it was."""
+    data = data_of(programs)
+    example = examples(data, "all", [6])[0]
+    truth = CHARACTERS.encode(example.spans)
+
+    def score(event: Special) -> dict[str, Any]:
+        pieces = [event, Special.ACTION_SEP, "x\n", Special.ARG_SEP, '"1"', Special.FRAME_SEP, Special.END_OF_TEXT]
+        return judged(data, example, truth, freely(truth, ids_of(pieces)), "free")
+
+    skipped = score(Special.RETURN_SEP)
+    assert (skipped["right"], skipped["state_exact"], skipped["first_error_role"]) == (True, 0.0, "action")
+    assert not score(Special.EXCEPTION_SEP)["right"]
+
+
+@pytest.mark.parametrize("form", ["cwm", "repl"])
+@pytest.mark.parametrize("forcing", FORCINGS)
+def test_the_answer_of_a_program_that_raised_is_its_exception(tmp_path: Path, form: str, forcing: Any) -> None:
+    path = tmp_path / "own.jsonl"
+    codes = ["def f(x):\n    raise ValueError('a')", "def f(x):\n    raise KeyError('a')", "def f(x):\n    return None"]
+    path.write_text("".join(json.dumps({"code": code, "input": "0"}) + "\n" for code in codes))
+    data = data_of(path, format=form)
+    raised, other, returned = examples(data, "all", range(3))
+    truth = CHARACTERS.encode(raised.spans)
+    score = judged(data, raised, truth, perfect(truth, forcing), forcing)
+    assert (score["right"], score["answer"]) == (True, raised.answer)
+    if forcing == "free":
+        for wrong in (other, returned):
+            written = CHARACTERS.encode(wrong.spans)
+            answered = freely(truth, list(written.ids[start_of(written) :]))
+            assert not judged(data, raised, truth, answered, "free")["right"]
+            # A session has no events: after a call that raises it reads `None` as after one that returns it.
+            if form == "cwm" or wrong is other:
+                answered = freely(written, list(truth.ids[start_of(truth) :]))
+                assert not judged(data, wrong, written, answered, "free")["right"]
+
+
+def outputs(rng: random.Random, truth: Encoded) -> Iterator[tuple[list[int], bool]]:
+    """What a model might write: the truth damaged, cut, repeated, doubled; special tokens; their names as text; anything."""
+    true = list(truth.ids[start_of(truth) :])
+    specials = list(CHARACTERS.special_ids.values())
+    while True:
+        found = list(true)
+        match rng.randrange(8):
+            case 0:
+                found = found[: rng.randrange(len(found) + 1)]
+            case 1:
+                found = [*found, *found]
+            case 2:
+                found = list(truth.ids)
+            case 3:
+                found = [rng.choice(specials) for _ in range(rng.randrange(20))]
+            case 4:
+                found[rng.randrange(len(found)) :] = ids_of(["".join(special.value for special in Special)])
+            case 5:
+                found = [rng.randrange(CHARACTERS.vocab_size) for _ in range(rng.randrange(60))]
+            case _:
+                for _ in range(rng.randrange(1, 4)):
+                    at = rng.randrange(len(found))
+                    wrong = rng.choice([*specials, *ids_of(["{}[]'\"\\,:\n \x00é"])])
+                    found[at : at + rng.randrange(2)] = [wrong] * rng.choice([0, 1, 1, 1, 30])
+                    found = found or [wrong]
+        yield found, rng.random() < 0.8
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(("form", "answer_only"), [("cwm", False), ("cwm", True), ("repl", False)])
+def test_no_output_makes_a_scorer_raise(programs: Path, encoding: str, form: str, answer_only: bool) -> None:
+    data = data_of(programs, format=form, string_encoding=encoding, reveal={"answer_only": answer_only})
+    rng = random.Random(f"{encoding} {form} {answer_only}")
+    for example in examples(data, "all", range(len(RESULTS))):
+        truth = CHARACTERS.encode(example.spans)
+        for _, (ids, complete) in zip(range(12), outputs(rng, truth)):
+            judged(data, example, truth, freely(truth, ids, complete), "free")
+        for forcing in FORCINGS[1:] if not answer_only else []:
+            runs = [
+                run
+                if rng.random() < 0.6
+                else run._replace(
+                    ids=[rng.randrange(CHARACTERS.vocab_size) for _ in run.ids], complete=rng.random() < 0.9
+                )
+                if forcing == "teacher_forced" or rng.random() < 0.5
+                else run._replace(ids=run.ids[: rng.randrange(len(run.ids))], logprobs=[])
+                for run in perfect(truth, forcing)
+            ]
+            judged(data, example, truth, runs, forcing)

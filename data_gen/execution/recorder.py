@@ -8,6 +8,7 @@ knows this file and undoes its traces in time cannot be seen from inside the pro
 
 from __future__ import annotations
 
+import builtins
 import sys
 import types
 from collections.abc import Callable, Generator
@@ -16,6 +17,7 @@ from operator import is_
 from typing import Any, NoReturn
 
 from remedy.data_gen.execution import describe as describing
+from remedy.data_gen.execution.line_order import IS_KNOWN, LineOrder
 from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, can_be_name
 
 _Function = Callable[[types.FrameType, str, Any], Any]
@@ -48,25 +50,46 @@ class Recorder:
         self._settrace, self._gettrace = sys.settrace, sys.gettrace
         self._most_characters = most_characters
         self._error: ProgramError | None = None
+        self._builtins = dict(builtins.__dict__) if sealed else {}
         self._finished = False
         self.raised = False
         """Whether an exception left the entry."""
         self._tracer_left: object = None
         self._frames: list[Frame] = []
         self._sealer = _sealer() if sealed else None
+        self._steps: set[tuple[int, int, int]] = set()  # code, a line of it, the next one
         self._codes = {id(one): one for one in _parts(code)}
-        self._enter, functions = self._trace_functions(entry, most_frames, sys.maxsize if depth is None else depth)
+        self._enter, self._stop, functions = self._trace_functions(
+            entry, most_frames, sys.maxsize if depth is None else depth
+        )
         self._functions = functions
         self._before = _state(functions)
 
     def start(self) -> None:
         """From now on, what the entry runs is recorded."""
+        if self._sealer is not None:
+            self._refuse_other_tracers()
         self._settrace(self._enter)
 
-    def stop(self) -> None:
-        """Nothing more is recorded."""
+    def stop(self, tracer: Any) -> None:
+        """Nothing more is recorded; `tracer` is what `sys.gettrace` is to say from now on."""
         self._tracer_left = self._gettrace()
-        self._settrace(None)
+        self._settrace(tracer)
+        if self._sealer is not None:
+            builtins.__dict__.update(self._builtins)  # what follows needs them
+
+    def _refuse_other_tracers(self) -> None:
+        """Stop when the program calls `sys.settrace`. An audit hook stays as long as its process."""
+        caller, refuse, identity = sys._getframe, self._stop, id
+        functions: tuple[Any, ...] = (*self._functions, Recorder.start, Recorder.stop)
+        own = {id(one.__code__) for one in functions}
+
+        def hook(event: str, _: tuple[Any, ...]) -> None:
+            # Python itself takes a trace function away that raises, as ours does when it has stopped the program.
+            if event == "sys.settrace" and self._error is None and identity(caller(1).f_code) not in own:
+                refuse("forged", "changed how it is traced: it called sys.settrace")
+
+        sys.addaudithook(hook)
 
     def frames(self) -> list[Frame]:
         """The record.
@@ -88,7 +111,12 @@ class Recorder:
         if len(after) != len(self._before) or not all(map(is_, after, self._before)):
             raise self._problem("forged", "changed the functions that trace it")
         if self._sealer is not None:
-            self._compare(self._sealer)
+            try:
+                self._compare(self._sealer)
+            except ProgramError:
+                raise
+            except Exception:  # what it put there is not what it compares
+                raise self._problem("forged", "changed the record of its own run") from None
         return self._frames
 
     def _compare(self, sealer: Generator[int, Any, None]) -> None:
@@ -98,6 +126,9 @@ class Recorder:
             again.send(_sealed(frame))
             values = frame.locals.values() if frame.locals is not None else (frame.value,)
             characters += sum([len(value.text) for value in values if value is not None])
+        orders = {code: LineOrder(self._codes[code]) for code, _, _ in self._steps}
+        if not all(orders[code].allows(line, following) for code, line, following in self._steps):
+            raise self._problem("forged", "hid lines that ran: no code of it runs these lines one after the other")
         if again.send(None) != sealer.send(None):
             raise self._problem("forged", "changed the record of its own run")
         if characters > self._most_characters:
@@ -108,13 +139,17 @@ class Recorder:
 
     def _trace_functions(
         self, entry: types.CodeType | None, most_frames: int, deepest: int
-    ) -> tuple[_Function, tuple[types.FunctionType, ...]]:
-        """The global trace function, and all functions that a record comes from: closures, since they run at every line."""
-        identity, length, settrace = id, len, self._settrace
+    ) -> tuple[_Function, Callable[[str, str], NoReturn], tuple[types.FunctionType, ...]]:
+        """The global trace function, what ends the program, and all functions that a record comes from.
+
+        They are closures, since they run at every line.
+        """
+        identity, length, settrace, gettrace = id, len, self._settrace, self._gettrace
         describe, items = describing.describe, _class_items
         exact_type, type_name = type, describing.type_name
         lines, codes, frames = tuple(self._program.physical_lines()), self._codes, self._frames
         seal = self._sealer.send if self._sealer is not None else None
+        steps = self._steps if self._sealer is not None and IS_KNOWN else None
         most_characters, new_frame = self._most_characters, Frame
         call, line_event, returned, raised = Event.CALL, Event.LINE, Event.RETURN, Event.EXCEPTION
         leaving = [opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in opmap]
@@ -150,6 +185,11 @@ class Recorder:
             if length(frames) >= most_frames:
                 stop("frames", f"stopped after {most_frames} frames")
             line = frame.f_lineno
+            if steps is not None and line != latest[-1]:
+                if event == "line":
+                    steps.add((identity(frame.f_code), latest[-1], line))
+                elif event == "return" and line is not None and frame.f_code.co_code[frame.f_lasti] in leaving:
+                    stop("forged", "hid lines that ran: it returns from another line than it was at")
             if line is None:  # code that the compiler made up, at the end of an `except*`
                 line = latest[-1]
             else:
@@ -188,13 +228,15 @@ class Recorder:
                 active.pop()
                 latest.pop()
                 if not active:
+                    if gettrace() is not enter:
+                        stop("forged", "changed how it is traced: another function traced it")
                     self._finished = True
                     self.raised = frame.f_code.co_code[frame.f_lasti] not in leaving
                     settrace(None)
             return record
 
         functions = (enter, record, stop, describe, items)
-        return enter, tuple(one for one in functions if isinstance(one, types.FunctionType))
+        return enter, stop, tuple(one for one in functions if isinstance(one, types.FunctionType))
 
 
 def _class_items(known: Any) -> list[tuple[str, Any]]:

@@ -53,7 +53,7 @@ def trace(
     )
     module = types.ModuleType(MODULE)
     module.__dict__["__builtins__"] = builtins
-    modules, settrace, previous_tracer = sys.modules, sys.settrace, sys.gettrace()
+    modules, previous_tracer = sys.modules, sys.gettrace()
     previous_module = modules.get(MODULE)
     modules[MODULE] = module  # dataclasses, typing and enum look their module up
     try:
@@ -67,9 +67,9 @@ def trace(
                 no_memory = True
             except BaseException:  # is on record, or is the recorder's own
                 pass
-            recorder.stop()
+            finally:
+                recorder.stop(previous_tracer)
     finally:
-        settrace(previous_tracer)
         if previous_module is None:
             modules.pop(MODULE, None)
         else:

@@ -80,13 +80,19 @@ class Recorder:
 
     def _refuse_other_tracers(self) -> None:
         """Stop when the program calls `sys.settrace`. An audit hook stays as long as its process."""
-        caller, refuse, identity = sys._getframe, self._stop, id
+        caller, refuse, identity, limit = sys._getframe, self._stop, id, sys.getrecursionlimit()
         functions: tuple[Any, ...] = (*self._functions, Recorder.start, Recorder.stop)
         own = {id(one.__code__) for one in functions}
 
         def hook(event: str, _: tuple[Any, ...]) -> None:
-            # Python itself takes a trace function away that raises, as ours does when it has stopped the program.
-            if event == "sys.settrace" and self._error is None and identity(caller(1).f_code) not in own:
+            # Python itself takes away a trace function that raises, as ours does when it has stopped the program, or that
+            # cannot be called for want of stack.
+            if event != "sys.settrace" or self._error is not None or identity(caller(1).f_code) in own:
+                return
+            depth, frame = 0, caller(1).f_back
+            while frame is not None:
+                depth, frame = depth + 1, frame.f_back
+            if depth < limit // 4:
                 refuse("forged", "changed how it is traced: it called sys.settrace")
 
         sys.addaudithook(hook)

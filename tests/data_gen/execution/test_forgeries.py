@@ -69,7 +69,7 @@ FORGERIES: dict[str, tuple[str, Program]] = {
         "forged",
         program(
             FRAMES_UP + MODULES,
-            "w = up('write_trace')\nif w:\n    encode = fields = 1\n    w.__code__ = (lambda trace: [b'{}', encode, fields][0]).__code__",
+            "w = up('write_trace')\nif w:\n    encode = fields = 1\n    w.__code__ = (lambda t: [b'', encode, fields][0]).__code__",
         ),
     ),
     "frames edited in the list": (

@@ -158,7 +158,8 @@ def on_cuda() -> None:
 def main() -> None:
     torch.set_num_threads(1)
     where = f"Python {platform.python_version()}, torch {torch.__version__}, one thread of {os.cpu_count()} cores"
-    print(f"{where}, load {os.getloadavg()[0]:.2f}\n{describe_kernels(MIXERS, None, 'bf16')}")
+    every = [mixer for name in MIXERS for mixer in decoder(name).mixers()[:1]]
+    print(f"{where}, load {os.getloadavg()[0]:.2f}\n{describe_kernels(every, 'bf16')}")
     rates()
     growth()
     if torch.cuda.is_available():

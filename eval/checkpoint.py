@@ -13,6 +13,7 @@ from remedy.data_gen.settings import ConfigError, apply_changes, build, read_yam
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
 from remedy.models.finished import recorded_weights
+from remedy.models.flops import token_cost
 from remedy.models.mixers import eigenvalues_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
@@ -34,6 +35,14 @@ class Checkpoint(TypedDict):
     """Width."""
     parameters: int
     """Number of parameters."""
+    flops_per_token: float | None
+    """Forward operations of a token, but for what grows with the sequence; null where the architecture is not known."""
+    flops_by_length: float | None
+    """Operations of a token for each token of the sequence, where attention sees all of them."""
+    state_floats: int | None
+    """Numbers carried from token to token for one sequence, whatever its length: recurrent states, keys and values of a window."""
+    state_by_length: int | None
+    """Numbers kept of each token of the sequence, where attention sees all of them."""
     weights: str
     """A digest of the weights."""
     tokenizer: dict[str, Any]
@@ -46,12 +55,17 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
     """The description of a loaded checkpoint. `weights`: the digest of its weights, if one was recorded with them."""
     settings = model.config
     mixers = dict.fromkeys(getattr(settings, "layer_mixers", None) or ())
+    cost = token_cost(model)
     return {
         "model_type": settings.model_type,
         "mixers": {mixer: eigenvalues_of(mixer, settings.eigenvalues) for mixer in mixers},
         "num_hidden_layers": settings.num_hidden_layers,
         "hidden_size": settings.hidden_size,
         "parameters": sum(p.numel() for p in model.parameters()),
+        "flops_per_token": cost.flops if cost else None,
+        "flops_by_length": cost.flops_by_length if cost else None,
+        "state_floats": cost.state_floats if cost else None,
+        "state_by_length": cost.state_by_length if cost else None,
         "weights": weights or weights_digest(model),
         "tokenizer": tokenizer.settings.model_dump(mode="json"),
         "tokenizer_fingerprint": tokenizer.fingerprint,

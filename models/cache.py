@@ -26,8 +26,19 @@ class MixerCache(Cache):
         self.seen = max(lengths)
         self.padding = torch.tensor([self.seen - length for length in lengths]) if min(lengths) < self.seen else None
 
+    def places(self, steps: int, device: torch.device) -> Tensor:
+        """How many tokens stand before each of the next in its own row: (T,), or (B, T) where rows are of different lengths."""
+        places = torch.arange(self.seen, self.seen + steps, device=device)
+        return places if self.padding is None else places - self.padding.to(device)[:, None]
+
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.seen
+
+    def forget(self, layer_idx: int, kept: int) -> None:
+        """Drop all keys and values of a layer but the last `kept`."""
+        layer: Any = self.layers[layer_idx]
+        start = max(0, layer.keys.shape[-2] - kept)
+        layer.keys, layer.values = layer.keys[..., start:, :], layer.values[..., start:, :]
 
     def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
         # The base class answers only once a convolution window exists, which GRU and LSTM do not have.

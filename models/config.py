@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from remedy.data_gen.registry import one_of
 from remedy.data_gen.settings import Settings
+from remedy.models.matching import Match, matched
 from remedy.models.mixers import MIXERS
 
 SIZES: dict[str, dict[str, int]] = {
@@ -17,6 +18,9 @@ SIZES: dict[str, dict[str, int]] = {
     "280m": {"num_hidden_layers": 18, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 4672},
 }
 """Presets. Attention has 0.13, 3, 21 and 148 million parameters in its layers; `280m` is 279 million with Llama-3's vocabulary."""
+
+
+Window = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class DecoderSettings(Settings):
@@ -44,20 +48,46 @@ class DecoderSettings(Settings):
     """Number of heads of attention and delta-rule mixers, half the heads of Mamba-2; by default the size's."""
     intermediate_size: int | None = Field(default=None, ge=8, le=1_000_000)
     """Width of the gated MLP; by default the size's, or 8/3 of `hidden_size`, rounded up to a multiple of 8."""
-    positions: Literal["rope", "none"] = "rope"
-    """Position embedding of attention: rotary or none."""
+    positions: Literal["rope", "none", "randomised"] = "rope"
+    """Positions of attention: rotary; none; or rotary with positions that training draws from a longer range and evaluation spreads
+    evenly over it (Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", 2023)."""
+    position_range: int = Field(default=2048, ge=1, le=1_000_000)
+    """Positions that `randomised` draws from; longer than any row of training."""
+    position_capacity: int = Field(default=512, ge=1, le=1_000_000)
+    """Tokens that `randomised` spreads over its range in evaluation: the longest text to be evaluated. Longer ones go past it."""
+    rope_theta: float = Field(default=10_000.0, gt=1, le=1e12)
+    """Base of the rotary embedding's frequencies."""
+    window: Window | tuple[Window | None, ...] | None = None
+    """Tokens that attention sees, itself included; null: all before it. A list is repeated over the layers as `mixers` is:
+    `[16, 16, 16, null]` has three windowed layers to one that sees all."""
+    qk_norm: bool = False
+    """Normalise each head's queries and keys in attention (RMSNorm, before the rotary embedding)."""
+    short_convolution: bool | None = None
+    """A causal convolution over four tokens of attention's and delta-rule mixers' queries, keys and values; by default as published:
+    not in attention, but in the others."""
     eigenvalues: Literal["positive", "signed"] | None = None
     """Range of the transition's eigenvalues in Mamba, Mamba-2 and delta-rule mixers: [0, 1] or [-1, 1] (Grazzi et al.,
-    "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by default as published: positive for Mamba
-    and Mamba-2, signed for the others."""
-    state_size: int = Field(default=16, ge=1, le=10_000)
-    """State dimension of Mamba and Mamba-2."""
+    "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by default positive for Mamba and Mamba-2, as
+    published, and signed for the others."""
+    state_size: int | None = Field(default=None, ge=1, le=10_000)
+    """State dimension of Mamba and Mamba-2; by default as published: 16 and 128."""
+    output_gate: bool | None = None
+    """Whether delta-rule mixers gate their output; by default as published: Gated DeltaNet and DeltaProduct do, DeltaNet does not."""
+    expand_v: int | None = Field(default=None, ge=1, le=100)
+    """How much wider than keys the values of delta-rule mixers are; by default as published: 2 in Gated DeltaNet and DeltaProduct, 1 in
+    DeltaNet."""
     num_householder: int = Field(default=2, ge=1, le=100)
     """Steps of the delta rule that DeltaProduct takes for each token."""
+    initializer_range: float | None = Field(default=None, gt=0, le=100)
+    """Standard deviation of the normal initial weights of embeddings, head and linear layers; by default 0.02 for embeddings and head,
+    and PyTorch's uniform weights (deviation 1 / sqrt(3 x inputs)) for linear layers. What mixers are published with stays."""
+    match: Match | None = None
+    """Choose a width so that this model costs what another does."""
 
     @model_validator(mode="after")
     def _divisible(self) -> DecoderSettings:
-        hidden, heads = self.shape["hidden_size"], self.shape["num_attention_heads"]
+        shape = self.shape_with({})
+        hidden, heads = shape["hidden_size"], shape["num_attention_heads"]
         if hidden % (2 * heads) and "num_attention_heads" in self._used():
             raise ValueError(f"hidden_size ({hidden}) must be a multiple of twice num_attention_heads ({heads})")
         return self
@@ -76,22 +106,62 @@ class DecoderSettings(Settings):
         unused = {"num_attention_heads"} - used
         if self.size != "tiny" and all(getattr(self, key) is not None for key in SIZES[self.size].keys() - unused):
             raise ValueError(f"size {self.size} does nothing where {', '.join(SIZES[self.size])} are given: remove it")
+        if self.positions == "none":
+            self.refuse_idle({"rope_theta": "with positions none"})
+        if self.positions != "randomised":
+            because = f"with positions {self.positions}"
+            self.refuse_idle({"position_range": because, "position_capacity": because})
+        elif self.position_capacity > self.position_range:
+            raise ValueError(
+                f"position_capacity ({self.position_capacity}) must be at most position_range ({self.position_range})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _every_window_is_used(self) -> DecoderSettings:
+        windows = self.window if isinstance(self.window, tuple) else ()
+        layers = self.shape_with({})["num_hidden_layers"]
+        readers = [n for n in range(layers) if "window" in MIXERS[self.mixers[n % len(self.mixers)]].uses]
+        reached = {n % len(windows) for n in readers} if windows else set()
+        for number, window in enumerate(windows):
+            if window is not None and number not in reached:
+                raise ValueError(
+                    f"window.{number} ({window}) does nothing: none of the {layers} layers that it falls on is attention"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _matchable(self) -> DecoderSettings:
+        self.matched()
         return self
 
     def _used(self) -> frozenset[str]:
         """The fields that its mixers read."""
         return frozenset[str]().union(*(MIXERS[name].uses for name in self.mixers))
 
+    def matched(self) -> dict[str, int]:
+        """The width that `match` chooses, under its key."""
+        if self.match is None:
+            return {}
+        found = matched(self)
+        return {found.key: found.value}
+
     @property
     def shape(self) -> dict[str, int]:
-        """Layers, width, heads and MLP width: as given, else the size's."""
+        """Layers, width, heads and MLP width: as given or matched, else the size's."""
+        return self.shape_with(self.matched())
+
+    def shape_with(self, chosen: dict[str, int]) -> dict[str, int]:
+        """The shape, with other widths chosen."""
         given = self.model_dump(include=SHAPE, exclude_none=True)
-        shape: dict[str, int] = SIZES[self.size] | given
+        shape: dict[str, int] = SIZES[self.size] | given | {key: chosen[key] for key in SHAPE & chosen.keys()}
         return {"intermediate_size": 8 * ((shape["hidden_size"] * 8 // 3 + 7) // 8)} | shape
 
-    def resolved(self) -> dict[str, Any]:
-        """The settings as the model's configuration takes them, with the size's numbers filled in."""
-        return self.model_dump(exclude={"kind", "size"}) | self.shape
+    def resolved(self, chosen: dict[str, int] | None = None) -> dict[str, Any]:
+        """The settings as the model's configuration takes them, with the size's numbers filled in and widths as `chosen`,
+        by default those of `match`."""
+        chosen = self.matched() if chosen is None else chosen
+        return self.model_dump(exclude={"kind", "size", "match"}) | chosen | self.shape_with(chosen)
 
 
 SHAPE = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size"}

@@ -12,44 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedModel
-from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from remedy.models.block import Block
 from remedy.models.cache import MixerCache
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.mixers import MIXERS
+from remedy.models.mixers import Mixer
+from remedy.models.positions import drawn_positions
 from remedy.models.protocol import CausalLM
 
-
-class GatedMLP(nn.Module):
-    """SwiGLU (Shazeer, "GLU variants improve Transformer", 2020)."""
-
-    def __init__(self, config: DecoderConfig) -> None:
-        super().__init__()
-        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
-
-
-class Block(GradientCheckpointingLayer):
-    """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D).
-
-    With gradient checkpointing its input alone is kept for the backward pass, and the rest computed again.
-    """
-
-    def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__()
-        self.mixer_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.mixer = MIXERS[config.layer_mixers[layer]](config, layer)
-        self.mlp_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.mlp = GatedMLP(config)
-
-    def forward(self, x: Tensor, past_key_values: MixerCache | None = None) -> Tensor:
-        x = x + self.mixer(self.mixer_norm(x), past_key_values)
-        return x + self.mlp(self.mlp_norm(x))
+DEFAULT_STD = 0.02
+"""Deviation of embeddings and head where `initializer_range` is not given, as GPT-2's."""
 
 
 class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
@@ -70,18 +43,21 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         self.layers = nn.ModuleList([Block(config, layer) for layer in range(config.num_hidden_layers)])
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self._initialised = {id(module) for mixer in self.mixers() for module in mixer.initialised()}
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Small normal embeddings and projections; mixers keep the initialisation they built themselves."""
+        """Normal embeddings, head and projections, of the configured deviation; without one, projections are PyTorch's.
+
+        What a mixer sets itself (decays, step sizes, norms, convolutions, classic recurrences) is its authors' and stays.
+        """
         std = self.config.initializer_range
-        if isinstance(module, nn.Embedding):
+        if isinstance(module, nn.Embedding) or module is self.lm_head:
+            nn.init.normal_(module.weight, std=DEFAULT_STD if std is None else std)
+        elif isinstance(module, nn.Linear) and std is not None and id(module) not in self._initialised:
             nn.init.normal_(module.weight, std=std)
-        elif isinstance(module, GatedMLP):
-            for linear in (module.gate_proj, module.up_proj, module.down_proj):
-                nn.init.normal_(linear.weight, std=std)
-        elif module is self.lm_head:
-            nn.init.normal_(module.weight, std=std)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.embeddings
@@ -92,6 +68,10 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
 
     def get_output_embeddings(self) -> nn.Module:
         return self.lm_head
+
+    def mixers(self) -> list[Mixer]:
+        """The mixer of each layer."""
+        return [layer.mixer for layer in self.layers if isinstance(layer, Block)]
 
     def new_cache(self) -> MixerCache:
         """An empty state, for step-by-step decoding."""
@@ -112,14 +92,16 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         """Logits (B, T, V), and with `labels` (B, T; -100 where not supervised) the mean loss of the supervised tokens.
 
         Inputs are left-aligned and padded on the right: causality makes a mask unnecessary, so `attention_mask` is
-        accepted and must be all ones up to the padding. `past_key_values` carries the state of a previous call; a call
-        that continues one may read any number of tokens with attention, one at a time with recurrent mixers.
+        accepted and must be all ones up to the padding; randomised positions alone read it. `past_key_values` carries the
+        state of a previous call; a call that continues one may read any number of tokens with attention, one at a time with
+        recurrent mixers.
         """
         if use_cache and past_key_values is None:
             past_key_values = self.new_cache()
         x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
+        positions = self._positions(input_ids, attention_mask, past_key_values, x)
         for layer in self.layers:
-            x = layer(x, past_key_values=past_key_values)
+            x = layer(x, past_key_values=past_key_values, positions=positions)
         if past_key_values is not None:
             past_key_values.seen += x.shape[1]
         x = self.norm(x)
@@ -131,6 +113,23 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
             count = (targets != -100).sum() if num_items_in_batch is None else num_items_in_batch
             loss = losses / torch.as_tensor(count, device=losses.device).clamp(min=1)
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
+
+    def _positions(
+        self, tokens: Tensor | None, mask: Tensor | None, cache: MixerCache | None, x: Tensor
+    ) -> Tensor | None:
+        """The tokens' positions, (T,) or (B, T), where they do not simply count up: drawn in training, at even distances else."""
+        config = self.config
+        if config.positions != "randomised":
+            return None
+        if self.training:
+            if tokens is None:
+                raise ValueError(
+                    "randomised positions are drawn by input_ids: inputs_embeds alone cannot be trained on"
+                )
+            return drawn_positions(tokens, config.position_range, mask)
+        steps = x.shape[1]
+        places = torch.arange(steps, device=x.device) if cache is None else cache.places(steps, x.device)
+        return places * (config.position_range // config.position_capacity)
 
     def _prepare_cache_for_generation(
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any

@@ -10,7 +10,10 @@ from remedy.models.config import DecoderSettings
 
 
 class DecoderConfig(PretrainedConfig):
-    """The decoder's configuration inside a checkpoint: `DecoderSettings` with every value resolved, and what the tokenizer says."""
+    """The decoder's configuration inside a checkpoint: `DecoderSettings` with every value resolved, and what the tokenizer says.
+
+    Defaults here are what a checkpoint means that was written before the setting existed; a user's are in `DecoderSettings`.
+    """
 
     model_type = "cwm_remedy"
 
@@ -21,8 +24,15 @@ class DecoderConfig(PretrainedConfig):
     intermediate_size: int = 176
     positions: str = "rope"
     eigenvalues: str | None = None
-    state_size: int = 16
+    state_size: int | None = 16
     num_householder: int = 2
+    window: int | list[int | None] | tuple[int | None, ...] | None = None
+    qk_norm: bool = False
+    short_convolution: bool | None = None
+    output_gate: bool | None = False
+    expand_v: int | None = 1
+    position_range: int = 2048
+    position_capacity: int = 512
     vocab_size: int = 32
     tokenizer_fingerprint: str = ""
     pad_token_id: int | None = None
@@ -30,7 +40,7 @@ class DecoderConfig(PretrainedConfig):
     eos_token_id: int | None = None
     rope_theta: float = 10_000.0
     rms_norm_eps: float = 1e-5
-    initializer_range: float = 0.02
+    initializer_range: float | None = None
     tie_word_embeddings: bool = False
 
     def __post_init__(self, **kwargs: Any) -> None:

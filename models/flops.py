@@ -1,31 +1,75 @@
-"""Floating-point operations of training, for MFU."""
+"""What a model costs: operations a token, for tables of runs and MFU, and the numbers it carries from token to token."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
-from remedy.models.mixers import MIXERS
+from remedy.models.mixers import Mixer
 from remedy.models.protocol import CausalLM
 
 PEAK_TFLOPS = {"H200": 989.0, "H100 PCIe": 756.0, "H100": 989.0, "A100": 312.0, "L40S": 362.0, "A10G": 70.0}
 """Dense bf16 peak of one device by a part of its name (the makers' data sheets); the first that fits counts."""
 
 
+class TokenCost(NamedTuple):
+    """Forward operations of a token, a product and a sum counted as two, and the state that one sequence needs.
+
+    Where attention sees all earlier tokens, both grow with the length of the sequence: `flops_by_length` is added for each of
+    its tokens, as Chowdhery et al., "PaLM", 2022, appendix B, count, and `state_by_length` numbers are kept of each.
+    """
+
+    flops: float
+    flops_by_length: float
+    state_floats: int
+    state_by_length: int
+
+    def at(self, length: int) -> tuple[float, int]:
+        """Operations of a token, and numbers carried, in a sequence of `length` tokens."""
+        return self.flops + length * self.flops_by_length, self.state_floats + length * self.state_by_length
+
+
+def mixing_cost(modules: Iterable[nn.Module]) -> TokenCost:
+    """What the mixers among the modules cost beside products with weights."""
+    mixers = [module for module in modules if isinstance(module, Mixer)]
+    flops = [mixer.sequence_flops() for mixer in mixers]
+    states = [mixer.state_floats() for mixer in mixers]
+    return TokenCost(
+        sum(fixed for fixed, _ in flops),
+        sum(growing for _, growing in flops),
+        sum(fixed for fixed, _ in states),
+        sum(growing for _, growing in states),
+    )
+
+
+def weights_in_products(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that a token is multiplied with: all but vectors, and decay rates that mixers hold as matrices."""
+    return [
+        parameter
+        for part in module.modules()
+        for name, parameter in part.named_parameters(recurse=False)
+        if parameter.ndim >= 2 and not (isinstance(part, Mixer) and name in part.undecayed)
+    ]
+
+
+def token_cost(model: CausalLM) -> TokenCost | None:
+    """The cost of a model's forward pass; None for pretrained models whose state is not known."""
+    mixing = _mixing(model)
+    if mixing is None:
+        return None
+    weights = sum(_size(parameter) for parameter in _products(model))
+    return mixing._replace(flops=mixing.flops + 2.0 * weights)
+
+
 def training_flops(model: CausalLM) -> tuple[float, float]:
     """Operations of forward and backward per token, and per token and token of length: 6 for every trained weight in a product
-    and 4 for every frozen one; 12 * layers * width for attention's scores (Chowdhery et al., "PaLM", 2022, appendix B)."""
-    total = 0.0
-    tables = {id(model.get_input_embeddings().weight)} - {id(_output_weight(model))}
-    for parameter in model.parameters():
-        if id(parameter) not in tables and parameter.ndim >= 2:
-            count = getattr(parameter, "ds_numel", parameter.numel())  # under ZeRO-3 a process holds a part
-            total += count * (6.0 if parameter.requires_grad else 4.0)
-    config = model.config
-    mixers = getattr(config, "layer_mixers", None)
-    layers = sum(MIXERS[mixer].quadratic for mixer in mixers) if mixers else config.num_hidden_layers
-    return total, 12.0 * layers * config.hidden_size
+    and 4 for every frozen one; three times the forward pass's beside these."""
+    weights = sum(_size(parameter) * (6.0 if parameter.requires_grad else 4.0) for parameter in _products(model))
+    mixing = _mixing(model) or TokenCost(0.0, 0.0, 0, 0)
+    return weights + 3.0 * mixing.flops, 3.0 * mixing.flops_by_length
 
 
 def device_peak(tflops: float | None = None) -> float | None:
@@ -38,6 +82,37 @@ def device_peak(tflops: float | None = None) -> float | None:
     return next((peak * 1e12 for part, peak in PEAK_TFLOPS.items() if part in name), None)
 
 
-def _output_weight(model: CausalLM) -> Any:
+def _products(model: CausalLM) -> list[nn.Parameter]:
+    """Weights of products; a table that is only looked up in is none, unless it is the head's too."""
     output = model.get_output_embeddings()
-    return output.weight if output is not None else None
+    head = output.weight if output is not None else None
+    table = model.get_input_embeddings().weight
+    module: Any = model
+    unique = {id(p): p for p in weights_in_products(module) if p is not table or p is head}
+    return list(unique.values())
+
+
+def _size(parameter: nn.Parameter) -> int:
+    return int(getattr(parameter, "ds_numel", parameter.numel()))  # under ZeRO-3 a process holds a part
+
+
+def _mixing(model: CausalLM) -> TokenCost | None:
+    """What mixing tokens costs beside products with weights: our mixers know; of pretrained models attention is known."""
+    module: Any = model
+    config = model.config
+    if any(isinstance(part, Mixer) for part in module.modules()):
+        return mixing_cost(module.modules())
+    heads = getattr(config, "num_attention_heads", None)
+    if not heads:
+        return None
+    window = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+    if not set(kinds) <= {"full_attention", "sliding_attention"}:
+        return None
+    windowed = kinds.count("sliding_attention") if window else 0
+    full = len(kinds) - windowed
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    kept = 2 * head_dim * (getattr(config, "num_key_value_heads", None) or heads)
+    scores = 4.0 * heads * head_dim
+    seen = windowed * (window or 0)
+    return TokenCost(seen * scores, full * scores, seen * kept, full * kept)

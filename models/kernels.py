@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+WIDEST = 256
+"""The largest state dimension (Mamba) or width of a head's keys or values (delta rule) that the packages' kernels take."""
+
 
 class KernelUnavailable(Exception):
     """Why a kernel cannot be used on this machine."""
@@ -24,8 +27,6 @@ class Kernel(NamedTuple):
     module: str
     name: str
     smoke_test: Callable[[Callable[..., Any]], Any]
-    signed: bool = True
-    """Whether it has transitions with eigenvalues in [-1, 1]."""
 
 
 def _half(*shape: int) -> torch.Tensor:
@@ -41,13 +42,11 @@ KERNELS = {
         "mamba_ssm.ops.selective_scan_interface",
         "selective_scan_fn",
         lambda f: f(_full(1, 16, 8), _full(1, 16, 8), -_full(16, 4), _full(1, 4, 8), _full(1, 4, 8)),
-        signed=False,
     ),
     "ssd": Kernel(
         "mamba_ssm.ops.triton.ssd_combined",
         "mamba_chunk_scan_combined",
         lambda f: f(_half(1, 64, 2, 16), _full(1, 64, 2), -_full(2), _half(1, 64, 1, 16), _half(1, 64, 1, 16), 64),
-        signed=False,
     ),
     "causal_conv1d": Kernel("causal_conv1d", "causal_conv1d_fn", lambda f: f(_half(1, 16, 8), _half(16, 4))),
     "delta_rule": Kernel(

@@ -62,7 +62,8 @@ def test_losses_are_the_same(name: str, tmp_path: Path) -> None:
     config = build(RunConfig, {**RUNS[name], "output": str(tmp_path)}, name)
     train(config)
     losses = [json.loads(line)["loss"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    # To the bit on the machine that recorded them; another processor may round otherwise.
+    # To the bit on the machine that recorded them; another processor may round otherwise. Since then weight decay leaves Mamba-2's
+    # A_log and D alone, which in ten steps is less than this tolerance.
     assert losses == pytest.approx(KEPT["losses"][name], rel=1e-4)
 
 

@@ -22,6 +22,7 @@ from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.finished import SEAL, seal_model
 from remedy.models.flops import device_peak
+from remedy.models.matching import matched
 from remedy.models.mixers import describe_kernels
 from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
@@ -187,9 +188,10 @@ def _announce(config: RunConfig, model: CausalLM) -> None:
     log.info(
         "%s: %s trained parameters, %d steps", config.name, f"{parameter_count(model):,}", config.train.total_steps
     )
+    if isinstance(config.model, DecoderSettings) and config.model.match is not None:
+        log.info("%s", matched(config.model).sentence(config.model.match))
     if isinstance(model, DecoderForCausalLM):
-        settings = model.config
-        log.info("mixers: %s", describe_kernels(settings.layer_mixers, settings.eigenvalues, config.train.precision))
+        log.info("mixers: %s", describe_kernels(model.mixers(), config.train.precision))
 
 
 def _prepare(

@@ -12,6 +12,7 @@ from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import Trainer
 
 from remedy.models.flops import training_flops
+from remedy.models.mixers import Mixer
 from remedy.models.protocol import CausalLM
 from remedy.train.processes import largest
 
@@ -45,6 +46,16 @@ class RowTrainer(Trainer):
     def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int]:
         dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
         return SequentialSampler(dataset)
+
+    def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
+        """What weight decay shrinks: all but norms, biases, and the decay rates that mixers name."""
+        left_alone = {
+            f"{name}.{parameter}"
+            for name, module in model.named_modules()
+            if isinstance(module, Mixer)
+            for parameter in module.undecayed
+        }
+        return [name for name in super().get_decay_parameter_names(model) if name not in left_alone]
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device

@@ -35,21 +35,23 @@ def eigenvalues_of(mixer: str, chosen: str | None) -> str | None:
     return MIXERS[mixer].eigenvalue_range(chosen)
 
 
-def describe_kernels(mixers: Iterable[str], eigenvalues: str | None, precision: str) -> str:
-    """One line: which path each mixer takes, and why."""
-    return "; ".join(f"{mixer} by {_path(mixer, eigenvalues, precision)}" for mixer in dict.fromkeys(mixers))
+def describe_kernels(layers: Iterable[Mixer], precision: str) -> str:
+    """One line: which path each mixer of a decoder takes, and why."""
+    names = {mixer: name for name, mixer in MIXERS.items()}
+    return "; ".join(dict.fromkeys(f"{names[type(layer)]} by {_path(layer, precision)}" for layer in layers))
 
 
-def _path(mixer: str, eigenvalues: str | None, precision: str) -> str:
-    if not MIXERS[mixer].kernels:
+def _path(mixer: Mixer, precision: str) -> str:
+    if not mixer.kernels:
         return "PyTorch's own"
-    main = MIXERS[mixer].kernels[0]
+    main = mixer.kernels[0]
     try:
         load_kernel(main)
         if precision == "fp32":
             raise KernelUnavailable("kernels need train.precision bf16 or fp16")
-        if eigenvalues_of(mixer, eigenvalues) == "signed" and not KERNELS[main].signed:
-            raise KernelUnavailable("no kernel has eigenvalues in [-1, 1]")
+        missing = mixer.without_kernel()
+        if missing:
+            raise KernelUnavailable(missing)
     except KernelUnavailable as reason:
         return f"PyTorch ({reason})"
     return KERNELS[main].module

@@ -1,4 +1,4 @@
-"""Causal softmax attention with rotary positions or none, through PyTorch's scaled-dot-product attention."""
+"""Causal softmax attention through PyTorch's scaled-dot-product attention: over all earlier tokens or a window of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remedy.models.mixers.base import MIXERS, Mixer
+from remedy.models.mixers.short_convolution import ShortConvolution
 
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
@@ -17,47 +18,105 @@ if TYPE_CHECKING:
 
 @MIXERS.register("attention")
 class Attention(Mixer):
-    """Multi-head attention (Vaswani et al., 2017); rotary embedding as in Su et al., "RoFormer", 2021."""
+    """Multi-head attention (Vaswani et al., 2017); rotary embedding as in Su et al., "RoFormer", 2021.
 
-    uses = frozenset({"num_attention_heads", "positions"})
-    quadratic = True
+    With a window a token sees itself and the `window - 1` before it (Child et al., "Sparse Transformers", 2019; Jiang et al.,
+    "Mistral 7B", 2023). `qk_norm` is an RMSNorm of each head's queries and keys before the rotation (Henry et al., "Query-key
+    normalization", 2020; as in Qwen3). The short convolution is Primer's: of queries, keys and values, without an activation (So et
+    al., "Primer", 2021), over four tokens as in the recurrent mixers.
+    """
+
+    uses = frozenset(
+        {
+            "num_attention_heads",
+            "positions",
+            "position_range",
+            "position_capacity",
+            "rope_theta",
+            "window",
+            "qk_norm",
+            "short_convolution",
+        }
+    )
+    published = {"short_convolution": False}
+    positional = True
+    sets_state = "window"
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
+        width = config.hidden_size
         self.heads = config.num_attention_heads
-        self.head_dim = config.hidden_size // self.heads
-        self.rotary = config.positions == "rope"
+        self.head_dim = width // self.heads
+        self.rotary = config.positions != "none"
         self.theta = config.rope_theta
-        self.qkv_proj = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
-        self.out_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.window = of_layer(config.window, layer)
+        self.qkv_proj = nn.Linear(width, 3 * width, bias=False)
+        self.out_proj = nn.Linear(width, width, bias=False)
+        convolved = self.setting(config, "short_convolution")
+        self.convolution = ShortConvolution(3 * width, layer, activation=None) if convolved else None
+        self.q_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps) if config.qk_norm else None
+        self.k_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps) if config.qk_norm else None
 
-    def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, cache: MixerCache | None = None, positions: Tensor | None = None) -> Tensor:
         batch, steps, width = x.shape
-        q, k, v = self.qkv_proj(x).view(batch, steps, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4)
-        past = cache.seen if cache is not None else 0
-        padding = cache.padding if cache is not None else None
+        mixed = self.qkv_proj(x)
+        if self.convolution is not None:
+            mixed = self.convolution(mixed, cache)
+        q, k, v = mixed.view(batch, steps, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary:
-            cos, sin = self._angles(past, steps, x, padding)
+            if positions is None:
+                positions = torch.arange(steps, device=x.device) if cache is None else cache.places(steps, x.device)
+            cos, sin = self._angles(positions, x)
             q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         if cache is not None:
             k, v = cache.update(k, v, self.layer)
-        mask = None
-        if past and (steps > 1 or padding is not None):
-            mask = torch.ones(steps, past + steps, dtype=torch.bool, device=x.device).tril(past)
-        if mask is not None and padding is not None:
-            mask = mask & (torch.arange(past + steps) >= padding[:, None]).to(x.device)[:, None, None]
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=past == 0 and steps > 1)
+            if self.window is not None:
+                cache.forget(self.layer, self.window - 1)
+        mask = self._mask(k.shape[2] - steps, steps, cache, x.device)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and steps > 1)
         return self.out_proj(y.transpose(1, 2).reshape(batch, steps, width))
 
-    def _angles(self, past: int, steps: int, x: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (T, D/2) of the positions, or (B, 1, T, D/2) where rows begin at different places."""
+    def state_floats(self) -> tuple[int, int]:
+        """Keys and values: of a full window, or of every token."""
+        per_token = 2 * self.heads * self.head_dim
+        return (0, per_token) if self.window is None else (self.window * per_token, 0)
+
+    def sequence_flops(self) -> tuple[float, float]:
+        """A product and an addition for each number in the keys and values, as Chowdhery et al., "PaLM", 2022, count them."""
+        fixed, per_token = self.state_floats()
+        return 2.0 * fixed, 2.0 * per_token
+
+    def _mask(self, kept: int, steps: int, cache: MixerCache | None, device: torch.device) -> Tensor | None:
+        """Which of the `kept` earlier and the new keys (columns) each new token (row) sees; None: all up to itself.
+
+        (T, S), or (B, 1, T, S) where rows of different lengths are in one batch, whose keys begin with padding.
+        """
+        narrow = self.window is not None and kept + steps > self.window
+        padding = cache.padding if cache is not None else None
+        if padding is None and not narrow and (steps == 1 or kept == 0):
+            return None
+        mask = torch.ones(steps, kept + steps, dtype=torch.bool, device=device).tril(kept)
+        if self.window is not None:
+            mask = mask.triu(kept + 1 - self.window)
+        if cache is None or padding is None:
+            return mask
+        places = torch.arange(cache.seen - kept, cache.seen + steps, device=device)
+        return mask & (places >= padding.to(device)[:, None])[:, None, None]
+
+    def _angles(self, positions: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of every token's angles: (T, K / 2) of positions (T,), (B, 1, T, K / 2) of (B, T)."""
         half = self.head_dim // 2
         frequencies = self.theta ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
-        positions = torch.arange(past, past + steps, device=x.device, dtype=torch.float32)
-        if padding is not None:
-            positions = positions - padding.to(x.device)[:, None, None]
-        angles = positions[..., None] * frequencies
+        places = positions if positions.ndim == 1 else positions[:, None]
+        angles = places[..., None].float() * frequencies
         return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def of_layer(window: int | list[int | None] | tuple[int | None, ...] | None, layer: int) -> int | None:
+    """The window of a layer: one for all, or of a list that is repeated over the layers."""
+    return window[layer % len(window)] if isinstance(window, (list, tuple)) else window
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -22,12 +24,18 @@ class Mixer(nn.Module):
 
     uses: ClassVar[frozenset[str]] = frozenset()
     """Those of `DecoderSettings` that it reads, beside the widths that every decoder has."""
+    published: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Its values of settings that are left null: those it was published with."""
     kernels: ClassVar[tuple[str, ...]] = ()
     """Kernels that it can use, the main one first; without any it is PyTorch's own everywhere."""
     eigenvalues: ClassVar[Literal["positive", "signed"] | None] = None
     """Range of its transition's eigenvalues where `eigenvalues` is not given; None for mixers without the switch."""
-    quadratic: ClassVar[bool] = False
-    """Whether it compares every token with all before it, at a cost that grows with the square of the length."""
+    positional: ClassVar[bool] = False
+    """Whether it takes the tokens' positions as a third argument: (T,) or (B, T), or None where they count up from 0."""
+    undecayed: ClassVar[frozenset[str]] = frozenset()
+    """Names of its parameters that weight decay must leave alone, beside norms and biases."""
+    sets_state: ClassVar[str] = "hidden_size"
+    """The setting that scales its state while the width stays; `hidden_size` where there is none."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         """`layer`: its number in the decoder, under which the cache holds its state."""
@@ -38,9 +46,34 @@ class Mixer(nn.Module):
         raise NotImplementedError
 
     @classmethod
+    def setting(cls, config: DecoderConfig, key: str) -> Any:
+        """The configured value, or where that is null the published one."""
+        value = getattr(config, key)
+        return cls.published[key] if value is None else value
+
+    @classmethod
     def eigenvalue_range(cls, chosen: str | None) -> str | None:
         """The configured range or the mixer's own; None for mixers without the switch."""
         return (chosen or cls.eigenvalues) if cls.eigenvalues is not None else None
+
+    def initialised(self) -> list[nn.Module]:
+        """Linear layers whose initialisation is its authors' and belongs to it, which `initializer_range` leaves alone."""
+        return []
+
+    def without_kernel(self) -> str | None:
+        """What in its settings no kernel can do, if there is such a thing."""
+        return None
+
+    def state_floats(self) -> tuple[int, int]:
+        """Numbers it carries from token to token for one sequence: always, and more for each token read.
+
+        The few tokens that a short convolution sees are not counted.
+        """
+        return 0, 0
+
+    def sequence_flops(self) -> tuple[float, float]:
+        """Forward operations beside products with weights: per token, and per token and token of the sequence's length."""
+        return 0.0, 0.0
 
     def read_state(self, cache: MixerCache | None) -> Tensor | None:
         """The recurrent state that an earlier call left in the cache, batch first."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from remedy.models.kernels import kernel
+from remedy.models.kernels import WIDEST, kernel
 
 CHUNK = 32
 """Tokens a chunk holds; 32 was the fastest on a CPU at head sizes 16 to 64 (of 16, 32, 64, 128)."""
@@ -102,7 +102,8 @@ def delta_rule(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The fastest form for these inputs on this machine; shapes as `delta_rule_recurrent`, the state in float32."""
-    fast = kernel("delta_rule" if g is None else "gated_delta_rule", q) if q.shape[2] > 1 else None
+    fits = q.shape[2] > 1 and max(k.shape[-1], v.shape[-1]) <= WIDEST
+    fast = kernel("delta_rule" if g is None else "gated_delta_rule", q) if fits else None
     if fast is None:
         rule = delta_rule_recurrent if q.shape[2] == 1 else delta_rule_chunked
         with torch.autocast(q.device.type, enabled=False):  # errors of half precision would add up over the tokens

@@ -1,8 +1,10 @@
 """The delta-rule family: DeltaNet, Gated DeltaNet and DeltaProduct are one module with another transition.
 
 DeltaNet's transition is one generalised Householder matrix a token. Gated DeltaNet lets it decay (Yang, Kautz & Hatamizadeh,
-"Gated delta networks", 2024; its further output gate is left out, so that only the transition differs). DeltaProduct takes `n`
-Householder steps a token (Siems et al., "DeltaProduct", 2025): a product of n reflections is any permutation of n + 1 things.
+"Gated delta networks", 2024). DeltaProduct takes `n` Householder steps a token (Siems et al., "DeltaProduct", 2025): a product of n
+reflections is any permutation of n + 1 things. Output gates and the width of values are by default as in flash-linear-attention
+(`fla/layers`: delta_net, gated_deltanet, gated_deltaproduct). Two things differ from there, in all three: keys are as wide as the
+model (Gated DeltaNet's authors take 3/4), and the convolution and the projection to beta have biases.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from remedy.models.kernels import WIDEST
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.delta_rule import delta_rule
 from remedy.models.mixers.short_convolution import ShortConvolution
@@ -25,9 +28,11 @@ if TYPE_CHECKING:
 
 @MIXERS.register("deltanet")
 class DeltaNet(Mixer):
-    """Short convolution, L2-normalised keys and queries, the delta rule, and a per-head RMSNorm on the output."""
+    """Short convolution, L2-normalised keys and queries, the delta rule, a per-head RMSNorm on the output, and where there is an
+    output gate its SiLU times that."""
 
-    uses = frozenset({"num_attention_heads", "eigenvalues"})
+    uses = frozenset({"num_attention_heads", "eigenvalues", "output_gate", "expand_v", "short_convolution"})
+    published = {"output_gate": False, "expand_v": 1, "short_convolution": True}
     kernels = ("delta_rule", "causal_conv1d")
     eigenvalues = "signed"
     gated: ClassVar[bool] = False
@@ -36,26 +41,35 @@ class DeltaNet(Mixer):
     def __init__(self, config: DecoderConfig, layer: int, num_householder: int = 1) -> None:
         super().__init__(config, layer)
         width = config.hidden_size
+        value_width = width * self.setting(config, "expand_v")
         self.heads = config.num_attention_heads
-        self.head_dim = width // self.heads
         self.num_householder = num_householder
+        self.head_dims = (width // self.heads, value_width // self.heads)
+        self.sizes = [width, num_householder * width, num_householder * value_width]
         self.beta_max = 2.0 if self.eigenvalue_range(config.eigenvalues) == "signed" else 1.0
-        self.qkv_proj = nn.Linear(width, (1 + 2 * num_householder) * width, bias=False)
+        self.qkv_proj = nn.Linear(width, sum(self.sizes), bias=False)
         self.beta_proj = nn.Linear(width, num_householder * self.heads, bias=True)
-        self.convolution = ShortConvolution((1 + 2 * num_householder) * width, layer)
+        convolved = self.setting(config, "short_convolution")
+        self.convolution = ShortConvolution(sum(self.sizes), layer) if convolved else None
         self.decay_proj = nn.Linear(width, self.heads, bias=False) if self.gated else None
         if self.gated:
             # As Mamba-2: decay rates between 1 and 16, steps between 0.001 and 0.1.
             step = torch.exp(torch.rand(self.heads) * math.log(100) + math.log(0.001))
             self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(1, 16).log())
             self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
-        self.out_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        self.out_proj = nn.Linear(width, width, bias=False)
+        self.out_norm = nn.RMSNorm(self.head_dims[1], eps=config.rms_norm_eps)
+        self.out_proj = nn.Linear(value_width, width, bias=False)
+        self.gate_proj = nn.Linear(width, value_width, bias=False) if self.setting(config, "output_gate") else None
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
-        batch, steps, width = x.shape
-        parts = self.convolution(self.qkv_proj(x), cache).unflatten(-1, (-1, self.heads, self.head_dim))
-        q, k, v = parts.split([1, self.num_householder, self.num_householder], dim=2)  # (B, T, 1 or n, H, K)
+        batch, steps, _ = x.shape
+        mixed = self.qkv_proj(x)
+        mixed = self.convolution(mixed, cache) if self.convolution is not None else F.silu(mixed)
+        # Shapes (B, T, 1 or n, H, K or V).
+        q, k, v = (
+            part.unflatten(-1, (-1, self.heads, size))
+            for part, size in zip(mixed.split(self.sizes, dim=-1), (self.head_dims[0], *self.head_dims))
+        )
         q, k = F.normalize(q.float(), dim=-1).to(v.dtype), F.normalize(k.float(), dim=-1).to(v.dtype)
         beta = self.beta_max * torch.sigmoid(self.beta_proj(x).float()).unflatten(
             -1, (self.num_householder, self.heads)
@@ -65,8 +79,21 @@ class DeltaNet(Mixer):
         y, state = delta_rule(*self._substeps(q, k, v, beta, g), state)
         self.write_state(cache, state)
         y = y[:, :, self.num_householder - 1 :: self.num_householder]  # a token's output is its last substep's
-        y = self.out_norm(y.to(x.dtype)).transpose(1, 2).reshape(batch, steps, width)
+        y = self.out_norm(y.to(x.dtype)).transpose(1, 2).reshape(batch, steps, -1)
+        if self.gate_proj is not None:
+            y = y * F.silu(self.gate_proj(x))
         return self.out_proj(y)
+
+    def without_kernel(self) -> str | None:
+        widest = max(self.head_dims)
+        return f"kernels take heads up to {WIDEST} wide, these are {widest}" if widest > WIDEST else None
+
+    def state_floats(self) -> tuple[int, int]:
+        return self.heads * self.head_dims[0] * self.head_dims[1], 0
+
+    def sequence_flops(self) -> tuple[float, float]:
+        """For each number of the state: what the key holds and its correction (2 each) a Householder step, one decay, an output (2)."""
+        return (4.0 * self.num_householder + self.gated + 2.0) * self.state_floats()[0], 0.0
 
     def _log_decay(self, x: Tensor) -> Tensor | None:
         if self.decay_proj is None:
@@ -89,8 +116,10 @@ class DeltaNet(Mixer):
 class GatedDeltaNet(DeltaNet):
     """DeltaNet whose state decays before each step."""
 
+    published = {"output_gate": True, "expand_v": 2, "short_convolution": True}
     kernels = ("gated_delta_rule", "causal_conv1d")
     gated = True
+    undecayed = frozenset({"A_log"})
 
 
 @MIXERS.register("deltaproduct")
@@ -98,6 +127,7 @@ class DeltaProduct(DeltaNet):
     """DeltaNet with several Householder steps for each token."""
 
     uses = DeltaNet.uses | {"num_householder"}
+    published = {"output_gate": True, "expand_v": 2, "short_convolution": True}
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer, config.num_householder)

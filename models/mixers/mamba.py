@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from remedy.models.kernels import WIDEST
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
 from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
@@ -29,12 +30,15 @@ class Mamba(Mixer):
     """Selective scan with a diagonal transition that depends on the input."""
 
     uses = frozenset({"eigenvalues", "state_size"})
+    published = {"state_size": 16}
     kernels = ("selective_scan", "causal_conv1d")
     eigenvalues = "positive"
+    undecayed = frozenset({"A_log", "D"})
+    sets_state = "state_size"
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
-        width, inner, size = config.hidden_size, EXPAND * config.hidden_size, config.state_size
+        width, inner, size = config.hidden_size, EXPAND * config.hidden_size, self.setting(config, "state_size")
         rank = math.ceil(width / 16)
         self.sizes = [rank, size, size]
         self.signed = self.eigenvalue_range(config.eigenvalues) == "signed"
@@ -59,18 +63,34 @@ class Mamba(Mixer):
         y = (y + self.D * u).to(x.dtype) * F.silu(gate)
         return self.out_proj(y)
 
+    def initialised(self) -> list[nn.Module]:
+        return [self.dt_proj]
+
+    def without_kernel(self) -> str | None:
+        return _without_kernel(self.signed, self.sizes[-1])
+
+    def state_floats(self) -> tuple[int, int]:
+        return self.A_log.numel(), 0
+
+    def sequence_flops(self) -> tuple[float, float]:
+        """For each number of the state: step a, its exponential's product with the state, an input and its sum, an output (2)."""
+        return 6.0 * self.state_floats()[0], 0.0
+
 
 @MIXERS.register("mamba2")
 class Mamba2(Mixer):
     """State-space duality: one transition per head, the same for all of its channels."""
 
     uses = frozenset({"num_attention_heads", "eigenvalues", "state_size"})
+    published = {"state_size": 128}
     kernels = ("ssd", "causal_conv1d")
     eigenvalues = "positive"
+    undecayed = frozenset({"A_log", "D"})
+    sets_state = "state_size"
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
-        width, inner, size = config.hidden_size, EXPAND * config.hidden_size, config.state_size
+        width, inner, size = config.hidden_size, EXPAND * config.hidden_size, self.setting(config, "state_size")
         self.heads = EXPAND * config.num_attention_heads
         self.sizes = [inner, size, size]
         self.signed = self.eigenvalue_range(config.eigenvalues) == "signed"
@@ -92,6 +112,22 @@ class Mamba2(Mixer):
         self.write_state(cache, state)
         y = (y + self.D[:, None] * u).flatten(2).to(x.dtype)
         return self.out_proj(self.norm(y * F.silu(gate)))
+
+    def without_kernel(self) -> str | None:
+        return _without_kernel(self.signed, self.sizes[-1])
+
+    def state_floats(self) -> tuple[int, int]:
+        return self.sizes[0] * self.sizes[-1], 0
+
+    def sequence_flops(self) -> tuple[float, float]:
+        """For each number of the state: decay, an input and its sum, an output (2); a step's decay is one number a head."""
+        return 5.0 * self.state_floats()[0], 0.0
+
+
+def _without_kernel(signed: bool, state_size: int) -> str | None:
+    if signed:
+        return "no kernel has eigenvalues in [-1, 1]"
+    return f"kernels take states up to {WIDEST}, this has {state_size}" if state_size > WIDEST else None
 
 
 def _step_bias(count: int) -> Tensor:

@@ -29,6 +29,9 @@ class GRU(Mixer):
         self.write_state(cache, state[0])
         return self.out_proj(y)
 
+    def state_floats(self) -> tuple[int, int]:
+        return self.rnn.hidden_size, 0
+
 
 @MIXERS.register("lstm")
 class LSTM(Mixer):
@@ -44,3 +47,6 @@ class LSTM(Mixer):
         y, state = self.rnn(x, tuple(s[None].contiguous() for s in stored.unbind(1)) if stored is not None else None)
         self.write_state(cache, torch.cat(state).transpose(0, 1))
         return self.out_proj(y)
+
+    def state_floats(self) -> tuple[int, int]:
+        return 2 * self.rnn.hidden_size, 0

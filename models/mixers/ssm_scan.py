@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from remedy.models.kernels import kernel
+from remedy.models.kernels import WIDEST, kernel
 
 CHUNK = 64
 SMALLEST = 1e-6
@@ -70,7 +70,8 @@ def selective_scan(
 
     A given state is taken as a constant: no gradient reaches what made it.
     """
-    fast = kernel("selective_scan", u) if state is None and not signed else None
+    fits = state is None and not signed and b.shape[-1] <= WIDEST
+    fast = kernel("selective_scan", u) if fits else None
     if fast is not None:
         first, second, third, fourth = (x.transpose(1, 2).contiguous() for x in (u, step.to(u.dtype), b, c))
         y, last = fast(first, second, a, third, fourth, return_last_state=True)
@@ -104,7 +105,8 @@ def state_space_duality(
     transitions from s + 1 to t (Dao & Gu, 2024, section 6), between chunks a short loop. A product of transitions is the exponential
     of a sum of logarithms of their sizes, times the product of their signs.
     """
-    fast = kernel("ssd", u) if state is None and not signed else None
+    fits = state is None and not signed and b.shape[-1] <= WIDEST
+    fast = kernel("ssd", u) if fits else None
     if fast is not None:
         y, last = fast(u, step, a, b[:, :, None], c[:, :, None], chunk_size=256, return_final_states=True)
         return y, last.transpose(-1, -2)

@@ -32,6 +32,7 @@ BASES: list[dict[str, Any]] = [{"mixers": [name]} for name in MIXERS] + [
     {"mixers": ["deltanet", "attention"]},
     {"mixers": ["gru"], "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 4},
     {"mixers": ["attention"], "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2},
+    {"mixers": ["attention"], "positions": "randomised"},
 ]
 CHANGES: dict[str, list[Any]] = {
     "size": ["small"],
@@ -40,10 +41,20 @@ CHANGES: dict[str, list[Any]] = {
     "hidden_size": [32],
     "num_attention_heads": [1],
     "intermediate_size": [40],
-    "positions": ["none"],
+    "positions": ["none", "randomised"],
+    "position_range": [4096],
+    "position_capacity": [256],
+    "rope_theta": [100.0],
+    "window": [5],
+    "qk_norm": [True],
+    "short_convolution": [True, False],
     "eigenvalues": ["signed", "positive"],
     "state_size": [8],
+    "output_gate": [True, False],
+    "expand_v": [1, 2],
     "num_householder": [3],
+    "initializer_range": [0.5],
+    "match": [{"of": "parameters", "to": ["lstm"]}, {"of": "parameters", "to": ["attention"]}],
 }
 
 
@@ -92,6 +103,19 @@ def test_every_field_of_a_decoder_changes_it_or_is_refused() -> None:
             "state_size 8 does nothing with mixers attention, which is for mamba, mamba2",
         ),
         ({"mixers": ["gru"], "positions": "none"}, "which is for attention: remove it"),
+        ({"mixers": ["deltanet"], "window": 16}, "window 16 does nothing with mixers deltanet, which is for attention"),
+        ({"mixers": ["mamba"], "output_gate": True}, "which is for deltanet, gated_deltanet, deltaproduct: remove it"),
+        ({"mixers": ["gru"], "expand_v": 2}, "expand_v 2 does nothing with mixers gru"),
+        ({"mixers": ["mamba2"], "short_convolution": False}, "short_convolution False does nothing with mixers mamba2"),
+        ({"window": [8, 8, 4]}, "window.2 (4) does nothing: none of the 2 layers that it falls on is attention"),
+        ({"mixers": ["deltanet", "attention"], "window": [8, None]}, "window.0 (8) does nothing"),
+        ({"window": 0}, "greater than or equal to 1"),
+        ({"positions": "none", "rope_theta": 5.0}, "rope_theta 5 does nothing with positions none: remove it"),
+        ({"position_range": 99}, "position_range 99 does nothing with positions rope: remove it"),
+        (
+            {"positions": "randomised", "position_range": 99},
+            "position_capacity (512) must be at most position_range (99)",
+        ),
         ({"mixers": ["gru"], "eigenvalues": "signed"}, "eigenvalues signed does nothing with mixers gru"),
         (
             {"size": "small", "num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 4},
@@ -145,6 +169,33 @@ def test_checkpoints_of_earlier_versions_are_read(tmp_path: Path) -> None:
     read = AutoConfig.from_pretrained(tmp_path)
     assert read.layer_mixers == ["deltaproduct", "attention"]
     assert read.num_householder == 3
+
+
+def test_a_checkpoint_from_before_gates_and_published_states_is_the_same_model(tmp_path: Path) -> None:
+    """Logits and shapes of the version that had neither setting."""
+    stored = {
+        "model_type": "cwm_remedy",
+        "eigenvalues": None,
+        "hidden_size": 16,
+        "initializer_range": 0.02,
+        "intermediate_size": 48,
+        "mixers": ["gated_deltanet", "mamba2", "deltaproduct", "attention", "mamba"],
+        "num_attention_heads": 2,
+        "num_hidden_layers": 5,
+        "num_householder": 2,
+        "positions": "rope",
+        "rope_theta": 10000.0,
+        "state_size": 16,
+        "vocab_size": 20,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    model = DecoderForCausalLM(AutoConfig.from_pretrained(tmp_path)).eval()
+    for name, parameter in model.named_parameters():
+        parameter.data = 0.3 * torch.sin(torch.arange(parameter.numel()) * 0.7 + len(name)).view(parameter.shape)
+    with torch.no_grad():
+        logits = model(torch.arange(15)[None]).logits[0, -1, :8]
+    expected = [-0.14917, -0.08255, 0.11565, 0.12951, -0.06307, -0.15512, 9e-05, 0.15515]
+    assert logits.tolist() == pytest.approx(expected, abs=2e-5)
 
 
 class Average(Mixer):

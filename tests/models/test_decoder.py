@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from transformers import AutoModelForCausalLM
 
 from remedy.data_gen.roles import Special
@@ -57,6 +58,44 @@ def test_loss_is_the_mean_over_supervised_tokens() -> None:
     torch.testing.assert_close(output.loss, torch.nn.functional.cross_entropy(logits, targets))
     doubled = model(tokens, labels=labels, num_items_in_batch=24)
     torch.testing.assert_close(doubled.loss, output.loss / 2)
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_initial_weights_have_the_deviation_that_is_set(name: str) -> None:
+    settings = DecoderSettings.model_validate({"mixers": [name], "hidden_size": 64, "initializer_range": 0.3})
+    torch.manual_seed(0)
+    model = DecoderForCausalLM(DecoderConfig.from_settings(settings, 64))
+    own = {id(module) for mixer in model.mixers() for module in mixer.initialised()}
+    parts = [m for m in model.modules() if isinstance(m, (nn.Linear, nn.Embedding)) and id(m) not in own]
+    assert len(parts) > 8
+    for part in parts:
+        assert float(part.weight.detach().mean().abs()) < 5 * 0.3 / part.weight.numel() ** 0.5
+        assert float(part.weight.detach().std()) == pytest.approx(0.3, abs=5 * 0.3 / (2 * part.weight.numel()) ** 0.5)
+        assert getattr(part, "bias", None) is None or not part.bias.any()
+
+
+@pytest.mark.parametrize("name", ["mamba", "mamba2", "gated_deltanet"])
+def test_published_initial_values_stay_whatever_the_deviation(name: str) -> None:
+    def special(deviation: float | None) -> dict[str, torch.Tensor]:
+        settings = DecoderSettings.model_validate({"mixers": [name], "initializer_range": deviation})
+        torch.manual_seed(0)
+        model = DecoderForCausalLM(DecoderConfig.from_settings(settings, 20))
+        return {
+            n: p for n, p in model.named_parameters() if any(part in n for part in ("A_log", ".D", "dt_", "conv1d"))
+        }
+
+    usual, other = special(None), special(0.3)
+    assert len(usual) >= 8
+    for name, values in usual.items():
+        assert torch.equal(values, other[name]), name
+
+
+def test_without_a_deviation_linear_layers_are_pytorchs_and_embeddings_002() -> None:
+    torch.manual_seed(0)
+    model = DecoderForCausalLM(DecoderConfig.from_settings(DecoderSettings(hidden_size=64), 200))
+    for table in (model.embeddings, model.lm_head):
+        assert float(table.weight.detach().std()) == pytest.approx(0.02, rel=0.03)
+    assert float(model.layers[0].mlp.up_proj.weight.detach().std()) == pytest.approx(1 / (3 * 64) ** 0.5, rel=0.03)
 
 
 def test_a_checkpoint_of_another_tokenizer_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,12 @@ from remedy.models import kernels
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.mixers import MIXERS, describe_kernels
+from remedy.models.mixers import MIXERS, Mixer, describe_kernels
+
+
+def mixers(*names: str, **settings: object) -> list[Mixer]:
+    config = DecoderSettings.model_validate({"mixers": names, "num_hidden_layers": len(names), **settings})
+    return DecoderForCausalLM(DecoderConfig.from_settings(config, 20)).mixers()
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +26,7 @@ def _fresh() -> None:
 
 def test_every_mixer_says_which_path_it_takes_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    line = describe_kernels(MIXERS, eigenvalues=None, precision="bf16")
+    line = describe_kernels(mixers(*MIXERS), "bf16")
     assert "deltanet by PyTorch (no CUDA device)" in line
     assert "attention by PyTorch's own" in line
     assert line.count(" by ") == len(MIXERS)
@@ -35,7 +40,7 @@ def test_a_package_that_is_missing_or_breaks_is_named_and_the_reference_runs(mon
     monkeypatch.setitem(sys.modules, "fla", types.ModuleType("fla"))
     monkeypatch.setitem(sys.modules, "fla.ops", types.ModuleType("fla.ops"))
     monkeypatch.setitem(sys.modules, "fla.ops.delta_rule", broken)
-    line = describe_kernels(["mamba", "deltanet"], eigenvalues=None, precision="bf16")
+    line = describe_kernels(mixers("mamba", "deltanet"), "bf16")
     assert "mamba by PyTorch (mamba_ssm" in line
     assert "deltanet by PyTorch (fla.ops.delta_rule does not run (AttributeError" in line
     assert kernels.kernel("delta_rule", torch.zeros(1, dtype=torch.bfloat16)) is None
@@ -54,6 +59,26 @@ def test_a_kernel_that_imports_but_fails_when_called_is_not_used(monkeypatch: py
         kernels.load_kernel("causal_conv1d")
     reason = "causal_conv1d does not run (RuntimeError: no kernel image is available for execution on the device)"
     assert str(failed.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "reason"),
+    [
+        ("mamba", {"eigenvalues": "signed"}, "mamba by PyTorch (no kernel has eigenvalues in [-1, 1])"),
+        ("mamba2", {"state_size": 257}, "mamba2 by PyTorch (kernels take states up to 256, this has 257)"),
+        (
+            "gated_deltanet",
+            {"hidden_size": 640, "expand_v": 2},
+            "gated_deltanet by PyTorch (kernels take heads up to 256 wide, these are 320)",
+        ),
+        ("gated_deltanet", {"output_gate": True, "expand_v": 2}, "gated_deltanet by fla.ops.gated_delta_rule"),
+    ],
+)
+def test_what_a_kernel_cannot_take_is_named(
+    name: str, settings: dict[str, object], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_attempt", lambda name: lambda *args: None)
+    assert describe_kernels(mixers(name, **settings), "bf16") == reason
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -5,32 +5,57 @@ import torch
 from torch.nn import functional as F
 from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
+from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
 from remedy.models.mixers.delta_rule import delta_rule_chunked, delta_rule_recurrent
 from remedy.models.mixers.deltanet import DeltaNet
 from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
+from remedy.models.reader import Form, ModelReader
 
 ALL = [(name,) for name in MIXERS] + [("attention", "deltanet"), ("gru", "mamba2", "attention")]
-SIGNED = [("mamba",), ("mamba2",), ("gated_deltanet",)]
+SIGNED: dict[str, object] = {"eigenvalues": "signed"}
+FORMS: list[tuple[tuple[str, ...], dict[str, object]]] = [
+    *((mixers, {}) for mixers in ALL),
+    *((mixers, SIGNED) for mixers in (("mamba",), ("mamba2",), ("gated_deltanet",))),
+    (("deltanet",), {"eigenvalues": "positive"}),
+    (("deltanet",), {"output_gate": True, "expand_v": 3, "short_convolution": False}),
+    (("gated_deltanet",), {"output_gate": False, "expand_v": 1}),
+    (("deltaproduct",), {"expand_v": 1, "num_householder": 3}),
+    (("mamba2",), {"state_size": 16}),
+    (("attention",), {"window": 1}),
+    (("attention",), {"window": 7, "qk_norm": True}),
+    (("attention",), {"window": 7, "positions": "none"}),
+    (("attention",), {"short_convolution": True, "rope_theta": 100.0}),
+    (("attention",), {"positions": "randomised", "window": 20}),
+    (("attention",), {"positions": "randomised", "position_range": 90, "position_capacity": 30}),
+    (("attention",) * 4, {"window": (5, 5, 5, None)}),
+    (("deltanet", "attention"), {"window": 6, "short_convolution": True}),
+]
+
+
+def named(value: object) -> str:
+    return "+".join(value) if isinstance(value, tuple) else "+".join(f"{k} {v}" for k, v in dict(value).items())  # type: ignore[call-overload]
 
 
 def decoder(mixers: tuple[str, ...], **settings: object) -> DecoderForCausalLM:
     torch.manual_seed(0)
-    shape: dict[str, object] = {"num_hidden_layers": max(2, len(mixers)), "hidden_size": 32, "num_attention_heads": 2}
-    config = DecoderConfig(vocab_size=40, mixers=mixers, intermediate_size=88, **shape, **settings)  # type: ignore[arg-type]
-    return DecoderForCausalLM(config).eval()
+    shape: dict[str, object] = {"num_hidden_layers": max(2, len(mixers)), "hidden_size": 32}
+    if any("num_attention_heads" in MIXERS[name].uses for name in mixers):
+        shape["num_attention_heads"] = 2
+    config = DecoderSettings.model_validate({"mixers": mixers, "intermediate_size": 88, **shape, **settings})
+    return DecoderForCausalLM(DecoderConfig.from_settings(config, 40)).eval()
 
 
 @pytest.mark.parametrize(
-    ("mixers", "eigenvalues"),
-    [*((mixers, None) for mixers in ALL), *((mixers, "signed") for mixers in SIGNED), (("deltanet",), "positive")],
-    ids=lambda value: "+".join(value) if isinstance(value, tuple) else str(value),
+    ("mixers", "settings"),
+    FORMS,
+    ids=lambda value: "+".join(value) if isinstance(value, tuple) else "+".join(f"{key} {value[key]}" for key in value),
 )
 @torch.no_grad()
-def test_parallel_and_step_by_step_agree(mixers: tuple[str, ...], eigenvalues: str | None) -> None:
-    model = decoder(mixers, eigenvalues=eigenvalues)
+def test_parallel_and_step_by_step_and_by_pieces_agree(mixers: tuple[str, ...], settings: dict[str, object]) -> None:
+    model = decoder(mixers, **settings)
     tokens = torch.randint(0, 40, (3, 83))
     parallel = model(tokens).logits
     for prefill in (1, 9):
@@ -38,6 +63,81 @@ def test_parallel_and_step_by_step_agree(mixers: tuple[str, ...], eigenvalues: s
         steps = [model(tokens[:, :prefill], past_key_values=cache).logits]
         steps += [model(tokens[:, t : t + 1], past_key_values=cache).logits for t in range(prefill, 83)]
         torch.testing.assert_close(torch.cat(steps, 1), parallel, atol=1e-5, rtol=0)
+    if set(mixers) == {"attention"}:
+        cache = model.new_cache()
+        pieces = [model(piece, past_key_values=cache).logits for piece in tokens.split([4, 11, 1, 30, 37], 1)]
+        torch.testing.assert_close(torch.cat(pieces, 1), parallel, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("mixers", "settings"), FORMS, ids=named)
+@torch.no_grad()
+def test_rows_of_unequal_prompts_are_read_together_as_alone(
+    mixers: tuple[str, ...], settings: dict[str, object]
+) -> None:
+    model = decoder(mixers, **settings)
+    reader = ModelReader(model)
+    rows = [torch.randint(0, 40, (n,)).tolist() for n in (31, 3, 12)]
+    found = [reader.prefill([row[:-2] for row in rows])]
+    found += [reader.step([row[at] for row in rows]) for at in (-2, -1)]
+    assert reader.form is Form.TOGETHER
+    for number, row in enumerate(rows):
+        alone = model(torch.tensor([row])).logits[0, -3:]
+        torch.testing.assert_close(torch.stack([logits[number] for logits in found]), alone, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_a_window_is_what_a_token_sees_and_what_the_cache_keeps() -> None:
+    model = decoder(("attention", "attention"), window=[5, None], num_hidden_layers=2)
+    mixer, x = model.layers[0].mixer, torch.randn(1, 30, 32)
+    changed = x.clone()
+    changed[:, 10] += 1.0
+    seen = (mixer(x) - mixer(changed)).abs().amax((0, 2)) > 0
+    assert seen.nonzero().flatten().tolist() == [10, 11, 12, 13, 14]
+    cache = model.new_cache()
+    model(torch.randint(0, 40, (2, 30)), past_key_values=cache)
+    assert [layer.keys.shape[-2] for layer in cache.layers] == [4, 30]
+    model(torch.randint(0, 40, (2, 1)), past_key_values=cache)
+    assert [layer.keys.shape[-2] for layer in cache.layers] == [4, 31]
+    assert [mixer.state_floats() for mixer in model.mixers()] == [(5 * 2 * 32, 0), (0, 2 * 32)]
+
+
+@torch.no_grad()
+def test_normalised_queries_and_keys_do_not_change_with_the_size_of_their_weights() -> None:
+    mixer = decoder(("attention",), qk_norm=True).layers[0].mixer
+    x = torch.randn(2, 12, 32)
+    before = mixer(x)
+    mixer.qkv_proj.weight[:64] *= 7.0
+    torch.testing.assert_close(mixer(x), before, atol=1e-4, rtol=0)
+
+
+@torch.no_grad()
+def test_an_output_gate_closes_and_wider_values_make_a_larger_state() -> None:
+    mixer = decoder(("gated_deltanet",)).layers[0].mixer
+    x = torch.randn(2, 12, 32)
+    assert mixer(x).abs().max() > 0
+    mixer.gate_proj.weight.zero_()  # SiLU(0) is 0
+    assert not mixer(x).any()
+    sizes = [decoder(("gated_deltanet",), expand_v=n).mixers()[0].state_floats()[0] for n in (1, 2, 4)]
+    assert sizes == [2 * 16 * 16, 2 * 16 * 32, 2 * 16 * 64]
+
+
+def test_every_mixer_is_by_default_as_published() -> None:
+    """flash-linear-attention's and mamba_ssm's defaults: fla/layers/{delta_net, gated_deltanet, gated_deltaproduct, mamba2}.py."""
+    states = {name: decoder((name,)).mixers()[0].state_floats() for name in MIXERS}
+    assert states == {
+        "attention": (0, 2 * 32),
+        "deltanet": (2 * 16 * 16, 0),
+        "gated_deltanet": (2 * 16 * 32, 0),
+        "deltaproduct": (2 * 16 * 32, 0),
+        "mamba": (2 * 32 * 16, 0),
+        "mamba2": (2 * 32 * 128, 0),
+        "gru": (32, 0),
+        "lstm": (64, 0),
+    }
+    gates = {
+        name: "gate_proj" in dict(decoder((name,)).mixers()[0].named_children()) for name in MIXERS if "delta" in name
+    }
+    assert gates == {"deltanet": False, "gated_deltanet": True, "deltaproduct": True}
 
 
 @pytest.mark.parametrize("mixers", ALL, ids="+".join)

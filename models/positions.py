@@ -1,0 +1,49 @@
+"""Randomised positions: what attention is told of where tokens stand, when it must not count.
+
+Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", ACL 2023: in training a row of n tokens
+gets an ordered random subset of n positions of a range far longer than any row, so that the positions of longer rows are not new
+at test time. Their tests draw subsets too, which takes the length beforehand; a model that writes its row token by token has
+none, so in evaluation positions stand evenly, at the distance that fits `capacity` tokens into the range.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from remedy.data_gen.settings import UserError
+
+_GOLDEN, _M1, _M2 = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def drawn_positions(tokens: Tensor, length: int, mask: Tensor | None = None) -> Tensor:
+    """For rows of tokens (B, T) an ordered random subset of 0..length-1 each, (B, T); one for each token up to the row's own end.
+
+    A row's tokens decide the draw: the same row has the same positions on whatever process and in whatever batch, and when its
+    activations are computed again, and there is no random state. `mask` (B, T) is 1 up to a row's end, 0 on its padding, which
+    stands past the range.
+
+    Raises:
+        UserError: the rows are longer than the range.
+    """
+    width = tokens.shape[1]
+    if width > length:
+        raise UserError(f"rows of {width} tokens, but model.position_range is {length}: raise it, or shorten rows")
+    real = torch.ones_like(tokens) if mask is None else mask.to(tokens.dtype)
+    places = torch.arange(1, width + 1, device=tokens.device) * _GOLDEN
+    keys = _mix((real * _mix(tokens + places)).sum(1, keepdim=True))
+    scores = _mix(keys + torch.arange(1, length + 1, device=tokens.device) * _GOLDEN)
+    order = scores.argsort(1)[:, :width]
+    past_the_end = torch.arange(width, device=tokens.device) >= real.sum(1, keepdim=True)
+    return torch.where(past_the_end, length, order).sort(1).values
+
+
+def _mix(z: Tensor) -> Tensor:
+    """SplitMix64's finaliser, as in `data_gen/rng.py`, on 64-bit integers with a sign."""
+    z = (z ^ _shift(z, 30)) * _M1
+    z = (z ^ _shift(z, 27)) * _M2
+    return z ^ _shift(z, 31)
+
+
+def _shift(z: Tensor, by: int) -> Tensor:
+    return (z >> by) & ((1 << (64 - by)) - 1)

@@ -1,0 +1,73 @@
+"""Randomised positions: ordered subsets of a range that a row's tokens decide, the same in any batch; even in evaluation."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remedy.data_gen.settings import UserError
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.positions import drawn_positions
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 500), min_size=1, max_size=20), min_size=1, max_size=5), st.integers(20, 60))
+def test_a_row_has_one_ordered_subset_whatever_stands_beside_it(rows: list[list[int]], length: int) -> None:
+    width = max(map(len, rows))
+    tokens = torch.tensor([row + [7] * (width - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    together = drawn_positions(tokens, length, mask)
+    for row, found in zip(rows, together.tolist(), strict=True):
+        mine = found[: len(row)]
+        assert mine == sorted(set(mine))
+        assert 0 <= mine[0] <= mine[-1] < length
+        assert drawn_positions(torch.tensor([row]), length).tolist() == [mine]
+
+
+def test_draws_are_uniform_over_the_range_and_differ_between_rows() -> None:
+    drawn = drawn_positions(torch.arange(4000 * 8).view(4000, 8), 40)
+    counts = torch.bincount(drawn.flatten(), minlength=40).double()
+    expected = 4000 * 8 / 40
+    chi_squared = float(((counts - expected) ** 2 / expected).sum())
+    assert chi_squared < 70  # 39 degrees of freedom: 99.8 %
+    assert len({tuple(row) for row in drawn.tolist()}) > 3990
+
+
+def model(**changes: object) -> DecoderForCausalLM:
+    torch.manual_seed(0)
+    config = {"positions": "randomised", "position_range": 64, "position_capacity": 16, "hidden_size": 32, **changes}
+    return DecoderForCausalLM(DecoderConfig.from_settings(DecoderSettings.model_validate(config), 40))
+
+
+@torch.no_grad()
+def test_training_draws_without_random_state_and_evaluation_is_even() -> None:
+    decoder, tokens = model(), torch.randint(0, 40, (3, 12))
+    state = torch.get_rng_state()
+    drawn = decoder.train()(tokens).logits
+    assert torch.equal(decoder(tokens).logits, drawn)
+    assert torch.equal(torch.get_rng_state(), state)
+    even = decoder.eval()(tokens).logits
+    assert not torch.allclose(even, drawn, atol=1e-4)
+    plain = model(positions="rope", position_range=2048, position_capacity=512).eval()
+    plain.load_state_dict(decoder.state_dict())
+    assert not torch.allclose(plain(tokens).logits, even, atol=1e-4)
+    plain.config.positions, plain.config.position_range, plain.config.position_capacity = "randomised", 64, 64
+    assert torch.equal(
+        plain(tokens).logits, model(positions="rope", position_range=2048, position_capacity=512).eval()(tokens).logits
+    )
+
+
+@torch.no_grad()
+def test_padding_changes_nothing_of_a_row_in_training() -> None:
+    decoder, row = model().train(), torch.randint(1, 40, (1, 9))
+    padded = torch.cat([row, torch.zeros(1, 6, dtype=torch.long)], 1)
+    mask = (torch.arange(15) < 9).long()[None]
+    alone = decoder(row).logits
+    torch.testing.assert_close(decoder(padded, attention_mask=mask).logits[:, :9], alone, atol=1e-5, rtol=0)
+
+
+def test_a_row_longer_than_the_range_is_refused() -> None:
+    with pytest.raises(UserError, match=r"rows of 65 tokens, but model.position_range is 64: raise it"):
+        model().train()(torch.zeros(1, 65, dtype=torch.long))

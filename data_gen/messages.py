@@ -32,9 +32,9 @@ def cut(text: str, most: int = MOST) -> str:
     return f"{text[:half]}...{text[-half:]}"
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, most: int = LINE) -> str:
     """A text on one line of bounded length, without characters that a terminal obeys."""
-    return cut(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * LINE]).split()), LINE)
+    return cut(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()), most)
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:

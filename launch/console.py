@@ -13,6 +13,8 @@ from remedy.data_gen.execution.program import ProgramError
 from remedy.data_gen.messages import cut, one_line, shown
 from remedy.data_gen.settings import UserError
 
+LONGEST = 1000
+"""Characters of a line; a path may be in it."""
 _FULL = "; make room and give the same command again: what is whole stays, and it goes on from there"
 _ADVICE = {
     **dict.fromkeys(
@@ -74,8 +76,10 @@ def start(app: typer.Typer) -> None:
 
 def in_words(error: BaseException) -> str | None:
     """What a user reads of an error that is one of theirs or of their machine's; None for a mistake of ours."""
-    if isinstance(error, (UserError, ProgramError)):
-        return str(error)
+    if isinstance(error, UserError):
+        return "\n".join(one_line(line, LONGEST) for line in str(error).splitlines())
+    if isinstance(error, ProgramError):
+        return one_line(str(error), LONGEST)
     if isinstance(error, OSError):
         return one_line(_of_the_system(error))
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

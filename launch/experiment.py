@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from remedy.data_gen.messages import suggest
+from remedy.data_gen.messages import cut, shown, suggest
 from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics.condition import MOST_EXAMPLES
@@ -137,12 +137,12 @@ def expand(config: ExperimentConfig, where: str) -> list[Job]:
     jobs: list[Job] = []
     for group_name, group in config.groups.items():
         for member in members(group):
-            label = f"{where}: groups.{group_name}.runs.{member.name}"
+            label = f"{where}: groups.{cut(group_name)}.runs.{cut(member.name)}"
             jobs.append(_job(config, group_name, member, label))
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(f"{where}: run names must be unique over all groups; {twice!r} comes twice")
+        raise ConfigError(f"{where}: run names must be unique over all groups; {shown(twice)} comes twice")
     evaluations = {job.name: job.evaluate for job in jobs}
     for number, comparison in enumerate(config.comparisons):
         for name, side in (("baseline", comparison.baseline), ("treatment", comparison.treatment)):

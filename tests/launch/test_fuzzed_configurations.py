@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.examples import DataConfig, example
-from remedy.data_gen.messages import LINE
 from remedy.data_gen.settings import MISTAKES
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.permutation import PermutationTask
+from remedy.launch.console import LONGEST
 from tests.launch.in_process import remedy
 from tests.launch.mutations import mutated
 
@@ -94,8 +94,7 @@ def check(arguments: list[str], name: str) -> int | None:
     if ended.status == 2 and not lines[0].startswith("Usage:"):
         assert ended.errors.startswith("error: "), what
         assert len(lines) <= MISTAKES + 1, what
-        # The file's path and the name of a run may stand before the line.
-        assert all(len(line) <= LINE + 400 and line.isprintable() for line in lines), what
+        assert all(len(line) <= len("error: ") + LONGEST and line.isprintable() for line in lines), what
     return ended.status
 
 

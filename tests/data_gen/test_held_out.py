@@ -1,0 +1,85 @@
+"""What is held out keeps something from training, or is refused: a misspelt value would leave in what was meant to be out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.examples import examples
+from remedy.data_gen.settings import ConfigError, build
+from remedy.eval.checkpoint import for_checkpoint
+from remedy.eval.config import EvalConfig
+from remedy.launch.generate import GenerateConfig
+from remedy.train.config import RunConfig
+
+SWAPS = {"kind": "permutation", "n": 3, "length": [2, 6]}
+STRINGS = {"kind": "composition", "depth": [1, 3]}
+
+
+@pytest.mark.parametrize(
+    ("task", "says"),
+    [
+        (
+            {**SWAPS, "held_out_lengths": [3, 99]},
+            "held_out_lengths: 99 keeps nothing from training, since programs have 2 to 6",
+        ),
+        (
+            {**SWAPS, "length": 5, "held_out_lengths": [4]},
+            "held_out_lengths: 4 keeps nothing from training, since programs have 5",
+        ),
+        (
+            {**STRINGS, "held_out_depths": [2, 9]},
+            "held_out_depths: 9 keeps nothing from training, since depths are 1 to 3",
+        ),
+        (
+            {**STRINGS, "functions": ["mirror_str", "sort_chars"], "held_out_functions": ["rotate_str"]},
+            "held_out_functions: rotate_str keeps nothing from training, since it is none of the functions that may occur",
+        ),
+        ({**STRINGS, "held_out_functions": ["rotate_strr"]}, "did you mean 'rotate_str'?"),
+    ],
+)
+def test_what_keeps_nothing_is_refused(task: dict[str, Any], says: str) -> None:
+    for settings in (GenerateConfig, RunConfig):
+        with pytest.raises(ConfigError, match="data") as error:
+            build(settings, {"data": {"task": task}}, "f.yaml")
+        assert says in str(error.value)
+
+
+def run(data: dict[str, Any], **more: Any) -> RunConfig:
+    return build(RunConfig, {"data": {"task": data}, **more}, "f.yaml")
+
+
+def test_stages_and_parts_are_looked_at_together() -> None:
+    held_out = {**SWAPS, "held_out_lengths": [4, 12]}
+    stages = [{"steps": 1, "set": {"task.length": [2, 8]}}, {"steps": 1, "set": {"task.length": [8, 16]}}]
+    assert run(held_out, train={"curriculum": stages}).data.task.model_dump()["held_out_lengths"] == (4, 12)
+    with pytest.raises(ConfigError, match="12 keeps nothing from training"):
+        run(held_out, train={"curriculum": stages[:1]})
+    parts = {"short": {}, "long": {"set": {"task.length": 12}}}
+    run(held_out, mixture=parts)
+    with pytest.raises(ConfigError, match="12 keeps nothing from training"):
+        run(held_out, mixture={"short": {}, "other": {"set": {"task": STRINGS}}})
+
+
+def test_a_program_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    rows = [{"id": f"own/{n}", "code": f"def f(x):\n    return x + {n}", "input": "1"} for n in range(30)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {"kind": "programs", "path": str(path), "held_out_programs": ["own/7", "own/77"]}
+    config = run(task)
+    for split in ("train", "validation", "all"):
+        with pytest.raises(ConfigError, match=r"has no program 'own/77'; did you mean 'own/7'\?"):
+            examples(config.data, split, [0])
+
+
+def test_an_evaluation_reads_no_training_split(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("data: {task: {kind: permutation, held_out_lengths: [4]}}")
+    for changes in ({"task.held_out_lengths": [5]}, {"task": {**SWAPS, "held_out_lengths": [5]}}):
+        config = build(EvalConfig, {"diagnostics": [{"kind": "permutation"}], "set": changes}, "e.yaml")
+        with pytest.raises(ConfigError, match=r"set\.task\.held_out_lengths does nothing in an evaluation"):
+            for_checkpoint(str(tmp_path), config)
+    stored = build(EvalConfig, {"diagnostics": [{"kind": "permutation"}], "set": {"task.length": 9}}, "e.yaml")
+    assert for_checkpoint(str(tmp_path), stored).data.task.model_dump()["held_out_lengths"] == (4,)

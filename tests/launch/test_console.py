@@ -1,0 +1,218 @@
+"""The boundary of every command line: errors of a user or of the machine are one line and status 2, an interrupt is 130, and a
+mistake of ours keeps its traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.launch import console
+from remedy.launch.console import command_line, in_words
+from tests.launch.in_process import Ended, remedy
+
+ROOT = Path(__file__).resolve().parents[2]
+PERMUTATION = ROOT / "configs" / "train" / "permutation.yaml"
+DATA = ROOT / "configs" / "data" / "permutation.yaml"
+STRINGS = ROOT / "configs" / "data" / "strings.yaml"
+QUICKSTART = ROOT / "configs" / "experiment" / "quickstart.yaml"
+TINY = ("train.max_steps=2", "train.batch_size=4", "tracking.wandb=false", "train.curriculum=[]")
+FEW = ("write.splits={train: 3}", "tokenizer={kind: chars}")
+
+MANY = "{" + ", ".join(f"k{number}: [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]" for number in range(12)) + "}"
+
+
+def refused(arguments: list[object]) -> str:
+    """The one line of a command that is refused."""
+    ended = remedy(arguments)
+    return line_of(ended)
+
+
+def line_of(ended: Ended) -> str:
+    assert ended.status == 2, ended
+    assert ended.errors.startswith("error: "), ended.errors
+    assert len(ended.errors.splitlines()) == 1, ended.errors
+    assert len(ended.errors) < 1000
+    return ended.errors.strip()
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/d/f"), "/d/f: No space left on device; make room and give"),
+        (FileExistsError(errno.EEXIST, "File exists", "/d"), "/d: File exists; choose another path"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (ConnectionError("the hub\ndid not answer"), "the hub did not answer"),
+        (MemoryError("Unable to allocate 72.8 TiB"), "out of memory (Unable to allocate 72.8 TiB): make the numbers"),
+        (RecursionError("maximum recursion depth exceeded"), "nested too deeply"),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), "half of a surrogate pair"),
+        (KeyError("x"), None),
+        (ValueError("x"), None),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), None),
+    ],
+)
+def test_errors_in_words(error: Exception, says: str | None) -> None:
+    words = in_words(error)
+    assert (words is None) if says is None else (words is not None and says in words)
+    assert "\n" not in str(words)
+
+
+def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = command_line()
+
+    @app.command()
+    def fails() -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr(sys, "argv", ["fails"])
+    with pytest.raises(KeyError, match="ours"):
+        console.start(app)
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "/proc/x/y", "x" * 300, "dangling"])
+@pytest.mark.parametrize("command", ["train", "generate", "sweep"])
+def test_an_output_that_cannot_be_made_is_one_line(
+    command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "deep")
+    words: dict[str, list[object]] = {
+        "train": ["train", PERMUTATION, *TINY, f"output={name}"],
+        "generate": ["generate", DATA, *FEW, "--out", name],
+        "sweep": ["sweep", QUICKSTART, "--slurm", name],
+    }
+    assert "; choose another path" in refused(words[command])
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["generate", DATA, "write.splits={}"], "splits have no examples"),
+        (["generate", DATA, "write.splits={train: 0}"], "splits have no examples"),
+        (["generate", DATA, "write.splits={train: -5}"], "'write.splits.train'"),
+        (
+            ["generate", DATA, "write.shard_size=1", "write.splits={train: 1000000000}"],
+            "have 1,000,000,000 shards of 1",
+        ),
+        (["generate", DATA, "write.shard_size=1000000000000000"], "'write.shard_size'"),
+        (["generate", DATA, "data.task.length=10000000000000"], "length must be 0 to 100000"),
+        (["generate", DATA, "data.seed=18446744073709551617"], "'data.seed'"),
+        (["generate", DATA, "data.task.held_out_lengths=[99]"], "99 keeps nothing from training"),
+        (["generate", STRINGS, "data.task.held_out_depths=[9]"], "9 keeps nothing from training"),
+        (["generate", DATA, "--shard", "²/³"], "write i/N"),
+        (["generate", DATA, "--shard", f"{'9' * 5000}/{'9' * 5001}"], "write i/N"),
+        (["train", PERMUTATION, "train.seed=4294967296"], "'train.seed'"),
+        (["train", PERMUTATION, "train.batch_size=100000000"], "'train.batch_size'"),
+        (["train", PERMUTATION, "train.threads=100000"], "'train.threads'"),
+        (["train", PERMUTATION, f"train.max_steps={'x' * 5000}"], "xxx...xxx"),
+        (["train", PERMUTATION, f"{'x' * 5000}=1"], "xxx...xxx"),
+        (["train", PERMUTATION, f"{'x.' * 5000}x=1"], "leads through 5001 sections"),
+        (
+            ["train", PERMUTATION, "data.task.length=long"],
+            "valid integer, unable to parse string as an integer, or must",
+        ),
+        (["train", PERMUTATION, "data.task.length=[1, b]"], "'data.task.length.1'"),
+        (["train", PERMUTATION, f"name={'[' * 3000}"], "nested deeper than 40 levels"),
+        (["train", PERMUTATION, "train.max_steps=2020-13-45"], "got '2020-13-45'"),
+        (["train", PERMUTATION, f"train.max_steps={'9' * 5000}"], "limit (4300 digits)"),
+        (["train", PERMUTATION, "data=&a {task: *a}"], "an alias inside what it stands for"),
+        (["train", PERMUTATION, "data={task: {}, task: {}}"], "key 'task' is given twice"),
+        (["train", PERMUTATION, 'name="\\ud83d"'], "half of a surrogate pair"),
+        (["train", PERMUTATION, 'output="a\\0b"'], "NUL"),
+        (["generate", DATA, "tokenizer.kind=chars"], "kind chars has none, kind bpe has"),
+        (["evaluate", "x", ROOT / "configs/evaluate/permutation.yaml", "diagnostics=[]"], "'diagnostics'"),
+        (["evaluate", "x", ROOT / "configs/evaluate/permutation.yaml", "diagnostics.²=a"], "is not an index"),
+        (
+            ["evaluate", "x", ROOT / "configs/evaluate/programs.yaml", "diagnostics.0.locals=[all]"],
+            "'all' is now 'full'",
+        ),
+        (["evaluate", "x", ROOT / "configs/evaluate/programs.yaml", "diagnostics.0.forcing=[direct]"], "answer_only"),
+        (["sweep", QUICKSTART, "groups.permutation.base.tracking=1"], "key 'tracking': must be a section"),
+        (
+            [
+                "sweep",
+                QUICKSTART,
+                f"groups.permutation.grid={MANY}",
+            ],
+            "grid has 4,000,000,000,000 runs",
+        ),
+        (["trace", ROOT / "examples/reverse.py", "tracer.timeout_seconds=.inf"], "'tracer.timeout_seconds'"),
+        (["trace", ROOT / "examples/reverse.py", "tracer.timeout_seconds=1e300"], "'tracer.timeout_seconds'"),
+        (["measure", ROOT / "configs/measure/programs.yaml", "costs.limits=[-1]"], "'costs.limits.0'"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(arguments: list[object], says: str, tmp_path: Path) -> None:
+    needs_out = arguments[0] in ("generate", "evaluate", "measure")
+    assert says in refused([*arguments, *(["--out", tmp_path / "out"] if needs_out else [])])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "text", ["name: " + "[" * 3000, "name: 9" + "9" * 5000, "a: &a [*a]", "a: 1\na: 2", "1: a", "a: \x01"]
+)
+def test_a_file_that_is_no_configuration_is_one_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    assert f"{path}: not valid YAML: " in refused(["train", path])
+
+
+def test_a_pair_of_surrogates_is_the_character_that_json_means(tmp_path: Path) -> None:
+    from remedy.data_gen.settings import parse_overrides
+
+    assert parse_overrides(['output="\\ud83d\\ude00"']) == {"output": "😀"}
+
+
+def test_a_wrong_diagnostic_is_refused_before_weights_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import remedy.models.loading
+
+    def loaded(path: str) -> Any:
+        raise AssertionError("weights were loaded")
+
+    monkeypatch.setattr(remedy.models.loading, "load_checkpoint", loaded)
+    (tmp_path / "config.yaml").write_text("data: {task: {kind: composition}}")
+    path = ROOT / "configs" / "evaluate" / "permutation.yaml"
+    assert "needs data.task.kind permutation" in refused(["evaluate", tmp_path, path, "--out", tmp_path / "out"])
+
+
+@pytest.mark.slow
+def test_an_interrupt_is_one_line_and_what_is_written_stays(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = [
+        sys.executable,
+        "-m",
+        "remedy.launch.cli",
+        "generate",
+        DATA,
+        "tokenizer={kind: chars}",
+        "write.shard_size=20",
+    ]
+    process = subprocess.Popen(
+        [*map(str, words), "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not list(out.glob("data/*.parquet")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors == "interrupted: what is written stays, and the same command goes on from there\n"
+    assert list(out.glob("data/*.parquet"))
+    assert not [path for path in out.rglob("*") if path.name.endswith(".partial")]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    assert "Permission denied; choose another path" in refused(["generate", DATA, *FEW, "--out", locked / "out"])

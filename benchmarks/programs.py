@@ -16,7 +16,7 @@ from typing import Any
 
 from generation import FORKS, bare_settrace, plain_loop
 
-from remedy.data_gen.execution.isolation import resolve
+from remedy.data_gen.execution.isolation import PROBLEMS
 from remedy.data_gen.execution.pool import environment, trace_all
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.sandbox import TracerConfig
@@ -51,7 +51,7 @@ def traced(config: TracerConfig, workers: int = 1) -> Callable[[Sequence[Program
 def main() -> None:
     path = sys.argv[1] if len(sys.argv) > 1 else None
     programs = [case.program for case in load_cases(ProgramsTask(benchmark="cruxeval", path=path))]
-    isolations = ["limits", "bubblewrap"] if resolve("auto") == "bubblewrap" else ["limits"]
+    isolations = ["none", *(name for name, problem in PROBLEMS.items() if not problem())]
     ways: dict[str, Callable[[Sequence[Program]], Any]] = {
         "bare settrace, records nothing (reference)": lambda p: bare_settrace(list(p)),
         "plain trace-and-render loop (reference)": lambda p: plain_loop(list(p)),

@@ -1,6 +1,6 @@
 """What a sandboxed program may not do, noticed where Python does it (PEP 578 audit events), so that it is on record by name.
 
-This names the operation and ends the program before it happens; limits and, where installed, bubblewrap hold whatever gets past.
+This names the operation and ends the program before it happens. It is no wall: what gets past it meets `walls`.
 The sandbox's server imports this module: it stays light.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import _thread
 import os
+import posix
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -30,23 +32,30 @@ _KINDS = {
     "_posixsubprocess.fork_exec": "process",
     "_thread.start_new_thread": "thread",
     "_thread.start_joinable_thread": "thread",
+    "ctypes.dlopen": "native",
     "ctypes.dlsym": "native",
     "ctypes.dlsym/handle": "native",
     "ctypes.call_function": "native",
-    "os.chflags": "files",
-    "os.chmod": "files",
-    "os.chown": "files",
-    "os.link": "files",
-    "os.mkdir": "files",
-    "os.remove": "files",
-    "os.removexattr": "files",
-    "os.rename": "files",
-    "os.rmdir": "files",
-    "os.setxattr": "files",
-    "os.symlink": "files",
-    "os.truncate": "files",
-    "os.utime": "files",
 }
+# Where an event's arguments name a path, the descriptor of the folder that the path is relative to, and whether the path's own
+# last part is followed where it is a link.
+_PATHS: dict[str, tuple[tuple[int, int | None, bool], ...]] = {
+    "os.chflags": ((0, None, True),),
+    "os.chmod": ((0, 2, True),),
+    "os.chown": ((0, 3, True),),
+    "os.link": ((0, 2, False), (1, 3, False)),
+    "os.mkdir": ((0, 2, False),),
+    "os.remove": ((0, 1, False),),
+    "os.removexattr": ((0, None, True),),
+    "os.rename": ((0, 2, False), (1, 3, False)),
+    "os.rmdir": ((0, 1, False),),
+    "os.setxattr": ((0, None, True),),
+    "os.symlink": ((1, 2, False),),
+    "os.truncate": ((0, None, True),),
+    "os.utime": ((0, 3, True),),
+    "sqlite3.connect": ((0, None, True),),
+}
+_METADATA = frozenset({"os.chmod", "os.chown", "os.utime"})
 _DEEDS = {
     "process": "tried to start or signal a process, or to lift a limit",
     "thread": "tried to start a thread, whose lines no trace of the program would show",
@@ -54,54 +63,145 @@ _DEEDS = {
     "files": "tried to change a file outside its temporary folder",
     "native": "tried to call native code",
 }
+# Functions that raise no audit event, or not in every version.
+_SILENT = {
+    "thread": ((_thread, ("start_new_thread", "start_new", "start_joinable_thread")),),
+    "process": (
+        (os, ("pidfd_open", "setns", "unshare")),
+        (posix, ("pidfd_open", "setns", "unshare")),
+        (signal, ("pidfd_send_signal",)),
+        (sys.modules["_signal"], ("pidfd_send_signal",)),
+    ),
+    "files": ((os, ("mkfifo", "mknod")), (posix, ("mkfifo", "mknod"))),
+}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_AF_UNIX = 1
 
 
-def install(folder: str, stop: Callable[[str, str], NoReturn]) -> None:
+def install(folder: str, stop: Callable[[str, str], NoReturn], metadata: bool = True) -> None:
     """From now on, call `stop(kind, what was tried)` when this process is about to do what a program may not.
 
-    `folder`, with no link in it, is where files may be written. An audit hook cannot be removed, so this is for a process
-    that runs one program and ends.
+    `folder` is where files may be written; modes and times may be changed there only where `metadata` says that the walls let it
+    be. An audit hook cannot be removed, so this is for a process that runs one program and ends. All that it needs is bound here,
+    so that a program which replaces what modules hold does not switch it off.
     """
-    realpath, separator, null = os.path.realpath, os.sep, os.devnull
-
-    def inside(path: Any) -> bool:
-        if isinstance(path, int):
-            return True  # a descriptor that is open already
-        found = realpath(os.fsdecode(path))
-        return found in (null, folder) or found.startswith(folder + separator)
+    inside = _inside(folder)
+    kinds, paths, deeds, writing, changes = dict(_KINDS), dict(_PATHS), dict(_DEEDS), _WRITING, _METADATA
+    every, of, number = all, type, int
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
-            if not (isinstance(flags, int) and flags & _WRITING) or inside(path):
+            if of(flags) is not number or not flags & writing or inside(path, None, True):
                 return
             kind = "files"
-        elif event in _KINDS:
-            kind = _KINDS[event]
-            if kind == "files" and all(inside(path) for path in _paths(event, arguments)):
+        elif event in paths:
+            named = [
+                (arguments[place], None if at is None else arguments[at], follow) for place, at, follow in paths[event]
+            ]
+            if every([inside(*name) for name in named]) and (metadata or event not in changes):
                 return
-        elif event.startswith("socket."):
+            kind = "files"
+        elif event in kinds:
+            kind = kinds[event]
+        elif event[:7] == "socket.":
+            if event == "socket.__new__" and arguments[1] == _AF_UNIX:
+                return  # half of a pair, which asyncio makes, is no network; connecting one is another event
             kind = "network"
         else:
             return
-        stop(kind, f"{_DEEDS[kind]} ({event})")
+        stop(kind, f"{deeds[kind]} ({event})")
 
-    def no_thread(*arguments: Any, **named: Any) -> NoReturn:
-        stop("thread", _DEEDS["thread"])
-
-    for name in ("start_new_thread", "start_new", "start_joinable_thread"):  # before 3.12 it is no audit event
-        if hasattr(_thread, name):
-            setattr(_thread, name, no_thread)
+    for kind, places in _SILENT.items():
+        for module, names in places:
+            for name in names:
+                if hasattr(module, name):
+                    setattr(module, name, _refusal(kind, f"{_DEEDS[kind]} ({name})", stop))
+    _guard_open(inside, lambda: stop("files", f"{_DEEDS['files']} (open)"))
     sys.addaudithook(hook)
 
 
-def _paths(event: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The paths that an event's arguments name."""
-    return (
-        arguments[:2]
-        if event in ("os.rename", "os.link")
-        else arguments[1:2]
-        if event == "os.symlink"
-        else arguments[:1]
-    )
+def _refusal(kind: str, message: str, stop: Callable[[str, str], NoReturn]) -> Callable[..., NoReturn]:
+    def refuse(*arguments: Any, **named: Any) -> NoReturn:
+        stop(kind, message)
+
+    return refuse
+
+
+def _guard_open(inside: Callable[[Any, Any, bool], bool], stop: Callable[[], NoReturn]) -> None:
+    """Have `os.open` look at `dir_fd`, which its audit event does not tell."""
+    opened, writing = posix.open, _WRITING
+
+    def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if dir_fd is not None and flags & writing and not inside(path, dir_fd, True):
+            stop()
+        return opened(path, flags, mode, dir_fd=dir_fd)
+
+    for module in (os, posix):
+        module.__dict__["open"] = open
+
+
+def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
+    """Whether a path, relative to a descriptor of a folder or to the working folder, leads into `folder`, as the kernel sees it."""
+    stat, readlink, null = os.stat, os.readlink, os.devnull
+    of, text_of, is_a, number = type, str, isinstance, int
+    home = stat(folder)
+    known = {(home.st_dev, home.st_ino)}
+
+    def below(path: str, at: int | None) -> bool:
+        """Whether a folder is the program's or in it: the way up from it passes there before it ends."""
+        while True:
+            try:
+                found = stat(path, dir_fd=at)
+                break
+            except OSError:
+                if path in (".", "/"):
+                    return False
+                path = path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")
+        passed, place = [], (found.st_dev, found.st_ino)
+        while place not in known:
+            passed.append(place)
+            path += "/.."
+            try:
+                found = stat(path, dir_fd=at)
+            except OSError:
+                return False
+            place = (found.st_dev, found.st_ino)
+            if place == passed[-1]:
+                return False
+        known.update(passed)
+        return True
+
+    def same(path: str, at: int | None) -> bool:
+        """Whether a path is the program's folder itself, in which a file without a name is then opened."""
+        try:
+            found = stat(path, dir_fd=at)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) in known
+
+    def inside(path: Any, at: Any, follow: bool) -> bool:
+        if of(path) is number:
+            return True  # a descriptor that is open already
+        if not is_a(path, (text_of, bytes)):
+            path = of(path).__fspath__(path)
+        text = path.decode("utf-8", "surrogateescape") if is_a(path, bytes) else text_of(path)
+        at = None if at == -1 else at
+        for _ in range(40):
+            if text in (null, ":memory:", ""):
+                return True
+            text = text.rstrip("/") or "/"
+            parent, slash, name = text.rpartition("/")
+            if name in ("..", ".", ""):
+                return below(text, at)
+            parent = (parent or slash) or "."
+            if not follow:
+                return below(parent, at)
+            try:
+                target = readlink(text, dir_fd=at)
+            except OSError:
+                return below(parent, at) or same(text, at)
+            text = target if target[:1] == "/" else f"{parent}/{target}"
+        return False
+
+    return inside

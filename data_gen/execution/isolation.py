@@ -1,4 +1,4 @@
-"""How the sandbox's server is started: under which interpreter, and inside bubblewrap where that is installed."""
+"""How the sandbox's server is started: under which interpreter, and behind which walls."""
 
 from __future__ import annotations
 
@@ -6,34 +6,25 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from remedy.data_gen.settings import ConfigError
 
-Isolation = Literal["auto", "bubblewrap", "limits", "trusted"]
+Isolation = Literal["auto", "bubblewrap", "landlock", "none", "trusted"]
 
-# The server needs four modules of this package and nothing that is installed, so any interpreter can run it. The first start makes
-# orphans of a program come back to the server (PR_SET_CHILD_SUBREAPER), which lasts over exec, and keeps ctypes out of it.
-_START = """
-import os, sys
-try:
-    import ctypes
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-except (ImportError, OSError, AttributeError):
-    pass
-os.execv(sys.executable, [sys.executable, "-s", "-c", sys.argv[1], *sys.argv[2:]])
-"""
+# The server needs a few modules of this package and nothing that is installed, so any interpreter can run it.
 _SERVE = """
 import sys, types
-for name, path in (("remedy", []), ("remedy.data_gen", []), ("remedy.data_gen.execution", [sys.argv[2]])):
+for name, path in (("remedy", []), ("remedy.data_gen", []), ("remedy.data_gen.execution", [sys.argv[1]])):
     module = types.ModuleType(name)
     module.__path__ = path
     sys.modules[name] = module
 sys.path = [path for path in sys.path if path]
 from remedy.data_gen.execution.server import serve
-serve(sys.argv[1])
+serve(sys.argv[2], sys.argv[3])
 """
 
 
@@ -41,12 +32,13 @@ def server_command(python: str | None, isolation: Isolation, folder: str) -> lis
     """The command that starts a server whose programs run in `folder`.
 
     Raises:
-        ConfigError: the interpreter is not there, or bubblewrap is asked for and does not work here.
+        ConfigError: the interpreter is not there, or the isolation that is asked for does not work here.
     """
     package = str(Path(__file__).resolve().parent)
     interpreter = find_interpreter(python)
-    command = [interpreter.path, "-s", "-c", _START, _SERVE, folder, package]
-    if resolve(isolation) != "bubblewrap":
+    name = resolve(isolation)
+    command = [interpreter.path, "-s", "-c", _SERVE, package, folder, name]
+    if name != "bubblewrap":
         return command
     return [*_bubblewrap(interpreter, package), "--bind", folder, folder, "--chdir", folder, "--", *command]
 
@@ -84,19 +76,31 @@ def find_interpreter(python: str | None) -> Interpreter:
 
 
 def resolve(isolation: Isolation) -> str:
-    """`auto` settled: bubblewrap where it is installed and works, else limits.
+    """`auto` settled: the strongest isolation that works here.
 
     Raises:
-        ConfigError: bubblewrap is asked for by name and does not work here.
+        ConfigError: the isolation that is asked for by name does not work here, or for `auto` none does.
     """
-    if isolation not in ("auto", "bubblewrap"):
+    if isolation in PROBLEMS and (problem := PROBLEMS[isolation]()):
+        raise ConfigError(f"task.tracer.isolation {isolation}: {problem}; {WAY_OUT}")
+    if isolation != "auto":
         return isolation
-    problem = _bubblewrap_problem()
-    if not problem:
-        return "bubblewrap"
-    if isolation == "bubblewrap":
-        raise ConfigError(f"task.tracer.isolation bubblewrap: {problem}; install it, or use `limits` or `auto`")
-    return "limits"
+    problems = []
+    for name, why in PROBLEMS.items():
+        if not (problem := why()):
+            return name
+        problems.append(problem)
+    raise ConfigError(
+        f"task.tracer.isolation auto: nothing here walls untrusted programs in ({'; '.join(problems)}); {WAY_OUT}"
+    )
+
+
+def described(name: str, holds: Sequence[str]) -> str:
+    """An isolation as records and cards name it: `landlock (ABI 7, seccomp, uid 65534)`."""
+    if name == "none":
+        return "none (limits on time and memory, no wall)"
+    holds = [part.removeprefix("Landlock ") if name == "landlock" else part for part in holds]
+    return f"{name} ({', '.join(holds or ['namespaces alone'])})"
 
 
 def environment(folder: str) -> dict[str, str]:
@@ -105,7 +109,7 @@ def environment(folder: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return {
         **kept,
-        "TMPDIR": folder,
+        "TMPDIR": os.path.join(folder, "program"),
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "PYTHONHASHSEED": "0",
@@ -120,22 +124,58 @@ def _bubblewrap_problem() -> str:
     """Why bubblewrap cannot be used, or an empty string."""
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
-    package, interpreter = str(Path(__file__).resolve().parent), find_interpreter(None)
-    command = [*_bubblewrap(interpreter, package), "--", interpreter.path, "-S", "-c", ""]
+    said = [_try_bubblewrap(namespaces) for namespaces in _namespaces()]
+    return "" if "" in said else f"bwrap does not start ({said[-1]})"
+
+
+@lru_cache(maxsize=4)
+def _try_bubblewrap(namespaces: str) -> str:
+    """Why bubblewrap does not start with these namespaces, or an empty string."""
+    interpreter, package = find_interpreter(None), str(Path(__file__).resolve().parent)
+    command = [*_bubblewrap(interpreter, package, namespaces), "--", interpreter.path, "-S", "-c", ""]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"bwrap does not start ({error})"
-    return "" if done.returncode == 0 else f"bwrap does not start ({done.stderr.strip() or done.returncode})"
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.strip() or f"exit status {done.returncode}"
 
 
-def _bubblewrap(interpreter: Interpreter, package: str) -> list[str]:
+def _landlock_problem() -> str:
+    """Why Landlock cannot be used, or an empty string. Whether a program can run behind it is tried when the server starts."""
+    try:
+        from remedy.data_gen.execution import kernel
+
+        return (
+            ""
+            if kernel.landlock_abi()
+            else "this kernel has no Landlock (Linux 5.13 and later), or has it switched off"
+        )
+    except (ImportError, AttributeError, OSError):  # no ctypes, or a C library that is none of Linux's
+        return "this system has no Landlock (Linux 5.13 and later)"
+
+
+PROBLEMS: dict[str, Callable[[], str]] = {"bubblewrap": _bubblewrap_problem, "landlock": _landlock_problem}
+"""The isolations with walls, the strongest first, and why each cannot be used here (an empty string: it can)."""
+
+WAY_OUT = "install bubblewrap, or accept with `isolation: none` that a program can do all that you can"
+
+
+def _namespaces() -> tuple[str, ...]:
+    """How bubblewrap separates a program, the best first. Root needs no user namespace, in which it could be no other user."""
+    everything = "--unshare-all"
+    kept = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try"
+    return (kept, everything) if os.geteuid() == 0 else (everything,)
+
+
+def _bubblewrap(interpreter: Interpreter, package: str, namespaces: str | None = None) -> list[str]:
     """bwrap with no network, its own processes, and of the file system only what Python needs, read-only.
 
     Without --die-with-parent, which means the thread that started it; the server ends when its input does.
     """
+    if namespaces is None:
+        namespaces = next(way for way in _namespaces() if not _try_bubblewrap(way))
     system = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/alternatives"]
     needed = [*system, interpreter.prefix, interpreter.base_prefix, os.path.dirname(interpreter.path), package]
     binds = [part for path in needed if os.path.exists(path) for part in ("--ro-bind", path, path)]
-    walls = ["--unshare-all", "--new-session", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc"]
+    walls = [*namespaces.split(), "--new-session", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc"]
     return ["bwrap", *walls, *binds]

@@ -8,18 +8,38 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import multiprocessing
 import subprocess
 import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from pydantic import Field, model_validator
+import psutil
+from pydantic import Field, field_validator, model_validator
 
-from remedy.data_gen.execution.isolation import Isolation, environment, find_interpreter, resolve, server_command
+from remedy.data_gen.execution.folders import remove
+from remedy.data_gen.execution.isolation import (
+    WAY_OUT,
+    Isolation,
+    described,
+    environment,
+    find_interpreter,
+    resolve,
+    server_command,
+)
 from remedy.data_gen.execution.program import Program, Trace
 from remedy.data_gen.execution.replies import checked
 from remedy.data_gen.execution.wire import receive, send
 from remedy.data_gen.settings import ConfigError, Settings
+
+log = logging.getLogger(__name__)
+
+_MARGIN_SECONDS = 15.0
 
 
 class TracerConfig(Settings):
@@ -35,8 +55,8 @@ class TracerConfig(Settings):
     python: str | None = None
     """The interpreter, by path or name; by default the one that runs this. 3.12 and later inline comprehensions: other traces."""
     isolation: Isolation = "auto"
-    """`auto` uses bubblewrap where it is installed, else limits alone; `trusted` runs programs in this process, with no
-    protection and with this process's own order of sets of strings."""
+    """What walls a program in. `auto`: the strongest that works here, `bubblewrap`, else `landlock` (with seccomp), else an error.
+    `none`: limits alone, a program can do all that you can. `trusted`: in this process, no limits, its own order of sets of strings."""
     timeout_seconds: float = Field(default=10.0, gt=0, le=86_400)
     """Wall-clock and CPU seconds of one program."""
     memory_megabytes: int = Field(default=1024, ge=64, le=10_000_000)
@@ -45,6 +65,13 @@ class TracerConfig(Settings):
     """Frames of one trace."""
     max_value_characters: int = Field(default=16_000_000, ge=1, le=1_000_000_000_000)
     """Characters of all values recorded in one trace."""
+
+    @field_validator("isolation", mode="before")
+    @classmethod
+    def _former(cls, value: object) -> object:
+        if value == "limits":
+            raise ValueError("`limits` is now `none`: limits on time and memory, and no wall around a program")
+        return value
 
     @model_validator(mode="after")
     def _in_process(self) -> TracerConfig:
@@ -70,8 +97,10 @@ class Sandbox:
     def __init__(self, config: TracerConfig | None = None) -> None:
         self.config = config or TracerConfig()
         self._server: subprocess.Popen[bytes] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._python = ""
+        self._tree: list[psutil.Process] = []
+        self._environment = Environment("", "")
+        self._served = 0
+        self._remove: Callable[[], object] = lambda: None
 
     def __enter__(self) -> Sandbox:
         return self
@@ -82,27 +111,37 @@ class Sandbox:
         self.close()
 
     def close(self) -> None:
-        """End the server."""
-        if self._server is not None:
-            for pipe in (self._server.stdin, self._server.stdout, self._server.stderr):
-                assert pipe is not None
-                with contextlib.suppress(OSError):
-                    pipe.close()
-            try:
-                self._server.wait(timeout=2)  # it ends with its input
-            except subprocess.TimeoutExpired:
-                self._server.kill()
-                self._server.wait()
-            self._server = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        """End the server and all that came of it."""
+        if self._server is None:
+            return
+        for pipe in (self._server.stdin, self._server.stdout, self._server.stderr):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+        try:
+            self._server.wait(timeout=2)  # it ends with its input
+        except subprocess.TimeoutExpired:
+            self._kill()
+        self._kill(known=True)
+        self._server.wait()
+        self._server = None
+        self._remove()
+
+    def _kill(self, known: bool = False) -> None:
+        """Kill the server, bubblewrap's processes around it and what programs started; `known`: only those seen at the start."""
+        assert self._server is not None
+        found = list(self._tree)
+        with contextlib.suppress(psutil.Error):
+            found += [] if known else psutil.Process(self._server.pid).children(recursive=True)
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
 
     @property
     def environment(self) -> Environment:
-        """The interpreter's name and version, and the isolation in use; starts the server."""
+        """The interpreter's name and version, and the isolation in use with what holds; starts the server."""
         self._start()
-        return Environment(self._python, resolve(self.config.isolation))
+        return self._environment
 
     def trace(self, program: Program, depth: int | None = None) -> Trace:
         """The program's trace; with `depth`, only the frames of calls down to that level (0: the entry point's own).
@@ -124,34 +163,51 @@ class Sandbox:
         return checked(reply, program)
 
     def _ask(self, request: dict[str, Any]) -> object:
+        reply = self._exchange(request)
+        if reply is None and self._served > 1:
+            reply = self._exchange(request)  # an earlier program may have harmed the server
+        if reply is None:
+            return {"error": "killed", "message": f"{request['name']}: ended the sandbox's server"}
+        return reply
+
+    def _exchange(self, request: dict[str, Any]) -> object:
+        """The server's reply, None if it ended or had to be ended; the next program then gets a new one."""
         self._start()
         assert self._server is not None
         assert self._server.stdin is not None
         assert self._server.stdout is not None
+        self._served += 1
+        # The server has its own deadline. This is for one that a program stopped.
+        deadline = threading.Timer(self.config.timeout_seconds + _MARGIN_SECONDS, self._kill)
+        deadline.daemon = True
+        deadline.start()
         try:
             send(self._server.stdin, json.dumps(request).encode())
             reply = receive(self._server.stdout)
         except OSError:
             reply = None
         except (ValueError, RecursionError):
-            return "no JSON that can be read"
+            reply = "no JSON that can be read"
+        finally:
+            deadline.cancel()
         if reply is None:
-            self.close()  # the next program gets a new server
-            return {"error": "killed", "message": f"{request['name']}: ended the sandbox's server"}
+            self.close()
         return reply
 
     def _start(self) -> None:
         if self._server is not None:
             return
-        self._folder = tempfile.TemporaryDirectory(prefix="remedy-", ignore_cleanup_errors=True)
-        command = server_command(self.config.python, self.config.isolation, self._folder.name)
+        name = resolve(self.config.isolation)
+        folder = tempfile.mkdtemp(prefix="remedy-")
+        self._remove = weakref.finalize(self, remove, folder)
+        self._served = 0
         self._server = subprocess.Popen(
-            command,
+            server_command(self.config.python, self.config.isolation, folder),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment(self._folder.name),
-            cwd=self._folder.name,
+            env=environment(folder),
+            cwd=folder,
         )
         assert self._server.stdout is not None
         assert self._server.stderr is not None
@@ -161,4 +217,17 @@ class Sandbox:
             self.close()
             python = find_interpreter(self.config.python).path
             raise ConfigError(f"tracer: {python} does not start the sandbox (Python 3.10 or later is needed): {said}")
-        self._python = str(hello["python"])
+        if "problem" in hello:
+            self.close()
+            raise ConfigError(f"task.tracer.isolation {name}: {hello['problem']}; {WAY_OUT}")
+        process = psutil.Process(self._server.pid)
+        self._tree = [process, *process.children(recursive=True)]
+        self._environment = Environment(str(hello["python"]), described(name, hello["holds"]))
+        announce(self._environment.isolation)
+
+
+@lru_cache(maxsize=8)
+def announce(isolation: str) -> None:
+    """Say once in a command, on stderr, what walls programs in."""
+    if multiprocessing.parent_process() is None:
+        log.warning("programs run under isolation %s", isolation)

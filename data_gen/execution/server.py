@@ -17,32 +17,81 @@ import struct
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from remedy.data_gen.execution import audit as guard
+from remedy.data_gen.execution.folders import MOST_BYTES, MOST_FILES, remove, too_much
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.tracer import TraceLimits, trace
 from remedy.data_gen.execution.wire import problem_writer, receive, reply_writer, send
 
+if TYPE_CHECKING:
+    from remedy.data_gen.execution.walls import Walls
+
 _MEGABYTE = 1 << 20
+_WATCH_SECONDS = 0.2
 
 
-def serve(folder: str) -> None:
-    """Say hello, then answer requests until standard input ends; programs run in `folder`, which is emptied after each."""
+def serve(base: str, isolation: str) -> None:
+    """Say hello, then answer requests until standard input ends; each program runs in a new folder in `base`, which is emptied."""
     replies = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb")
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
-    folder = os.path.realpath(folder)
-    send(replies, json.dumps({"python": _version()}).encode())
+    base = os.path.realpath(base)
+    hello, walls = _walls(base, isolation)
+    send(replies, json.dumps({"python": _version(), **hello}).encode())
     gc.freeze()  # a collection in a child then leaves the pages it shares with this process alone
-    while (request := receive(requests)) is not None:
-        reply, child = _run(request, folder)
-        send(replies, reply)
+    parent = select.poll()
+    parent.register(requests.fileno(), 0)  # reports only that the other end is closed
+    folder = os.path.join(base, "program")
+    while "problem" not in hello and _make(folder, base, walls) and (request := receive(requests)) is not None:
+        reply, child = _run(request, folder, walls, parent)
+        if not parent.poll(0):
+            send(replies, reply)
         _end(child)  # while the reply is being read
-        if os.listdir(folder):
-            _empty(folder)
+        _remove(folder)
+    remove(base)
+
+
+def _walls(base: str, isolation: str) -> tuple[dict[str, Any], Walls | None]:
+    """What the hello says of the walls, and the walls; none where none are asked for, or none are needed and none work."""
+    try:
+        from remedy.data_gen.execution import kernel
+        from remedy.data_gen.execution.walls import Walls
+
+        kernel.adopt_orphans()
+        if isolation == "none":
+            return {"holds": []}, None
+        os.chmod(base, 0o711)  # a program under another user id finds its own folder
+        walls = Walls(base, namespaces=isolation == "bubblewrap")
+        return {"holds": walls.holds}, walls
+    except (ImportError, AttributeError, OSError) as error:  # no ctypes, another C library or kernel
+        return {"problem": str(error)} if isolation == "landlock" else {"holds": []}, None
+
+
+def _make(folder: str, base: str, walls: Walls | None) -> bool:
+    """Make the next program's folder. False if the last program, which no wall held, left no place for it."""
+    try:
+        try:
+            os.mkdir(folder, 0o700)
+        except OSError:
+            os.chmod(base, 0o711)
+            remove(folder)
+            os.mkdir(folder, 0o700)
+        if walls is not None:
+            walls.give(folder)
+    except OSError:
+        return False
+    return True
+
+
+def _remove(folder: str) -> None:
+    try:
+        os.rmdir(folder)
+    except OSError:
+        remove(folder)
 
 
 def _version() -> str:
@@ -50,7 +99,7 @@ def _version() -> str:
     return f"{name} {'.'.join(map(str, sys.version_info[:3]))}"
 
 
-def _run(request: dict[str, Any], folder: str) -> tuple[bytes, int]:
+def _run(request: dict[str, Any], folder: str, walls: Walls | None, parent: select.poll) -> tuple[bytes, int]:
     """The reply as JSON (the child's own, passed on unread, or what ended it) and the child, which may still live."""
     limits, name = request["limits"], request["name"]
     token = os.urandom(16)
@@ -59,21 +108,24 @@ def _run(request: dict[str, Any], folder: str) -> tuple[bytes, int]:
     if child == 0:
         try:
             os.close(reader)
-            _child(request, folder, _answerer(writer, token), writer)
+            _child(request, folder, _answerer(writer, token), writer, walls)
         finally:
             os._exit(1)
     os.close(writer)
-    data, timed_out = _collect(reader, limits["timeout_seconds"], limits["memory_megabytes"] * _MEGABYTE)
+    data, why = _collect(reader, limits["timeout_seconds"], limits["memory_megabytes"] * _MEGABYTE, folder, parent)
     os.close(reader)
     if data is not None and data.startswith(token):
         return data[len(token) :], child
     if data is not None:
         return _problem("forged", name, "wrote to the sandbox's pipe, in place of the tracer"), child
-    if timed_out:
+    if why:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    if timed_out or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
+    if why == "time" or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
         return _problem("time", name, f"stopped after {limits['timeout_seconds']:g} s"), child
+    if why == "files":
+        most = f"{MOST_BYTES // 1_000_000} MB or {MOST_FILES:,} files"
+        return _problem("files", name, f"wrote over {most} into its temporary folder"), child
     how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
     return _problem("killed", name, f"ended its process before its trace was complete ({how})"), child
 
@@ -116,20 +168,12 @@ def _children() -> list[int]:
         return []
 
 
-def _empty(folder: str) -> None:
-    import shutil  # rarely needed, and heavy
-
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder, exist_ok=True)
-
-
-def _child(request: dict[str, Any], folder: str, answer: Callable[[bytes], NoReturn], writer: int) -> None:
+def _child(
+    request: dict[str, Any], folder: str, answer: Callable[[bytes], NoReturn], writer: int, walls: Walls | None
+) -> None:
     limits = request["limits"]
     os.setsid()
     os.chdir(folder)
-    # The server's own pipes must be out of the program's reach: it could answer in the next program's name.
-    os.closerange(3, writer)
-    os.closerange(writer + 1, writer + 64)
     seconds = int(limits["timeout_seconds"]) + 1
     for what, most in (
         (resource.RLIMIT_CPU, seconds),
@@ -137,9 +181,17 @@ def _child(request: dict[str, Any], folder: str, answer: Callable[[bytes], NoRet
         (resource.RLIMIT_FSIZE, _MEGABYTE),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_NOFILE, 256),
     ):
         resource.setrlimit(what, (most, most))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    if walls is not None:
+        walls.enter()
+    # The server's own pipes must be out of the program's reach: it could answer in the next program's name.
+    os.closerange(3, writer)
+    os.closerange(writer + 1, writer + 64)
+    for module in [name for name in sys.modules if name.partition(".")[0] == "remedy"]:
+        del sys.modules[module]
     program = Program(request["code"], request["name"])
 
     write_problem, write_trace = problem_writer(), reply_writer()
@@ -147,7 +199,7 @@ def _child(request: dict[str, Any], folder: str, answer: Callable[[bytes], NoRet
     def stop(kind: str, message: str) -> NoReturn:
         answer(write_problem(kind, f"{program.name}: {message}"))
 
-    guard.install(folder, stop)
+    guard.install(folder, stop, walls is None or walls.metadata)
     try:
         most = TraceLimits(limits["max_frames"], limits["max_value_characters"])
         traced = trace(program, most, request["depth"], untrusted=True)
@@ -176,21 +228,33 @@ def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
     return answer
 
 
-def _collect(reader: int, seconds: float, most: int) -> tuple[bytes | None, bool]:
-    """The child's message, or None if it ended or time ran out (then true) before the message was whole.
+def _collect(
+    reader: int, seconds: float, most: int, folder: str, parent: select.poll
+) -> tuple[bytes | None, Literal["", "time", "files"]]:
+    """The child's message, or None if it ended before the message was whole, or has to be, for want of time or of space for files.
 
     A message longer than `most`, the child's own memory, is no honest one: reading on would only fill ours.
     """
-    deadline = time.monotonic() + seconds
+    now = time.monotonic()
+    deadline, watch = now + seconds, now + _WATCH_SECONDS
     data = bytearray()
     while len(data) < 8 or len(data) < 8 + struct.unpack_from("<Q", data)[0]:
-        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready or time.monotonic() > deadline:
-            return None, True
+        ready, _, _ = select.select([reader], [], [], max(0.0, min(deadline, watch) - now))
+        now = time.monotonic()
+        if now > deadline:
+            return None, "time"
+        if now > watch:
+            if parent.poll(0):
+                return None, "time"  # nobody waits for it
+            if too_much(folder):
+                return None, "files"
+            watch = time.monotonic() + _WATCH_SECONDS
+        if not ready:
+            continue
         chunk = os.read(reader, 1 << 20)
         if not chunk:
-            return None, False
+            return None, ""
         data += chunk
         if len(data) > most:
-            return None, False
-    return bytes(data[8:]), False
+            return None, ""
+    return bytes(data[8:]), ""

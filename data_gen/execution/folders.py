@@ -1,0 +1,66 @@
+"""The folders that programs write in: emptied and measured however deep they are and whatever modes they have.
+
+The sandbox's server imports this module: it stays light.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+MOST_BYTES, MOST_FILES = 100_000_000, 10_000
+
+
+def remove(top: str) -> None:
+    """Remove a file, a link or a whole folder. What cannot be removed stays, without an error.
+
+    A folder's folders are moved up before they are emptied, so that no depth is too deep for a path or for recursion.
+    """
+    try:
+        if not stat.S_ISDIR(os.lstat(top).st_mode):
+            os.unlink(top)
+            return
+        waiting = _folders_after_emptying(top)
+        moved = 0
+        while waiting:
+            folder = waiting.pop()
+            for inner in _folders_after_emptying(folder):
+                moved += 1
+                os.rename(inner, place := os.path.join(top, f"remedy-{moved}-{os.getpid()}"))
+                waiting.append(place)
+            os.rmdir(folder)
+        os.rmdir(top)
+    except OSError:
+        return
+
+
+def _folders_after_emptying(folder: str) -> list[str]:
+    """The folders in a folder, opened to their owner, after all else in it is removed."""
+    os.chmod(folder, 0o700)
+    inner = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                os.chmod(entry.path, 0o700)
+                inner.append(entry.path)
+            else:
+                os.unlink(entry.path)
+    return inner
+
+
+def too_much(top: str) -> bool:
+    """Whether a folder holds over `MOST_BYTES` on disk or `MOST_FILES` files and folders; stops counting there."""
+    files, size, waiting = 0, 0, [top]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    files += 1
+                    size += 512 * entry.stat(follow_symlinks=False).st_blocks
+                    if files > MOST_FILES or size > MOST_BYTES:
+                        return True
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:
+            continue
+    return False

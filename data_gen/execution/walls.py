@@ -1,0 +1,179 @@
+"""The kernel's walls around one program: Landlock for files, seccomp for system calls, a user id that owns nothing.
+
+The server prepares them once and its children enter them, before the program runs. Whatever is bought here is tried first, in a
+child, so that `Walls.holds` says what does hold on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
+
+from remedy.data_gen.execution import kernel
+from remedy.data_gen.execution.seccomp import for_process, native_filter
+
+NOBODY = 65534
+_READ_SEARCH = 1 << 2  # CAP_DAC_READ_SEARCH
+
+# What Python and its libraries read beside the interpreter's own folders: the system's libraries, time zones, locales.
+_SYSTEM = (
+    *("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64", "/lib", "/lib64", "/usr/share/zoneinfo"),
+    *("/usr/share/locale", "/usr/share/i18n", "/usr/share/terminfo", "/etc/ld.so.cache", "/etc/ld.so.conf"),
+    *("/etc/localtime", "/etc/mime.types", "/etc/os-release", "/dev/zero", "/dev/random", "/dev/urandom"),
+)
+
+
+class Identity(NamedTuple):
+    """Who a program runs as: a user id to change to, and the capabilities that it keeps."""
+
+    name: str
+    user: int | None
+    capabilities: int = 0
+
+
+_ROOT = (
+    Identity(f"uid {NOBODY}", NOBODY),
+    # Where the interpreter is in a folder of root's only. Landlock limits what can be read.
+    Identity(f"uid {NOBODY} and CAP_DAC_READ_SEARCH", NOBODY, _READ_SEARCH),
+    Identity("uid 0 without capabilities", None),
+)
+
+
+class Walls:
+    """Walls that work here, for programs in sub-folders of `base`.
+
+    `namespaces`: the file system is a namespace of the sandbox's own. `most`: no later version of Landlock than this.
+
+    Raises:
+        OSError: Landlock does not work here, or a program could not run behind it; not so in namespaces, which hold by themselves.
+    """
+
+    def __init__(self, base: str, namespaces: bool, most: int = 99) -> None:
+        self.abi = min(most, kernel.landlock_abi())
+        self.rules = -1
+        if self.abi:
+            self.rules = kernel.ruleset(self.abi, kernel.all_rights(self.abi))
+            for path in readable(base):
+                kernel.allow(self.rules, path, kernel.reading())
+            kernel.allow(self.rules, base, kernel.reading() | kernel.writing(self.abi))
+            kernel.allow(self.rules, os.devnull, kernel.READ_FILE | kernel.WRITE_FILE | kernel.truncation(self.abi))
+        elif not namespaces:
+            raise OSError("this kernel has no Landlock, or has it switched off")
+        problems = []
+        for identity in _ROOT if os.geteuid() == 0 else (Identity(f"uid {os.geteuid()}", None),):
+            if identity.capabilities and not self.abi:
+                continue
+            self._take(identity, namespaces)
+            problem = self._problem(base)
+            if not problem:
+                return
+            problems.append(f"{identity.name}: {problem}")
+        raise OSError("; ".join(problems))
+
+    def _take(self, identity: Identity, namespaces: bool) -> None:
+        self.identity = identity
+        owns = identity.user is None and not (namespaces and os.geteuid() != 0)
+        self.metadata = not owns
+        """Whether modes, owners and times may be changed: not by a process that owns files outside its folder."""
+        self.filter = native_filter(self.metadata, truncate=self.abi >= 3 or not owns)
+
+    @property
+    def holds(self) -> list[str]:
+        """What holds, in words."""
+        landlock = [f"Landlock ABI {self.abi}"] if self.abi else []
+        return [*landlock, "seccomp" if self.filter else "no seccomp on this architecture", self.identity.name]
+
+    def give(self, folder: str) -> None:
+        """Make a new folder the program's own."""
+        if self.identity.user is not None:
+            os.chown(folder, self.identity.user, self.identity.user)
+
+    def enter(self) -> None:
+        """Restrict this process, for good: files to the working folder, calls to the filter's, its user to one that owns nothing."""
+        server = os.getppid()
+        kernel.no_new_privileges()
+        if self.abi:
+            kernel.restrict(self.abi, self.rules)
+            # A second layer, since the first was made before the folder was.
+            reading = kernel.EXECUTE | kernel.READ_FILE | kernel.READ_DIR | kernel.IOCTL_DEV
+            own = kernel.ruleset(self.abi, kernel.all_rights(self.abi) & ~reading)
+            kernel.allow(own, ".", kernel.writing(self.abi) & ~reading)
+            kernel.allow(own, os.devnull, kernel.WRITE_FILE | kernel.truncation(self.abi))
+            kernel.restrict(self.abi, own)
+            os.close(own)
+        kernel.become(self.identity.user, self.identity.capabilities)
+        kernel.die_with_parent()
+        if os.getppid() != server:
+            os._exit(1)
+        if self.filter is not None:
+            kernel.install_filter(for_process(self.filter, os.getpid()))
+
+    def _problem(self, base: str) -> str:
+        """Why a program could not run behind these walls, or what they do not hold, tried in a child; else an empty string."""
+        folder = os.path.join(base, "tried")
+        os.mkdir(folder)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            self._try(folder, base, writer)
+        os.close(writer)
+        said = b""
+        while part := os.read(reader, 4096):
+            said += part
+        os.close(reader)
+        _, status = os.waitpid(child, 0)
+        os.rmdir(folder)
+        return said.decode() or ("" if status == 0 else f"ended with status {status}")
+
+    def _try(self, folder: str, base: str, writer: int) -> NoReturn:
+        step = "the walls"
+        try:
+            self.give(folder)
+            os.chdir(folder)
+            self.enter()
+            step = "its own folder"
+            path = os.path.join(folder, "file")
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
+            os.remove(path)
+            step = "the interpreter's files"
+            os.listdir(os.path.dirname(os.__file__))
+            os.close(os.open(os.__file__, os.O_RDONLY))
+            step = "held nothing"
+            if self.abi:
+                _refused(lambda: os.listdir("/"))
+                _refused(lambda: os.mkdir(os.path.join(base, "outside")))
+            if self.filter is not None:
+                _refused(os.fork)
+            step = ""
+        except BaseException as error:
+            os.write(writer, f"{step}: {error}".encode())
+        finally:
+            os._exit(0 if not step else 1)
+
+
+def _refused(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except OSError:
+        return
+    raise RuntimeError("a wall stands open")
+
+
+def readable(base: str) -> list[str]:
+    """What a program may read: its interpreter's libraries and what those need, but no folder that has a user's folder in it."""
+    libraries = os.path.dirname(os.__file__)
+    kept = ("site-packages", "dist-packages", "lib-dynload")
+    packages = [*site.getsitepackages(), *(path for path in sys.path if os.path.basename(path) in kept)]
+    linked = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(path)]
+    own = [libraries, *packages, os.path.realpath(sys.executable), os.path.join(sys.prefix, "pyvenv.cfg")]
+    shared = [os.path.join(sys.base_prefix, "lib"), *linked]
+    home = os.path.realpath(os.path.expanduser("~"))
+    private = [os.path.join(path, "") for path in (home, os.path.realpath(base))]
+    return [
+        path
+        for path in dict.fromkeys(map(os.path.realpath, (*_SYSTEM, *own, *shared)))
+        if not any(folder.startswith(os.path.join(path, "")) for folder in private)
+    ]

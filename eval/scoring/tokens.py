@@ -48,10 +48,12 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     numbers = sorted({place.frame for place in places if place.role is not Role.STRUCTURE})
     error = next((place for place in places if not place.right), None)
     answer = answer_start(truth, example)
-    if decoded.fed == TEACHER_FORCED:  # what was written was not read: a wrong question changed nothing
+    if decoded.fed == TEACHER_FORCED:  # what was written was not read: a wrong question changed nothing that follows
         right = all(place.right for place in places if place.position >= answer and place.role in _SAID)
     else:
-        right = spliced(truth.ids, runs)[answer - len(truth.ids) :] == list(truth.ids[answer:])
+        whole = spliced(truth.ids, runs)
+        separators = [[token for token in ids if tokenizer.is_special(token)] for ids in (whole, truth.ids)]
+        right = whole[answer - len(truth.ids) :] == list(truth.ids[answer:]) and separators[0] == separators[1]
     cut = any(not run.complete for run in runs)
     specials_right = all(
         tokenizer.is_special(truth.ids[at]) == (token is not None and tokenizer.is_special(token))

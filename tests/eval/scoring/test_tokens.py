@@ -1,0 +1,95 @@
+"""Scores of one-token formats: the final state is the answer, whatever else is written, and nothing written makes the scorer raise."""
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.examples import DataConfig, Example, examples
+from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.settings import build
+from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles
+from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.places import frame_probabilities
+from remedy.eval.scoring.tokens import score_tokens
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
+
+FORCINGS: list[Any] = [
+    "free",
+    "action_forced",
+    "teacher_forced",
+    ("context", "structure"),
+    ("context", "structure", "action"),
+]
+Made = tuple[DataConfig, TraceTokenizer, list[tuple[Example, Encoded]]]
+
+
+@pytest.fixture(scope="module")
+def made() -> Made:
+    task = {"kind": "permutation", "n": 3, "moves": "swaps", "length": [2, 6], "distinct_values": True}
+    data = build(DataConfig, {"task": task, "format": "symbolic", "reveal": {"spacing": 2}}, "test")
+    tokenizer = build_tokenizer(TOKENIZERS["symbols"].model_validate({"kind": "symbols"}), data)
+    return data, tokenizer, [(one, tokenizer.encode(one.spans)) for one in examples(data, "test", range(6))]
+
+
+def judged(made: Made, place: int, runs: list[Generated], forcing: Any) -> dict[str, Any]:
+    data, tokenizer, truths = made
+    decoded = Decoded(*truths[place], runs, fed_roles(forcing), data)
+    frame_probabilities(decoded, tokenizer)
+    return dict(score_tokens(decoded, tokenizer))
+
+
+def true_runs(truth: Encoded, forcing: Any) -> list[Generated]:
+    fed = fed_roles(forcing)
+    asked = [role != Role.CONTEXT if fed == TEACHER_FORCED else role not in fed for role in truth.roles]
+    borders = [0, *(at for at in range(1, len(asked)) if asked[at] != asked[at - 1]), len(asked)]
+    return [Generated(a, b, list(truth.ids[a:b]), [-1.0] * (b - a), True) for a, b in pairwise(borders) if asked[a]]
+
+
+@pytest.mark.parametrize("forcing", FORCINGS)
+def test_a_perfect_answer_is_right_and_another_state_never(made: Made, forcing: Any) -> None:
+    for place, (example, truth) in enumerate(made[2]):
+        runs = true_runs(truth, forcing)
+        score = judged(made, place, runs, forcing)
+        assert (score["right"], score["valid_format"], score["answer"]) == (True, True, example.answer)
+        last = max(at for at, role in enumerate(truth.roles) if role == Role.STATE)
+        for wrong in {*truth.ids, made[1].pad_id} - {truth.ids[last]}:
+            changed = [
+                run._replace(ids=[wrong if run.start + k == last else token for k, token in enumerate(run.ids)])
+                for run in runs
+            ]
+            assert not judged(made, place, changed, forcing)["right"]
+
+
+def test_separators_in_the_wrong_place_are_no_trace(made: Made) -> None:
+    truth, special = made[2][0][1], made[1].special_ids
+    (run,) = true_runs(truth, "free")
+
+    def right(ids: list[int]) -> bool:
+        return judged(made, 0, [run._replace(ids=ids, logprobs=[-1.0] * len(ids))], "free")["right"] is True
+
+    assert right(run.ids)
+    assert right(run.ids[:1] + run.ids)  # a detour that ends in the true state; `state_exact` says what it was
+    for token in (Special.PAD, Special.FRAME_SEP, Special.BEGIN_OF_TEXT, Special.END_OF_TEXT):
+        assert not right([special[token], *run.ids])
+    assert not right(list(truth.ids))  # the context a second time
+    assert not right(run.ids[:-1])
+    assert not right([])
+
+
+@pytest.mark.parametrize("forcing", FORCINGS)
+def test_no_output_makes_the_scorer_raise(made: Made, forcing: Any) -> None:
+    rng = random.Random(str(forcing))
+    exact = forcing != "free"
+    for place, (_, truth) in enumerate(made[2]):
+        for _ in range(40):
+            runs = []
+            for run in true_runs(truth, forcing):
+                ids = [rng.choice([token, rng.randrange(made[1].vocab_size)]) for token in run.ids]
+                cut = 0 if forcing == "teacher_forced" else rng.choice([0, 0, rng.randrange(len(ids) + 1)])
+                ids = ids[: len(ids) - cut] + ([] if exact or cut else rng.choice([[], ids]))
+                runs.append(run._replace(ids=ids, logprobs=[-1.0] * len(ids), complete=rng.random() < 0.8))
+            score = judged(made, place, runs, forcing)
+            assert score["right"] or score["failure"]

@@ -185,7 +185,8 @@ class LoraSettings(Settings):
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of the adapters' inputs that is dropped in training."""
     target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    """Layers with adapters: all linear ones but the head, or those whose names end so (`[q_proj, v_proj]`)."""
+    """Layers with adapters: all linear ones but the head (and, in Mamba's family, `out_proj`), or those whose names end so
+    (`[q_proj, v_proj]`)."""
     embeddings: Literal["new", "all"] = "new"
     """Embeddings that are trained: `new`, the rows of trace tokens that the model's vocabulary did not have (none for a code
     world model), or `all`, whole tables, which ZeRO-3 can do as well."""

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from remedy.data_gen.files import replace_file, writing
 from remedy.data_gen.settings import UserError
@@ -15,6 +13,7 @@ from remedy.models import decoder  # noqa: F401 (the decoder registers itself)
 from remedy.models import tokenizer as tokenizers
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.finished import check_model, seal_model
+from remedy.models.foreign import has_tokenizer, read_config, read_model
 from remedy.models.pretrained import ADAPTER_FILE, load_adapted, resize_embeddings
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
@@ -35,16 +34,16 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[CausalLM, Tra
         tokenizer = tokenizers.load(folder)
         adapted: Any = load_adapted(folder, tokenizer, _dtype(device))
         return adapted.to(_device(device)).eval(), tokenizer
-    try:
-        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"checkpoint {path}: not a model folder or a reachable model ({str(error).splitlines()[0]})"
-        ) from None
+    config = read_config(path, f"checkpoint {path}: not a model folder or a reachable model")
     if (folder / tokenizers.FILE).exists():
         tokenizer = tokenizers.load(folder)
     elif isinstance(config, DecoderConfig):
         raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
+    elif not has_tokenizer(path):
+        raise UserError(
+            f"checkpoint {path}: there is no tokenizer beside the model: copy its files (tokenizer.json, tokenizer_config.json) "
+            "into the folder"
+        )
     else:
         tokenizer = tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path=path))
     if isinstance(config, DecoderConfig) and config.tokenizer_fingerprint != tokenizer.fingerprint:
@@ -52,13 +51,10 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[CausalLM, Tra
             f"checkpoint {path}: trained with tokenizer {config.tokenizer_fingerprint}, "
             f"but {tokenizers.FILE} is {tokenizer.fingerprint}; put the run's own file back"
         )
-    try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            path, trust_remote_code=False, use_safetensors=True, dtype=_dtype(device)
-        )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"checkpoint {path}: weights cannot be read ({str(error).splitlines()[0]})") from None
-    resize_embeddings(model, tokenizer)
+    model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", dtype=_dtype(device))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # rows of new tokens are drawn: the same ones whenever this checkpoint is loaded
+        resize_embeddings(model, tokenizer)
     return model.to(_device(device)).eval(), tokenizer
 
 

@@ -11,16 +11,19 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import UserError
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
+from remedy.models.foreign import read_model
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 
 ADAPTER_FILE = "adapter_config.json"
+FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"})
+"""Architectures whose kernels read the weight of `out_proj` past an adapter, so that PEFT refuses one (peft.tuners.tuners_utils)."""
 
 
 def build_pretrained(
@@ -51,17 +54,15 @@ def load_base(name: str, dtype: torch.dtype | str = "auto", load_in_4bit: bool =
     Raises:
         UserError: it cannot be loaded; the message says what to do.
     """
-    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": False, "use_safetensors": True}
+    options: dict[str, Any] = {"dtype": dtype}
     if load_in_4bit:
         options["quantization_config"] = _four_bit(dtype)
         options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}
-    try:
-        return AutoModelForCausalLM.from_pretrained(name, **options)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UserError(
-            f"model {name!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access "
-            f"({str(error).splitlines()[0]})"
-        ) from None
+    return read_model(
+        name,
+        f"model {name!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access",
+        **options,
+    )
 
 
 def resize_embeddings(model: PreTrainedModel, tokenizer: TraceTokenizer) -> None:
@@ -75,7 +76,7 @@ def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: li
     """The model with everything frozen but LoRA adapters and, where there are new tokens, embeddings.
 
     Raises:
-        UserError: `target_modules` names no layer, or new rows cannot be trained under ZeRO-3.
+        UserError: `target_modules` names no layer or one that PEFT refuses, or new rows cannot be trained under ZeRO-3.
     """
     import peft
 
@@ -94,6 +95,8 @@ def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: li
         options["trainable_token_indices"] = dict.fromkeys(tables, new_ids)
     if config.load_in_4bit:
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    if lora.target_modules == "all-linear" and model.config.model_type in FUSED_OUTPUT:
+        options["exclude_modules"] = ["out_proj"]
     settings = peft.LoraConfig(
         r=lora.r,
         lora_alpha=lora.lora_alpha,  # type: ignore[arg-type]
@@ -102,7 +105,10 @@ def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: li
         task_type="CAUSAL_LM",
         **options,
     )
-    adapted = peft.get_peft_model(model, settings)
+    try:
+        adapted = peft.get_peft_model(model, settings)
+    except ValueError as error:
+        raise UserError(f"model.lora: {' '.join(str(error).split())}") from None
     # New rows are saved as such: PEFT would write the whole table beside them, for having grown.
     adapted.save_pretrained = functools.partial(  # type: ignore[method-assign]
         adapted.save_pretrained, save_embedding_layers=False

@@ -115,7 +115,7 @@ class ModelReader:
                 sequence.append(token)
         if not self._groups:
             return self._last_of_whole(self._sequences)
-        read = [[0 if token is None else token] for token in tokens]
+        read = [[sequence[-1]] for sequence in self._sequences]
         found: list[tuple[list[int], Tensor]] = []
         for number, (rows, state) in enumerate(self._groups):
             if all(tokens[row] is None for row in rows):
@@ -166,6 +166,7 @@ class ModelReader:
             where["attention_mask"] = (places >= padding).long()
         return {name: value for name, value in where.items() if name in self._keeper.takes}
 
+    @torch.no_grad()
     def _measure(self) -> tuple[Form, Departure]:
         """The first form that departs from the parallel pass by no more than rounding; else the one that departs least, unless a
         state was lost, and every step has to be a whole pass."""
@@ -231,7 +232,8 @@ class ModelReader:
     def _whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         """Logits (B, T, V) of one pass; rows are padded on the right, which no token of a causal model sees."""
         width = max(map(len, sequences))
-        padded = [[*one, *[0] * (width - len(one))] for one in sequences]
+        # Padded with tokens of its own, for which no model looks into its configuration, nor warns.
+        padded = [[*one, *[one[-1]] * (width - len(one))] for one in sequences]
         return self._keeper.parallel(self._ids(padded))
 
     def _last_of_whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:

@@ -37,13 +37,14 @@ class HuggingFace(SubwordBackend):
     def __init__(self, name: str) -> None:
         from transformers import AutoTokenizer
 
-        try:
-            tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            raise TokenizerError(
-                f"tokenizer {name!r} cannot be loaded: give the folder of a local copy as tokenizer.name_or_path, or check the hub's "
-                f"access ({str(error).splitlines()[0]})"
-            ) from None
+        from remedy.models.foreign import read
+
+        tokenizer: Any = read(
+            f"tokenizer {name!r} cannot be loaded: give the folder of a local copy as tokenizer.name_or_path, or check the hub's "
+            "access",
+            lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False),
+            TokenizerError,
+        )
         self.tokenizer = tokenizer
         known = self.tokenizer.get_vocab()
         if known.get(Special.BEGIN_OF_TEXT.value) == CWM_IDS[Special.BEGIN_OF_TEXT] and len(known) > max(

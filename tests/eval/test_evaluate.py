@@ -1,6 +1,7 @@
 """An evaluation writes records and a summary, continues where it was interrupted, and never takes another's records."""
 
 import json
+import logging
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ import torch
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role
+from remedy.data_gen.sealed import read_json
 from remedy.data_gen.settings import UserError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
@@ -18,6 +20,7 @@ from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
+from tests.tiny_models import tiny_model
 
 PERMUTATION = DataConfig.model_validate(
     {
@@ -120,3 +123,38 @@ def test_records_without_their_evaluation_are_not_another_ones(tmp_path: Path) -
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "records").iterdir()}
     evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_a_context_longer_than_the_models_is_a_line_and_its_examples_count_as_truncated(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where GPT-2's positions ended there was an IndexError, and on a GPU a device assertion."""
+    _, tokenizer = model_for(PERMUTATION, "symbols")
+    model = tiny_model("gpt2", tokenizer.vocab_size, n_positions=44)
+    with caplog.at_level(logging.WARNING):
+        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "short")
+    rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "records").glob("*.parquet")])
+    assert len(rows) == 2 * 3 * 6
+    lengths = rows[[column for column in rows if str(column).startswith("tokens_")]].sum(axis=1)
+    assert set(lengths > 44) == {True, False}
+    assert rows[lengths > 44]["truncated"].all()
+    assert (rows[lengths > 44]["written_tokens"] == 0).all()
+    assert (rows[(lengths <= 44) & (rows["forcing"] == "teacher_forced")]["written_tokens"] > 0).all()
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("remedy")]
+    assert len(said) == 3
+    assert all("6 of 6 examples have more than the 44 tokens of short (n_positions)" in line for line in said)
+    assert all(line.endswith("it cannot read them, and they count as truncated") for line in said)
+    assert read_json(tmp_path / "reading.json", "")["context"] == {"tokens": 44, "setting": "n_positions", "hard": True}
+
+
+def test_a_context_beyond_what_a_model_was_made_for_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, tokenizer = model_for(PERMUTATION, "symbols")
+    model = tiny_model("llama", tokenizer.vocab_size, max_position_embeddings=20)
+    with caplog.at_level(logging.WARNING):
+        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "far")
+    (said,) = [record.getMessage() for record in caplog.records if record.name.startswith("remedy")]
+    assert "have more than the 20 tokens of far (max_position_embeddings)" in said
+    rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "records").glob("*.parquet")])
+    assert (rows[rows["forcing"] == "teacher_forced"]["written_tokens"] > 0).all()

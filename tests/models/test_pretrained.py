@@ -19,6 +19,7 @@ from remedy.models.tokenizer_backends import CharacterSettings, HuggingFaceSetti
 from remedy.train.config import RunConfig
 from tests.models.test_tokenizer import pretrained
 from tests.tiny_cwm import write_tiny_cwm
+from tests.tiny_models import tiny_model
 
 FP32 = torch.float32
 
@@ -81,6 +82,41 @@ def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_pa
     assert again.special_ids == tokenizer.special_ids
     with pytest.raises(UserError, match="under ZeRO-3 single rows cannot be trained; set it to `all`"):
         build_pretrained(config, tokenizer, FP32, sharded=True)
+
+
+@pytest.mark.parametrize("family", ["mamba", "mamba2", "rwkv", "falcon_h1"])
+def test_adapters_on_other_families_learn_and_come_back(family: str, tmp_path: Path) -> None:
+    base, out = tmp_path / "base", tmp_path / "run"
+    words = len(AutoTokenizer.from_pretrained(pretrained(base, [])))
+    tiny_model(family, words).save_pretrained(base)
+    tokenizer = hf(str(base))
+    model = build_pretrained(
+        PretrainedSettings.model_validate({"name_or_path": str(base), "lora": {"r": 2}}), tokenizer, FP32, False
+    )
+    assert training_flops(model)[0] > 0
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.01)
+    tokens, losses = torch.tensor([[*tokenizer.new_ids, 5, 6, 7]]), []
+    model.train()  # type: ignore[attr-defined]
+    for _ in range(4):
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0] - 0.1
+    model.save_pretrained(out)  # type: ignore[attr-defined]
+    tokenizer.save(out)
+    with torch.no_grad():
+        expected = model.eval()(input_ids=tokens).logits  # type: ignore[attr-defined]
+        torch.testing.assert_close(load_checkpoint(str(out), "cpu")[0](tokens).logits, expected, atol=1e-4, rtol=0)
+
+
+def test_layers_that_peft_refuses_are_said_in_one_line(tmp_path: Path) -> None:
+    words = len(AutoTokenizer.from_pretrained(pretrained(tmp_path, [])))
+    tiny_model("mamba", words).save_pretrained(tmp_path)
+    config = {"name_or_path": str(tmp_path), "lora": {"target_modules": ["out_proj"]}}
+    with pytest.raises(UserError, match=r"^model\.lora: .*'out_proj' is incompatible with Mamba-based models.*$"):
+        build_pretrained(PretrainedSettings.model_validate(config), hf(str(tmp_path)), FP32, sharded=False)
 
 
 def test_a_model_that_cannot_be_loaded_is_said_in_one_line(cwm: str, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ class Recorder:
             again.send(_sealed(frame))
             values = frame.locals.values() if frame.locals is not None else (frame.value,)
             characters += sum([len(value.text) for value in values if value is not None])
-        orders = {code: LineOrder(self._codes[code]) for code, _, _ in self._steps}
+        orders = {code: LineOrder(self._codes[code]) for code in {code for code, _, _ in self._steps}}
         if not all(orders[code].allows(line, following) for code, line, following in self._steps):
             raise self._problem("forged", "hid lines that ran: no code of it runs these lines one after the other")
         if again.send(None) != sealer.send(None):

@@ -1,0 +1,108 @@
+"""The frames are those that a second tracer, written apart, finds: over 10,000 programs that use much of Python."""
+
+import contextlib
+import io
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.execution.program import Program, ProgramError, Trace
+from remedy.data_gen.execution.recorder import Recorder
+from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
+from remedy.data_gen.execution.tracer import trace
+from tests.data_gen.execution.library_programs import library_programs
+from tests.data_gen.execution.random_programs import Writer
+from tests.data_gen.execution.reference_tracer import Unreadable, steps
+
+
+@pytest.fixture
+def own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets records be sealed and doubted in this process; an audit hook would stay in it."""
+    monkeypatch.setattr(Recorder, "_refuse_other_tracers", lambda self: None)
+
+
+def compared(program: Program) -> str:
+    """`ok` or `raised`, with frames that are the reference's; or the outcome, which the reference must agree with."""
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of coroutines that are never awaited
+        try:
+            expected = steps(program.code)
+        except SyntaxError:
+            expected = "syntax"
+        except Unreadable:
+            expected = "repr"
+        found = outcome(program)
+    if isinstance(found, ProgramError):
+        assert found.kind == expected, f"{found}\n{program.code}"
+        return found.kind
+    assert plain(found) == without_ids(expected), f"{program.name}\n{program.code}"
+    return "raised" if found.raised else "ok"
+
+
+def outcome(program: Program) -> Trace | ProgramError:
+    try:
+        return trace(program, untrusted=True)
+    except ProgramError as error:
+        return error
+
+
+def plain(found: Trace) -> Any:
+    return without_ids(
+        [
+            (f.event.value, f.source, tuple(f.value) if f.value else [(n, *v) for n, v in (f.locals or {}).items()])
+            for f in found.frames
+        ]
+    )
+
+
+def without_ids(written: Any) -> Any:
+    """A program that shows `id(x)` shows another number in each run."""
+    return re.sub(r"\d{13,}", "ID", repr(written))
+
+
+def outcomes(programs: Iterable[Program]) -> Counter[str]:
+    return Counter(compared(program) for program in programs)
+
+
+def test_frames_of_random_programs_are_the_references(own_process: None) -> None:
+    found = outcomes(Writer(number).program() for number in range(100))
+    assert found["ok"] > 40
+    assert found["raised"] > 20
+
+
+@pytest.mark.slow
+def test_frames_of_ten_thousand_random_programs_are_the_references(own_process: None) -> None:
+    found = outcomes(Writer(number).program() for number in range(100, 10_100))
+    assert set(found) <= {"ok", "raised", "syntax"}
+    assert found["syntax"] < 200
+
+
+@pytest.mark.slow
+def test_frames_of_the_standard_library_are_the_references(own_process: None) -> None:
+    found = outcomes(library_programs())
+    assert found["ok"] > 60
+    assert set(found) <= {"ok", "raised", "repr"}
+
+
+@pytest.mark.slow
+def test_the_sandbox_gives_the_same_frames(own_process: None) -> None:
+    """For whoever is not the user: through processes, pipes and the check of replies."""
+    programs = [Writer(number).program() for number in range(20_000, 20_300)]
+    with Sandbox(TracerConfig()) as box:
+        for program in programs:
+            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    here: Any = trace(program)
+                except ProgramError as error:
+                    here = error.kind
+            try:
+                there: Any = box.trace(program)
+            except ProgramError as error:
+                there = error.kind
+            assert type(here) is type(there), f"{there}\n{program.code}"
+            assert here == there if isinstance(here, str) else here.frames == there.frames, program.code

@@ -18,7 +18,7 @@ from remedy.models.mixers import eigenvalues_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 
-PIECE = 1 << 24
+PIECE = 1 << 20
 """Values of a tensor that are hashed at a time."""
 
 

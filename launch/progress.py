@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from remedy.data_gen.files import replace_file
+from remedy.data_gen.sealed import DamagedFile, plain_json
 from remedy.train.progress import Pace, duration
 from remedy.train.tracking import METRICS, last_record
 
@@ -76,11 +77,16 @@ class Watch:
 
     def _evaluating(self) -> Progress:
         try:
-            noted = json.loads((self.folder / EVALUATED).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            noted = plain_json(self.folder / EVALUATED, "")
+            done, of, result = int(noted["done"]), int(noted["of"]), str(noted["result"])
+        except (
+            DamagedFile,
+            LookupError,
+            TypeError,
+            ValueError,
+        ):  # not there yet, or damaged: nothing but this line depends on it
             return Progress("evaluating")
-        left = self._evaluation.left(noted["done"], noted["of"])
-        return Progress("evaluating", noted["done"], noted["of"], left=left, result=noted["result"])
+        return Progress("evaluating", done, of, left=self._evaluation.left(done, of), result=result)
 
 
 class Board:

@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+from remedy.data_gen.files import replace_file
 from remedy.data_gen.settings import UserError, dump
 from remedy.launch.experiment import ExperimentConfig, Job, expand
 from remedy.launch.job import TRAINED
@@ -58,10 +59,10 @@ def prepare(job: Job) -> str:
     """Write a run's settings into its folder; an empty string, or why that cannot be."""
     job.folder.mkdir(parents=True, exist_ok=True)
     settings, text = job.folder / "train.yaml", dump(job.train)
-    if settings.exists() and settings.read_text(encoding="utf-8") != text:
+    if settings.exists() and settings.read_bytes() != text.encode():
         return f"{job.folder} holds a run of other settings; delete it or choose another output"
-    settings.write_text(text, encoding="utf-8")
-    (job.folder / "evaluate.yaml").write_text(dump(job.evaluate), encoding="utf-8")
+    replace_file(settings, lambda partial: partial.write_text(text, encoding="utf-8"))
+    replace_file(job.folder / "evaluate.yaml", lambda partial: partial.write_text(dump(job.evaluate), encoding="utf-8"))
     return ""
 
 

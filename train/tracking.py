@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from remedy.data_gen.files import replace_file
+from remedy.data_gen.files import replace_file, writing
 
 METRICS = "metrics.jsonl"
 TAIL = 1 << 14
@@ -78,7 +78,7 @@ class MetricsFile:
     def log(self, step: int, record: dict[str, Any]) -> None:
         """Append one line."""
         if "loss" in record:
-            with self.path.open("a", encoding="utf-8") as file:
+            with writing(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": step, **record}) + "\n")
 
     def finish(self) -> None:
@@ -86,8 +86,8 @@ class MetricsFile:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of a metrics file; a last line cut off by a kill is ignored."""
-    return _records(path.read_text(encoding="utf-8").splitlines()) if path.exists() else []
+    """The records of a metrics file, up to a line that is none: a last one that a kill cut off, or damage."""
+    return _records(path.read_text(encoding="utf-8", errors="replace").splitlines()) if path.exists() else []
 
 
 def last_record(path: Path) -> dict[str, Any] | None:
@@ -105,7 +105,10 @@ def _records(lines: list[str]) -> list[dict[str, Any]]:
     records = []
     for line in lines:
         try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
             break
+        if not (isinstance(record, dict) and isinstance(record.get("step"), int) and "loss" in record):
+            break
+        records.append(record)
     return records

@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import math
+import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import torch
+from safetensors import SafetensorError
 from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import Trainer
 
+from remedy.data_gen.files import writing
+from remedy.data_gen.settings import UserError
 from remedy.models.flops import training_flops
 from remedy.models.mixers import Mixer
 from remedy.models.protocol import CausalLM
 from remedy.train.processes import largest
+
+
+@contextlib.contextmanager
+def saving(folder: Path) -> Iterator[None]:
+    """Makes what a full disk does to the libraries that save tensors an error of the system, or a user's, that names the folder.
+
+    Raises:
+        OSError: the system's error, where the library says which.
+        UserError: where it does not.
+    """
+    with writing(folder):
+        try:
+            yield
+        except SafetensorError as error:
+            number = re.search(r"\(os error (\d+)\)", str(error))
+            raise OSError(int(number[1]) if number else errno.EIO, "") from None
+        except RuntimeError as error:
+            if not re.search("inline_container|PytorchStreamWriter", str(error)):
+                raise
+            raise UserError(
+                f"{folder}: a file could not be written to its end: make room and give the same command again, with --resume"
+            ) from None
 
 
 class NonFiniteLoss(Exception):
@@ -90,7 +119,12 @@ class RowTrainer(Trainer):
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         self.check_losses()
-        super()._save_checkpoint(*args, **kwargs)
+        with saving(Path(self.args.output_dir or ".")):
+            super()._save_checkpoint(*args, **kwargs)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        with saving(Path(output_dir or self.args.output_dir or ".")):
+            super().save_model(output_dir, _internal_call)
 
     def check_losses(self) -> None:
         """Look at the losses since the last look, all at once: asking after every step would make a GPU wait.

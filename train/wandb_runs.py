@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from remedy.data_gen.files import replace_file
 from remedy.train.config import RunConfig, TrackingSettings
 
 log = logging.getLogger(__name__)
@@ -117,12 +120,24 @@ def _open_training(run: RunConfig, **options: Any) -> Any:
     """The W&B run of a training, the same one when it is resumed and evaluated."""
     if not run.tracking.wandb:
         return None
-    path = Path(run.output) / RUN_ID
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(uuid.uuid4().hex[:12], encoding="utf-8")
-    number = path.read_text(encoding="utf-8")
-    return _open(run.tracking, path.parent, run.name, id=number, resume="allow", **options)
+    folder = Path(run.output)
+    try:
+        number = _number(folder / RUN_ID)
+    except OSError as error:
+        log.warning("W&B: %s cannot be kept (%s); nothing is sent there", folder / RUN_ID, error.strerror)
+        return None
+    return _open(run.tracking, folder, run.name, id=number, resume="allow", **options)
+
+
+def _number(path: Path) -> str:
+    """What W&B knows a run by, from the file that keeps it; a new one if there is none, or it is damaged."""
+    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
+        kept = path.read_text(encoding="utf-8")
+        if re.fullmatch("[0-9a-f]{12}", kept):
+            return kept
+    number = uuid.uuid4().hex[:12]
+    replace_file(path, lambda partial: partial.write_text(number, encoding="utf-8"))
+    return number
 
 
 def _quietly(run: Any, action: Callable[[], Any]) -> bool:

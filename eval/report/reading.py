@@ -75,7 +75,7 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
         if (folder / SUMMARY).exists():
             found = read_summary(folder / SUMMARY, evaluation)
             if absent:
-                raise UserError(f"{folder}: the records of {_some(absent)} are missing; evaluate again")
+                raise UserError(f"{folder / RECORDS}: the records of {_some(absent)} are missing; evaluate again")
         else:
             found = [condition for one in mine for condition in summarise(one)]
         if absent:

@@ -17,6 +17,7 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from remedy.data_gen.files import replace_file, writing
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.sections import Rows, Section, p_value
 
@@ -40,11 +41,16 @@ class Rendered(NamedTuple):
 
 
 def write_pages(verdicts: Sequence[Verdict], sections: Sequence[Section], output: Path, title: str) -> Path:
-    """Write `report.md`, `report.html` and `figures/`; returns the HTML page's path."""
-    output.mkdir(parents=True, exist_ok=True)
-    rendered = [render_section(section, output / "figures") for section in sections]
+    """Write `report.md`, `report.html` and `figures/`; returns the HTML page's path.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    with writing(output):
+        rendered = [render_section(section, output / "figures") for section in sections]
     shown = [section for section in rendered if section.rows or section.svg]
-    (output / MARKDOWN).write_text(markdown(title, verdicts, shown), encoding="utf-8")
+    text = markdown(title, verdicts, shown)
+    replace_file(output / MARKDOWN, lambda partial: partial.write_text(text, encoding="utf-8"))
     environment = jinja2.Environment(loader=jinja2.PackageLoader("remedy.eval.report", "."), autoescape=True)
     page = environment.get_template("report.html.j2").render(
         title=title,
@@ -54,7 +60,7 @@ def write_pages(verdicts: Sequence[Verdict], sections: Sequence[Section], output
         sections=shown,
         made=made_with(),
     )
-    (output / PAGE).write_text(page, encoding="utf-8")
+    replace_file(output / PAGE, lambda partial: partial.write_text(page, encoding="utf-8"))
     return output / PAGE
 
 

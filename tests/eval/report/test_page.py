@@ -80,7 +80,7 @@ def test_evaluations_that_contradict_each_other_or_miss_records_are_named(tmp_pa
     with pytest.raises(UserError, match=r"a.run and .*b.run hold the same conditions of a run 'run'.*--name"):
         compose([first, second])
     next((second / "records").glob("*.parquet")).unlink()
-    with pytest.raises(UserError, match=r"b.run: the records of .*length=[48].* are missing; evaluate again"):
+    with pytest.raises(UserError, match=r"b.run.records: the records of .*length=[48].* are missing; evaluate again"):
         compose([second])
     for damaged in (b"[]", b"{", b"", b"null", b"{}", b"\xff", b"[" * 100_000):
         (first / "evaluation.json").write_bytes(damaged)

@@ -1,0 +1,92 @@
+"""A disk that is full, a folder that may not be written to, a file in the way: one line, status 2, nothing torn; then it goes on."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.train.launching import CONFIG as TRAINING
+
+DATA = {
+    "data": {"task": {"kind": "composition", "depth": [1, 2]}},
+    "tokenizer": {"kind": "chars"},
+    "write": {"splits": {"train": 300}, "shard_size": 100},
+}
+EVALUATION = {"diagnostics": [{"kind": "permutation", "lengths": [2, 3], "examples": 40}], "max_new_tokens": 60}
+
+
+def remedy(*words: object, largest: int = 0) -> subprocess.CompletedProcess[str]:
+    """A command that may write no file of more than so many bytes, as on a disk with no more room."""
+
+    def limit() -> None:
+        if largest:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+
+    command = [sys.executable, "-m", "remedy.launch.cli", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, preexec_fn=limit)
+
+
+def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
+    assert done.returncode == 2, done.stderr[-3000:]
+    (line,) = [one for one in done.stderr.splitlines() if one.startswith("error: ")]
+    assert "Traceback" not in done.stderr
+    for one in says:
+        assert one in line
+
+
+def files(folder: Path, pattern: str = "**/*") -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob(pattern)) if path.is_file()}
+
+
+@pytest.mark.slow
+def test_generate_on_a_full_disk_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump(DATA))
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    for workers in (1, 2):
+        done = remedy("generate", tmp_path / "data.yaml", "--out", out, "--workers", workers, largest=20_000)
+        refused(done, "train-0000", ".parquet: ", "make room and give the same command again")
+        assert files(out, "data/*") == {}
+    assert remedy("generate", tmp_path / "data.yaml", "--out", out).returncode == 0
+    assert remedy("generate", tmp_path / "data.yaml", "--out", whole).returncode == 0
+    assert files(out) == files(whole)
+
+
+@pytest.mark.slow
+def test_training_and_evaluation_on_a_full_disk_go_on_to_the_same_bytes(tmp_path: Path) -> None:
+    settings = {**TRAINING, "train": {**TRAINING["train"], "max_steps": 6, "save_steps": 3}}
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(settings))
+    (tmp_path / "evaluate.yaml").write_text(yaml.safe_dump(EVALUATION))
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    trained = remedy("train", tmp_path / "train.yaml", f"output={whole}")
+    assert trained.returncode == 0, trained.stderr
+    weights = (whole / "model.safetensors").stat().st_size
+    for largest in (weights // 2, weights + 2_000):  # the first cuts the weights, the second the optimizer's state
+        done = remedy("train", tmp_path / "train.yaml", f"output={run}", "--resume", largest=largest)
+        refused(done, str(run), "make room and give the same command again")
+    assert remedy("train", tmp_path / "train.yaml", f"output={run}", "--resume").returncode == 0
+    assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+    words = ("evaluate", run, tmp_path / "evaluate.yaml", "--name", "r", "--out")
+    refused(remedy(*words, tmp_path / "e", largest=6_000), ".parquet: ", "make room")
+    assert remedy(*words, tmp_path / "e").returncode == 0
+    assert remedy(*words, tmp_path / "f").returncode == 0
+    assert files(tmp_path / "e") == files(tmp_path / "f")
+    refused(remedy("report", tmp_path / "e", "--out", tmp_path / "report", largest=3_000), str(tmp_path / "report"))
+    assert remedy("report", tmp_path / "e", "--out", tmp_path / "report").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump(DATA))
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(TRAINING))
+    (tmp_path / "way").write_text("mine")
+    refused(remedy("generate", tmp_path / "data.yaml", "--out", tmp_path / "way"), str(tmp_path / "way"))
+    refused(remedy("train", tmp_path / "train.yaml", f"output={tmp_path / 'way'}"), str(tmp_path / "way"))
+    assert (tmp_path / "way").read_text() == "mine"

@@ -74,8 +74,19 @@ def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterat
 
 def as_help(settings: type[Settings], width: int = 100) -> str:
     """The rows as text for a terminal: key, default and type, and the description below."""
-    lines = []
+    lines: list[str] = []
+    said: dict[tuple[type[Settings], ...], str] = {}
+    skipped = "\0"
     for row in rows(settings):
+        if row.key.startswith(skipped):
+            continue
+        sections = tuple(row.sections.values())
+        if len(sections) > 1 and sections in said:
+            skipped = f"{section_key('', row)}."
+            lines.append(f"  {row.key}  (the keys of {said[sections]})")
+            lines += textwrap.wrap(row.description, width, initial_indent="      ", subsequent_indent="      ")
+            continue
+        said.setdefault(sections, section_key("", row))
         default = "" if row.default == SECTION else " required" if row.default == REQUIRED else f" = {row.default}"
         kind = f"{row.kind}: " if row.kind else ""
         lines.append(f"  {row.key}{default}  ({kind}{row.words.replace('`', '')})")

@@ -11,6 +11,7 @@ import json
 import logging
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -143,9 +144,12 @@ def write(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(encoder, os.getpid())) as pool:
         pending = {pool.submit(_work, shard, folder, data_set): shard for shard in todo}
-        for future in as_completed(pending):
-            future.result()
-            yield pending[future]
+        try:
+            for future in as_completed(pending):
+                future.result()
+                yield pending[future]
+        finally:  # at an error or an interrupt, the shards that are being made are the last
+            pool.shutdown(cancel_futures=True)
 
 
 def write_shard(shard: Shard, folder: Path, encode: Encoder, data_set: str) -> None:
@@ -278,6 +282,7 @@ _encode: Encoder | None = None
 
 def _start_worker(factory: EncoderFactory, parent: int) -> None:
     global _encode
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent lets the shard be finished
     end_with_parent(parent, lambda: os._exit(1))  # what it is writing, the next run clears away
     _encode = factory()
 

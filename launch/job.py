@@ -50,13 +50,13 @@ def _train(run: RunConfig, folder: Path, processes: int) -> None:
         return
     from remedy.train.processes import leave
     from remedy.train.run import train
-    from remedy.train.stopping import RESUMABLE, Stopped
+    from remedy.train.stopping import Stopped
 
     try:
         train(run, resume=True)
     except Stopped as stopped:
         print(f"stopped: {stopped}", file=sys.stderr)
-        leave(RESUMABLE)
+        leave(stopped.status)
 
 
 def _train_on_several(folder: Path, processes: int) -> None:

@@ -33,9 +33,13 @@ def run(config: ExperimentConfig, where: str) -> Path:
     with ThreadPoolExecutor(config.workers) as pool, Board(watches) as board:
         futures = {job.name: pool.submit(_do, job, config) for job in jobs}
         pending = set(futures.values())
-        while pending:
-            _, pending = wait(pending, timeout=LOOK_SECONDS)
-            board.show({job.name: _progress(job, futures[job.name], watches[job.name]) for job in jobs})
+        try:
+            while pending:
+                _, pending = wait(pending, timeout=LOOK_SECONDS)
+                board.show({job.name: _progress(job, futures[job.name], watches[job.name]) for job in jobs})
+        except BaseException:
+            _stop(pool)
+            raise
     failed = [f"{name}: {future.result()}" for name, future in futures.items() if future.result()]
     if failed:
         raise UserError("\n".join(failed))
@@ -72,6 +76,17 @@ def command(job: Job, processes: int) -> list[str]:
     return [*words, "--variant", job.variant] if job.variant != job.name else words
 
 
+_running: dict[str, subprocess.Popen[bytes]] = {}
+"""The processes of runs, by name."""
+
+
+def _stop(pool: ThreadPoolExecutor) -> None:
+    """Start no further run; those that train stop after their step, with a checkpoint."""
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in list(_running.values()):
+        process.terminate()
+
+
 def _progress(job: Job, future: Future[str], watch: Watch) -> Progress:
     if future.done():
         problem = future.result()
@@ -88,7 +103,10 @@ def _do(job: Job, config: ExperimentConfig) -> str:
     log = job.folder / "log.txt"
     with log.open("w", encoding="utf-8") as file:
         words = [*command(job, config.processes), "--parent", str(os.getpid())]
-        code = subprocess.run(words, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False).returncode
+        with subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, env=environment) as process:
+            _running[job.name] = process
+            code = process.wait()
+        del _running[job.name]
     if code == 0:
         return ""
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]

@@ -22,14 +22,14 @@ def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool =
     # After the configuration is known to be right: these imports take seconds.
     from remedy.train.processes import leave, this_process
     from remedy.train.run import train as run
-    from remedy.train.stopping import RESUMABLE, Stopped
+    from remedy.train.stopping import Stopped
 
     try:
         output = run(settings, resume)
     except Stopped as stopped:
         if this_process().is_main:
             print(f"stopped: {stopped}", file=sys.stderr)
-        leave(RESUMABLE)
+        leave(stopped.status)
     except Exception as error:
         words = in_words(error)
         if words is None:

@@ -37,7 +37,7 @@ from remedy.train.progress import ProgressLine
 from remedy.train.resharding import FixUniversalOptimizerState, to_universal
 from remedy.train.resume import CONFIG_FILE, starting_point
 from remedy.train.shards import ShardDataset
-from remedy.train.stopping import StopOnSignal, Stopped
+from remedy.train.stopping import INTERRUPTED, RESUMABLE, StopOnSignal, Stopped
 from remedy.train.tracking import MetricsFile, Tracking
 from remedy.train.trainer import NonFiniteLoss, RowTrainer
 from remedy.train.wandb_runs import WandbLogger
@@ -52,7 +52,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     Raises:
         UserError: the output holds another run's checkpoints and `resume` was not asked for, resume does not fit, memory ran
             out, or the loss became NaN or infinite.
-        Stopped: SIGTERM or SIGUSR1 ended the run after a step, with a checkpoint to resume from.
+        Stopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint to resume from.
     """
     # What these libraries will rename among themselves is not for a user to read at every step.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
@@ -95,7 +95,8 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
     if stop.received and trainer.state.global_step < config.train.total_steps:
         raise Stopped(
-            f"{stop.received} after step {stop.step} of {config.train.total_steps}; --resume goes on from there"
+            f"{stop.received} after step {stop.step} of {config.train.total_steps}; --resume goes on from there",
+            INTERRUPTED if stop.received == "SIGINT" else RESUMABLE,
         )
     trainer.save_model(str(output))
     if process.is_main:

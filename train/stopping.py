@@ -11,16 +11,25 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from remedy.train.processes import largest
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+INTERRUPTED = 130
+"""Exit status of a command that SIGINT ended, as shells have it."""
 RESUMABLE = 75
 """Exit status of a run that a signal stopped: EX_TEMPFAIL of sysexits.h, "try again"."""
 
 
 class Stopped(Exception):
-    """A run that a signal ended; its last checkpoint is at the step it stopped at."""
+    """A run that a signal ended; its last checkpoint is at the step it stopped at. `status`: of the process that says so."""
+
+    def __init__(self, says: str, status: int = RESUMABLE) -> None:
+        super().__init__(says)
+        self.status = status
 
 
 class StopOnSignal(TrainerCallback):
-    """Ends training after the step in which any process got SIGTERM or SIGUSR1, with a checkpoint of that step."""
+    """Ends training after the step in which any process got SIGTERM, SIGUSR1 or SIGINT, with a checkpoint of that step.
+
+    A second SIGINT does not wait for the step.
+    """
 
     def __init__(self) -> None:
         self.received: str | None = None
@@ -30,7 +39,7 @@ class StopOnSignal(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        self._before = {number: signal.signal(number, self._note) for number in (*SIGNALS, signal.SIGINT)}
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         # Every process must stop at the same step, whichever of them the signal reached first.
@@ -48,3 +57,5 @@ class StopOnSignal(TrainerCallback):
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)

@@ -185,30 +185,55 @@ def test_a_wrong_diagnostic_is_refused_before_weights_are_loaded(
     assert "needs data.task.kind permutation" in refused(["evaluate", tmp_path, path, "--out", tmp_path / "out"])
 
 
+def interrupted(words: list[object], begun: str) -> str:
+    """What a command says that a terminal interrupts, with all its processes, once a file of this pattern is there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "remedy.launch.cli", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    folder = Path(str(words[-1]).partition("=")[2] or str(words[-1]))
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None and not list(folder.glob(begun)):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert len(errors.splitlines()) == 1, errors
+    return errors
+
+
 @pytest.mark.slow
-def test_an_interrupt_is_one_line_and_what_is_written_stays(tmp_path: Path) -> None:
-    out = tmp_path / "out"
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupt_of_generate_is_one_line_and_what_is_written_stays(workers: int, tmp_path: Path) -> None:
     words = [
-        sys.executable,
-        "-m",
-        "remedy.launch.cli",
         "generate",
         DATA,
         "tokenizer={kind: chars}",
         "write.shard_size=20",
+        "--workers",
+        workers,
+        "--out",
+        tmp_path / "o",
     ]
-    process = subprocess.Popen(
-        [*map(str, words), "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
-    )
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not list(out.glob("data/*.parquet")):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert errors == "interrupted: what is written stays, and the same command goes on from there\n"
-    assert list(out.glob("data/*.parquet"))
-    assert not [path for path in out.rglob("*") if path.name.endswith(".partial")]
+    says = interrupted(words, "data/*.parquet")
+    assert says == "interrupted: what is written stays, and the same command goes on from there\n"
+    assert 0 < len(list((tmp_path / "o").glob("data/*.parquet"))) < 120
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".partial")]
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_leaves_a_checkpoint_of_its_step(tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    settings = ("train.batch_size=4", "train.logging_steps=1", "train.max_steps=2500", "tracking.wandb=false")
+    says = interrupted(["train", PERMUTATION, *settings, f"output={out}"], "metrics.jsonl")
+    assert says.startswith("stopped: SIGINT after step ")
+    step = int(says.split()[4])
+    assert (out / f"checkpoint-{step}").is_dir()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -61,3 +61,19 @@ def test_a_model_that_reads_with_a_cache_is_not_touched() -> None:
     expected = model.eval().generate(prompt, max_new_tokens=5, do_sample=False, eos_token_id=None)
     model.gradient_checkpointing_enable({"use_reentrant": False})
     assert torch.equal(model.generate(prompt, max_new_tokens=5, do_sample=False, eos_token_id=None), expected)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_has_the_same_gradients_too() -> None:
+    tokens = torch.randint(0, 40, (2, 12), generator=torch.Generator().manual_seed(1))
+    found = []
+    for checkpointing in (False, True):
+        model = build(("attention", "gru"))
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        # What follows tracing differs between machines, and takes a compiler.
+        compiled: Any = torch.compile(model, backend="aot_eager") if checkpointing else model
+        compiled(tokens, labels=tokens).loss.backward()
+        found.append({name: p.grad for name, p in model.named_parameters()})
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, atol=1e-6, rtol=1e-6)

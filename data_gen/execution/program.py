@@ -96,7 +96,7 @@ class Frame:
 
 
 class EntryPoint(NamedTuple):
-    """The marked function: its name, and the line where it or its first decorator begins, counted from 1."""
+    """The marked function: its name, and the line of its `def`, counted from 1."""
 
     name: str
     line: int
@@ -140,9 +140,7 @@ class Program:
         ]
         if problem := _no_entry(tree, marked):
             raise ProgramError("entry", f"{self.name}: {problem}")
-        [function] = marked
-        first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-        return EntryPoint(function.name, first)
+        return EntryPoint(marked[0].name, marked[0].lineno)
 
     def source_lines(self) -> list[str]:
         """The lines as CPython counts them, which ends a line at a lone carriage return too; `\\r\\n` keeps its first half."""

@@ -89,7 +89,10 @@ def _compiled(program: Program) -> types.CodeType:
 def _entry_code(program: Program, code: types.CodeType, entry: EntryPoint) -> types.CodeType | None:
     """The code of the marked function; None if the compiler left it out, as what follows a `raise`."""
     for constant in code.co_consts:
-        if isinstance(constant, types.CodeType) and (constant.co_name, constant.co_firstlineno) == entry:
+        if not isinstance(constant, types.CodeType) or constant.co_name != entry.name:
+            continue
+        last = max(line for _, _, line in constant.co_lines() if line is not None)
+        if constant.co_firstlineno <= entry.line <= last:  # a decorated function's code begins at its first decorator
             if constant.co_flags & _RUNS_LATER:
                 raise ProgramError(
                     "entry", f"{program.name}: the marked function {entry.name} is a generator: a call runs none of it"

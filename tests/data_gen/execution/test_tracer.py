@@ -1,12 +1,16 @@
 """The tracer: its events are CPython's, and its traces those that the 32B code world model writes."""
 
+import ast
 import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from remedy.data_gen.execution.program import Event, Program, ProgramError
+from remedy.data_gen.execution.program import MARKER, Event, Program, ProgramError, Trace
 from remedy.data_gen.execution.tracer import TraceLimits, trace
 from remedy.data_gen.roles import Role, spans_text
 from remedy.data_gen.traces.render import render
@@ -142,3 +146,172 @@ def test_a_program_that_raised_is_told_from_one_that_returned_none(body: str, ra
         value = traced.frames[traced.exception_frame].value
         assert value is not None
         assert value.text.startswith(f"(<class '{raised}'>")
+
+
+def shown(found: Trace, name: str) -> str:
+    """What the last frame with locals shows of a name."""
+    state = next(frame.locals for frame in reversed(found.frames) if frame.locals is not None)
+    return state[name].text
+
+
+def test_the_trace_ends_with_the_entrys_return() -> None:
+    generator = trace(program("yield_later = (i for i in 'ab')\nreturn yield_later"))
+    assert [frame.event for frame in generator.frames[-2:]] == [Event.LINE, Event.RETURN]
+    assert generator.result == ("<generator object main.<locals>.<genexpr>>", "generator")
+    gone = "class Gone:\n    def __del__(self):\n        x = 1"
+    for body in ("return Gone()", "gone = Gone()\nreturn gone", "gone = Gone()\nreturn 1"):
+        found = trace(program(body, gone))
+        assert found.result is not None
+        assert found.frames[-1].source.strip().startswith("return")
+        assert sum(frame.event is Event.CALL for frame in found.frames) == 1
+
+
+def test_the_trace_is_of_the_marked_functions_own_run() -> None:
+    decorated = Program(
+        "def twice(f):\n    def wrapper():\n        f()\n        return f()\n    return wrapper\n"
+        f"@twice\ndef main():  {MARKER}\n    return 1\n"
+    )
+    found = trace(decorated)
+    assert [frame.source.strip() for frame in found.frames] == ["@twice", "return 1", "return 1"]
+    assert found.result == ("1", "int")
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        (
+            f"def f(x):\r    y = x + 1\r    return y\ndef main():  {MARKER}\n    return f(1)\n",
+            ["y = x + 1", "return y"],
+        ),
+        (f"text = '''a\rb\r\nc\nd'''\ndef main():  {MARKER}\n    x = 1\n    return x\n", ["x = 1", "return x"]),
+        (f"x = 1\x0c\n\x0c\ndef main():  {MARKER}\n    y = '\x0b\x1c\x85\u2028'\n    return 2\n", ["return 2"]),
+        (f"def main():  {MARKER}\r\n    x = 1\r\n    return x\r\n", ["x = 1", "return x"]),
+        (f"def main():  {MARKER}\r    x = 1\r\r\n    return x\r", ["x = 1", "return x"]),
+    ],
+)
+def test_lines_are_counted_as_cpython_counts_them(code: str, lines: list[str]) -> None:
+    found = trace(Program(code))
+    seen = [frame.source for frame in found.frames if frame.event is Event.LINE]
+    assert [line.strip() for line in seen][-len(lines) :] == lines
+    assert all(line.endswith("\n") for line in seen)
+
+
+@given(st.text(alphabet="\r\n\x0b\x0c\x1c\x85\u2028x", max_size=12))
+def test_any_text_has_the_lines_that_cpython_finds(text: str) -> None:
+    code = f"'''{text}'''\ndef main(): return 1\n"
+    [function] = [node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
+    assert Program(code).physical_lines()[function.lineno - 1] == "def main(): return 1\n"
+
+
+def test_reprs_with_half_a_character_and_names_of_classes_are_written_down() -> None:
+    found = trace(program("x = A()\nreturn x", "class A:\n    def __repr__(self): return 'a\\ud800é'"))
+    assert found.result == ("a\\ud800é", "A")
+    body = "class A:\n    locals()[5] = 1\n    locals()['a b'] = 2\n    locals()['\\ud800'] = 3\n    y = 2\n    z = 3\nreturn A.y"
+    found = trace(program(body))
+    states = [frame.locals for frame in found.frames if frame.source == "        z = 3\n" and frame.locals is not None]
+    assert [name for name in states[0] if not name.startswith("__")] == ["y"]
+    assert found.result == ("2", "int")
+
+
+def test_reprs_and_types_that_lie_are_read_as_what_they_are() -> None:
+    before = (
+        "class T(str):\n    def __len__(self): return 0\n    def __contains__(self, o): return False\n"
+        "class M(type):\n    __name__ = 5\nclass A(metaclass=M):\n    def __repr__(self): return T('<A at 0x12>')"
+    )
+    assert trace(program("return A()", before)).result == ("<A>", "A")
+
+
+def test_modules_are_shown_without_their_place() -> None:
+    names = "math, json, os, sys, zipimport, email.message"
+    found = trace(program(f"import {names}\nx = [math, {{'j': json}}]\nreturn [os, sys, zipimport, email]"))
+    assert shown(found, "x") == "[<module 'math'>, {'j': <module 'json'>}]"
+    assert found.result == ("[<module 'os'>, <module 'sys'>, <module 'zipimport'>, <module 'email'>]", "list")
+
+
+@pytest.mark.parametrize(
+    "raised", ["KeyboardInterrupt", "SystemExit(3)", "BaseException()", "GeneratorExit", "Own", "MyError()"]
+)
+def test_any_exception_of_the_program_is_traced_and_stays_inside(raised: str) -> None:
+    before = "class Own(BaseException): pass\nclass MyError(Exception):\n    def __str__(self): raise KeyboardInterrupt"
+    found = trace(program(f"raise {raised}", before))
+    assert found.raised
+    assert [frame.event for frame in found.frames[-2:]] == [Event.EXCEPTION, Event.RETURN]
+    with pytest.raises(ProgramError, match="while loading") as error:
+        trace(program("return 1", f"{before}\nif True: raise {raised}"))
+    assert error.value.kind == "raised"
+
+
+def test_an_interrupt_of_the_users_ends_us_even_if_the_program_swallows_it() -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    body = "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt:\n    x = 1\nreturn 1"
+    with pytest.raises(KeyboardInterrupt):
+        trace(program(body))
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "says"),
+    [
+        ("entry", f"async def main():  {MARKER}\n    return 1\n", "main is `async def`"),
+        ("entry", f"class A:\n    def main(self=1):  {MARKER}\n        return 1\n", "main is inside A"),
+        ("entry", f"def outer():\n    def main():  {MARKER}\n        return 1\n", "main is inside outer"),
+        ("entry", f"def main():  {MARKER}\n    yield 1\n", "main is a generator"),
+        ("entry", f"def main():  {MARKER}\n    return 1\nmain = 5\n", "not what its name stands for"),
+        ("entry", f"def main():  {MARKER}\n    return 1\ndel main\n", "not what its name stands for"),
+        ("entry", f"def main():  {MARKER}\n    return 1\ndef main():\n    return 2\n", "not what its name stands for"),
+        ("entry", f"if False:\n    def main():  {MARKER}\n        return 1\n", "not what its name stands for"),
+        ("entry", f"text = '''\ndef main():  {MARKER}\n'''\n", "no function marked"),
+        ("entry", f"def f(): return '''  {MARKER}\n'''\n", "no function marked"),
+        (
+            "repr",
+            f"class A:\n    def __repr__(self): raise SystemExit\ndef main():  {MARKER}\n    x = A()\n    return 1\n",
+            "SystemExit",
+        ),
+        (
+            "repr",
+            f"class A:\n    def __repr__(self): raise GeneratorExit\ndef main():  {MARKER}\n    return A()\n",
+            "GeneratorExit",
+        ),
+        ("syntax", f"x = '\ud800'\ndef main():  {MARKER}\n    return 1\n", "does not compile"),
+        ("syntax", f"x = '\x00'\ndef main():  {MARKER}\n    return 1\n", "does not compile"),
+    ],
+)
+def test_programs_without_a_trace_say_why_in_one_line(kind: str, code: str, says: str) -> None:
+    with pytest.raises(ProgramError, match=re.escape(says)) as error:
+        trace(Program(code, "p.py"))
+    assert error.value.kind == kind
+    assert str(error.value).isprintable()
+
+
+def test_a_marker_in_a_string_marks_nothing_beside_the_real_one() -> None:
+    inside = f"text = '''\ndef other():  {MARKER}\n'''\n"
+    assert trace(Program(f"{inside}def main():  {MARKER}\n    return text\n")).frames[0].source == "def main():\n"
+
+
+def test_what_an_exception_says_is_one_short_line() -> None:
+    for text in ("'x' * 50_000_000", "'a\\nb\\x1b[31m'", "'\\ud800'"):
+        with pytest.raises(ProgramError) as error:
+            trace(program("return 1", f"if True: raise ValueError({text})"))
+        assert str(error.value).isprintable()
+        assert len(str(error.value)) < 500
+
+
+def test_coroutines_and_groups_of_exceptions_are_traced() -> None:
+    waits = "class W:\n    def __await__(self):\n        yield 1\nasync def f():\n    await W()\n    return 3"
+    found = trace(program("k = f()\nk.send(None)\ntry: k.send(None)\nexcept StopIteration as e: return e.value", waits))
+    assert found.result == ("3", "int")
+    group = "try:\n    raise ExceptionGroup('g', [ValueError(1)])\nexcept* KeyError:\n    pass"
+    found = trace(program(group))  # the frame leaves from code that has no line
+    assert found.raised
+    assert found.frames[-1].source.strip() in ("except* KeyError:", "pass")
+
+
+def test_a_generator_that_runs_deeper_than_is_recorded_leaves_no_frames() -> None:
+    before = "def g():\n    yield 1\n    yield 2\ndef inner(it):\n    return next(it)"
+    found = trace(program("it = g()\na = next(it)\nb = inner(it)\nreturn b", before), depth=1)
+    assert found.result == ("2", "int")
+    assert [f.source.strip() for f in found.frames if f.event is Event.CALL] == [
+        "def main():",
+        "def g():",
+        "def inner(it):",
+    ]

@@ -23,7 +23,7 @@ def rewrite(file: Path, only: Sequence[str]) -> str:
             raise ConfigError(f"--only: unknown rewrite {name!r}; {suggest(name, REWRITES)}")
     kinds = list(only) or list(REWRITES)
     try:
-        code = file.read_text(encoding="utf-8")
+        code = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: cannot be read as UTF-8 text: {error}") from None
     if MARKER in code:

@@ -46,7 +46,7 @@ def trace(file: Path, overrides: Sequence[str] = ()) -> str:
     """
     config = build(TraceConfig, apply_changes({}, parse_overrides(overrides), "override"))
     try:
-        code = file.read_text(encoding="utf-8")
+        code = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: cannot be read as UTF-8 text: {error}") from None
     with Sandbox(config.tracer) as sandbox:

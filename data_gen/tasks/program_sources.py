@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.program import Program
+from remedy.data_gen.messages import shown
 from remedy.data_gen.registry import Registry
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import humaneval
+
+log = logging.getLogger(__name__)
 
 
 class Case(NamedTuple):
@@ -38,7 +42,8 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
     """All programs of a benchmark or of a path, in the order of the benchmark, of file names, or of lines.
 
     Raises:
-        ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named).
+        ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named). A
+            single file of a folder that is no UTF-8 text, or cannot be read, is left out with a warning.
     """
     if benchmark is not None:
         read = BENCHMARKS[benchmark].cases
@@ -47,7 +52,7 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
     else:
         assert path is not None
         if Path(path).is_dir():
-            cases = tuple(_file(file) for file in sorted(Path(path).rglob("*.py")))
+            cases = _folder(Path(path))
         else:
             cases = tuple(case for where, row in _lines(path) for case in _parsed(_own, row, where))
     if not cases:
@@ -59,12 +64,40 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
     return cases
 
 
-def _file(file: Path) -> Case:
-    program = Program(_read(file), str(file))
-    return Case(str(file), program, program.code, program.code)
+def _folder(folder: Path) -> tuple[Case, ...]:
+    """The programs in a folder's files."""
+    try:
+        files = sorted(file for file in folder.rglob("*.py") if not file.is_dir())
+    except (OSError, RecursionError) as error:
+        raise ConfigError(f"task programs: {folder} cannot be searched for files ({type(error).__name__})") from None
+    cases, left_out = [], []
+    for file in files:
+        try:
+            program = Program(_read(file), _escaped(str(file)))
+        except ConfigError as error:
+            left_out.append(str(error))
+            continue
+        cases.append(Case(program.name, program, program.code, program.code))
+    if left_out:
+        log.warning("%s: %d of %d files left out; %s", folder, len(left_out), len(left_out) + len(cases), left_out[0])
+    return tuple(cases)
+
+
+def _escaped(text: str) -> str:
+    """Lone surrogates, which JSON can hold and no file of text, as the escapes that mean the same in a Python string."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _called(name: str, code: str, arguments: str, expected: str | None, function: str = "f") -> Case:
+    for key, given in {"code": code, "input": arguments, "output": expected}.items():
+        if not isinstance(given, str) and not (key == "output" and given is None):
+            raise TypeError(f"{key} is to be text, not {shown(given)}")
+    name, code, arguments, expected = (
+        _escaped(name),
+        _escaped(code),
+        _escaped(arguments),
+        expected and _escaped(expected),
+    )
     program = Program.from_call(code, arguments, name, function)
     return Case(name, program, program.code, code, expected)
 
@@ -120,7 +153,7 @@ def _lines(path: str) -> Sequence[tuple[str, dict[str, Any]]]:
         try:
             row = json.loads(line)
             found.append((where, {"id": where, **row}))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise ConfigError(f"{where}: not a JSON object") from None
     return found
 
@@ -136,6 +169,6 @@ def _parsed(read: Callable[[dict[str, Any]], Iterable[Case]], row: dict[str, Any
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")  # without a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"task programs: {file} cannot be read as UTF-8 text: {error}") from None

@@ -14,7 +14,7 @@ from remedy.data_gen.examples import DataConfig, Example, examples
 from remedy.data_gen.execution.pool import environment, trace_all
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import Role, spans_text
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.splits import SPLITS
 
@@ -132,3 +132,80 @@ def test_executions_of_one_function_are_in_one_split(tmp_path: Path) -> None:
         found.setdefault(example.program.split("\ndef main")[0], set()).add(example.split)
     assert len(found) == 20
     assert all(len(splits) == 1 for splits in found.values())
+
+
+def test_what_no_file_of_text_can_hold_is_written_as_an_escape(tmp_path: Path) -> None:
+    path = tmp_path / "halves.jsonl"
+    lines = [
+        r'{"code": "def f(x):\n    return \"\ud800\" + x", "input": "\"\udfff\"", "id": "a\ud800"}',
+        r'{"code": "class A:\n    def __repr__(self): return chr(0xd800)\ndef f(x):\n    return A()", "input": "1", "id": "b"}',
+        r'{"code": "raise ValueError(chr(0xd800))\ndef f(x):\n    return x", "input": "1", "id": "c"}',
+        r'{"code": "def f(x):\r    return x", "input": "1", "id": "d"}',
+    ]
+    path.write_text("\n".join(lines))
+    found = {example.slices["source"]: example for example in everything(path)}
+    assert {name: example.outcome for name, example in found.items()} == {
+        "a\\ud800": "ok",
+        "b": "ok",
+        "c": "raised",
+        "d": "ok",
+    }
+    assert found["a\\ud800"].answer == r"'\ud800\udfff'"
+    assert found["b"].answer == r"\ud800"
+    for example in found.values():  # as a shard would
+        (example.program + example.answer + spans_text(example.spans)).encode()
+
+
+def test_byte_order_marks_are_no_part_of_a_program(tmp_path: Path) -> None:
+    line = json.dumps({"code": "def f(x):\n    return x", "input": "1"})
+    (tmp_path / "marked.jsonl").write_text(f"\ufeff{line}\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.py").write_text("\ufeffdef main():  # << START_OF_TRACE\n    return 1\n")
+    for place in ("marked.jsonl", "folder"):
+        assert [example.outcome for example in everything(tmp_path / place)] == ["ok"]
+
+
+def test_files_that_are_no_text_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "good.py").write_text("def main():  # << START_OF_TRACE\n    return 1\n")
+    (tmp_path / "latin.py").write_bytes("# caf\xe9\ndef main():  # << START_OF_TRACE\n    return 1\n".encode("latin-1"))
+    (tmp_path / "folder.py").mkdir()
+    assert [example.outcome for example in everything(tmp_path)] == ["ok"]
+    [record] = caplog.records
+    assert "1 of 2 files left out" in record.getMessage()
+    assert "latin.py" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"code": "def f(x): return x", "input": "1", "output": 1}', "output is to be text, not 1"),
+        ('{"code": 3, "input": "1"}', "code is to be text, not 3"),
+        ('{"code": "def f(x): return x", "input": ["1"]}', "input is to be text, not"),
+        ("[" * 50_000, "not a JSON object"),
+        ("9" * 5_000, "not a JSON object"),
+        ("[1]", "not a JSON object"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_malformed_lines_are_named_in_one_short_line(tmp_path: Path, line: str, says: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(ConfigError, match=r"p\.jsonl:1: ") as error:
+        examples(config(path), "train", [0])
+    assert says in str(error.value)
+    assert len(str(error.value).replace(str(path), "")) < 300
+
+
+def test_programs_that_are_odd_but_harmless_do_not_end_a_batch(tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    codes = {
+        "names": "def f(x):\n    class A:\n        locals()[5] = 1\n        y = 2\n    return A.y",
+        "rebound": "def f(x):\n    return x\nimport sys\nsys.modules[__name__].__dict__.setdefault('main', 5)",
+        "base": "class Own(BaseException): pass\ndef f(x):\n    raise Own",
+        "interrupt": "def f(x):\n    raise KeyboardInterrupt",
+        "coroutine": "class W:\n    def __await__(self): yield 1\nasync def g(): await W()\ndef f(x):\n    return g().send(None)",
+    }
+    path.write_text(
+        "".join(json.dumps({"code": code, "input": "3", "id": name}) + "\n" for name, code in codes.items())
+    )
+    assert {example.slices["source"]: example.outcome for example in everything(path)} == dict.fromkeys(codes, "ok")

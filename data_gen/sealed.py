@@ -31,12 +31,12 @@ class DamagedFile(UserError):
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write an object with its digest, the whole file or none of it.
+    """Write an object with a digest of it and of the file's name, the whole file or none of it.
 
     Raises:
         OSError: it cannot be written.
     """
-    text = json.dumps({**content, KEY: digest_of(content)}, indent=1)
+    text = json.dumps({**content, KEY: _json_digest(path, content)}, indent=1)
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
@@ -47,7 +47,7 @@ def read_json(path: Path, cure: str) -> dict[str, Any]:
         DamagedFile: it is not there, or not what was written.
     """
     content = plain_json(path, cure)
-    if content.pop(KEY, None) != digest_of(content):
+    if content.pop(KEY, None) != _json_digest(path, content):
         raise DamagedFile(
             f"{path}: is damaged, or of an earlier version (its digest is not that of its content): {cure}"
         )
@@ -138,7 +138,7 @@ def foreign_table(folder: Path, owner: str) -> Path | None:
 
 
 def digest_of(content: Mapping[str, Any]) -> str:
-    """Identifies an object by what it holds, as JSON writes it: the digest that `write_json` gives it."""
+    """Identifies an object by what it holds, as JSON writes it."""
     plain = json.loads(json.dumps(content))  # tuples are lists there, and numbers as keys are text
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
@@ -173,6 +173,10 @@ def _check_owner(path: Path, cure: str, schema: pa.Schema, owner: str | None) ->
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _json_digest(path: Path, content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(f"{path.name} {digest_of(content)}".encode()).hexdigest()
 
 
 def _footer(content: bytes) -> int:

@@ -126,7 +126,7 @@ def load_adapted(folder: Path, tokenizer: TraceTokenizer, dtype: torch.dtype | s
 
     try:
         name = json.loads((folder / ADAPTER_FILE).read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"checkpoint {folder}: {ADAPTER_FILE} cannot be read ({error})") from None
     model = load_base(name, dtype)
     resize_embeddings(model, tokenizer)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,6 +66,17 @@ IRRELEVANT = {
 SPECIAL = (b"", b"[]", b"null", b"{}", b"[" * 100_000, b"\xff\xfe", b"5", b'""', b'{"digest": "x"}')
 
 
+@contextlib.contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    """Work in a folder, as a user does: names in messages are relative to it."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 class Outcome(NamedTuple):
     """What became of a command: its result, or the message with which it was refused."""
 
@@ -82,7 +94,7 @@ class Project:
         (folder / "programs.jsonl").write_text(
             '{"id": "a", "code": "def f(x):\\n    y = x + 1\\n    return y", "input": "1"}\n'
         )
-        with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
+        with inside(folder), contextlib.redirect_stdout(io.StringIO()):
             generate("data.yaml", [], Path("out"), "0/1", 1)
             train(load(RunConfig, "train.yaml", ["output=run", "shards=out"]))
             measure(load(MeasureConfig, "measure.yaml"), Path("measured"))
@@ -126,7 +138,7 @@ class Project:
         """Run a command. An exception that a user would see as a traceback is raised."""
         shards._columns.cache_clear()
         try:
-            with contextlib.chdir(self.folder), contextlib.redirect_stdout(io.StringIO()):
+            with inside(self.folder), contextlib.redirect_stdout(io.StringIO()):
                 return Outcome(self.commands()[command](), "")
         except Exception as error:
             words = in_words(error)

@@ -1,0 +1,37 @@
+"""A sealed file is read as it was written, under its own name, or refused; any reader of Parquet opens a sealed table."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from remedy.data_gen.sealed import DamagedFile, read_json, read_table, write_json, write_table
+
+
+def test_an_object_is_read_as_json_writes_it_and_under_its_own_name_only(tmp_path: Path) -> None:
+    content = {"a": [1, 0.1, None, "\u00e9"], "b": {"c": (True, float("inf"))}}
+    write_json(tmp_path / "x.json", content)
+    assert read_json(tmp_path / "x.json", "") == {"a": [1, 0.1, None, "\u00e9"], "b": {"c": [True, float("inf")]}}
+    (tmp_path / "x.json").rename(tmp_path / "y.json")
+    with pytest.raises(DamagedFile, match=r"y\.json: is damaged.*: do this"):
+        read_json(tmp_path / "y.json", "do this")
+
+
+def test_every_flipped_bit_of_a_table_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    table = pa.table({"a": [1, 2, 3], "b": ["x", "", None]})
+    write_table(path, table, "owner")
+    assert read_table(path, "", "owner").equals(table)
+    assert pq.read_table(path).equals(table)
+    assert read_table(path, "", "owner", ["b"]).column_names == ["b"]
+    with pytest.raises(DamagedFile, match="belongs to something else"):
+        read_table(path, "", "other")
+    content = path.read_bytes()
+    for place in range(len(content)):
+        for bit in (0, 7) if place % 50 else range(8):
+            damaged = bytearray(content)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(damaged)
+            with pytest.raises(DamagedFile, match=r"x\.parquet: is damaged"):
+                read_table(path, "", "owner")

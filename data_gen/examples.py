@@ -152,6 +152,8 @@ class Example:
     identity: str
     """The same for a program however it is written down (format, spacing, encoding, nested or flattened, rewritten)."""
     slices: dict[str, int | str]
+    cluster: str
+    """What examples that stand or fall together share: executions of one function, or the same program drawn twice."""
     outcome: str = "ok"
     reveal: RevealConfig = field(default_factory=RevealConfig)
     """How the trace is written."""
@@ -279,5 +281,14 @@ def _example(execution: Execution, data: DataConfig, written: Rendered, reveal: 
     if data.reveal.max_tokens is not None:
         slices["reveal"] = describe(reveal) if outcome == "ok" else "none"
     return Example(
-        execution.index, execution.split, *written, execution.answer, trace, drawn.identity, slices, outcome, reveal
+        execution.index,
+        execution.split,
+        *written,
+        execution.answer,
+        trace,
+        drawn.identity,
+        slices,
+        drawn.identity if drawn.cluster is None else drawn.cluster,
+        outcome,
+        reveal,
     )

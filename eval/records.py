@@ -129,6 +129,8 @@ class Record(Score):
     """The condition: the name, without suffix, of its files in `records` and `generations`."""
     example: str
     """A hash of the program, the same however it is written down: pairs examples of different conditions."""
+    cluster: str
+    """A hash of what examples are drawn together by, as the executions of one function are; else of the program alone."""
     index: int
     """The example's index in its split: with `condition`, leads to what the model wrote."""
     split: str

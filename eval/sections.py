@@ -103,13 +103,40 @@ def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
 
 
 def percent(found: Interval | None) -> str:
-    """A rate with its interval: `93.0%`, and `89 to 96 %` in small print; empty if there is none."""
-    return f"{found['mean']:.1%}\n{interval(found['low'], found['high'])}" if found is not None else ""
+    """A rate with its interval: `93 %`, and `89 to 96 %` in small print; empty if there is none."""
+    if found is None:
+        return ""
+    low, high = found["low"], found["high"]
+    return f"{100 * found['mean']:.{places(low, high)}f} %\n{interval(low, high)}"
 
 
 def interval(low: float, high: float) -> str:
-    """The ends of an interval of rates: `89 to 96 %`."""
-    return f"{100 * low:.0f} to {100 * high:.0f} %"
+    """The ends of an interval of rates, in as many places as its width lets be known: `89 to 96 %`."""
+    shown = places(low, high)
+    return f"{100 * low:.{shown}f} to {100 * high:.{shown}f} %"
+
+
+def points(value: float) -> str:
+    """A difference of rates in points: `+12.5`."""
+    return f"{100 * value:+.1f}"
+
+
+def places(low: float, high: float) -> int:
+    """Decimal places of a percentage: one where its interval is narrower than two points."""
+    return 1 if high - low < 0.02 else 0
+
+
+def sized(condition: ConditionSummary) -> str:
+    """How many examples there are; in small print, how many programs, and as how many they count, where that is fewer."""
+    said = str(condition["examples"])
+    if condition["programs"] < condition["examples"]:
+        said += f"\n{condition['programs']} programs"
+    if condition["clusters"] < condition["programs"]:
+        said += f"\nin {condition['clusters']} clusters"
+    right = condition["right"]
+    if condition["clusters"] < condition["examples"] and right is not None:
+        said += f"\nas good as {right['effective']:.0f}"
+    return said
 
 
 def p_value(p: float) -> str:

@@ -15,12 +15,13 @@ from remedy.eval.stats import Estimate, mean, rate
 
 
 class Interval(TypedDict):
-    """A rate or mean share with its 95 % interval."""
+    """A rate or mean share with its 95 % interval over clusters. `effective`: so many independent examples would say as much."""
 
     mean: float
     low: float
     high: float
     examples: int
+    effective: float
 
 
 class ConditionSummary(TypedDict):
@@ -36,10 +37,14 @@ class ConditionSummary(TypedDict):
     """What tells the condition from others."""
     examples: int
     """How many examples were scored."""
+    programs: int
+    """How many distinct programs they are."""
+    clusters: int
+    """How many clusters they are drawn in."""
     untraced: dict[str, int]
     """Programs left out since they could not be run, by outcome."""
     right: Interval | None
-    """Share of right answers, with a Wilson interval; None if nothing was scored."""
+    """Share of right answers, with a Wilson interval over clusters; None if nothing was scored."""
     valid_format: Interval | None
     """Share of traces that read as traces."""
     truncated: float
@@ -122,15 +127,17 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
         "condition": str(first["condition"]),
         "labels": {name: _plain(first[name]) for name in labels if not pd.isna(first[name])},
         "examples": len(rows),
+        "programs": rows["example"].nunique(),
+        "clusters": rows["cluster"].nunique(),
         "untraced": _counts(left_out),
-        "right": _rate(rows["right"]),
-        "valid_format": _rate(rows["valid_format"]),
+        "right": _rate(rows, "right"),
+        "valid_format": _rate(rows, "valid_format"),
         "truncated": _mean_of(rows["truncated"]),
         "tokens": {role.label: count for role, count in roles.items()},
         "trace_tokens": _mean_of(rows[TRACE_COLUMNS].sum(axis=1)),
         "written_tokens": _mean_of(rows["written_tokens"]),
         "frames_right": _mean_of(rows["frames_right"]),
-        **{name: _share(rows[name]) if rows[of].sum() else None for name, of in SHARES.items()},  # type: ignore[typeddict-item]
+        **{name: _share(rows, name) if rows[of].sum() else None for name, of in SHARES.items()},  # type: ignore[typeddict-item]
         "tokens_per_state": float(rows[ROLE_COLUMNS[Role.STATE]].sum()) / states if states else None,
         "tokens_per_action": float(rows[ROLE_COLUMNS[Role.ACTION]].sum()) / actions if actions else None,
         "failures": {kind: int((rows["failure"] == kind).sum()) for kind in Failure if (rows["failure"] == kind).any()},
@@ -148,16 +155,22 @@ def _operations(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
     return {str(kind): _counts(group["operation"]) for kind, group in failed.groupby(detail, sort=True)}
 
 
-def _rate(outcomes: pd.Series) -> Interval | None:
-    return _interval(rate(outcomes.astype(bool).tolist())) if len(outcomes) else None
+def _rate(rows: pd.DataFrame, name: str) -> Interval | None:
+    return _interval(rate(rows[name].astype(bool).tolist(), rows["cluster"].tolist())) if len(rows) else None
 
 
-def _share(values: pd.Series) -> Interval | None:
-    return _interval(mean(values.tolist())) if len(values) else None
+def _share(rows: pd.DataFrame, name: str) -> Interval | None:
+    return _interval(mean(rows[name].tolist(), rows["cluster"].tolist())) if len(rows) else None
 
 
 def _interval(found: Estimate) -> Interval:
-    return {"mean": found.mean, "low": found.low, "high": found.high, "examples": found.size}
+    return {
+        "mean": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "examples": found.size,
+        "effective": found.effective,
+    }
 
 
 def _mean_of(values: pd.Series) -> float:

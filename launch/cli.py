@@ -157,16 +157,20 @@ def report(
     out: Annotated[Path, typer.Option(help="folder for the report")] = ...,  # type: ignore[assignment]
     comparisons: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="an experiment's YAML: make its comparisons instead of each run against the first"),
+        typer.Option(help="an experiment's YAML: make its comparisons instead of each variant with the baseline"),
     ] = None,
+    baseline: Annotated[str, typer.Option(help="the variant or run to compare others with (default: the first)")] = "",
     title: Annotated[str, typer.Option()] = "Report",
 ) -> None:
     """Write Markdown and one HTML page with figures and the verdict table."""
+    from remedy.data_gen.settings import UserError
     from remedy.eval.report.page import report as run
     from remedy.launch.experiment import ExperimentConfig
 
+    if comparisons and baseline:
+        raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
     chosen = load(ExperimentConfig, comparisons).comparisons if comparisons else None
-    print(f"report: {run(directories, out, chosen, title)}")
+    print(f"report: {run(directories, out, chosen, title, [baseline] if baseline else [])}")
 
 
 @app.command("run", cls=SettingsCommand)

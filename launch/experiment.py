@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +16,15 @@ from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics.condition import MOST_EXAMPLES
 from remedy.eval.records import COMMON
-from remedy.eval.report.verdicts import FORMER_LABELS, Comparison, Side
+from remedy.eval.report.verdicts import FORMER_LABELS, Comparison, Side, one_primary
 from remedy.train.config import MOST_STEPS, RunConfig
 
 MOST_RUNS = 10_000
 """Runs of a group; more can only be a grid with one key too many."""
+
+SEEDS = ("seed", "data_seed")
+"""What runs of one variant differ in: settings of `train`. Not `data.seed`, which chooses the test set too."""
+BASELINE = "baseline"
 
 
 class Group(Settings):
@@ -28,7 +33,9 @@ class Group(Settings):
     base: dict[str, Any]
     """The settings that all its runs share: those of `remedy train`, without `name` and `output`."""
     runs: dict[str, dict[str, Any]] = {}
-    """For each run, by its name, what differs from `base`."""
+    """For each run, by its name, what differs from `base`. Runs that differ in `train.seed` and `train.data_seed` alone are one
+    variant, which has the name of the first. `baseline: true` makes a variant the one that a report without `comparisons` compares
+    the others of its group with; by default the first."""
     grid: dict[str, tuple[Any, ...]] = {}
     """Settings and the values that each takes; every combination is a run (of each of `runs`, where there are any)."""
     evaluate: dict[str, Any]
@@ -86,11 +93,29 @@ class ExperimentConfig(Settings):
     groups: dict[str, Group] = Field(min_length=1)
     """Groups of runs."""
     comparisons: tuple[Comparison, ...] = ()
-    """What the report compares, and under which mitigation and failure; none: every run with the first."""
+    """What the report compares, and under which mitigation and failure; none: every variant with the baseline."""
+
+    @model_validator(mode="after")
+    def _one_baseline(self) -> ExperimentConfig:
+        for name, group in self.groups.items():
+            marked = [run for run, changes in group.runs.items() if BASELINE in changes]
+            if marked and self.comparisons:
+                raise ValueError(f"groups.{name}.runs.{marked[0]}.baseline does nothing beside comparisons: remove it")
+            if len(marked) > 1 or any(group.runs[run][BASELINE] is not True for run in marked):
+                raise ValueError(f"groups.{name}: write `baseline: true` at one run, and nothing at the others")
+        return self
+
+    @property
+    def baselines(self) -> list[str]:
+        """The runs that are marked as baselines; of several, as with a grid, the first."""
+        marked = [
+            (group, run) for group in self.groups.values() for run, changes in group.runs.items() if BASELINE in changes
+        ]
+        return [next(member.name for member in members(group) if member.of == run) for group, run in marked]
 
 
 class Job(Settings):
-    """One run of an experiment: train, then evaluate. `variant`: what it shares with the same run of other seeds."""
+    """One run of an experiment: train, then evaluate. `variant`: the name of all runs that differ from it in their seeds alone."""
 
     name: str
     variant: str
@@ -109,13 +134,14 @@ class Member(NamedTuple):
 
 
 def members(group: Group) -> list[Member]:
-    """The runs of a group: each of `runs` at each point of the grid. A key that ends in `seed` is no part of the variant."""
+    """The runs of a group: each of `runs` at each point of the grid. Seeds are no part of a variant's name."""
     found = []
-    for of, changes in (group.runs or {"": {}}).items():
+    for of, settings in (group.runs or {"": {}}).items():
+        changes = {key: value for key, value in settings.items() if key != BASELINE}
         for values in itertools.product(*group.grid.values()):
             point = dict(zip(group.grid, values))
             words = {key: f"{key.rsplit('.', 1)[-1]}={_word(value)}" for key, value in point.items()}
-            kept = [word for key, word in words.items() if not key.endswith("seed")]
+            kept = [word for key, word in words.items() if key not in {f"train.{name}" for name in SEEDS}]
             name = ",".join([*([of] if of else []), *words.values()])
             variant = ",".join([*([of] if of else []), *kept]) or "all"
             found.append(Member(name, variant if len(kept) < len(words) else name, of, {**changes, **point}))
@@ -143,17 +169,33 @@ def expand(config: ExperimentConfig, where: str) -> list[Job]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ConfigError(f"{where}: run names must be unique over all groups; {shown(twice)} comes twice")
-    evaluations = {job.name: job.evaluate for job in jobs}
+    jobs = together(jobs)
+    one_primary(config.comparisons)
+    evaluations = {name: job.evaluate for job in jobs for name in (job.name, job.variant)}
     for number, comparison in enumerate(config.comparisons):
         for name, side in (("baseline", comparison.baseline), ("treatment", comparison.treatment)):
             _check_side(side, evaluations, f"{where}: comparisons.{number}.{name}")
     return jobs
 
 
+def together(jobs: Sequence[Job]) -> list[Job]:
+    """The runs, those of equal settings but for seeds under one variant's name: that of the first."""
+    names: dict[str, str] = {}
+    found = []
+    for job in jobs:
+        settings = job.train.model_dump(mode="json", exclude={"name", "output", "tracking"})
+        recipe = {**settings, "train": {k: v for k, v in settings["train"].items() if k not in SEEDS}}
+        key = json.dumps([recipe, job.evaluate.model_dump(mode="json")], sort_keys=True)
+        if key not in names:
+            names[key] = job.variant if job.variant not in names.values() else job.name
+        found.append(job.model_copy(update={"variant": names[key]}))
+    return found
+
+
 def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -> None:
     """Refuse a run or a label that no record will have, before anything is trained."""
     if side.run not in evaluations:
-        raise ConfigError(f"{place}.run: no run {side.run!r}; {suggest(side.run, evaluations)}")
+        raise ConfigError(f"{place}.run: no variant or run {side.run!r}; {suggest(side.run, evaluations)}")
     own = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
     known = ["diagnostic", *dict.fromkeys(own), *(label.name for label in COMMON)]
     for key in side.where:

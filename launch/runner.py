@@ -52,7 +52,9 @@ def report_all(config: ExperimentConfig, jobs: list[Job]) -> Path:
     from remedy.train.wandb_runs import log_report
 
     folder = Path(config.output) / "report"
-    page = report([job.folder / "evaluation" for job in jobs], folder, config.comparisons or None, config.title)
+    page = report(
+        [job.folder / "evaluation" for job in jobs], folder, config.comparisons or None, config.title, config.baselines
+    )
     tracked = [job.train.tracking for job in jobs if job.train.tracking.wandb]
     if tracked:
         log_report(tracked[0], f"{config.name}: report", folder)

@@ -136,7 +136,7 @@ def test_the_experiments_of_the_readme_are_valid_and_every_run_is_compared() -> 
         if command.startswith(("remedy run ", "remedy sweep ")):
             path = command.split()[2]
             config = load(ExperimentConfig, ROOT / path)
-            names = {job.name for job in expand(config, path)}
+            names = {job.variant for job in expand(config, path)}
             compared = {side.run for c in config.comparisons for side in (c.baseline, c.treatment)}
             assert compared == (names if command.startswith("remedy run ") else set())
 

@@ -86,7 +86,9 @@ class ProgramsTask(Task):
 
     def _drawn(self, case: Case, python: str) -> Drawn:
         slices: dict[str, int | str] = {"source": case.id, "python": python}
-        return Drawn(case.program, case.identity, text_hash(case.identity), slices, expected=case.expected)
+        return Drawn(
+            case.program, case.identity, text_hash(case.identity), slices, expected=case.expected, cluster=case.group
+        )
 
 
 def load_cases(config: ProgramsTask) -> tuple[Case, ...]:

@@ -37,6 +37,8 @@ class Drawn(NamedTuple):
     """The answer, where it is not the returned value."""
     expected: str | None = None
     """The repr of the result that the program's source says it has; another result is the outcome `mismatch`."""
+    cluster: str | None = None
+    """What programs that stand or fall together share, as executions of one function do; by default `identity`."""
 
 
 class TokenArrays(NamedTuple):

@@ -125,7 +125,10 @@ def composition_figure(records: pd.DataFrame) -> Figure:
         panel.plot(theory.index, theory.values, "k--", label="expected")
         forms = sorted(rows.groupby("form"), key=lambda pair: rank("form", pair[0]))
         for number, (form, group) in enumerate(forms):
-            found = {depth: rate(one["right"].astype(bool).tolist())[:3] for depth, one in group.groupby("depth")}
+            found = {
+                depth: rate(one["right"].astype(bool).tolist(), one["cluster"].tolist())[:3]
+                for depth, one in group.groupby("depth")
+            }
             plotting.line(panel, found, str(form), number)
         plotting.numbers(panel, list(theory.index))
         plotting.rates(panel)

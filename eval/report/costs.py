@@ -155,7 +155,8 @@ def cut_table(cuts: pd.DataFrame) -> Rows:
     for operation, group in [*cuts.groupby("operation", sort=True), ("all", cuts)]:
         cells = []
         for name in names:
-            found = rate(group[group["tokenizer"] == name]["discontinuous"].astype(bool).tolist())
+            mine = group[group["tokenizer"] == name]
+            found = rate(mine["discontinuous"].astype(bool).tolist(), mine["example"].tolist())
             cells.append(f"{found.mean:.0%}\n{interval(found.low, found.high)}")
         table.append([str(operation), str(len(group) // len(names)), *cells])
     return table

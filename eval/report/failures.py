@@ -14,7 +14,7 @@ from remedy.eval.colours import ROLE_COLOURS
 from remedy.eval.failures import Failure
 from remedy.eval.report.verdicts import Comparison, merged
 from remedy.eval.scoring.operations import OPERATIONS
-from remedy.eval.sections import Rows, Section, in_order, named, telling, text, title, varying
+from remedy.eval.sections import Rows, Section, in_order, interval, named, telling, text, title, varying
 from remedy.eval.stats import rate
 from remedy.eval.summary import ConditionSummary
 
@@ -169,7 +169,7 @@ def moved_classes(comparisons: Sequence[Comparison], records: pd.DataFrame) -> R
     for name, both in pairs:
         right = both[both["right_before"]]
         lost = right[~right["right_after"]]["failure_after"].value_counts()
-        kept = f"{len(right) - lost.sum()}{_share(right['right_after'])}"
+        kept = f"{len(right) - lost.sum()}{_share(right['right_after'], right['cluster'])}"
         how = ", ".join(f"{kind} {count}" for kind, count in lost.items())
         table.append(
             ["none (right before)", name, str(len(right)), kept, f"lost {lost.sum()}" + (f": {how}" if how else "")]
@@ -179,12 +179,12 @@ def moved_classes(comparisons: Sequence[Comparison], records: pd.DataFrame) -> R
 
 def _moved(before: pd.DataFrame, after: int) -> list[str]:
     right = before["right_after"]
-    return [str(len(before)), f"{int(right.sum())}{_share(right)}", str(after)]
+    return [str(len(before)), f"{int(right.sum())}{_share(right, before['cluster'])}", str(after)]
 
 
-def _share(outcomes: pd.Series) -> str:
+def _share(outcomes: pd.Series, clusters: pd.Series) -> str:
     """The rate as small print, or nothing of nothing."""
     if not len(outcomes):
         return ""
-    found = rate(outcomes.astype(bool).tolist())
-    return f"\n{found.mean:.1%} ({found.low:.1%} to {found.high:.1%})"
+    found = rate(outcomes.astype(bool).tolist(), clusters.tolist())
+    return f"\n{100 * found.mean:.0f} % ({interval(found.low, found.high)})"

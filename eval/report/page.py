@@ -7,16 +7,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from remedy.data_gen.messages import suggest
+from remedy.data_gen.settings import UserError
 from remedy.eval.checkpoint import Checkpoint
 from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.eval.report.comparisons import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.costs import measure_sections
 from remedy.eval.report.failures import failure_sections, moved_section
-from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement
+from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
 from remedy.eval.report.render import write_pages
 from remedy.eval.report.results import accuracy_by_cost, axis_sections, by_trace_tokens, metric_sections
-from remedy.eval.report.seeds import repeated, seed_sections
-from remedy.eval.report.verdicts import Comparison, Verdict, decide, default_comparisons
+from remedy.eval.report.seeds import seed_sections
+from remedy.eval.report.verdicts import Comparison, Verdict, decide
+from remedy.eval.report.wording import DIAGNOSIS_NOTE, diagnosis_rows
 from remedy.eval.sections import Section
+from remedy.eval.summary import ConditionSummary
 
 MISSING_NOTE = (
     "These conditions were asked for and have no records yet; `remedy evaluate`, run again, goes on with them."
@@ -24,27 +29,35 @@ MISSING_NOTE = (
 
 
 class Report(NamedTuple):
-    """A report before it is rendered."""
+    """A report before it is rendered. `baselines`: what is said of baselines that nobody chose."""
 
     verdicts: list[Verdict]
+    baselines: list[str]
     sections: list[Section]
 
 
 def report(
-    directories: Sequence[Path], output: Path, comparisons: Sequence[Comparison] | None = None, title: str = "Report"
+    directories: Sequence[Path],
+    output: Path,
+    comparisons: Sequence[Comparison] | None = None,
+    title: str = "Report",
+    baselines: Sequence[str] = (),
 ) -> Path:
     """Write `report.md`, `report.html` and `figures/` from evaluations and measurements; returns the page's path.
 
-    Without `comparisons`, every run is compared with the first one found, condition by condition, and on real programs every
-    condition with the first of its run; runs that are one variant with several seeds are put together instead.
+    Without `comparisons`, every variant is compared with the baseline, condition by condition, and on real programs every
+    condition with the plainest of its variant. `baselines`: variants or runs that are baselines; of a diagnostic without one, it
+    is the first found.
 
     Raises:
-        UserError: no evaluation or measurement is found, or a comparison does not fit the records.
+        UserError: no evaluation or measurement is found, a comparison does not fit the records, or there is no such baseline.
     """
-    return write_pages(*compose(directories, comparisons), output, title)
+    return write_pages(*compose(directories, comparisons, baselines), output, title)
 
 
-def compose(directories: Sequence[Path], comparisons: Sequence[Comparison] | None = None) -> Report:
+def compose(
+    directories: Sequence[Path], comparisons: Sequence[Comparison] | None = None, baselines: Sequence[str] = ()
+) -> Report:
     """The verdicts and sections of a report.
 
     Raises:
@@ -52,11 +65,16 @@ def compose(directories: Sequence[Path], comparisons: Sequence[Comparison] | Non
     """
     folders, measured = find(directories)
     found = read_evaluations(folders)
-    variants = {request["run"]: request["variant"] for request in found.requests if request.get("variant")}
-    if not repeated(variants):
-        variants = {}
-    if comparisons is None:  # of runs that repeat each other, none is a baseline for all
-        comparisons = [] if variants else default_comparisons(found.conditions)
+    variants = variants_of(found.requests)
+    unknown = next((name for name in baselines if name not in {*variants, *variants.values()}), None)
+    if unknown is not None:
+        raise UserError(f"baseline: no variant or run {unknown!r}; {suggest(unknown, [*variants, *variants.values()])}")
+    said: list[str] = []
+    if comparisons is None:
+        said = chosen_baselines(found.conditions, variants, baselines)
+        comparisons = default_comparisons(found.conditions, variants, baselines)
+        comparisons += diagnoses(found.conditions, variants)
+    decided = decide(comparisons, found.records)
     fingerprints = {request["run"]: request["checkpoint"]["tokenizer_fingerprint"] for request in found.requests}
     sections = [Section("Runs", rows=runs_table(found))] if found.requests else []
     sections += missing_section(found)
@@ -64,11 +82,35 @@ def compose(directories: Sequence[Path], comparisons: Sequence[Comparison] | Non
         sections += diagnostic_sections(diagnostic, found, variants)
     if found.conditions:
         sections.append(Section("Right answers by tokens", draw=partial(accuracy_by_cost, found.conditions)))
-    sections += moved_section(comparisons, found.records)
+    sections += diagnosis_section([item for item in decided if item.word is None])
+    sections += moved_section([item.comparison for item in decided if item.word is not None], found.records)
     sections += measure_sections(
         [read_measurement(folder) for folder in measured], found.conditions, found.records, fingerprints
     )
-    return Report([decide(comparison, found.records) for comparison in comparisons], said_once(sections))
+    return Report([item for item in decided if item.word is not None], said, said_once(sections))
+
+
+def chosen_baselines(
+    conditions: Sequence[ConditionSummary], variants: dict[str, str], baselines: Sequence[str]
+) -> list[str]:
+    """A sentence on each baseline that several variants are compared with because it comes first."""
+    found = []
+    for diagnostic, mine in by_diagnostic(conditions).items():
+        names = {variants[condition["run"]] for condition in mine}
+        first = baseline_of(mine, variants, baselines)
+        declared = {first, *(run for run, variant in variants.items() if variant == first)} & set(baselines)
+        if len(names) > 1 and not declared:
+            found.append(
+                f"Nobody named a baseline for {diagnostic}: it is {first}, which comes first (`baseline: true` on a run of an "
+                "experiment, or `remedy report --baseline`, names another)."
+            )
+    return found
+
+
+def diagnosis_section(items: list[Verdict]) -> list[Section]:
+    """What feeding the truth changes; nothing where nothing was fed."""
+    title = "Diagnosis: what feeding the truth changes"
+    return [Section(title, rows=diagnosis_rows(items), note=DIAGNOSIS_NOTE)] if items else []
 
 
 def said_once(sections: Sequence[Section]) -> list[Section]:
@@ -82,12 +124,12 @@ def said_once(sections: Sequence[Section]) -> list[Section]:
 
 
 def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str, str]) -> list[Section]:
-    """The sections on one diagnostic: its own, or those that any diagnostic has. `variants`: of runs that repeat each other."""
+    """The sections on one diagnostic: its own, or those that any diagnostic has. `variants`: of every run."""
     conditions = [condition for condition in found.conditions if condition["diagnostic"] == diagnostic]
     records = found.records[found.records["diagnostic"] == diagnostic].dropna(axis=1, how="all")
     kind = DIAGNOSTICS.get(diagnostic)
     name, axis = (kind.title, kind.axis) if kind is not None else (diagnostic.capitalize(), None)
-    sections = seed_sections(name, axis, conditions, variants)
+    sections = seed_sections(name, axis, conditions, records, variants)
     own = kind.sections(conditions, records) if kind is not None else None
     if own is not None:
         sections += own

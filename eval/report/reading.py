@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 
 class Evaluations(NamedTuple):
-    """The requests, their conditions as they were summarised, the traced programs' records, and by run what is missing."""
+    """The requests, their conditions as they were summarised, the traced programs' records with their `variant`, and by run what is
+    missing."""
 
     requests: list[dict[str, Any]]
     conditions: list[ConditionSummary]
@@ -93,8 +94,16 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
         records += mine
     if folders and not conditions:
         raise UserError(f"{folders[0]}: no condition is evaluated yet; `remedy evaluate`, run again, goes on")
-    together = pd.concat(records, ignore_index=True) if records else pd.DataFrame({"diagnostic": [], "failure": []})
+    together = (
+        pd.concat(records, ignore_index=True) if records else pd.DataFrame({"run": [], "diagnostic": [], "failure": []})
+    )
+    together = together.assign(variant=together["run"].map(variants_of(requests)))
     return Evaluations(requests, conditions, traced_only(together), missing)
+
+
+def variants_of(requests: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Each run's variant; a run that names none is its own."""
+    return {request["run"]: request.get("variant") or request["run"] for request in requests}
 
 
 def _some(names: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 import platform
 import re
@@ -19,15 +18,10 @@ from matplotlib.figure import Figure
 
 from remedy.data_gen.files import replace_file, writing
 from remedy.eval.report.verdicts import Verdict
-from remedy.eval.sections import Rows, Section, p_value
+from remedy.eval.report.wording import VERDICT_HEAD, VERDICT_NOTE, verdict_row
+from remedy.eval.sections import Rows, Section
 
 MARKDOWN, PAGE = "report.md", "report.html"
-VERDICT_HEAD = ["Mitigation", "Failure", "Baseline", "With it", "Difference", "p", "Tokens", "Verdict"]
-VERDICT_NOTE = (
-    "Right answers on the same examples. Intervals of 95 % are Agresti and Min's for matched pairs, p-values McNemar's exact test, "
-    "below 0.05 significant. Fixed: significantly better and at least 95 % right; helped: significantly better; worse: significantly "
-    "worse. Tokens: those of the trace, without the program, relative to the baseline's."
-)
 
 
 class Rendered(NamedTuple):
@@ -40,8 +34,11 @@ class Rendered(NamedTuple):
     svg: str
 
 
-def write_pages(verdicts: Sequence[Verdict], sections: Sequence[Section], output: Path, title: str) -> Path:
-    """Write `report.md`, `report.html` and `figures/`; returns the HTML page's path.
+def write_pages(
+    verdicts: Sequence[Verdict], baselines: Sequence[str], sections: Sequence[Section], output: Path, title: str
+) -> Path:
+    """Write `report.md`, `report.html` and `figures/`; returns the HTML page's path. `baselines`: what is said of how they were
+    chosen.
 
     Raises:
         OSError: a file cannot be written.
@@ -49,34 +46,20 @@ def write_pages(verdicts: Sequence[Verdict], sections: Sequence[Section], output
     with writing(output):
         rendered = [render_section(section, output / "figures") for section in sections]
     shown = [section for section in rendered if section.rows or section.svg]
-    text = markdown(title, verdicts, shown)
+    note = " ".join([VERDICT_NOTE, *baselines])
+    text = markdown(title, verdicts, note, shown)
     replace_file(output / MARKDOWN, lambda partial: partial.write_text(text, encoding="utf-8"))
     environment = jinja2.Environment(loader=jinja2.PackageLoader("remedy.eval.report", "."), autoescape=True)
     page = environment.get_template("report.html.j2").render(
         title=title,
         head=VERDICT_HEAD,
-        verdicts=[(verdict.word.name.lower(), verdict_row(verdict)) for verdict in verdicts],
-        verdict_note=VERDICT_NOTE,
+        verdicts=[(str(verdict.word).replace(" ", "-"), verdict_row(verdict)) for verdict in verdicts],
+        verdict_note=note,
         sections=shown,
         made=made_with(),
     )
     replace_file(output / PAGE, lambda partial: partial.write_text(page, encoding="utf-8"))
     return output / PAGE
-
-
-def verdict_row(item: Verdict) -> list[str]:
-    """One line of the verdict table, under `VERDICT_HEAD`."""
-    result = item.result
-    return [
-        item.comparison.mitigation,
-        item.comparison.failure,
-        f"{result.baseline:.1%}",
-        f"{result.treatment:.1%}",
-        f"{result.difference:+.1%}\n{result.low:+.1%} to {result.high:+.1%}",
-        p_value(result.p_value),
-        "" if math.isnan(item.token_ratio) else f"x {item.token_ratio:.2f}",
-        f"{item.word.capitalize()}\n{result.gained} gained, {result.lost} lost of {result.examples}",
-    ]
 
 
 def render_section(section: Section, folder: Path) -> Rendered:
@@ -99,11 +82,11 @@ def _svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-def markdown(title: str, verdicts: Sequence[Verdict], sections: Sequence[Rendered]) -> str:
-    """The report as Markdown, with its figures in `figures/`."""
+def markdown(title: str, verdicts: Sequence[Verdict], note: str, sections: Sequence[Rendered]) -> str:
+    """The report as Markdown, with its figures in `figures/`. `note`: below the verdicts."""
     parts = [f"# {title}"]
     if verdicts:
-        parts += ["## Verdicts", _table([VERDICT_HEAD, *map(verdict_row, verdicts)]), VERDICT_NOTE]
+        parts += ["## Verdicts", _table([VERDICT_HEAD, *map(verdict_row, verdicts)]), note]
     for section in sections:
         shown = _table(section.rows) if section.rows else f"![{section.title}](figures/{section.anchor}.png)"
         parts += [part for part in (f"## {section.title}", shown, section.note) if part]

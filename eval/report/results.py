@@ -22,6 +22,7 @@ from remedy.eval.sections import (
     named,
     percent,
     rate_table,
+    sized,
     telling,
     text,
     title,
@@ -31,12 +32,13 @@ from remedy.eval.stats import rate
 from remedy.eval.summary import ConditionSummary
 
 RATES = (
-    "Share of right answers with its Wilson 95 % interval, and the mean tokens of a true trace without its program and given first "
-    "frame."
+    "Share of right answers with its Wilson 95 % interval over clusters, and the mean tokens of a true trace without its program and "
+    "given first frame."
 )
 METRICS = (
-    "Rates with Wilson intervals. State, action and variable matches are shares of a trace's frames, averaged over traces, with t "
-    "intervals; a program that is not decoded counts as nothing right."
+    "Rates with Wilson intervals over clusters: executions of one function, and a program drawn twice, stand or fall together, and "
+    "count as so many independent examples as is said. State, action and variable matches are shares of a trace's frames, averaged "
+    "over traces, with t intervals over clusters; a program that is not decoded counts as nothing right."
 )
 
 
@@ -110,7 +112,7 @@ def metric_table(conditions: Sequence[ConditionSummary], published: Sequence[Pub
             {
                 "Run": condition["run"],
                 **{title(name): text(condition["labels"].get(name, "")) for name in labels},
-                "Examples": str(condition["examples"]),
+                "Examples": sized(condition),
                 "Answer right": percent(condition["right"]),
                 "Valid format": percent(condition["valid_format"]),
                 "State exact": percent(condition["state_exact"]),
@@ -167,7 +169,10 @@ def by_trace_tokens(records: pd.DataFrame) -> Figure | None:
     figure, axes = plotting.panels(len(names))
     for panel, name in zip(axes, names):
         for run, group in rows[how == name].groupby("run", sort=False):
-            found = {at: rate(one["right"].astype(bool).tolist())[:3] for at, one in group.groupby("bin")}
+            found = {
+                at: rate(one["right"].astype(bool).tolist(), one["cluster"].tolist())[:3]
+                for at, one in group.groupby("bin")
+            }
             plotting.line(panel, found, str(run), runs.index(run))
         plotting.powers(panel)
         plotting.rates(panel)

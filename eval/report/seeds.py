@@ -1,21 +1,41 @@
-"""Runs that differ in nothing but their seed, together: mean over runs with its interval, which says how far a result repeats."""
+"""Runs that differ in nothing but their seeds, together: their mean with its interval, each run's rate, and how many solve the task."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from remedy.eval import plotting
+from remedy.eval.colours import COLOURS
 from remedy.eval.plotting import LINES
-from remedy.eval.sections import Rows, Section, constant, in_order, named, telling, text, title, varying
-from remedy.eval.stats import Estimate, mean
+from remedy.eval.records import TRACE_COLUMNS
+from remedy.eval.report.verdicts import PAIRED
+from remedy.eval.sections import (
+    Rows,
+    Section,
+    constant,
+    in_order,
+    interval,
+    named,
+    places,
+    telling,
+    text,
+    title,
+    varying,
+)
+from remedy.eval.stats import BAR, Repeated, over_seeds
 from remedy.eval.summary import ConditionSummary
 
 NOTE = (
-    "One value per run: its share of right answers. Mean over the runs of a variant, with a 95 % t interval between runs, cut to 0 "
-    "and 100 %; one run alone says nothing of that. Tokens: the trace's."
+    "Mean over the runs of a variant and the programs that all of them have, with a 95 % interval for other seeds and other programs; "
+    f"of one run, for other programs alone. Where a run reaches {BAR:.0%}, two more seeds are imagined, one at 0 and one at 100 %, "
+    "since a recipe that solves a task with some seeds may fail with others. What no seed has shown is in no interval. Solved: runs "
+    f"that reach {BAR:.0%} with the lower end of their own interval, and the share of all trainings that would "
+    "(Clopper-Pearson). Tokens: the trace's."
 )
 
 
@@ -24,51 +44,83 @@ def repeated(variants: Mapping[str, str]) -> bool:
     return len(set(variants.values())) < len(variants)
 
 
+class Cell(NamedTuple):
+    """One variant under one condition."""
+
+    found: Repeated
+    tokens: float
+
+
 def seed_sections(
-    name: str, axis: str | None, conditions: Sequence[ConditionSummary], variants: Mapping[str, str]
+    name: str,
+    axis: str | None,
+    conditions: Sequence[ConditionSummary],
+    records: pd.DataFrame,
+    variants: Mapping[str, str],
 ) -> list[Section]:
-    """A table over variants, and a figure along the axis where the diagnostic has one."""
-    mine = [condition for condition in conditions if condition["run"] in variants and condition["right"] is not None]
-    if not mine:
+    """A table over variants, and a figure along the axis where the diagnostic has one; nothing where no variant has several runs."""
+    mine = [condition for condition in conditions if condition["right"] is not None]
+    if not mine or not repeated({condition["run"]: variants[condition["run"]] for condition in mine}):
         return []
-    sections = [Section(f"{name}: right answers over seeds", rows=over_seeds(mine, variants), note=NOTE)]
+    sections = [Section(f"{name}: right answers over seeds", rows=seed_table(mine, records, variants), note=NOTE)]
     if axis is not None:
-        draw = partial(accuracy_over_seeds, mine, axis, variants)
+        draw = partial(accuracy_over_seeds, mine, records, axis, variants)
         sections.insert(0, Section(f"{name}: right answers by {axis}, over seeds", draw=draw, note=constant(mine)))
     return sections
 
 
-def grouped(
-    conditions: Sequence[ConditionSummary], names: Sequence[str], variants: Mapping[str, str]
-) -> dict[tuple[str, ...], list[ConditionSummary]]:
-    """The conditions of one variant and one value of every label together, in the order of variants, then of labels."""
+def cells(
+    conditions: Sequence[ConditionSummary], records: pd.DataFrame, names: Sequence[str], variants: Mapping[str, str]
+) -> dict[tuple[str, ...], Cell]:
+    """Each variant under each value of the labels `names`, in the order of variants, then of labels."""
     found: dict[tuple[str, ...], list[ConditionSummary]] = {}
     for condition in in_order(conditions):
         labels = condition["labels"]
         key = (variants[condition["run"]], *(text(labels.get(name, "")) for name in names))
         found.setdefault(key, []).append(condition)
-    return found
+    rows = dict(list(records.groupby(["run", "condition"], sort=False)))
+    return {
+        key: _cell([rows[condition["run"], condition["condition"]] for condition in group])
+        for key, group in found.items()
+    }
 
 
-def between_runs(conditions: Sequence[ConditionSummary]) -> Estimate:
-    """The mean over runs of one condition's rate."""
-    return mean([condition["right"]["mean"] for condition in conditions if condition["right"] is not None])
+def _cell(runs: Sequence[pd.DataFrame]) -> Cell:
+    rows = pd.concat([run.assign(place=place) for place, run in enumerate(runs)])
+    counts = rows.groupby(PAIRED).size()
+    shared = rows.set_index(PAIRED).loc[counts[counts == len(runs)].index].reset_index().sort_values(["place", *PAIRED])
+    outcomes = shared["right"].to_numpy(dtype=float).reshape(len(runs), -1)
+    tokens = float(rows[TRACE_COLUMNS].sum(axis=1).mean())
+    return Cell(over_seeds(outcomes, shared["cluster"].tolist()[: outcomes.shape[1]]), tokens)
 
 
-def over_seeds(conditions: Sequence[ConditionSummary], variants: Mapping[str, str]) -> Rows:
+def seed_table(conditions: Sequence[ConditionSummary], records: pd.DataFrame, variants: Mapping[str, str]) -> Rows:
     """One line per variant and condition."""
     labels = varying(conditions)
-    table = [["Variant", *map(title, labels), "Runs", "Right", "95 % interval", "Tokens"]]
-    for key, group in grouped(conditions, labels, variants).items():
-        found = between_runs(group)
-        interval = f"{found.low:.1%} to {found.high:.1%}" if found.size > 1 else "one run"
-        tokens = sum(condition["trace_tokens"] for condition in group) / len(group)
-        table.append([*key, str(found.size), f"{found.mean:.1%}", interval, f"{tokens:.0f}"])
+    head = ["Variant", *map(title, labels), "Seeds", "Right", "Each seed", "Standard deviation", "Solved", "Tokens"]
+    table = [head]
+    for key, (found, tokens) in cells(conditions, records, labels, variants).items():
+        low, high = found.estimate.low, found.estimate.high
+        mean = f"{100 * found.estimate.mean:.{places(low, high)}f} %\n{interval(low, high)}"
+        spread = f"{100 * found.spread:.0f} points" if len(found.points) > 1 else ""
+        table.append([*key, str(len(found.points)), mean, each_seed(found), spread, solved(found), f"{tokens:.0f}"])
     return table
 
 
-def accuracy_over_seeds(conditions: Sequence[ConditionSummary], axis: str, variants: Mapping[str, str]) -> Figure:
-    """Mean share of right answers over the runs of a variant against a label, with the interval between runs."""
+def each_seed(found: Repeated) -> str:
+    """The rate of each run: `70, 82, 57, 18 %`."""
+    return ", ".join(f"{100 * point:.0f}" for point in found.points) + " %"
+
+
+def solved(found: Repeated) -> str:
+    """How many runs solve the task, and in small print, the share of all trainings that would."""
+    return f"{found.solved} of {len(found.points)}\n{interval(found.solved_low, found.solved_high)}"
+
+
+def accuracy_over_seeds(
+    conditions: Sequence[ConditionSummary], records: pd.DataFrame, axis: str, variants: Mapping[str, str]
+) -> Figure:
+    """Mean share of right answers over the runs of a variant against a label, with its interval, and each run's as a dot."""
     forcings = list(dict.fromkeys(condition["labels"]["forcing"] for condition in in_order(conditions)))
     others = [name for name in telling(conditions) if name not in (axis, "forcing")]
     names = list(dict.fromkeys(variants.values()))
@@ -78,14 +130,16 @@ def accuracy_over_seeds(conditions: Sequence[ConditionSummary], axis: str, varia
         kinds = list(dict.fromkeys(named(condition["labels"], others) for condition in mine))
         for kind in kinds:
             chosen = [condition for condition in mine if named(condition["labels"], others) == kind]
-            for variant in dict.fromkeys(variants[condition["run"]] for condition in chosen):
-                points = {
-                    float(key[1]): between_runs(group)[:3]
-                    for key, group in grouped(chosen, [axis], variants).items()
-                    if key[0] == variant
-                }
+            found = cells(chosen, records, [axis], variants)
+            for variant in dict.fromkeys(key[0] for key in found):
+                number = names.index(variant)
+                line = {float(key[1]): cell.found for key, cell in found.items() if key[0] == variant}
                 label = f"{variant}, {kind}" if kind else variant
-                plotting.line(panel, points, label, names.index(variant), LINES[kinds.index(kind) % len(LINES)])
+                means = {at: one.estimate[:3] for at, one in line.items()}
+                plotting.line(panel, means, label, number, LINES[kinds.index(kind) % len(LINES)])
+                for at, one in line.items():
+                    colour = COLOURS[number % len(COLOURS)]
+                    panel.scatter([at] * len(one.points), one.points, s=9, color=colour, alpha=0.6, zorder=3)
         plotting.numbers(panel, [float(condition["labels"][axis]) for condition in mine])
         plotting.rates(panel)
         panel.set(xlabel=axis, title=f"{forcing}")

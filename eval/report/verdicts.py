@@ -1,20 +1,20 @@
-"""Comparisons of a mitigation with its baseline on the same examples, and what they say of it."""
+"""Comparisons of a recipe, or a run, with its baseline on the same programs, and what they say of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
+from pydantic import Field
 
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, Settings
-from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.records import TRACE_COLUMNS, LabelValue, label_columns, rank
-from remedy.eval.sections import in_order, named, text, varying
-from remedy.eval.stats import Paired, VerdictWord, paired, verdict
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.records import TRACE_COLUMNS, label_columns
+from remedy.eval.stats import MARGIN, Difference, Repeated, VerdictWord, compare, levels, over_seeds, word
 
 Aim = Literal["token budget", "strings", "long horizon", "any"]
 FORMER_LABELS = {
@@ -23,13 +23,15 @@ FORMER_LABELS = {
     "strings": "string_encoding",
     "direct": "answer_only",
 }
+ALONE = 0.05
+"""The level of one comparison by itself."""
 
 
 class Side(Settings):
-    """The records of one run under one condition."""
+    """The records of one variant, or one run, under one condition."""
 
     run: str
-    """The run's name."""
+    """The name of a variant, which is all of its runs, or of one run."""
     where: dict[str, bool | int | float | str] = {}
     """The condition, by its labels: `{length: 64, forcing: action_forced}`."""
 
@@ -45,134 +47,129 @@ class Comparison(Settings):
     """The records without it."""
     treatment: Side
     """The records with it."""
+    margin: float = Field(default=MARGIN, gt=0, lt=1)
+    """A treatment that loses less than this share of right answers is called as good (0.02: 2 points)."""
+    primary: bool = False
+    """The one comparison that the experiment is made for: judged by itself, whatever the number of others."""
 
 
 class Verdict(NamedTuple):
-    """What a comparison says. `token_ratio`: tokens of the treatment's traces over the baseline's; NaN if none can be compared."""
+    """What a comparison says. `level`: 1 less that of the interval it is judged by; `token_ratio`: tokens of the treatment's traces
+    over the baseline's, NaN if none can be compared; `word`: None of a diagnosis, where the sides are fed different roles."""
 
     comparison: Comparison
-    result: Paired
+    found: Difference
+    baseline: Repeated
+    treatment: Repeated
+    level: float
     token_ratio: float
-    word: VerdictWord
+    word: VerdictWord | None
 
 
-def decide(comparison: Comparison, records: pd.DataFrame) -> Verdict:
-    """Compare two sides on the examples both have.
+def decide(comparisons: Sequence[Comparison], records: pd.DataFrame) -> list[Verdict]:
+    """Compare the two sides of each comparison on the programs that all of their runs have.
+
+    The words hold together: all but the primary comparison share the level of one, by Holm's procedure. Diagnoses have no word.
+
+    Raises:
+        ConfigError: a side names a run or label that the records do not have, no example is shared, or several are primary.
+    """
+    one_primary(comparisons)
+    found = [_compared(comparison, records) for comparison in comparisons]
+    sharing = [number for number, one in enumerate(found) if not (one.comparison.primary or one.word is None)]
+    for number, level in zip(sharing, levels([found[number].found.p_value for number in sharing], ALONE)):
+        found[number] = found[number]._replace(level=level)
+    return [
+        one
+        if one.word is None
+        else one._replace(word=word(one.found, one.baseline, one.treatment, one.level, one.comparison.margin))
+        for one in found
+    ]
+
+
+def one_primary(comparisons: Sequence[Comparison]) -> None:
+    """Raises a ConfigError if several comparisons are primary."""
+    primary = [comparison.mitigation for comparison in comparisons if comparison.primary]
+    if len(primary) > 1:
+        raise ConfigError(f"comparisons: {primary[0]!r} and {primary[1]!r} are both primary: keep one")
+
+
+def _compared(comparison: Comparison, records: pd.DataFrame) -> Verdict:
+    """The comparison by itself; its word is still to be found, unless it is a diagnosis."""
+    before, after = sides(comparison, records)
+    diagnosis = set(before["forcing"]) != set(after["forcing"])
+    idle = "primary" if comparison.primary else "margin" if comparison.margin != MARGIN else ""
+    if diagnosis and idle:
+        raise ConfigError(
+            f"comparison {comparison.mitigation!r}: {idle} does nothing: its sides are fed different roles, which makes it a "
+            "diagnosis without a verdict"
+        )
+    clusters = before.drop_duplicates(PAIRED)["cluster"].tolist()
+    outcomes = _by_run(before), _by_run(after)
+    found = compare(*outcomes, clusters, same_runs=set(before["run"]) == set(after["run"]))
+    baseline, treatment = (over_seeds(side, clusters) for side in outcomes)
+    ratio = _token_ratio(_paired(before, after))
+    return Verdict(comparison, found, baseline, treatment, ALONE, ratio, None if diagnosis else VerdictWord.UNDECIDED)
+
+
+PAIRED = ["example", "index", "split", "cluster"]
+"""What names one example in every run."""
+
+
+def sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The records of both sides on the examples that all of their runs have, run by run, examples in the same order.
 
     Raises:
         ConfigError: a side names a run or label that the records do not have, or no example is shared.
     """
-    both = merged(comparison, records)
-    result = paired(both["right_before"].tolist(), both["right_after"].tolist())
-    # Where either side was not written, the tokens compare nothing.
-    written = both[(both["cost_before"] > 0) & (both["cost_after"] > 0)]
-    ratio = float(written["cost_after"].sum() / written["cost_before"].sum()) if len(written) else math.nan
-    return Verdict(comparison, result, ratio, verdict(result))
-
-
-def merged(comparison: Comparison, records: pd.DataFrame) -> pd.DataFrame:
-    """The records of both sides on the examples that both have, one row each, as `..._before` and `..._after`.
-
-    Raises:
-        ConfigError: as `decide`.
-    """
     before, after = (_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment))
-    both = before.merge(after, on=_PAIRED, suffixes=("_before", "_after"), validate="1:1")
-    if both.empty:
+    runs = before["run"].nunique() + after["run"].nunique()
+    counts = pd.concat([before, after]).groupby(PAIRED).size()
+    shared = counts[counts == runs].index
+    if shared.empty:
         raise ConfigError(
             f"comparison {comparison.mitigation!r}: the two sides share no example; "
             "evaluate both on the same task, seed and lengths"
         )
-    return both
-
-
-_PAIRED = ["example", "index", "split"]
-
-
-def default_comparisons(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
-    """Every run with the first one, condition by condition; and in a run, conditions with the first one, where their diagnostic
-    says by which labels they are compared."""
-    found: list[Comparison] = []
-    for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in conditions):
-        mine = [condition for condition in conditions if condition["diagnostic"] == diagnostic]
-        found += between_runs(mine)
-        if diagnostic in DIAGNOSTICS:
-            found += within_runs(mine, DIAGNOSTICS[diagnostic].compared)
-    return found
-
-
-def between_runs(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
-    """Every other run against the first one, over all conditions of a diagnostic that they share."""
-    found = []
-    first = conditions[0]["run"]
-    baselines = {_key(condition): condition for condition in conditions if condition["run"] == first}
-    names = varying(conditions)
-    for condition in in_order(conditions):
-        baseline = baselines.get(_key(condition))
-        if condition["run"] != first and baseline is not None:
-            said = named(condition["labels"], names)
-            found.append(_comparison(condition["run"] + (f" ({said})" if said else ""), "any", baseline, condition))
-    return found
-
-
-def _key(condition: ConditionSummary) -> frozenset[tuple[str, LabelValue]]:
-    return frozenset(condition["labels"].items())
-
-
-def within_runs(conditions: Sequence[ConditionSummary], compared: Collection[str]) -> list[Comparison]:
-    """Conditions against the first one of their run that differs from them in one of the `compared` labels, and in no other."""
-    groups: dict[tuple[str, frozenset[tuple[str, LabelValue]]], list[ConditionSummary]] = {}
-    for condition in conditions:
-        rest = frozenset((name, value) for name, value in condition["labels"].items() if name not in compared)
-        groups.setdefault((condition["run"], rest), []).append(condition)
-    names = [name for name in varying(conditions) if name not in compared]
-    found = []
-    for (run, _), group in groups.items():
-        ordered = sorted(group, key=lambda condition: _plainness(condition["labels"], compared))
-        for condition in ordered[1:]:
-            before, after = ordered[0]["labels"], condition["labels"]
-            # Without a trace, there are no states that spacing and locals could say anything of.
-            void = {"spacing", "locals"} if after["answer_only"] else set()
-            changed = [name for name in compared if name not in void and before.get(name) != after.get(name)]
-            if len(changed) == 1:
-                (label,) = changed
-                value = text(after[label])
-                change = label if after[label] is True else f"{label} {value} in place of {text(before[label])}"
-                start = f"{', '.join(filter(None, (run, named(after, names))))}: " if len(groups) > 1 else ""
-                found.append(_comparison(start + change, _aim(label, after[label]), ordered[0], condition))
-    return found
-
-
-def _comparison(name: str, aim: Aim, baseline: ConditionSummary, treatment: ConditionSummary) -> Comparison:
-    sides = [
-        Side(run=side["run"], where={"diagnostic": side["diagnostic"], **side["labels"]})
-        for side in (baseline, treatment)
+    found = [
+        side[side.set_index(PAIRED).index.isin(shared)].sort_values(["place", *PAIRED]) for side in (before, after)
     ]
-    return Comparison(mitigation=name, failure=aim, baseline=sides[0], treatment=sides[1])
+    return found[0], found[1]
 
 
-def _plainness(labels: Mapping[str, LabelValue], compared: Collection[str]) -> tuple[object, ...]:
-    """Sorts conditions: whole traces before answers alone, then what stands first in each label's order."""
-    return (labels["answer_only"], *(rank(name, labels[name]) for name in compared))
+def merged(comparison: Comparison, records: pd.DataFrame) -> pd.DataFrame:
+    """The records of both sides, one row for each example and pair of runs, as `..._before` and `..._after`. Runs are paired in
+    their order, as many as the side with fewer has; a run on both sides with itself.
+
+    Raises:
+        ConfigError: as `sides`.
+    """
+    return _paired(*sides(comparison, records))
 
 
-def _aim(label: str, value: LabelValue) -> Aim:
-    match label, value:
-        case ("rewrite", "characters" | "fstrings") | ("string_encoding", _):
-            return "strings"
-        case ("locals", "diff") | ("answer_only", _) | ("spacing", _):
-            return "token budget"
-        case ("forcing", "action_forced"):
-            return "long horizon"
-    return "any"
+def _paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    return before.merge(after, on=["place", *PAIRED], suffixes=("_before", "_after"), validate="1:1")
+
+
+def _by_run(side: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Right answers (runs, examples)."""
+    right: npt.NDArray[np.float64] = side["right"].to_numpy(dtype=float)
+    return right.reshape(side["run"].nunique(), -1)
+
+
+def _token_ratio(both: pd.DataFrame) -> float:
+    # Where either side was not written, the tokens compare nothing.
+    written = both[(both["cost_before"] > 0) & (both["cost_after"] > 0)]
+    return float(written["cost_after"].sum() / written["cost_before"].sum()) if len(written) else math.nan
 
 
 def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
+    """One row for each run and example; `place` numbers the runs of the side."""
     where = f"comparison {comparison.mitigation!r}"
-    runs = list(dict.fromkeys(records["run"]))
-    if side.run not in runs:
-        raise ConfigError(f"{where}: no records of run {side.run!r}; {suggest(side.run, runs)}")
-    chosen = records[records["run"] == side.run]
+    chosen = records[(records["variant"] == side.run) | (records["run"] == side.run)]
+    if chosen.empty:
+        names = list(dict.fromkeys([*records["variant"], *records["run"]]))
+        raise ConfigError(f"{where}: no records of a variant or run {side.run!r}; {suggest(side.run, names)}")
     for key, value in side.where.items():
         if key in FORMER_LABELS:
             raise ConfigError(f"{where}: the label {key!r} is now {FORMER_LABELS[key]!r}")
@@ -180,8 +177,11 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
         chosen = chosen[chosen[key] == value]
     if chosen.empty:
-        raise ConfigError(f"{where}: run {side.run!r} has no records where {side.where}")
-    if chosen.duplicated(_PAIRED).any():
-        free = [key for key in ("diagnostic", *label_columns(chosen)) if chosen[key].nunique() > 1]
-        raise ConfigError(f"{where}: {side.where} leaves several conditions of run {side.run!r}; also fix {free}")
-    return chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1))[[*_PAIRED, "right", "cost", "failure"]]
+        raise ConfigError(f"{where}: {side.run!r} has no records where {side.where}")
+    if chosen.duplicated(["run", *PAIRED]).any():
+        names = ["diagnostic", *label_columns(chosen.drop(columns="variant"))]
+        free = [key for key in names if chosen[key].nunique() > 1]
+        raise ConfigError(f"{where}: {side.where} leaves several conditions of {side.run!r}; also fix {free}")
+    places = {run: place for place, run in enumerate(sorted(chosen["run"].unique()))}
+    chosen = chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1), place=chosen["run"].map(places))
+    return chosen[["run", "place", *PAIRED, "right", "cost", "failure", "forcing"]]

@@ -70,6 +70,7 @@ def made(
             "diagnostic": diagnostic,
             "condition": "__".join(f"{name}={value}" for name, value in labels.items()),
             "example": [f"{number:04}" for number in range(count)],
+            "cluster": [f"{number:04}" for number in range(count)],
             "index": range(count),
             "right": list(right),
             "failure": ["" if one else "wrong state" for one in right],
@@ -80,10 +81,13 @@ def made(
     return rows.assign(**labels)
 
 
-def together(*parts: pd.DataFrame) -> tuple[list[ConditionSummary], pd.DataFrame]:
-    """The conditions, as an evaluation summarises them, and the records."""
+def together(
+    *parts: pd.DataFrame, variants: dict[str, str] | None = None
+) -> tuple[list[ConditionSummary], pd.DataFrame]:
+    """The conditions, as an evaluation summarises them, and the records as a report reads them: with each run's variant."""
     conditions = [condition for part in parts for condition in summarise(part)]
-    return conditions, pd.concat(parts, ignore_index=True)
+    records = pd.concat(parts, ignore_index=True)
+    return conditions, records.assign(variant=[(variants or {}).get(run, run) for run in records["run"]])
 
 
 def write_evaluation(folder: Path, *parts: pd.DataFrame, variant: str = "") -> Path:

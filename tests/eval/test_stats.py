@@ -1,5 +1,6 @@
-"""Holds the statistics to published examples, to tests by hand, and to what their intervals promise."""
+"""Holds the statistics to published examples, and to what their intervals and words promise."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,74 +8,53 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.eval.stats import mean, paired, rate, unpaired, verdict
+from remedy.eval.stats import (
+    BAR,
+    MARGIN,
+    VerdictWord,
+    clopper_pearson,
+    compare,
+    levels,
+    mean,
+    over_seeds,
+    rate,
+    unpaired,
+    word,
+)
+
+
+def runs(*rates: float, programs: int = 200) -> np.ndarray:
+    """Runs with these rates, each right on the first programs."""
+    return np.stack([np.arange(programs) < round(share * programs) for share in rates]).astype(float)
+
+
+def said(before: np.ndarray, after: np.ndarray, margin: float = MARGIN) -> VerdictWord:
+    return word(compare(before, after), over_seeds(before), over_seeds(after), margin=margin)
 
 
 def test_wilson_interval_of_a_published_example() -> None:
     # Newcombe (1998), Statistics in Medicine 17, table I: 81 of 263, Wilson without continuity correction.
     found = rate([True] * 81 + [False] * 182)
     assert (round(found.low, 4), round(found.high, 4)) == (0.2553, 0.3662)
+    assert (found.size, found.effective) == (263, 263)
     assert rate([False] * 10).low == 0.0
     assert rate([False] * 10).high > 0.2
-
-
-def test_mcnemar_exact_by_hand() -> None:
-    before = [False] * 8 + [True] * 2 + [True] * 10
-    after = [True] * 8 + [False] * 2 + [True] * 10
-    found = paired(before, after)
-    by_hand = 2 * sum(math.comb(10, k) for k in range(3)) / 2**10
-    assert found.p_value == pytest.approx(by_hand)
-    assert (found.gained, found.lost, found.difference) == (8, 2, 0.3)
 
 
 def test_agresti_min_interval_of_a_published_example() -> None:
     # Agresti & Min (2005): the prime minister's ratings, 1600 people: 794, 150, 86, 570; difference 0.04.
     before = [True] * 944 + [False] * 656
     after = [True] * 794 + [False] * 150 + [True] * 86 + [False] * 570
-    found = paired(before, after)
-    assert (round(found.low, 3), round(found.high, 3)) == (-0.059, -0.021)
+    found = compare(np.array([before]), np.array([after]))
+    assert [round(end, 3) for end in found.interval()] == [-0.059, -0.021]
+    assert (found.gained, found.lost, round(found.difference, 4)) == (86, 150, -0.04)
 
 
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80))
-def test_paired_is_antisymmetric_and_its_interval_holds_no_impossible_value(pairs: list[tuple[bool, bool]]) -> None:
-    before, after = ([pair[i] for pair in pairs] for i in (0, 1))
-    one, other = paired(before, after), paired(after, before)
-    assert one.difference == pytest.approx(-other.difference)
-    assert one.p_value == pytest.approx(other.p_value)
-    assert -1 <= one.low <= one.high <= 1
-    assert one.low == pytest.approx(-other.high)
-
-
-def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
-    generator = np.random.default_rng(0)
-    covered = 0
-    for _ in range(400):
-        before = generator.random(60) < 0.5
-        after = np.where(before, generator.random(60) < 0.9, generator.random(60) < 0.4)
-        found = paired(before.tolist(), after.tolist())
-        covered += found.low <= 0.5 * 0.9 + 0.5 * 0.4 - 0.5 <= found.high
-    assert 0.92 <= covered / 400 <= 0.99
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "word"),
-    [
-        ([False] * 40, [True] * 40, "fixed"),
-        ([False] * 40, [True] * 20 + [False] * 20, "helped"),
-        ([True] * 40, [True] * 20 + [False] * 20, "worse"),
-        ([True] * 40, [True] * 40, "no evidence"),
-        ([True] * 20 + [False] * 20, [True] * 22 + [False] * 18, "no evidence"),
-    ],
-)
-def test_verdicts(before: list[bool], after: list[bool], word: str) -> None:
-    assert verdict(paired(before, after)) == word
-
-
-def test_unequal_or_empty_outcomes_are_refused() -> None:
-    with pytest.raises(ValueError, match="equally long"):
-        paired([True], [True, False])
-    with pytest.raises(ValueError, match="no outcomes"):
-        rate([])
+def test_clopper_pearson_interval_of_a_published_example() -> None:
+    # The same table of Newcombe's: 15 of 148.
+    assert [round(end, 4) for end in clopper_pearson(15, 148)] == [0.0578, 0.1617]
+    assert clopper_pearson(3, 3) == (pytest.approx(0.025 ** (1 / 3)), 1.0)
+    assert clopper_pearson(0, 0) == (0.0, 1.0)
 
 
 def test_independent_rates_have_newcombes_interval_and_fishers_test() -> None:
@@ -87,11 +67,189 @@ def test_independent_rates_have_newcombes_interval_and_fishers_test() -> None:
         unpaired([], [True])
 
 
-def test_means_have_a_t_interval_within_their_range() -> None:
+def test_holms_levels_of_an_example_by_hand() -> None:
+    # 0.05 / 4 rejects 0.01, 0.05 / 3 not 0.02: then none of the rest.
+    assert levels([0.04, 0.01, 0.02, 0.5]) == [0.05 / 3, 0.05 / 4, 0.05 / 3, 0.05 / 3]
+    assert levels([0.001]) == [0.05]
+    assert levels([]) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_levels_say_what_holms_adjusted_p_values_say(p_values: list[float]) -> None:
+    adjusted = dict.fromkeys(range(len(p_values)), 0.0)
+    most = 0.0
+    for number, place in enumerate(sorted(adjusted, key=lambda place: p_values[place])):
+        most = max(most, (len(p_values) - number) * p_values[place])
+        adjusted[place] = most
+    for place, (p_value, level) in enumerate(zip(p_values, levels(p_values), strict=True)):
+        assert (p_value < level) == (adjusted[place] < 0.05) or math.isclose(adjusted[place], 0.05)
+
+
+def test_programs_of_one_cluster_count_together() -> None:
+    outcomes = [True] * 30 + [False] * 30
+    alike = rate(outcomes, [number // 5 for number in range(60)])
+    assert alike.effective == pytest.approx(12, rel=0.1)
+    assert alike.high - alike.low > 2 * (rate(outcomes).high - rate(outcomes).low)
+    # A program that is drawn five times says as much as one: so where all are right, too.
+    assert rate([True] * 60, [number // 5 for number in range(60)]).effective == 12
+    assert rate([True] * 5, ["same"] * 5).low < 0.01
+    # Clusters that are no more alike than chance take little away.
+    assert rate(outcomes, [number % 30 for number in range(60)]).effective > 57
+    with pytest.raises(ValueError, match="2 clusters of 1 outcomes"):
+        rate([True], ["a", "b"])
+
+
+def test_means_have_a_t_interval_over_clusters_within_their_range() -> None:
     result = mean([0.2, 0.4, 0.6, 0.8])
     assert result.mean == pytest.approx(0.5)
     assert result.high - result.mean == pytest.approx(3.1824 * 0.2582 / 2, abs=1e-3)
-    assert (mean([1.0, 1.0]).low, mean([0.0, 1.0]).low, mean([0.0, 1.0]).high) == (1.0, 0.0, 1.0)
+    assert (mean([0.0, 1.0]).low, mean([0.0, 1.0]).high) == (0.0, 1.0)
     assert mean([0.4])[:3] == (0.4, 0.0, 1.0)
+    assert mean([1.0] * 3)[1:3] == rate([True] * 3)[1:3]
+    twice = mean([0.2, 0.2, 0.4, 0.4, 0.9, 0.9], list("aabbcc"))
+    assert twice[:3] == pytest.approx(mean([0.2, 0.4, 0.9])[:3])
     with pytest.raises(ValueError, match="no values"):
         mean([])
+
+
+def test_seeds_at_the_ceiling_do_not_make_it_certain() -> None:
+    three = over_seeds(runs(1, 1, 1))
+    assert three.points == (1.0, 1.0, 1.0)
+    assert (three.solved, three.spread) == (3, 0)
+    assert three.solved_low == pytest.approx(0.2924, abs=1e-4)
+    assert three.estimate.low < 0.4
+    assert over_seeds(runs(1, 1, 1, 1, 1)).estimate.low > three.estimate.low
+    # Nor does it make certain what lies between: the programs' own interval is left.
+    between = over_seeds(runs(0.8, 0.8, 0.8)).estimate
+    assert between.high - between.low > 0.1
+
+
+def test_one_seed_has_the_interval_of_its_run() -> None:
+    one = over_seeds(runs(0.97))
+    assert one.estimate == rate(runs(0.97)[0].astype(bool).tolist())
+    assert (one.solved, math.isnan(one.spread)) == (0, True)
+    with pytest.raises(ValueError, match="no outcomes"):
+        over_seeds(np.zeros((0, 3)))
+
+
+pairs = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80)
+
+
+@given(pairs, st.integers(1, 4), st.integers(1, 3))
+def test_a_difference_is_antisymmetric_and_its_interval_possible(
+    found: list[tuple[bool, bool]], seeds: int, size: int
+) -> None:
+    before, after = (np.array([[pair[side] for pair in found]] * seeds) for side in (0, 1))
+    clusters = [number // size for number in range(len(found))]
+    one, other = compare(before, after, clusters), compare(after, before, clusters)
+    assert one.difference == pytest.approx(-other.difference)
+    assert one.p_value == pytest.approx(other.p_value)
+    low, high = one.interval()
+    assert -1 <= low <= high <= 1
+    assert (low, high) == pytest.approx(tuple(-end for end in reversed(other.interval())))
+
+
+@given(
+    st.lists(st.integers(0, 20), min_size=1, max_size=4),
+    st.lists(st.integers(0, 20), min_size=1, max_size=4),
+    st.floats(0.0001, 0.2),
+)
+def test_p_value_and_interval_never_contradict_each_other(before: list[int], after: list[int], level: float) -> None:
+    found = compare(*(np.array([np.arange(20) < count for count in side]) for side in (before, after)))
+    low, high = found.interval(level)
+    assert (found.p_value < level) == (low > 0 or high < 0) or math.isclose(found.p_value, level)
+
+
+@pytest.mark.slow
+def test_word_and_interval_never_contradict_in_any_table_of_up_to_60_programs() -> None:
+    """Tables of one run against one: programs gained, lost, right twice; the rest wrong twice."""
+    for size in (1, 2, 3, 5, 8, 13, 20, 40, 60):
+        step = 1 if size <= 13 else size // 10
+        for gained, lost, right in itertools.product(range(0, size + 1, step), repeat=3):
+            if gained + lost + right <= size:
+                no_contradiction(size, gained, lost, right)
+    for gained, lost in itertools.product(range(61), repeat=2):
+        if gained + lost <= 60:
+            no_contradiction(60, gained, lost, 0)
+
+
+def no_contradiction(size: int, gained: int, lost: int, right: int) -> None:
+    before = np.array([[False] * gained + [True] * lost + [True] * right + [False] * (size - gained - lost - right)])
+    after = np.array([[True] * gained + [False] * lost + [True] * right + [False] * (size - gained - lost - right)])
+    found, baseline, treatment = compare(before, after), over_seeds(before), over_seeds(after)
+    low, high = found.interval()
+    assert (found.p_value < 0.05) == (low > 0 or high < 0)
+    match word(found, baseline, treatment):
+        case VerdictWord.FIXED:
+            assert low > 0
+            assert treatment.estimate.low >= BAR > baseline.estimate.high
+        case VerdictWord.HELPED:
+            assert low > 0
+        case VerdictWord.WORSE:
+            assert high < 0
+        case VerdictWord.AS_GOOD:
+            assert -MARGIN < low <= 0 <= high
+        case VerdictWord.UNDECIDED:
+            assert low <= -MARGIN
+            assert high >= 0
+
+
+NONE, ALL, HALF = runs(0.0), runs(1.0), runs(0.5)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (NONE, ALL, "fixed"),
+        (NONE, HALF, "helped"),
+        (ALL, HALF, "worse"),
+        (ALL, ALL, "as good"),
+        (HALF, np.roll(HALF, 20), "undecided"),
+        (runs(0.99), ALL, "as good"),
+        # The bar is reached with the lower end or not at all, and a baseline must have failed.
+        (NONE, runs(0.96), "helped"),
+        (runs(0.955, programs=1000), runs(1.0, programs=1000), "helped"),
+        # Seeds: whether runs solve it differs by chance as soon as one does not.
+        (runs(0, 0), runs(1, 1), "undecided"),
+        (runs(0, 0, 0), runs(1, 1, 1), "helped"),
+        (runs(*[0] * 5), runs(*[1] * 5), "helped"),
+        (runs(*[0] * 6), runs(*[1] * 6), "fixed"),
+        (runs(*[0] * 6), runs(*[1] * 5, 0.5), "helped"),
+        (runs(0.8, 0.81, 0.79), runs(0.9, 0.92, 0.91), "helped"),
+        # One seed on a side: these runs.
+        (runs(0, 0, 0), runs(1), "fixed"),
+        # Four seeds of one recipe, in two pairs.
+        (runs(0.70, 0.82), runs(0.57, 0.18), "undecided"),
+    ],
+)
+def test_words(before: np.ndarray, after: np.ndarray, expected: str) -> None:
+    assert said(before, after) == expected
+
+
+def test_the_margin_decides_what_is_as_good() -> None:
+    before = runs(0.50, programs=2000)
+    after = np.roll(before, 5)  # 5 gained, 5 lost
+    assert said(before, after, margin=0.02) == VerdictWord.AS_GOOD
+    assert said(before, after, margin=0.002) == VerdictWord.UNDECIDED
+    # What is shown to lose is worse, however little it loses.
+    assert said(before, runs(0.496, programs=2000)) == VerdictWord.WORSE
+
+
+def test_runs_on_both_sides_are_paired_with_themselves() -> None:
+    before, after = runs(0.2, 0.5, 0.8), runs(0.3, 0.6, 0.9)
+    assert compare(before, after, same_runs=True).p_value < 0.05 < compare(before, after).p_value
+    with pytest.raises(ValueError, match="same, one or more, programs"):
+        compare(before, after[:2], same_runs=True)
+    with pytest.raises(ValueError, match="same, one or more, programs"):
+        compare(before, after[:, :9])
+
+
+def test_the_smallest_difference_is_seen_four_times_in_five() -> None:
+    generator = np.random.default_rng(0)
+    draws = [(generator.random((2, 200)) < 0.5).astype(float) for _ in range(400)]
+    smallest = float(np.median([compare(*draw).smallest() for draw in np.stack(draws)[:, :, None]]))
+    seen = 0
+    for _ in range(400):
+        before, after = generator.random((1, 200)) < 0.5, generator.random((1, 200)) < 0.5 + smallest
+        seen += compare(before, after).p_value < 0.05
+    assert 0.74 <= seen / 400 <= 0.88

@@ -74,7 +74,7 @@ SIDE = {"run": "a"}
         ({"groups.g.evaluate_runs": {"c": {}}}, "evaluate_runs names no run: c"),
         (
             {"comparisons": [{"mitigation": "m", "failure": "any", "baseline": SIDE, "treatment": {"run": "bb"}}]},
-            "comparisons.0.treatment.run: no run 'bb'; ",
+            "comparisons.0.treatment.run: no variant or run 'bb'; ",
         ),
     ],
 )

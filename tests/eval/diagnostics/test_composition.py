@@ -49,7 +49,7 @@ def test_compositions_stand_beside_what_single_functions_let_expect() -> None:
 def test_single_functions_alone_are_a_table() -> None:
     (single,) = CompositionDiagnostic.sections(*together(*SINGLE))
     assert single.rows is not None
-    assert [row[1].split("\n")[0] for row in single.rows[1:]] == ["100.0%", "50.0%"]
+    assert [row[1].split("\n")[0] for row in single.rows[1:]] == ["100 %", "50 %"]
 
 
 def test_it_runs_over_functions_depths_and_forms(tmp_path: Path) -> None:

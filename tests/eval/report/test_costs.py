@@ -65,7 +65,12 @@ def test_what_was_given_up_for_a_variant_to_fit_is_in_its_columns(changes: dict[
 def test_rates_of_cut_patterns_by_operation_and_tokenizer() -> None:
     cuts = pd.DataFrame(
         [
-            {"tokenizer": name, "operation": operation, "discontinuous": name == "a" and operation == "split"}
+            {
+                "tokenizer": name,
+                "operation": operation,
+                "example": operation,
+                "discontinuous": name == "a" and operation == "split",
+            }
             for operation in ("split", "find")
             for name in ("a", "b")
         ]

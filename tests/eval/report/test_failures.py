@@ -73,7 +73,7 @@ def test_what_moved_which_failures() -> None:
     comparison = Comparison(mitigation="m", baseline=Side(run="a"), treatment=Side(run="b"))
     table = {row[0]: row for row in moved_classes([comparison], records)}
     assert table["wrong state"][2] == "2"
-    assert table["wrong state"][3].startswith("2\n100.0%")
+    assert table["wrong state"][3].startswith("2\n100 %")
     assert table["wrong state"][4] == "0"
     assert table["truncated"][2:] == ["1", table["truncated"][3], "1"]
     assert table["all failures"][2] == "3"

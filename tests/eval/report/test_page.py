@@ -14,7 +14,7 @@ LENGTHS = (4, 8)
 
 
 def evaluation(folder: Path, run: str, right: bool, diagnostic: str = "permutation", variant: str = "") -> Path:
-    parts = [made([right] * 20, run=run, diagnostic=diagnostic, labels={"length": n}) for n in LENGTHS]
+    parts = [made([right] * 100, run=run, diagnostic=diagnostic, labels={"length": n}) for n in LENGTHS]
     return write_evaluation(folder / run, *parts, variant=variant)
 
 
@@ -47,11 +47,32 @@ def test_a_diagnostic_that_is_not_known_here_is_reported_all_the_same(tmp_path: 
     assert found[:3] == ["Runs", "Sorting", "Sorting: failure classes"]
 
 
-def test_runs_of_one_variant_are_put_together_and_not_compared(tmp_path: Path) -> None:
-    folders = [evaluation(tmp_path, f"a-{seed}", True, variant="a") for seed in (0, 1)]
+def test_runs_of_one_variant_are_put_together_and_compared_as_one(tmp_path: Path) -> None:
+    folders = [evaluation(tmp_path, f"{name}-{seed}", name == "b", variant=name) for name in "ab" for seed in range(4)]
     found = compose(folders)
-    assert found.verdicts == []
+    assert [(verdict.word, verdict.found.seeds) for verdict in found.verdicts] == [(VerdictWord.HELPED, (4, 4))] * 2
     assert found.sections[1].title == "Permutation programs: right answers by length, over seeds"
+    assert compose(folders[:4]).verdicts == []
+
+
+def test_the_baseline_is_named_or_said_to_be_the_first(tmp_path: Path) -> None:
+    folders = [evaluation(tmp_path, "a", False), evaluation(tmp_path, "b", True)]
+    (said,) = compose(folders).baselines
+    assert said.startswith("Nobody named a baseline for permutation: it is a, which comes first")
+    named = compose(folders, baselines=["b"])
+    assert (named.baselines, named.verdicts[0].word) == ([], VerdictWord.WORSE)
+    assert compose(folders[:1]).baselines == []
+    with pytest.raises(UserError, match="baseline: no variant or run 'c'"):
+        compose(folders, baselines=["c"])
+
+
+def test_what_feeding_changes_is_a_table_without_words(tmp_path: Path) -> None:
+    parts = [made([name != "free"] * 100, labels={"length": 4, "forcing": name}) for name in ("free", "action_forced")]
+    found = compose([write_evaluation(tmp_path / "run", *parts)])
+    assert found.verdicts == []
+    (table,) = [section.rows for section in found.sections if section.title.startswith("Diagnosis")]
+    assert table is not None
+    assert table[1][0] == "forcing action_forced in place of free"
 
 
 def test_an_evaluation_that_is_not_finished_is_reported_as_far_as_it_has_come(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from remedy.eval.report.render import VERDICT_HEAD, verdict_row, write_pages
+from remedy.eval.report.render import write_pages
 from remedy.eval.report.verdicts import Comparison, Side, decide
+from remedy.eval.report.wording import VERDICT_HEAD, verdict_row
 from remedy.eval.sections import Section
 from tests.eval.made_records import made, together
 
@@ -24,13 +25,13 @@ def nothing() -> None:
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    _, records = together(made([False] * 20, run="a"), made([True] * 20, run="b"))
+    _, records = together(made([False] * 100, run="a"), made([True] * 100, run="b"))
     sections = [
         Section("A table", rows=[["Head", "Other"], ["93.0%\n89 to 96 %", "<i>"]], note="In `code`."),
         Section("A figure (1)", draw=figure),
         Section("Nothing to draw", draw=nothing),
     ]
-    return write_pages([decide(NAMED, records)], sections, tmp_path, "A <b>title</b>")
+    return write_pages(decide([NAMED], records), ["Nobody named a baseline."], sections, tmp_path, "A <b>title</b>")
 
 
 def test_the_page_is_self_contained_and_escaped(page: Path) -> None:
@@ -43,6 +44,7 @@ def test_the_page_is_self_contained_and_escaped(page: Path) -> None:
     assert '<tr class="fixed">' in html
     assert '<a href="#a-table">' in html
     assert "Nothing to draw" not in html
+    assert "Nobody named a baseline." in html
 
 
 def test_markdown_has_the_same_sections_with_figures_beside_it(page: Path) -> None:
@@ -55,9 +57,10 @@ def test_markdown_has_the_same_sections_with_figures_beside_it(page: Path) -> No
 
 
 def test_a_verdict_is_a_row_of_numbers_and_a_word() -> None:
-    _, records = together(made([False] * 20, run="a"), made([True] * 20, run="b"))
-    row = dict(zip(VERDICT_HEAD, verdict_row(decide(NAMED, records))))
-    assert (row["Baseline"], row["With it"], row["Tokens"]) == ("0.0%", "100.0%", "x 1.00")
-    assert row["Difference"].startswith("+100.0%\n")
+    _, records = together(made([False] * 100, run="a"), made([True] * 100, run="b"))
+    row = dict(zip(VERDICT_HEAD, verdict_row(decide([NAMED], records)[0])))
+    assert (row["Baseline"], row["With it"]) == ("0 %\n0 to 4 %", "100 %\n96 to 100 %")
+    assert row["Difference"] == "+100.0 points\n+94.7 to +100.0\n100 gained, 0 lost of 100"
+    assert row["Tokens"] == "x 1.00"
     assert row["p"] == "<\N{NO-BREAK SPACE}0.001"
-    assert row["Verdict"] == "Fixed\n20 gained, 0 lost of 20"
+    assert row["Verdict"] == "Fixed\nin this run"

@@ -1,4 +1,4 @@
-"""Holds that a mitigation is compared with its baseline on the same examples, and what is said of it."""
+"""Holds that a variant, or a run, is compared with its baseline on the same programs, and what is said of it."""
 
 import math
 from typing import Any
@@ -6,47 +6,107 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.settings import ConfigError
-from remedy.eval.report.verdicts import Comparison, between_runs, decide, default_comparisons, within_runs
+from remedy.eval.report.verdicts import Comparison, Verdict, decide
+from remedy.eval.report.wording import verdict_cell, verdict_row
 from remedy.eval.stats import VerdictWord
 from tests.eval.made_records import made, together
 
-WORSE, BETTER = [False] * 19 + [True], [True] * 20
+WORSE, BETTER = [False] * 99 + [True], [True] * 100
 
 
-def comparison(baseline: dict[str, Any], treatment: dict[str, Any]) -> Comparison:
-    return Comparison.model_validate({"mitigation": "m", "baseline": baseline, "treatment": treatment})
+def comparison(baseline: dict[str, Any], treatment: dict[str, Any], **settings: Any) -> Comparison:
+    return Comparison.model_validate({"mitigation": "m", "baseline": baseline, "treatment": treatment, **settings})
 
 
-def test_the_verdict_of_a_pair_known_by_hand() -> None:
+def decided(records: Any, before: str, after: str, **settings: Any) -> Verdict:
+    return decide([comparison({"run": before}, {"run": after}, **settings)], records)[0]
+
+
+def test_the_verdict_of_two_runs() -> None:
     _, records = together(made(WORSE, run="a", tokens_state=100), made(BETTER, run="b", tokens_state=42))
-    found = decide(comparison({"run": "a"}, {"run": "b"}), records)
+    found = decided(records, "a", "b")
     assert found.word is VerdictWord.FIXED
-    assert (found.result.gained, found.result.lost, found.result.examples) == (19, 0, 20)
-    assert found.result.p_value == pytest.approx(2 * 0.5**19)
+    assert (found.found.gained, found.found.lost, found.found.programs) == (99, 0, 100)
     assert found.token_ratio == pytest.approx((42 + 15) / (100 + 15))
-    assert decide(comparison({"run": "b"}, {"run": "a"}), records).word is VerdictWord.WORSE
-    assert decide(comparison({"run": "a"}, {"run": "a"}), records).word is VerdictWord.NO_EVIDENCE
+    assert decided(records, "b", "a").word is VerdictWord.WORSE
+    assert decided(records, "b", "b").word is VerdictWord.AS_GOOD
+    assert verdict_cell(found) == "Fixed\nin this run"
+
+
+def test_the_runs_of_a_variant_are_compared_together() -> None:
+    parts = [made(WORSE, run=f"a-{seed}") for seed in range(6)] + [made(BETTER, run=f"b-{seed}") for seed in range(6)]
+    variants = {f"{name}-{seed}": name for name in "ab" for seed in range(6)}
+    _, records = together(*parts, variants=variants)
+    found = decided(records, "a", "b")
+    assert (found.found.seeds, found.found.repeated, found.word) == ((6, 6), True, VerdictWord.FIXED)
+    assert verdict_cell(found) == "Fixed\n6 seeds against 6"
+    assert verdict_row(found)[3].split("\n")[2:] == [
+        "seeds 100, 100, 100, 100, 100, 100 %",
+        "solved 6 of 6, 54 to 100 % of all",
+    ]
+    # One of its runs can be named too; then the words are of these runs.
+    one = decided(records, "a", "b-0")
+    assert (one.found.seeds, one.found.repeated) == ((6, 1), False)
+    assert verdict_cell(one) == "Fixed\nin these runs"
+    few = decided(records[records["run"].str.endswith(("0", "1", "2"))], "a", "b")
+    assert verdict_cell(few) == "Helped\n3 seeds against 3\nall seeds solve it; to say fixed takes 6"
+
+
+def test_programs_that_stand_or_fall_together_are_one() -> None:
+    before = [False] * 10 + [True] * 90
+    alike = [f"{number // 10}" for number in range(100)]
+    _, records = together(made(before, run="a", cluster=alike), made(BETTER, run="b", cluster=alike))
+    found = decided(records, "a", "b")
+    assert (found.found.programs, found.found.clusters) == (100, 10)
+    assert found.word is VerdictWord.UNDECIDED
+    _, records = together(made(before, run="a"), made(BETTER, run="b"))
+    assert decided(records, "a", "b").word is not VerdictWord.UNDECIDED
+
+
+def test_comparisons_share_the_level_of_one_but_for_the_primary() -> None:
+    before, after = [True] * 50 + [False] * 50, [True] * 50 + [False] * 43 + [True] * 7
+    _, records = together(made(before, run="a"), made(after, run="b"))
+    alone = decided(records, "a", "b")
+    assert (alone.word, alone.level) == (VerdictWord.HELPED, 0.05)
+    assert 0.05 / 6 < alone.found.p_value < 0.05
+    sides = {"run": "a"}, {"run": "b"}
+    six = decide([comparison(*sides)] * 6, records)
+    assert {(one.word, one.level) for one in six} == {(VerdictWord.AS_GOOD, 0.05 / 6)}
+    assert "judged at 0.0083" in verdict_row(six[0])[5]
+    first, *rest = decide([comparison(*sides, primary=True), *[comparison(*sides)] * 6], records)
+    assert (first.word, first.level) == (VerdictWord.HELPED, 0.05)
+    assert {one.level for one in rest} == {0.05 / 6}
+    with pytest.raises(ConfigError, match="'m' and 'm' are both primary"):
+        decide([comparison(*sides, primary=True)] * 2, records)
+
+
+def test_sides_that_are_fed_different_roles_are_a_diagnosis() -> None:
+    free, fed = ({"forcing": name} for name in ("free", "action_forced"))
+    _, records = together(made(WORSE, labels=free), made(BETTER, labels=fed))
+    sides = {"run": "run", "where": free}, {"run": "run", "where": fed}
+    (found,) = decide([comparison(*sides)], records)
+    assert found.word is None
+    assert found.found.difference == pytest.approx(0.99)
+    for setting in ({"primary": True}, {"margin": 0.1}):
+        with pytest.raises(ConfigError, match=f"{next(iter(setting))} does nothing: its sides are fed different roles"):
+            decide([comparison(*sides, **setting)], records)
+
+
+def test_what_an_undecided_comparison_could_have_seen_is_said() -> None:
+    _, records = together(made([True, False] * 50, run="a"), made([False, True] * 50, run="b"))
+    assert verdict_cell(decided(records, "a", "b")).startswith("Undecided\nin this run\nseen from 28 points on")
 
 
 def test_examples_are_paired_and_those_not_written_cost_nothing() -> None:
     before = made([False, False, True], run="a")
-    after = made([True, True], run="b", example=["0002", "0001"], index=[2, 1], tokens_state=[8, 0]).assign(
-        tokens_structure=0, tokens_action=[1, 0], tokens_value=0
-    )
+    changed = {"example": ["0002", "0001"], "cluster": ["0002", "0001"], "index": [2, 1], "tokens_state": [8, 0]}
+    after = made([True, True], run="b", **changed).assign(tokens_structure=0, tokens_action=[1, 0], tokens_value=0)
     _, records = together(before, after)
-    found = decide(comparison({"run": "a"}, {"run": "b"}), records)
-    assert (found.result.examples, found.result.gained) == (2, 1)
+    found = decided(records, "a", "b")
+    assert (found.found.programs, found.found.gained) == (2, 1)
     assert found.token_ratio == pytest.approx(9 / 23)
-    assert math.isnan(
-        decide(
-            comparison({"run": "a"}, {"run": "b"}),
-            records.assign(
-                **dict.fromkeys(
-                    ("tokens_structure", "tokens_action", "tokens_query", "tokens_state", "tokens_value"), 0
-                )
-            ),
-        ).token_ratio
-    )
+    tokens = ("tokens_structure", "tokens_action", "tokens_query", "tokens_state", "tokens_value")
+    assert math.isnan(decided(records.assign(**dict.fromkeys(tokens, 0)), "a", "b").token_ratio)
 
 
 def test_what_a_comparison_lacks_is_said() -> None:
@@ -66,42 +126,8 @@ def test_what_a_comparison_lacks_is_said() -> None:
         ({"length": 3}, "first", r"leaves several conditions .* also fix \['forcing'\]"),
     ):
         with pytest.raises(ConfigError, match=says):
-            decide(comparison({"run": run, "where": where}, {"run": "first", "where": where}), records)
-    other = made(WORSE, run="other", example=[f"x{n}" for n in range(20)])
+            decide([comparison({"run": run, "where": where}, {"run": "first", "where": where})], records)
+    other = made(WORSE, run="other", example=[f"x{n}" for n in range(100)])
     _, records = together(made(WORSE, run="first"), other)
     with pytest.raises(ConfigError, match="share no example"):
-        decide(comparison({"run": "first"}, {"run": "other"}), records)
-
-
-def test_every_run_is_compared_with_the_first_under_each_condition_that_both_have() -> None:
-    conditions, records = together(
-        *(made(WORSE, run="a", labels={"length": n}) for n in (3, 6, 9)),
-        *(made(BETTER, run="b", labels={"length": n}) for n in (3, 6, 12)),
-    )
-    found = between_runs(conditions)
-    assert [(c.baseline.run, c.treatment.run, c.treatment.where["length"]) for c in found] == [
-        ("a", "b", 3),
-        ("a", "b", 6),
-    ]
-    assert {decide(one, records).word for one in default_comparisons(conditions)} == {VerdictWord.FIXED}
-
-
-def test_in_a_run_conditions_are_compared_that_differ_in_one_label() -> None:
-    traced = [{"forcing": f, "locals": shown} for f in ("action_forced", "free") for shown in ("diff", "full")]
-    traced = [{**labels, "spacing": 4.0} for labels in traced]
-    at_once = {"answer_only": True}
-    conditions, records = together(*(made(WORSE, labels={"benchmark": "own", **one}) for one in (at_once, *traced)))
-    found = within_runs(conditions, ("spacing", "locals", "answer_only", "forcing"))
-    assert {(one.mitigation, one.failure) for one in found} == {
-        ("forcing action_forced in place of free", "long horizon"),
-        ("locals diff in place of full", "token budget"),
-        ("answer_only", "token budget"),
-    }
-    for one in found:
-        assert {name: one.baseline.where[name] for name in ("answer_only", "forcing", "locals")} == {
-            "answer_only": False,
-            "forcing": "free",
-            "locals": "full",
-        }
-        assert decide(one, records).result.examples == 20
-    assert within_runs(conditions, ()) == []
+        decided(records, "first", "other")

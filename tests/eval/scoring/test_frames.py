@@ -211,7 +211,7 @@ def test_no_output_makes_the_scorer_raise(pieces: list[Any]) -> None:
     path = Path("/nonexistent")
     traced = trace(Program.from_call("def f(x):\n    return x[1:]", "'ab'"))
     rendered = render(traced)
-    example = Example(0, "all", rendered.spans, rendered.frames, "'b'", traced, "id", {})
+    example = Example(0, "all", rendered.spans, rendered.frames, "'b'", traced, "id", {}, "id")
     truth = TOKENIZER.encode(rendered.spans)
     start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
     ids = [

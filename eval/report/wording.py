@@ -1,0 +1,124 @@
+"""How a report says its verdicts and diagnoses: the lines of their tables, and what stands below them."""
+
+from __future__ import annotations
+
+import math
+
+from remedy.eval.report.seeds import each_seed, solved
+from remedy.eval.report.verdicts import ALONE, Verdict
+from remedy.eval.sections import Rows, interval, p_value, places, points
+from remedy.eval.stats import BAR, Repeated, VerdictWord, clopper_pearson
+
+VERDICT_HEAD = ["Compared", "Failure", "Baseline", "With it", "Difference", "p", "Tokens", "Verdict"]
+VERDICT_NOTE = (
+    "Right answers on the same programs. With several seeds on both sides, intervals are for other seeds and other programs; with one "
+    "they are for other programs alone, and the words speak of these runs, not of a recipe. Programs that stand or fall together, as "
+    "executions of one function, count as one cluster. The interval of a difference and its p-value are one method (docs/guide.md). "
+    "Comparisons but the primary one share the level of one (Holm), and each interval is that of the level it is judged at. "
+    f"Helped, worse: the interval leaves out 0. Fixed: helped, the baseline is below {BAR:.0%} with all of its interval, and the "
+    f"treatment reaches {BAR:.0%} with the lower end of its own; of a recipe, so that more than half of all trainings do (six of six "
+    "seeds). As good: it loses less than the margin. Undecided: none of these; smaller differences than the one named are mostly not "
+    "seen. Tokens: those of the trace, without the program, relative to the baseline's."
+)
+DIAGNOSIS_HEAD = ["Fed", "Without", "With it", "Difference", "Tokens"]
+DIAGNOSIS_NOTE = (
+    "What a model does when it is fed more of the truth says where it fails. It is no mitigation and gets no verdict: nobody has the "
+    "truth to feed. On programs with branches and loops, true actions also give away the values of conditions. 95 % intervals, each "
+    "by itself."
+)
+
+
+def verdict_row(item: Verdict) -> list[str]:
+    """One line of the verdict table, under `VERDICT_HEAD`."""
+    level = "" if item.level == ALONE else f"\njudged at {item.level:.2g}"
+    return [
+        item.comparison.mitigation + ("\nthe primary comparison" if item.comparison.primary else ""),
+        item.comparison.failure,
+        rate_cell(item.baseline),
+        rate_cell(item.treatment),
+        difference_cell(item),
+        p_value(item.found.p_value) + level,
+        tokens_cell(item),
+        verdict_cell(item),
+    ]
+
+
+def diagnosis_rows(items: list[Verdict]) -> Rows:
+    """The table of diagnoses."""
+    return [
+        DIAGNOSIS_HEAD,
+        *(
+            [
+                item.comparison.mitigation,
+                rate_cell(item.baseline),
+                rate_cell(item.treatment),
+                difference_cell(item),
+                tokens_cell(item),
+            ]
+            for item in items
+        ),
+    ]
+
+
+def rate_cell(found: Repeated) -> str:
+    """A side's rate with its interval, and of several runs each one's, and how many solve the task."""
+    low, high = found.estimate.low, found.estimate.high
+    lines = [f"{100 * found.estimate.mean:.{places(low, high)}f} %", interval(low, high)]
+    if len(found.points) > 1:
+        lines += [f"seeds {each_seed(found)}", "solved " + solved(found).replace("\n", ", ") + " of all"]
+    return "\n".join(lines)
+
+
+def difference_cell(item: Verdict) -> str:
+    """The difference with the interval that it is judged by, and what lies behind it."""
+    found = item.found
+    low, high = found.interval(item.level)
+    confidence = "" if item.level == ALONE else f" ({1 - item.level:.2%})"
+    count = (
+        f"{found.programs}" if found.clusters == found.programs else f"{found.programs} in {found.clusters} clusters"
+    )
+    agree = "" if math.isnan(found.correlation) else f", correlation {found.correlation:.2f}"
+    return "\n".join(
+        [
+            f"{points(found.difference)} points",
+            f"{points(low)} to {points(high)}{confidence}",
+            f"{found.gained:.0f} gained, {found.lost:.0f} lost of {count}{agree}",
+        ]
+    )
+
+
+def tokens_cell(item: Verdict) -> str:
+    return "" if math.isnan(item.token_ratio) else f"x {item.token_ratio:.2f}"
+
+
+def verdict_cell(item: Verdict) -> str:
+    """The word, of what it is said, and what it leaves open."""
+    assert item.word is not None
+    return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), _beside(item)]))
+
+
+def scope(item: Verdict) -> str:
+    """Of what a verdict speaks."""
+    before, after = item.found.seeds
+    if item.found.repeated:
+        return f"{after} seeds against {before}"
+    return "in this run" if before == after == 1 else "in these runs"
+
+
+def _beside(item: Verdict) -> str:
+    found, margin = item.found, f"{100 * item.comparison.margin:g} points"
+    match item.word:
+        case VerdictWord.UNDECIDED:
+            return f"seen from {100 * found.smallest(item.level):.0f} points on (power 80 %)"
+        case VerdictWord.AS_GOOD:
+            return f"loses less than {margin}"
+        case VerdictWord.WORSE if found.interval(item.level)[0] > -item.comparison.margin:
+            return f"by less than {margin}"
+        case VerdictWord.HELPED if found.repeated and item.treatment.solved == len(item.treatment.points):
+            return f"all seeds solve it; to say fixed takes {seeds_for_fixed()}"
+    return ""
+
+
+def seeds_for_fixed() -> int:
+    """How many seeds must solve a task, if all do, for more than half of all trainings to."""
+    return next(count for count in range(1, 100) if clopper_pearson(count, count)[0] > 0.5)

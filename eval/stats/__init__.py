@@ -1,0 +1,25 @@
+"""Statistics of right-or-wrong outcomes: rates, differences of two recipes or two runs, and the words for them."""
+
+from remedy.eval.stats.differences import Difference, compare
+from remedy.eval.stats.rates import Estimate, mean, rate
+from remedy.eval.stats.seeds import BAR, Repeated, clopper_pearson, over_seeds
+from remedy.eval.stats.unpaired import Unpaired, unpaired
+from remedy.eval.stats.words import MARGIN, VerdictWord, levels, word
+
+__all__ = [
+    "BAR",
+    "MARGIN",
+    "Difference",
+    "Estimate",
+    "Repeated",
+    "Unpaired",
+    "VerdictWord",
+    "clopper_pearson",
+    "compare",
+    "levels",
+    "mean",
+    "over_seeds",
+    "rate",
+    "unpaired",
+    "word",
+]

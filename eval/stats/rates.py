@@ -1,0 +1,76 @@
+"""One rate, or one mean of shares, with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from remedy.eval.stats.clusters import LEVEL, codes, design_effect, freedom, quantile, variance_of_mean
+
+
+class Estimate(NamedTuple):
+    """A rate or a mean of `size` values with its 95 % interval, of the kind that the function names which estimates it.
+
+    `effective`: so many independent values would say as much; `size` unless values are drawn in clusters.
+    """
+
+    mean: float
+    low: float
+    high: float
+    size: int
+    effective: float
+
+
+def rate(outcomes: Sequence[bool], clusters: Sequence[object] | None = None) -> Estimate:
+    """The share of true outcomes with its Wilson (1927) score interval.
+
+    `clusters`: what each outcome is drawn with. Then the interval is Wilson's of as many outcomes as the design effect leaves,
+    and fewer for the few clusters that it is estimated from (Korn and Graubard, "Confidence intervals for proportions with small
+    expected number of positive counts estimated from survey data", Survey Methodology 24, 1998).
+
+    Raises:
+        ValueError: there are no outcomes, or not as many clusters as outcomes.
+    """
+    if not len(outcomes):
+        raise ValueError("no outcomes")
+    values, of = np.asarray(outcomes, dtype=float), codes(clusters, len(outcomes))
+    effective = len(values) / design_effect(values, of)
+    share = float(values.mean())
+    return Estimate(share, *_wilson(share, _shrunk(effective, freedom(of))), len(values), effective)
+
+
+def mean(values: Sequence[float], clusters: Sequence[object] | None = None) -> Estimate:
+    """The mean of shares between 0 and 1 with its 95 % t interval over clusters, cut to that range; of one cluster, all of it.
+
+    Where the values do not differ, so that their spread says nothing, it is Wilson's interval of as many outcomes as clusters.
+
+    Raises:
+        ValueError: there are no values, or not as many clusters as values.
+    """
+    if not len(values):
+        raise ValueError("no values")
+    found, of = np.asarray(values, dtype=float), codes(clusters, len(values))
+    centre, count = float(found.mean()), int(of.max()) + 1
+    effective = len(found) / design_effect(found, of)
+    if count == 1:
+        return Estimate(centre, 0.0, 1.0, len(found), effective)
+    variance = variance_of_mean(found, of)
+    if variance < 1e-12:
+        return Estimate(centre, *_wilson(centre, count), len(found), effective)
+    half = quantile(LEVEL, count - 1) * math.sqrt(variance)
+    return Estimate(centre, max(centre - half, 0.0), min(centre + half, 1.0), len(found), effective)
+
+
+def _shrunk(size: float, degrees: float) -> float:
+    """An effective size, less what its own uncertainty costs: the interval of Student's t in place of the normal."""
+    return size * (quantile(LEVEL, float("inf")) / quantile(LEVEL, degrees)) ** 2 if degrees else 1e-9
+
+
+def _wilson(share: float, size: float) -> tuple[float, float]:
+    z2 = quantile(LEVEL, float("inf")) ** 2
+    centre = (share + z2 / (2 * size)) / (1 + z2 / size)
+    half = math.sqrt(z2 * (share * (1 - share) / size + z2 / (4 * size**2))) / (1 + z2 / size)
+    return (0.0 if share == 0 else max(centre - half, 0.0)), (1.0 if share == 1 else min(centre + half, 1.0))

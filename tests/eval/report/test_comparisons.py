@@ -1,0 +1,61 @@
+"""Holds what a report compares if it is not told."""
+
+from remedy.eval.report.comparisons import between_variants, default_comparisons, diagnoses, within_variants
+from remedy.eval.report.verdicts import decide
+from remedy.eval.stats import VerdictWord
+from tests.eval.made_records import made, together
+
+WORSE, BETTER = [False] * 99 + [True], [True] * 100
+
+
+def test_every_variant_is_compared_with_the_baseline_under_each_condition_that_both_have() -> None:
+    conditions, records = together(
+        *(made(WORSE, run="a", labels={"length": n}) for n in (3, 6, 9)),
+        *(made(BETTER, run="b", labels={"length": n}) for n in (3, 6, 12)),
+    )
+    variants = {"a": "a", "b": "b"}
+    found = between_variants(conditions, variants)
+    assert [(c.baseline.run, c.treatment.run, c.treatment.where["length"]) for c in found] == [
+        ("a", "b", 3),
+        ("a", "b", 6),
+    ]
+    assert {one.word for one in decide(default_comparisons(conditions, variants), records)} == {VerdictWord.FIXED}
+    declared = between_variants(conditions, variants, ["b"])
+    assert [(c.baseline.run, c.treatment.run) for c in declared] == [("b", "a")] * 2
+
+
+def test_the_runs_of_a_variant_are_one_side() -> None:
+    variants = {"a-0": "a", "a-1": "a", "b-0": "b", "b-1": "b"}
+    conditions, _ = together(*(made(WORSE, run=run) for run in variants))
+    (found,) = default_comparisons(conditions, variants)
+    assert (found.baseline.run, found.treatment.run, found.mitigation) == ("a", "b", "b")
+    (found,) = default_comparisons(conditions, variants, ["b-1"])
+    assert (found.baseline.run, found.treatment.run) == ("b", "a")
+
+
+TRACED = [
+    {"forcing": f, "locals": shown, "spacing": 4.0} for f in ("action_forced", "free") for shown in ("diff", "full")
+]
+CONDITIONS, RECORDS = together(
+    *(made(WORSE, labels={"benchmark": "own", **one}) for one in ({"answer_only": True}, *TRACED))
+)
+
+
+def test_conditions_of_a_variant_are_compared_that_differ_in_one_label() -> None:
+    found = within_variants(CONDITIONS, {"run": "run"}, ("spacing", "locals", "answer_only"))
+    assert {(one.mitigation, one.failure) for one in found} == {
+        ("run, forcing action_forced: locals diff in place of full", "token budget"),
+        ("run, forcing free: locals diff in place of full", "token budget"),
+        ("run, forcing free: answer_only", "token budget"),
+    }
+    assert {one.found.programs for one in decide(found, RECORDS)} == {100}
+    assert within_variants(CONDITIONS, {"run": "run"}, ()) == []
+
+
+def test_what_is_fed_is_diagnosed_and_not_judged() -> None:
+    found = diagnoses(CONDITIONS, {"run": "run"})
+    assert {one.mitigation for one in found} == {
+        "run, locals full: forcing action_forced in place of free",
+        "run, locals diff: forcing action_forced in place of free",
+    }
+    assert {one.word for one in decide(found, RECORDS)} == {None}

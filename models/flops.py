@@ -51,7 +51,8 @@ def weights_in_products(module: nn.Module) -> list[nn.Parameter]:
         parameter
         for part in module.modules()
         for name, parameter in part.named_parameters(recurse=False)
-        if parameter.ndim >= 2 and not (isinstance(part, Mixer) and name in part.undecayed)
+        if len(getattr(parameter, "ds_shape", parameter.shape)) >= 2
+        and not (isinstance(part, Mixer) and name in part.undecayed)
     ]
 
 

@@ -3,8 +3,9 @@
 DeltaNet's transition is one generalised Householder matrix a token. Gated DeltaNet lets it decay (Yang, Kautz & Hatamizadeh,
 "Gated delta networks", 2024). DeltaProduct takes `n` Householder steps a token (Siems et al., "DeltaProduct", 2025): a product of n
 reflections is any permutation of n + 1 things. Output gates and the width of values are by default as in flash-linear-attention
-(`fla/layers`: delta_net, gated_deltanet, gated_deltaproduct). Two things differ from there, in all three: keys are as wide as the
-model (Gated DeltaNet's authors take 3/4), and the convolution and the projection to beta have biases.
+(`fla/layers`: delta_net, gated_deltanet, gated_deltaproduct). Three things differ from there, in all three: keys are as wide as the
+model (Gated DeltaNet's authors take 3/4), the convolution and the projection to beta have biases, and queries are not scaled, which the
+norm on the output undoes. DeltaProduct has no decay here (there it is an option, on by default).
 """
 
 from __future__ import annotations

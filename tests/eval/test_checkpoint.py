@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from remedy.data_gen.settings import ConfigError, build
-from remedy.eval.checkpoint import for_checkpoint, weights_digest
+from remedy.eval.checkpoint import describe, for_checkpoint, weights_digest
 from remedy.eval.config import EvalConfig
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.protocol import CausalLM
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import CharacterSettings
 
 
 def changing(changes: dict[str, Any]) -> EvalConfig:
@@ -71,3 +73,23 @@ def test_the_digest_is_that_of_the_values_in_any_precision_that_holds_them() -> 
     half = torch.nn.Linear(9, 7).bfloat16()
     assert weights_digest(cast(CausalLM, half)) == weights_digest(cast(CausalLM, copy.deepcopy(half).float()))
     assert weights_digest(cast(CausalLM, half)) != weights_digest(cast(CausalLM, torch.nn.Linear(9, 7)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "state", "by_length"),
+    [
+        ({"mixers": ["attention"]}, 0, 2 * 2 * 64),
+        ({"mixers": ["attention"], "window": [16, None]}, 16 * 2 * 64, 2 * 64),
+        ({"mixers": ["mamba2", "gru"]}, 2 * 64 * 128 + 64, 0),
+    ],
+)
+def test_a_description_says_what_a_token_costs(settings: dict[str, Any], state: int, by_length: int) -> None:
+    tokenizer = build_tokenizer(CharacterSettings())
+    config = DecoderConfig.from_settings(DecoderSettings.model_validate(settings), tokenizer.vocab_size)
+    model = DecoderForCausalLM(config)
+    found = describe(model, tokenizer)
+    assert (found["state_floats"], found["state_by_length"]) == (state, by_length)
+    assert found["flops_by_length"] == 2 * by_length
+    table = model.get_input_embeddings().weight.numel()
+    assert found["flops_per_token"] is not None
+    assert found["flops_per_token"] / (2 * (found["parameters"] - table)) == pytest.approx(1.0, abs=0.5)

@@ -102,6 +102,14 @@ def test_a_window_is_what_a_token_sees_and_what_the_cache_keeps() -> None:
 
 
 @torch.no_grad()
+def test_a_window_as_long_as_the_sequence_is_full_attention_to_the_bit() -> None:
+    tokens = torch.randint(0, 40, (2, 30))
+    full = decoder(("attention",))(tokens).logits
+    assert torch.equal(decoder(("attention",), window=30)(tokens).logits, full)
+    assert not torch.equal(decoder(("attention",), window=29)(tokens).logits, full)
+
+
+@torch.no_grad()
 def test_normalised_queries_and_keys_do_not_change_with_the_size_of_their_weights() -> None:
     mixer = decoder(("attention",), qk_norm=True).layers[0].mixer
     x = torch.randn(2, 12, 32)
@@ -265,6 +273,90 @@ def test_mamba_is_transformers_mamba() -> None:
     theirs.load_state_dict(renamed)
     x = torch.randn(2, 21, 32)
     torch.testing.assert_close(ours(x), theirs(x), atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_mamba2_is_transformers_mamba2_with_its_published_state() -> None:
+    from transformers import Mamba2Config
+    from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
+
+    ours = decoder(("mamba2",)).layers[0].mixer
+    usual = Mamba2Config()
+    assert usual.state_size == 128
+    theirs = Mamba2Mixer(Mamba2Config(hidden_size=32, num_heads=4, head_dim=16, n_groups=1, state_size=128), 0)
+    renamed = {name.replace("convolution.conv1d", "conv1d"): value for name, value in ours.state_dict().items()}
+    theirs.load_state_dict(renamed)
+    x = torch.randn(2, 21, 32)
+    torch.testing.assert_close(ours(x), theirs(x), atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_gated_deltanet_is_transformers_with_output_gate_and_wider_values() -> None:
+    """Qwen3-Next's layer is Gated DeltaNet as published: the same weights give the same outputs."""
+    from transformers import Qwen3NextConfig
+    from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet
+
+    ours = decoder(("gated_deltanet",), eigenvalues="positive").layers[0].mixer
+    sizes = {"linear_key_head_dim": 16, "linear_value_head_dim": 32}
+    heads = {"linear_num_key_heads": 2, "linear_num_value_heads": 2}
+    theirs = Qwen3NextGatedDeltaNet(Qwen3NextConfig(hidden_size=32, rms_norm_eps=1e-12, **sizes, **heads), 0)
+    ours.out_norm.eps = 1e-12  # theirs scales queries by 1/4, which the norm undoes but for this
+    ours.beta_proj.bias.zero_()  # biases are the only other difference
+    ours.convolution.conv1d.bias.zero_()
+    q, k, v = ours.qkv_proj.weight.split([32, 32, 64])
+    by_head = [part.unflatten(0, (2, -1)) for part in (q, k, v, ours.gate_proj.weight)]
+    theirs.in_proj_qkvz.weight.copy_(torch.cat(by_head, 1).flatten(0, 1))
+    rates = [part.unflatten(0, (2, -1)) for part in (ours.beta_proj.weight, ours.decay_proj.weight)]
+    theirs.in_proj_ba.weight.copy_(torch.cat(rates, 1).flatten(0, 1))
+    for name in ("A_log", "dt_bias"):
+        getattr(theirs, name).copy_(getattr(ours, name))
+    theirs.conv1d.weight.copy_(ours.convolution.conv1d.weight)
+    theirs.norm.weight.copy_(ours.out_norm.weight)
+    theirs.out_proj.weight.copy_(ours.out_proj.weight)
+    x = torch.randn(2, 70, 32)
+    torch.testing.assert_close(ours(x), theirs(x), atol=1e-4, rtol=1e-2)
+
+
+@torch.no_grad()
+def test_attention_with_a_window_and_normalised_queries_is_transformers_qwen3() -> None:
+    from transformers import Qwen3Config, Qwen3Model
+
+    ours = decoder(("attention",), window=7, qk_norm=True, rope_theta=500.0, num_hidden_layers=1)
+    config = Qwen3Config(
+        hidden_size=32,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=16,
+        num_hidden_layers=1,
+        intermediate_size=88,
+        vocab_size=40,
+        rms_norm_eps=1e-5,
+        sliding_window=7,
+        use_sliding_window=True,
+        max_window_layers=0,
+        layer_types=["sliding_attention"],
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+    )
+    theirs = Qwen3Model(config).eval()
+    ours.layers[0].mixer.q_norm.weight.copy_(torch.rand(16) + 0.5)
+    block, theirs_block = ours.layers[0], theirs.layers[0]
+    q, k, v = block.mixer.qkv_proj.weight.chunk(3)
+    pairs = [
+        (theirs.embed_tokens.weight, ours.embeddings.weight),
+        (theirs_block.self_attn.q_proj.weight, q),
+        (theirs_block.self_attn.k_proj.weight, k),
+        (theirs_block.self_attn.v_proj.weight, v),
+        (theirs_block.self_attn.o_proj.weight, block.mixer.out_proj.weight),
+        (theirs_block.self_attn.q_norm.weight, block.mixer.q_norm.weight),
+        (theirs_block.mlp.gate_proj.weight, block.mlp.gate_proj.weight),
+        (theirs_block.mlp.up_proj.weight, block.mlp.up_proj.weight),
+        (theirs_block.mlp.down_proj.weight, block.mlp.down_proj.weight),
+    ]
+    for target, value in pairs:
+        target.copy_(value)
+    tokens = torch.randint(0, 40, (2, 40))
+    hidden = theirs(tokens).last_hidden_state
+    torch.testing.assert_close(ours(tokens).logits, ours.lm_head(hidden), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct"])

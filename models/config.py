@@ -54,7 +54,8 @@ class DecoderSettings(Settings):
     position_range: int = Field(default=2048, ge=1, le=1_000_000)
     """Positions that `randomised` draws from; longer than any row of training."""
     position_capacity: int = Field(default=512, ge=1, le=1_000_000)
-    """Tokens that `randomised` spreads over its range in evaluation: the longest text to be evaluated. Longer ones go past it."""
+    """Tokens that `randomised` spreads over its range in evaluation: the longest text to be evaluated. Longer ones go past it. In
+    training a row stands as densely as texts from its own length to this one would."""
     rope_theta: float = Field(default=10_000.0, gt=1, le=1e12)
     """Base of the rotary embedding's frequencies."""
     window: Window | tuple[Window | None, ...] | None = None

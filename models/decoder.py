@@ -126,7 +126,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
                 raise ValueError(
                     "randomised positions are drawn by input_ids: inputs_embeds alone cannot be trained on"
                 )
-            return drawn_positions(tokens, config.position_range, mask)
+            return drawn_positions(tokens, config.position_range, config.position_capacity, mask)
         steps = x.shape[1]
         places = torch.arange(steps, device=x.device) if cache is None else cache.places(steps, x.device)
         return places * (config.position_range // config.position_capacity)

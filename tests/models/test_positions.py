@@ -13,26 +13,42 @@ from remedy.models.positions import drawn_positions
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.lists(st.integers(0, 500), min_size=1, max_size=20), min_size=1, max_size=5), st.integers(20, 60))
-def test_a_row_has_one_ordered_subset_whatever_stands_beside_it(rows: list[list[int]], length: int) -> None:
+@given(
+    st.lists(st.lists(st.integers(0, 500), min_size=1, max_size=20), min_size=1, max_size=5),
+    st.integers(20, 60),
+    st.integers(1, 20),
+)
+def test_a_row_has_one_ordered_subset_whatever_stands_beside_it(
+    rows: list[list[int]], length: int, capacity: int
+) -> None:
     width = max(map(len, rows))
     tokens = torch.tensor([row + [7] * (width - len(row)) for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
-    together = drawn_positions(tokens, length, mask)
+    together = drawn_positions(tokens, length, capacity, mask)
     for row, found in zip(rows, together.tolist(), strict=True):
         mine = found[: len(row)]
         assert mine == sorted(set(mine))
         assert 0 <= mine[0] <= mine[-1] < length
-        assert drawn_positions(torch.tensor([row]), length).tolist() == [mine]
+        assert drawn_positions(torch.tensor([row]), length, capacity).tolist() == [mine]
 
 
-def test_draws_are_uniform_over_the_range_and_differ_between_rows() -> None:
-    drawn = drawn_positions(torch.arange(4000 * 8).view(4000, 8), 40)
+def test_as_many_as_fit_are_drawn_uniformly_over_the_range_and_differ_between_rows() -> None:
+    drawn = drawn_positions(torch.arange(4000 * 8).view(4000, 8), 40, 8)
     counts = torch.bincount(drawn.flatten(), minlength=40).double()
     expected = 4000 * 8 / 40
     chi_squared = float(((counts - expected) ** 2 / expected).sum())
     assert chi_squared < 70  # 39 degrees of freedom: 99.8 %
     assert len({tuple(row) for row in drawn.tolist()}) > 3990
+
+
+def test_rows_stand_as_densely_as_rows_of_every_length_up_to_the_capacity() -> None:
+    """The first n of an ordered subset of m end at about n / m of the range; m is even on a logarithmic scale."""
+    ends = drawn_positions(torch.arange(4000 * 8).view(4000, 8), 2048, 512)[:, -1]
+    subsets = (8 * 2048 / (ends + 1.0)).clamp(8, 512)  # an estimate, with the noise of one draw
+    median = float(subsets.log2().median())
+    assert median == pytest.approx(6.0, abs=0.3)  # between 2**3 and 2**9
+    assert float((ends < 64).float().mean()) > 0.1
+    assert float((ends > 1024).float().mean()) > 0.1
 
 
 def model(**changes: object) -> DecoderForCausalLM:

@@ -75,10 +75,9 @@ class Walls:
 
     def _take(self, identity: Identity, namespaces: bool) -> None:
         self.identity = identity
-        owns = identity.user is None and not (namespaces and os.geteuid() != 0)
-        self.metadata = not owns
-        """Whether modes, owners and times may be changed: not by a process that owns files outside its folder."""
-        self.filter = native_filter(self.metadata, truncate=self.abi >= 3 or not owns)
+        self.metadata = namespaces and (identity.user is not None or os.geteuid() != 0)
+        """Whether modes, owners and times may be changed: only where all that is outside is read-only or another user's."""
+        self.filter = native_filter(self.metadata, truncate=self.abi >= 3 or namespaces)
 
     @property
     def holds(self) -> list[str]:

@@ -1,0 +1,387 @@
+"""The kernel's walls one by one: older versions of Landlock, the filter of system calls, who a program runs as, and what is said."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from remedy.data_gen.execution import isolation, sandbox, seccomp
+from remedy.data_gen.execution.folders import remove, too_much
+from remedy.data_gen.execution.isolation import PROBLEMS, described, resolve
+from remedy.data_gen.execution.program import Program, ProgramError
+from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
+from remedy.data_gen.settings import ConfigError, build
+
+needs_landlock = pytest.mark.skipif(bool(PROBLEMS["landlock"]()), reason=PROBLEMS["landlock"]())
+ISOLATIONS = [*PROBLEMS, "none"]
+
+
+def program(body: str) -> Program:
+    text = "\n".join(f"    {line}" for line in body.split("\n"))
+    return Program(f"import os\ndef main():  # << START_OF_TRACE\n{text}\n    return 1\n", "untrusted.py")
+
+
+def box(name: str, **changes: Any) -> Sandbox:
+    if problem := PROBLEMS.get(name, str)():
+        pytest.skip(problem)
+    return Sandbox(build(TracerConfig, {"isolation": name, "timeout_seconds": 2, **changes}))
+
+
+def value(box: Sandbox, body: str) -> str:
+    """What `x` is after the body."""
+    state = box.trace(program(body)).frames[-2].locals
+    assert state is not None
+    return state["x"].text
+
+
+def in_a_child(do: Callable[[], None]) -> int:
+    """The exit status of a forked process that does something; 99 for an exception."""
+    child = os.fork()
+    if child == 0:
+        try:
+            do()
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr)
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def refused(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except OSError:
+        return
+    raise AssertionError("a door stands open")
+
+
+@needs_landlock
+@pytest.mark.parametrize("abi", range(1, 8))
+def test_older_versions_of_landlock_hold_the_same_doors(abi: int, tmp_path: Path) -> None:
+    from remedy.data_gen.execution import kernel
+    from remedy.data_gen.execution.walls import Walls
+
+    if kernel.landlock_abi() < abi:
+        pytest.skip(f"this kernel's Landlock is older than {abi}")
+    base, outside = tmp_path / "base", tmp_path / "outside"
+    base.mkdir()
+    base.chmod(0o711)
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    os.chmod(outside / "secret", 0o666)
+    walls = Walls(str(base), namespaces=False, most=abi)
+    folder = base / "program"
+    folder.mkdir()
+    walls.give(str(folder))
+    assert walls.holds[0] == f"Landlock ABI {abi}"
+
+    def tries() -> None:
+        os.chdir(folder)
+        walls.enter()
+        secret = str(outside / "secret")
+        Path("own").write_text("x")
+        os.rename("own", "other")
+        os.listdir(os.path.dirname(os.__file__))
+        for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDONLY | os.O_TRUNC, 3, 3 | os.O_TRUNC):
+            refused(lambda: os.open(secret, flags))  # noqa: B023
+        refused(lambda: os.open(os.__file__, os.O_RDONLY | os.O_TRUNC))
+        refused(lambda: os.truncate(secret, 0))
+        refused(lambda: os.truncate(os.__file__, os.path.getsize(os.__file__)))
+        refused(lambda: os.remove(secret))
+        refused(lambda: os.rename(secret, "mine"))
+        refused(lambda: os.link(secret, "mine"))
+        refused(lambda: os.mkdir(outside / "new"))
+        refused(lambda: os.mkdir(base / "new"))
+        refused(lambda: os.listdir(outside))
+        refused(os.fork)
+        refused(socket.socket)
+        refused(lambda: os.kill(os.getppid(), 0))
+        refused(lambda: os.execv("/bin/true", ["true"]))
+        os.kill(os.getpid(), 0)
+
+    assert in_a_child(tries) == 0
+    assert (outside / "secret").read_text() == "secret"
+
+
+@needs_landlock
+def test_no_modes_are_changed_behind_landlock_alone(tmp_path: Path) -> None:
+    """Landlock does not restrict these calls, and the program's user may own the user's files."""
+    from remedy.data_gen.execution.walls import Walls
+
+    tmp_path.chmod(0o711)
+    walls = Walls(str(tmp_path), namespaces=False)
+    (tmp_path / "program").mkdir()
+    walls.give(str(tmp_path / "program"))
+
+    def tries() -> None:
+        os.chdir(tmp_path / "program")
+        Path("own").write_text("x")
+        own = os.open("own", os.O_RDONLY)
+        walls.enter()
+        for change in (lambda: os.chmod("own", 0o777), lambda: os.fchmod(own, 0o777), lambda: os.utime("own")):
+            refused(change)
+        refused(lambda: os.chown("own", os.getuid(), -1))
+        refused(lambda: os.setxattr("own", "user.x", b"x"))
+
+    assert in_a_child(tries) == 0
+
+
+@pytest.mark.parametrize("machine", seccomp.ARCHITECTURES)
+def test_numbers_of_system_calls_are_the_kernels(machine: str) -> None:
+    column, _ = seccomp.ARCHITECTURES[machine]
+    header = Path("/usr/include/asm-generic/unistd.h" if column else "/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
+    if not header.exists():
+        pytest.skip(f"no {header}")
+    found = dict(re.findall(r"#define __NR3?2?6?4?_?(\w+)\s+(\d+)", header.read_text()))
+    tables = seccomp._PLAIN + seccomp._CHECKED + seccomp._METADATA + seccomp._ATTRIBUTES + seccomp._ABSENT
+    renamed = {"lseek": "3264_lseek"}
+    known = 0
+    for name, number in seccomp.numbers(tables, column).items():
+        for kernels in (name, renamed.get(name, name), f"3264_{name}"):
+            if kernels in found:
+                assert int(found[kernels]) == number, name
+                known += 1
+                break
+    assert known > 100
+
+
+def decide(code: bytes, architecture: int, number: int, *arguments: int) -> int:
+    """What a filter returns for a call: classic BPF, executed."""
+    data = struct.pack("<iIQ6Q", number, architecture, 0, *(*arguments, *[0] * 6)[:6])
+    instructions = list(struct.iter_unpack("<HBBI", code))
+    accumulator = position = 0
+    while True:
+        what, yes, no, constant = instructions[position]
+        position += 1
+        if what == 0x20:
+            (accumulator,) = struct.unpack_from("<I", data, constant)
+        elif what == 0x54:
+            accumulator &= constant
+        elif what == 0x15:
+            position += yes if accumulator == constant else no
+        elif what == 0x35:
+            position += yes if accumulator >= constant else no
+        elif what == 0x05:
+            position += constant
+        else:
+            assert what == 0x06
+            return constant
+
+
+@pytest.mark.parametrize("machine", seccomp.ARCHITECTURES)
+@pytest.mark.parametrize("open_to", [False, True])
+def test_the_filter_allows_exactly_its_list(machine: str, open_to: bool) -> None:
+    column, architecture = seccomp.ARCHITECTURES[machine]
+    code = seccomp.compile_filter(machine, metadata=open_to, truncate=open_to)
+    assert code is not None
+    assert code.count(struct.pack("<I", seccomp._SELF)) == 3
+    code = seccomp.for_process(code, 4242)
+    plain = set(seccomp.numbers(seccomp._PLAIN + (seccomp._METADATA if open_to else ""), column).values())
+    checked = seccomp.numbers(seccomp._CHECKED, column)
+    for number in [*range(600), 0x3FFFFFFF, 0x40000000, 0x40000208, 0xFFFFFFFF - (1 << 31)]:
+        allowed = decide(code, architecture, number) == 0x7FFF0000
+        if number not in checked.values():
+            assert allowed == (number in plain), number
+        assert decide(code, 0x40000003, number) == 0x80000000  # another architecture's call ends the program
+    for name, arguments, allowed in (
+        ("openat", (0, 0, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), True),
+        ("openat", (0, 0, os.O_TRUNC), False),
+        ("openat", (0, 0, 3), False),
+        ("kill", (4242, 9), True),
+        ("kill", (4243, 9), False),
+        ("kill", (0xFFFFFFFF, 9), False),
+        ("tgkill", (4242, 1, 6), True),
+        ("tgkill", (1, 1, 6), False),
+        ("socketpair", (1, 0x80801), True),
+        ("socketpair", (1, 2), False),
+        ("socketpair", (2, 1), False),
+        ("sendto", (3, 4, 5, 0, 0), True),
+        ("sendto", (3, 4, 5, 0, 1 << 40), False),
+        ("prlimit64", (0, 7, 0), True),
+        ("prlimit64", (0, 7, 1), False),
+        ("prlimit64", (1, 7, 0), False),
+        ("fcntl", (0, 3), True),
+        ("fcntl", (0, 8), False),
+        ("fcntl", (0, 10), False),
+        ("prctl", (15,), True),
+        ("prctl", (4,), False),
+        ("fallocate", (3, 0), True),
+        ("fallocate", (3, 1), False),
+        ("truncate", (), open_to),
+    ):
+        assert (decide(code, architecture, checked[name], *arguments) == 0x7FFF0000) == allowed, (name, arguments)
+
+
+def test_another_architecture_has_no_filter() -> None:
+    assert seccomp.compile_filter("riscv64", metadata=True, truncate=True) is None
+
+
+def test_where_nothing_works_untrusted_programs_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        isolation, "PROBLEMS", {"bubblewrap": lambda: "bwrap is not installed", "landlock": lambda: "no Landlock"}
+    )
+    says = "bwrap is not installed; no Landlock.*install bubblewrap, or accept with `isolation: none`"
+    with pytest.raises(ConfigError, match=says) as error, Sandbox(TracerConfig()) as box:
+        box.trace(program("x = 1"))
+    assert "\n" not in str(error.value)
+    with pytest.raises(ConfigError, match="isolation landlock: no Landlock"):
+        resolve("landlock")
+    assert resolve("none") == "none"
+    with pytest.raises(ConfigError, match="`limits` is now `none`"):
+        build(TracerConfig, {"isolation": "limits"})
+
+
+def test_a_kernel_without_landlock_is_told_when_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = isolation.server_command(
+        "/usr/bin/python3" if Path("/usr/bin/python3").exists() else None, "none", "/tmp"
+    )
+    broken = [*command[:-1], "landlock"]
+    broken[3] = "import sys; sys.modules['ctypes'] = None\n" + broken[3]
+    monkeypatch.setattr(sandbox, "server_command", lambda *arguments: [*broken[:-2], arguments[2], "landlock"])
+    with pytest.raises(ConfigError, match=r"isolation landlock: .*ctypes"), box("landlock") as bare:
+        bare.trace(program("x = 1"))
+
+
+def test_what_holds_is_said_in_records_and_once_on_stderr(caplog: pytest.LogCaptureFixture) -> None:
+    assert described("landlock", ["Landlock ABI 7", "seccomp", "uid 65534"]) == "landlock (ABI 7, seccomp, uid 65534)"
+    assert described("bubblewrap", []) == "bubblewrap (namespaces alone)"
+    sandbox.announce.cache_clear()
+    for _ in range(2):
+        with box("none") as bare:
+            assert bare.environment.isolation.startswith("none (limits")
+    assert [record.message for record in caplog.records if "isolation" in record.message] == [
+        "programs run under isolation none (limits on time and memory, no wall)"
+    ]
+
+
+@pytest.mark.parametrize("name", ISOLATIONS)
+def test_ordinary_programs_run_behind_the_walls(name: str) -> None:
+    bodies = (
+        "import asyncio\nasync def f():\n    await asyncio.sleep(0.001)\n    return 3\nx = asyncio.run(f())",
+        "import decimal, sqlite3, hashlib, zoneinfo, random, tempfile, ssl, mimetypes, locale, uuid, statistics\nx = 3",
+        "import shutil, tempfile\nd = tempfile.mkdtemp()\nopen(d + '/a', 'w').close()\nshutil.rmtree(d)\nx = 3 - len(os.listdir('.'))",
+        "os.mkdir('a'); os.mkdir('b'); open('a/f', 'w').close()\nos.rename('a', 'c')\nx = 3",
+        "import sqlite3\nc = sqlite3.connect('own.db')\nc.execute('create table t (x)')\nc.commit()\nx = 3",
+        "open(os.devnull, 'w').write('x')\nx = len(open('/dev/urandom', 'rb').read(3))",
+        "import signal\nsignal.signal(signal.SIGALRM, lambda *a: None)\nsignal.setitimer(0, 0.01)\nsignal.pause()\nx = 3",
+    )
+    with box(name) as walled:
+        for body in bodies:
+            assert value(walled, body) == "3", body
+
+
+@pytest.mark.parametrize("name", ISOLATIONS)
+def test_numpy_runs_behind_the_walls(name: str) -> None:
+    pytest.importorskip("numpy")
+    with box(name, memory_megabytes=4096, timeout_seconds=20) as walled:
+        assert value(walled, "import numpy\nx = float(numpy.linalg.norm(numpy.ones((3, 3)) @ numpy.ones(3)) ** 2)") in (
+            "27.0",
+            "27.000000000000004",
+            "26.999999999999996",
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ISOLATIONS)
+def test_a_server_that_does_not_answer_is_killed_with_all_that_is_its(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "_MARGIN_SECONDS", 0.5)
+    with box(name, timeout_seconds=1) as stopped:
+        assert value(stopped, "x = 1") == "1"
+        tree = list(stopped._tree)
+        tree[-1].send_signal(signal.SIGSTOP)  # what a program without walls can do to it
+        begin = time.monotonic()
+        assert value(stopped, "x = 2") == "2"  # in a new one
+        assert time.monotonic() - begin < 8
+        assert not [process for process in tree if alive(process)]
+    assert not [process for process in stopped._tree if alive(process)]
+
+
+def alive(process: psutil.Process) -> bool:
+    with_status = process.is_running() and process.status()
+    return bool(with_status) and with_status != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ISOLATIONS)
+def test_nothing_outlives_a_killed_caller(name: str) -> None:
+    box(name).close()
+    script = (
+        "import sys\nfrom remedy.data_gen.execution.program import Program\n"
+        "from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig\n"
+        f"box = Sandbox(TracerConfig(isolation={name!r}, timeout_seconds=60))\n"
+        "box.environment\nprint(*[p.pid for p in box._tree], flush=True)\n"
+        "box.trace(Program('def main():  # << START_OF_TRACE\\n    while True: x = 0\\n'))"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as caller:
+        assert caller.stdout is not None
+        tree = [psutil.Process(int(pid)) for pid in caller.stdout.readline().split()]
+        time.sleep(0.3)
+        tree += tree[-1].children(recursive=True)
+        caller.kill()
+    deadline = time.monotonic() + 8
+    while any(alive(process) for process in tree):
+        assert time.monotonic() < deadline, tree
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ISOLATIONS)
+def test_too_much_space_ends_as_files(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        box(name, timeout_seconds=30, max_frames=10**6) as full,
+        pytest.raises(ProgramError, match="MB or 10,000 files") as error,
+    ):
+        full.trace(program("list(map(os.mkdir, map(str, range(10_001))))\nimport time; time.sleep(29)"))
+    assert error.value.kind == "files"
+
+
+def test_any_folder_can_be_removed(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    inside = os.open(top, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d" * 40, dir_fd=inside)
+        below = os.open("d" * 40, os.O_RDONLY, dir_fd=inside)
+        os.close(inside)
+        inside = below
+    os.close(inside)
+    (top / "shut" / "inner").mkdir(parents=True)
+    os.chmod(top / "shut" / "inner", 0)
+    os.chmod(top / "shut", 0)
+    (tmp_path / "kept").mkdir()
+    (top / "link").symlink_to(tmp_path / "kept")
+    (top / "dangling").symlink_to("nowhere")
+    assert not too_much(str(top))
+    remove(str(top))
+    assert not top.exists()
+    assert (tmp_path / "kept").exists()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    remove(str(tmp_path / "link"))
+    assert os.listdir(tmp_path) == ["kept"]
+    remove(str(tmp_path / "never"))
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="walls are Linux's")
+def test_nothing_of_ours_is_open_in_a_program() -> None:
+    for name in ISOLATIONS:
+        if PROBLEMS.get(name, str)():
+            continue
+        with box(name) as walled:
+            body = "x = 0\nfor f in range(250):\n    try: os.fstat(f); x += 1\n    except OSError: pass"
+            assert value(walled, body) == "4", name  # input, output, errors, and the pipe of the reply

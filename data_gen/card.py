@@ -108,6 +108,8 @@ def _text(
             f"The programs ran on {python}, isolation: {isolation}. Traces of other Python versions differ. Made with Python "
             f"{platform.python_version()}, {packages}.",
             "",
+            "A state is the program's own word: what its values say of themselves, recorded in the process that ran it.",
+            "",
         ]
     )
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,6 +160,11 @@ def test_what_an_error_says_is_one_short_line() -> None:
             checked({"error": "raised", "message": text}, PROGRAM)
         assert str(error.value).isprintable()
         assert len(str(error.value)) < 500
+
+
+def test_every_outcome_is_in_the_documentation() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "trace-format.md").read_text(encoding="utf-8")
+    assert [f"| `{kind}` | {why} |" for kind, why in OUTCOMES.items() if f"| `{kind}` | {why} |" not in text] == []
 
 
 PIPE = (

@@ -144,7 +144,7 @@ class Program:
 
     def source_lines(self) -> list[str]:
         """The lines as CPython counts them, which ends a line at a lone carriage return too; `\\r\\n` keeps its first half."""
-        return _LINE_END_RE.split(self.code)
+        return _LINE_END_RE.split(self.code) if "\r" in self.code else self.code.split("\n")
 
     def physical_lines(self) -> list[str]:
         """The source lines, each ending in a newline, with the marker removed: what an ACTION shows."""

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+# Without the wrappers of `signal`, which make enums: they cost as much as a short program's whole trace.
+import _signal  # type: ignore[import-not-found]
 import builtins
 import contextlib
-import signal
 import sys
 import types
 from dataclasses import dataclass
@@ -121,16 +122,16 @@ class _Interrupts:
 
     def __enter__(self) -> None:
         self.seen = False
-        self.replaced = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        self.replaced = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
         if self.replaced:
             try:
-                signal.signal(signal.SIGINT, self._note)
+                _signal.signal(_signal.SIGINT, self._note)
             except ValueError:  # in another thread than the main one, which is the one that is interrupted
                 self.replaced = False
 
     def __exit__(self, *_: object) -> None:
         if self.replaced:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            _signal.signal(_signal.SIGINT, _signal.default_int_handler)
         if self.seen:
             raise KeyboardInterrupt
 

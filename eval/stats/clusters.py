@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
@@ -16,7 +16,8 @@ LEVEL = 0.05
 
 def quantile(level: float, freedom: float) -> float:
     """How many standard errors an interval reaches to each side: of Student's t, or of the normal for infinite `freedom`."""
-    return float(stats.norm.isf(level / 2) if np.isinf(freedom) else stats.t.isf(level / 2, freedom))
+    tail = 1 - level / 2
+    return float(special.ndtri(tail) if np.isinf(freedom) else special.stdtrit(freedom, tail))
 
 
 def codes(clusters: Sequence[object] | None, count: int) -> Codes:

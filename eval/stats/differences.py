@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect, freedom, quantile
 from remedy.eval.stats.seeds import BAR, adjusted, crossed, program_variance, seed_variance, shared
@@ -49,7 +49,7 @@ class Difference(NamedTuple):
     def p_value(self) -> float:
         """Two-sided; it is below a level where, and only where, the interval of that level leaves out 0."""
         ratio = abs(self.centre) / self.error
-        tail = stats.norm.sf(ratio) if math.isinf(self.freedom) else stats.t.sf(ratio, self.freedom)
+        tail = special.ndtr(-ratio) if math.isinf(self.freedom) else special.stdtr(self.freedom, -ratio)
         return float(min(2 * tail, 1.0))
 
     def smallest(self, level: float = LEVEL, power: float = 0.8) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect, quantile
 from remedy.eval.stats.rates import Estimate, rate
@@ -33,8 +33,8 @@ def clopper_pearson(count: int, of: int) -> tuple[float, float]:
     """The exact 95 % interval of a rate (Clopper and Pearson, 1934): 0 to 1 of nothing."""
     if not of:
         return 0.0, 1.0
-    low = stats.beta.ppf(LEVEL / 2, count, of - count + 1) if count else 0.0
-    high = stats.beta.isf(LEVEL / 2, count + 1, of - count) if count < of else 1.0
+    low = special.betaincinv(count, of - count + 1, LEVEL / 2) if count else 0.0
+    high = special.betaincinv(count + 1, of - count, 1 - LEVEL / 2) if count < of else 1.0
     return float(low), float(high)
 
 

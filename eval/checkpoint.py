@@ -76,7 +76,7 @@ def weights_digest(model: CausalLM) -> str:
     """Tells checkpoints apart, so that records of other weights are never taken for this model's.
 
     A hash of every value of every parameter and buffer, in single precision, so that it is the same on devices that load a
-    model in different precisions; 0.5 to 2 GB/s, in pieces.
+    model in different precisions; in pieces.
     """
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():

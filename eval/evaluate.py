@@ -97,12 +97,12 @@ def evaluate(
     evaluation = _claim(directory, request)
     tokenizer.save(directory)  # for `remedy show`: what was written is kept as token ids
     reader = ModelReader(model, name)
+    _keep_reading(directory / READING, reader)
     found, past = [], False
     for number, condition in enumerate(conditions, start=1):
         records = _kept(directory, condition, evaluation)
         if records is None:
             path = directory / RECORDS / f"{condition.slug}.parquet"
-            write_json(directory / READING, reader.report())
             rows, kept = run_condition(reader, tokenizer, condition, config)
             past = _warn_of_long(reader, condition, rows, past)
             # Records come last: where they are, so is what they lead to.
@@ -114,6 +114,17 @@ def evaluate(
     path = directory / SUMMARY
     write_summary(path, name, [one for records in found for one in summarise(records)], evaluation)
     return path
+
+
+def _keep_reading(path: Path, reader: ModelReader) -> None:
+    """Keep how the model is read beside the results; measured again where the file is missing or damaged."""
+    try:
+        if path.exists():
+            read_json(path, "it is written again")
+            return
+    except DamagedFile as error:
+        log.warning("%s", error)
+    write_json(path, reader.report())
 
 
 def _kept(directory: Path, condition: Condition, evaluation: str) -> pd.DataFrame | None:

@@ -13,10 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from remedy.data_gen import rng
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, Settings
 
 LONGEST = 10_000
+STRIDE = 1 << 40
+"""Examples from one data seed's first to the next one's; the numbers of `MOST_SEEDS` of them fit in 63 bits."""
+MOST_SEEDS = 1 << 22
 
 
 class Part(Settings):
@@ -49,11 +53,14 @@ class Place(NamedTuple):
 class Mixture:
     """The sources of a run and the order they take turns in. Without parts there is one: the run's own data.
 
+    `data_seed` says which examples: of each source that does not end, those from `data_seed` x `STRIDE` on; a source that ends is
+    read in an order that it chooses.
+
     Raises:
         ConfigError: a part's changes do not validate; the message names the part.
     """
 
-    def __init__(self, data: DataConfig, parts: Mapping[str, Part]) -> None:
+    def __init__(self, data: DataConfig, parts: Mapping[str, Part], data_seed: int = 0) -> None:
         resolved = {
             name: (part.weight, data.changed(part.set, f"mixture.{name}.set")) for name, part in parts.items()
         } or {"": (1, data)}
@@ -65,6 +72,12 @@ class Mixture:
                 raise ConfigError(f"mixture.{name}.{error}") from None
         self.sources = [Source(n, weight, d, d.task.count("train")) for n, (weight, d) in resolved.items()]
         self.part_of, self.seen_before = _interleave([source.weight for source in self.sources])
+        self.first = data_seed * STRIDE
+        self.orders = {
+            number: rng.permutation(data_seed, source.examples)
+            for number, source in enumerate(self.sources)
+            if source.examples
+        }
 
     def place(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Place:
         """Where the examples at these positions of the mixture come from."""
@@ -72,8 +85,11 @@ class Mixture:
         sources = self.part_of[offset]
         weights = np.array([source.weight for source in self.sources])
         indices = block * weights[sources] + self.seen_before[offset]
-        counts = np.array([source.examples or np.iinfo(np.int64).max for source in self.sources])
-        return Place(sources, indices % counts[sources])
+        found = indices + self.first
+        for number, order in self.orders.items():
+            mine = sources == number
+            found[mine] = order[indices[mine] % len(order)]
+        return Place(sources, found)
 
 
 def _interleave(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

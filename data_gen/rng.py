@@ -16,6 +16,9 @@ import numpy.typing as npt
 T = TypeVar("T")
 U64 = npt.NDArray[np.uint64]
 
+ORDER = 1 << 32
+"""The stream that orders are drawn from; splits have the small numbers."""
+
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _M1 = 0xBF58476D1CE4E5B9
@@ -54,6 +57,12 @@ def keys(seed: int, stream: int, indices: npt.NDArray[np.int64], attempt: int = 
     base = np.uint64(_stream_key(seed, stream))
     inner = mix_array((indices.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) + base)
     return mix_array(inner + np.uint64((attempt * _GOLDEN) & _MASK))
+
+
+def permutation(seed: int, count: int) -> npt.NDArray[np.int64]:
+    """An order of 0 to count - 1 that the seed chooses; 0 leaves them as they are."""
+    numbers = np.arange(count, dtype=np.int64)
+    return np.argsort(keys(seed, ORDER, numbers), kind="stable") if seed else numbers
 
 
 def bits(key: int, position: int) -> int:

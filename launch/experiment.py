@@ -24,6 +24,7 @@ MOST_RUNS = 10_000
 
 SEEDS = ("seed", "data_seed")
 """What runs of one variant differ in: settings of `train`. Not `data.seed`, which chooses the test set too."""
+SEED_KEYS = tuple(f"train.{name}" for name in SEEDS)
 BASELINE = "baseline"
 
 
@@ -38,6 +39,8 @@ class Group(Settings):
     the others of its group with; by default the first."""
     grid: dict[str, tuple[Any, ...]] = {}
     """Settings and the values that each takes; every combination is a run (of each of `runs`, where there are any)."""
+    seeds: tuple[int, ...] = ()
+    """Every run is made with each of these as its `train.seed` and `train.data_seed`; reports put them together as one variant."""
     evaluate: dict[str, Any]
     """How every run is evaluated: the settings of `remedy evaluate`."""
     evaluate_runs: dict[str, dict[str, Any]] = {}
@@ -45,14 +48,20 @@ class Group(Settings):
 
     @model_validator(mode="after")
     def _not_empty(self) -> Group:
-        if not self.runs and not self.grid:
-            raise ValueError("give `runs`, `grid` or both")
-        runs = max(1, len(self.runs)) * math.prod(len(values) for values in self.grid.values())
+        if not self.runs and not self.grid and not self.seeds:
+            raise ValueError("give `runs`, `grid` or `seeds`")
+        points = math.prod(len(values) for values in self.grid.values())
+        runs = max(1, len(self.runs)) * points * max(1, len(self.seeds))
         if runs > MOST_RUNS:
             raise ValueError(f"grid has {runs:,} runs; at most {MOST_RUNS:,} are possible: give its keys fewer values")
         empty = [key for key, values in self.grid.items() if not values]
         if empty:
             raise ValueError(f"grid.{empty[0]} has no values")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds has a value twice: {shown(self.seeds)}")
+        by_seeds = SEED_KEYS if self.seeds else ()
+        if both := [key for key in by_seeds if key in self.grid]:
+            raise ValueError(f"grid.{both[0]} does nothing, since `seeds` sets it: remove it from one of them")
         for where, settings in {
             "base": self.base,
             **{f"runs.{name}": changes for name, changes in self.runs.items()},
@@ -60,11 +69,11 @@ class Group(Settings):
             own = [key for key in ("name", "output") if key in settings]
             if own:
                 raise ValueError(f"{where}.{own[0]} does nothing: runs have the names and folders of the experiment")
-            twice = [key for key in self.grid if where != "base" and key in settings]
-            if twice:
-                raise ValueError(
-                    f"{where}: {twice[0]} does nothing, since the grid sets it: remove it from one of them"
-                )
+            for setter, keys in {"the grid": tuple(self.grid), "`seeds`": by_seeds}.items():
+                if twice := [key for key in keys if where != "base" and key in settings]:
+                    raise ValueError(
+                        f"{where}: {twice[0]} does nothing, since {setter} sets it: remove it from one of them"
+                    )
         unknown = sorted(set(self.evaluate_runs) - set(self.runs))
         if unknown:
             raise ValueError(f"evaluate_runs names no run: {', '.join(unknown)}")
@@ -134,18 +143,32 @@ class Member(NamedTuple):
 
 
 def members(group: Group) -> list[Member]:
-    """The runs of a group: each of `runs` at each point of the grid. Seeds are no part of a variant's name."""
+    """The runs of a group: each of `runs` at each point of the grid, with each seed. Seeds are no part of a variant's name."""
     found = []
     for of, settings in (group.runs or {"": {}}).items():
         changes = {key: value for key, value in settings.items() if key != BASELINE}
         for values in itertools.product(*group.grid.values()):
             point = dict(zip(group.grid, values))
-            words = {key: f"{key.rsplit('.', 1)[-1]}={_word(value)}" for key, value in point.items()}
-            kept = [word for key, word in words.items() if key not in {f"train.{name}" for name in SEEDS}]
-            name = ",".join([*([of] if of else []), *words.values()])
+            words = {key: f"{_said(key)}={_word(value)}" for key, value in point.items()}
+            kept = [word for key, word in words.items() if key not in SEED_KEYS]
             variant = ",".join([*([of] if of else []), *kept]) or "all"
-            found.append(Member(name, variant if len(kept) < len(words) else name, of, {**changes, **point}))
+            name = ",".join([*([of] if of else []), *words.values()])
+            whole = {**changes, **point}
+            found += [
+                Member(
+                    ",".join(filter(None, (name, f"seed={seed}"))),
+                    variant,
+                    of,
+                    {**whole, **dict.fromkeys(SEED_KEYS, seed)},
+                )
+                for seed in group.seeds
+            ] or [Member(name, variant, of, whole)]
     return found
+
+
+def _said(key: str) -> str:
+    """The key in a run's name: its last word, but for `data.seed`, which is another world and no seed of a run."""
+    return key if key == "data.seed" else key.rsplit(".", 1)[-1]
 
 
 def _word(value: Any) -> str:

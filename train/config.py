@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.held_out import refuse_held_out_in_vain
-from remedy.data_gen.mixture import Part
+from remedy.data_gen.mixture import MOST_SEEDS, Part
 from remedy.data_gen.roles import ROLES, Role, RoleName
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.models.config import AnyModel, DecoderSettings
@@ -129,7 +129,9 @@ class TrainSettings(Settings):
     save_total_limit: int = Field(default=2, ge=1, le=1_000_000)
     """The last checkpoints that are kept."""
     seed: int = Field(default=0, ge=0, lt=2**32)
-    """Of the initial weights and dropout; `data.seed` is the examples'."""
+    """Of the initial weights and dropout."""
+    data_seed: int = Field(default=0, ge=0, lt=MOST_SEEDS)
+    """Which of the train split's examples are read, and in which order; `data.seed` chooses all splits, the test set's too."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """CPU threads of each training process; none: PyTorch's choice."""
 

@@ -59,7 +59,7 @@ class TraceDataset(Dataset[Tokens]):
     def __init__(self, config: RunConfig, tokenizer: TraceTokenizer) -> None:
         self.tokenizer = tokenizer
         self.pack = config.train.pack
-        self.mixtures = [Mixture(data, config.mixture) for data in config.stage_data()]
+        self.mixtures = [Mixture(data, config.mixture, config.train.data_seed) for data in config.stage_data()]
         self.ends = np.array(config.train.stage_ends()) * config.train.batch_size
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class TraceDataset(Dataset[Tokens]):
         mixture = self.mixtures[int(np.searchsorted(self.ends, rows.start, side="right"))]
         sources, indices = mixture.place(numbers)
         return "; ".join(
-            f"{mixture.sources[number].name or 'train'} examples {_ranges(indices[sources == number].tolist())}"
+            f"{mixture.sources[number].name or 'train'} examples {ranges(indices[sources == number].tolist())}"
             for number in np.unique(sources)
         )
 
@@ -104,7 +104,7 @@ class TraceDataset(Dataset[Tokens]):
         return (np.asarray(rows, dtype=np.int64)[:, None] * self.pack + np.arange(self.pack)).reshape(-1)
 
 
-def _ranges(numbers: list[int]) -> str:
+def ranges(numbers: list[int]) -> str:
     """`3 to 7, 12` for [3, 4, 5, 6, 7, 12]."""
     runs: list[list[int]] = []
     for number in numbers:

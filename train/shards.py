@@ -7,8 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from torch.utils.data import Dataset
 
+from remedy.data_gen import rng
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.sealed import digest_of
 from remedy.data_gen.settings import UserError
@@ -16,11 +19,13 @@ from remedy.data_gen.shards import WriteConfig, data_hash, look_at_shard, plan, 
 from remedy.data_gen.tokens import Tokens
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import TrainSettings
-from remedy.train.data import Member, as_tokens, joined
+from remedy.train.data import Member, as_tokens, joined, ranges
 
 
 class ShardDataset(Dataset[Tokens]):
     """Rows of a run read from shards in index order, over again when the run is longer than the data.
+
+    `train.data_seed` chooses another order: of the shards, and of the examples in each, so that one is read through at a time.
 
     Before a step is trained, all footers are looked at. The bytes of a shard are checked whenever it is read, which costs
     a small part of the reading; all at the start would take minutes for a large data set, in every process.
@@ -44,7 +49,11 @@ class ShardDataset(Dataset[Tokens]):
         self.data_set = digest_of(manifest)
         for path in self.paths:
             look_at_shard(path, self.data_set)
-        self.count, self.shard_size = manifest["splits"]["train"], manifest["shard_size"]
+        self.count, self.seed = manifest["splits"]["train"], config.data_seed
+        self.order = rng.permutation(self.seed, len(train))
+        sizes = np.array([shard.stop - shard.start for shard in train])[self.order]
+        self.ends = np.cumsum(sizes)
+        self.starts: list[int] = [train[number].start for number in self.order]
         self.data, self.pack = data, config.pack
         self.rows = config.total_steps * config.batch_size
 
@@ -59,16 +68,33 @@ class ShardDataset(Dataset[Tokens]):
 
     def members(self, row: int) -> list[Member]:
         """The examples that a row joins."""
-        return [Member("", self.data, (row * self.pack + i) % self.count) for i in range(self.pack)]
+        return [Member("", self.data, self._index(row * self.pack + i)) for i in range(self.pack)]
 
     def describe(self, rows: range) -> str:
         """Which examples a run of rows holds, in words."""
-        first, end = rows.start * self.pack % self.count, rows.stop * self.pack
-        return f"train examples {first} to {(end - 1) % self.count}"
+        return (
+            f"train examples {ranges([self._index(i) for i in range(rows.start * self.pack, rows.stop * self.pack)])}"
+        )
 
-    def _example(self, index: int) -> Tokens:
-        shard, place = divmod(index % self.count, self.shard_size)
-        return as_tokens(*(column[place].as_py() for column in _columns(self.paths[shard], self.data_set)))
+    def _example(self, number: int) -> Tokens:
+        turn, place = self._place(number)
+        return as_tokens(*(column[place].as_py() for column in _columns(self.paths[self.order[turn]], self.data_set)))
+
+    def _index(self, number: int) -> int:
+        turn, place = self._place(number)
+        return self.starts[turn] + place
+
+    def _place(self, number: int) -> tuple[int, int]:
+        """Which shard's turn it is at a position of the data, and the place in that shard."""
+        position = number % self.count
+        turn = int(np.searchsorted(self.ends, position, side="right"))
+        begin = int(self.ends[turn - 1]) if turn else 0
+        return turn, int(_order(self.seed, int(self.ends[turn]) - begin)[position - begin])
+
+
+@lru_cache(maxsize=4)
+def _order(seed: int, count: int) -> npt.NDArray[np.int64]:
+    return rng.permutation(seed, count)
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remedy.data_gen.examples import DataConfig, examples, token_arrays
-from remedy.data_gen.mixture import Mixture, Part
+from remedy.data_gen.mixture import MOST_SEEDS, STRIDE, Mixture, Part
 from remedy.data_gen.settings import ConfigError, build
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "symbolic"})
@@ -39,6 +39,30 @@ def test_without_parts_a_mixture_is_the_data_itself() -> None:
     place = Mixture(DATA, {}).place([3, 99])
     assert place.sources.tolist() == [0, 0]
     assert place.indices.tolist() == [3, 99]
+
+
+@given(st.integers(0, MOST_SEEDS - 1), st.lists(st.integers(1, 9), min_size=1, max_size=3))
+def test_data_seeds_read_examples_of_their_own(seed: int, weights: list[int]) -> None:
+    parts = {f"part {i}": Part(weight=w) for i, w in enumerate(weights)} if len(weights) > 1 else {}
+    numbers = np.arange(50)
+    usual, other = Mixture(DATA, parts).place(numbers), Mixture(DATA, parts, seed).place(numbers)
+    assert (usual.sources == other.sources).all()
+    assert (other.indices - usual.indices == seed * STRIDE).all()
+    assert other.indices.min() >= 0
+
+
+def test_a_data_seed_reads_each_of_given_programs_once_a_pass_in_an_order_of_its_own(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": f"p{i}", "code": f"def f(x):\n    return x + {i}\n", "input": "1"}) for i in range(40)]
+    (tmp_path / "own.jsonl").write_text("\n".join(lines))
+    parts = {"own": Part(set={"task": {"kind": "programs", "path": str(tmp_path / "own.jsonl")}, "format": "cwm"})}
+    usual = Mixture(DATA, parts)
+    count = usual.sources[0].examples
+    assert count
+    orders = [Mixture(DATA, parts, seed).place(np.arange(2 * count)).indices.tolist() for seed in range(4)]
+    assert len({tuple(order) for order in orders}) == 4
+    for order in orders:
+        assert sorted(order[:count]) == list(range(count))
+        assert order[count:] == order[:count]
 
 
 def test_a_part_changes_the_data_and_a_wrong_one_is_named() -> None:

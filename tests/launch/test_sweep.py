@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from remedy.data_gen.settings import ConfigError, load
+from remedy.data_gen.settings import ConfigError, build, load
 from remedy.launch.experiment import ExperimentConfig, Group, expand, members
 from remedy.train.tracking import read_metrics
 
@@ -64,10 +64,42 @@ def test_a_grid_is_every_combination_and_a_seed_is_no_part_of_the_variant() -> N
     assert found[0].changes == {"x": 1, "model.mixers": ["gru"], "train.seed": 0}
     (alone,) = members(Group(base={}, evaluate={}, runs={"only": {}}))
     assert (alone.name, alone.variant) == ("only", "only")
-    with pytest.raises(ValueError, match="give `runs`, `grid` or both"):
+    with pytest.raises(ValueError, match="give `runs`, `grid` or `seeds`"):
         Group(base={}, evaluate={})
     with pytest.raises(ValueError, match=r"grid\.x has no values"):
         Group(base={}, evaluate={}, grid={"x": ()})
+
+
+def test_seeds_of_a_group_initialise_and_order_the_data_and_another_world_is_another_variant() -> None:
+    swaps = {**SWEEP["groups"]["swaps"], "grid": {"data.seed": [5, 6]}, "seeds": [0, 1]}
+    jobs = expand(ExperimentConfig.model_validate({**SWEEP, "groups": {"swaps": swaps}}), "s")
+    assert [(job.name, job.variant) for job in jobs][:3] == [
+        ("data.seed=5,seed=0", "data.seed=5"),
+        ("data.seed=5,seed=1", "data.seed=5"),
+        ("data.seed=6,seed=0", "data.seed=6"),
+    ]
+    assert [(job.train.train.seed, job.train.train.data_seed, job.train.data.seed) for job in jobs[:2]] == [
+        (0, 0, 5),
+        (1, 1, 5),
+    ]
+    (alone, _) = members(Group(base={}, evaluate={}, seeds=(0, 1)))
+    assert (alone.name, alone.variant) == ("seed=0", "all")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"seeds": [1, 1]}, "seeds has a value twice"),
+        ({"seeds": [1]}, "grid.train.seed does nothing, since `seeds` sets it"),
+        (
+            {"seeds": [1], "grid": {}, "runs": {"a": {"train.data_seed": 3}}},
+            "runs.a: train.data_seed does nothing, since `seeds` sets it",
+        ),
+    ],
+)
+def test_seeds_that_would_do_nothing_are_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        build(ExperimentConfig, {**SWEEP, "groups": {"swaps": {**SWEEP["groups"]["swaps"], **changes}}}, "s")
 
 
 def test_runs_are_tracked_under_the_experiment_and_a_wrong_value_names_its_run(tmp_path: Path) -> None:

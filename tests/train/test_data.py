@@ -1,5 +1,6 @@
 """Rows of a run: labels by role, stages, mixtures, packing, and shards that are only a cache of them."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.mixture import STRIDE
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError, build
 from remedy.launch.generate import generate
@@ -110,6 +112,27 @@ def test_shards_are_only_a_cache(tmp_path: Path) -> None:
         assert cached[row].ids.tolist() == made[row].ids.tolist()
         assert all((mine == other).all() for mine, other in zip(cached[row], made[row], strict=True))
     assert cached[25].ids.tolist() == made[0].ids.tolist()  # a second pass
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_data_seed_reads_every_example_of_the_shards_once_and_one_shard_at_a_time(tmp_path: Path, seed: int) -> None:
+    out = write_shards(tmp_path)
+    rows = ShardDataset(out, TEXT, CHARS, run_of(TEXT, data_seed=seed).train)
+    order = [rows.members(row)[0].index for row in range(25)]
+    assert sorted(order) == list(range(25))
+    assert order != sorted(order)
+    shards = [index // 10 for index in order]
+    assert len([1 for before, after in pairwise(shards) if before != after]) == 2
+    made = encode_rows(TEXT, CHARS, "train", order)
+    assert [rows[row].ids.tolist() for row in range(25)] == [row.ids.tolist() for row in made]
+
+
+def test_the_data_seed_chooses_other_training_examples_and_the_same_tests() -> None:
+    usual, other = (TraceDataset(run_of(SYMBOLIC, max_steps=8, data_seed=seed), SYMBOLS) for seed in (0, 7))
+    assert [usual.members(row)[0].index for row in (0, 3)] == [0, 3]
+    assert other.members(3)[0].index == 7 * STRIDE + 3
+    assert [usual[row].ids.tolist() for row in range(8)] != [other[row].ids.tolist() for row in range(8)]
+    assert other[3].ids.tolist() == encode_rows(SYMBOLIC, SYMBOLS, "train", [7 * STRIDE + 3])[0].ids.tolist()
 
 
 def test_missing_damaged_and_foreign_shards_are_named_before_training(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-# Without the wrappers of `signal`, which make enums: they cost as much as a short program's whole trace.
+# Without the wrappers of `signal`, which make an enum at every call; this runs for every program.
 import _signal  # type: ignore[import-not-found]
 import builtins
 import contextlib

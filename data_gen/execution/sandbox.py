@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import multiprocessing
 import subprocess
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
@@ -40,6 +42,7 @@ from remedy.data_gen.settings import ConfigError, Settings
 log = logging.getLogger(__name__)
 
 _MARGIN_SECONDS = 15.0
+_LOOK_SECONDS = 0.5
 
 
 class TracerConfig(Settings):
@@ -100,6 +103,7 @@ class Sandbox:
         self._tree: list[psutil.Process] = []
         self._environment = Environment("", "")
         self._served = 0
+        self._deadline = math.inf
         self._remove: Callable[[], object] = lambda: None
 
     def __enter__(self) -> Sandbox:
@@ -178,9 +182,7 @@ class Sandbox:
         assert self._server.stdout is not None
         self._served += 1
         # The server has its own deadline. This is for one that a program stopped.
-        deadline = threading.Timer(self.config.timeout_seconds + _MARGIN_SECONDS, self._kill)
-        deadline.daemon = True
-        deadline.start()
+        self._deadline = time.monotonic() + self.config.timeout_seconds + _MARGIN_SECONDS
         try:
             send(self._server.stdin, json.dumps(request).encode())
             reply = receive(self._server.stdout)
@@ -189,7 +191,7 @@ class Sandbox:
         except (ValueError, RecursionError):
             reply = "no JSON that can be read"
         finally:
-            deadline.cancel()
+            self._deadline = math.inf
         if reply is None:
             self.close()
         return reply
@@ -224,6 +226,17 @@ class Sandbox:
         self._tree = [process, *process.children(recursive=True)]
         self._environment = Environment(str(hello["python"]), described(name, hello["holds"]))
         announce(self._environment.isolation)
+        threading.Thread(target=_watch, args=(weakref.ref(self), self._server), daemon=True).start()
+
+
+def _watch(box: weakref.ref[Sandbox], server: subprocess.Popen[bytes]) -> None:
+    """Kill a sandbox's server that did not answer by the deadline. One thread for all its programs: a timer for each costs more."""
+    while server.returncode is None and (sandbox := box()) is not None:
+        if time.monotonic() > sandbox._deadline and sandbox._server is server:
+            sandbox._kill()
+            return
+        del sandbox
+        time.sleep(_LOOK_SECONDS)
 
 
 @lru_cache(maxsize=8)

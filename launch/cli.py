@@ -177,11 +177,30 @@ def report(
 def run_experiment(
     config: Annotated[str, typer.Argument(help="YAML of an experiment")],
     overrides: Overrides = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="print runs, cost and the smallest differences seen; train nothing")
+    ] = False,
+    rate: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(min=0, max=1, help="with --plan: the baseline's rate of right answers (default: 0.5)"),
+    ] = None,
+    spread: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(min=0, max=1, help="with --plan: standard deviation of seeds' rates (default: 0.1)"),
+    ] = None,
 ) -> None:
     """Run an experiment from training to report, skipping the stages already done."""
+    from remedy.data_gen.settings import UserError
     from remedy.launch.experiment import ExperimentConfig
     from remedy.launch.runner import run as run
 
+    if plan:
+        from remedy.launch.plan import print_plan
+
+        print_plan(load(ExperimentConfig, config, overrides or []), config, rate, spread)
+        return
+    if rate is not None or spread is not None:
+        raise UserError("--rate and --spread do nothing without --plan: add it, or remove them")
     page = run(load(ExperimentConfig, config, overrides or []), config)
     print(f"report: open {page} (or {page.with_suffix('.md')})")
 

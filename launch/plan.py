@@ -1,0 +1,219 @@
+"""`remedy run --plan`: what an experiment will run, what that costs, and what its comparisons can see. Nothing is trained."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.settings import apply_changes, build
+from remedy.eval.checkpoint import Subject
+from remedy.eval.diagnostics import Condition
+from remedy.eval.evaluate import conditions_of
+from remedy.eval.report.comparisons import default_comparisons
+from remedy.eval.report.verdicts import ALONE, Comparison, Side
+from remedy.eval.report.wording import seeds_for_fixed
+from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, smallest_difference
+from remedy.eval.summary import ConditionSummary
+from remedy.launch.experiment import ExperimentConfig, Job, expand
+from remedy.models.config import DecoderSettings
+from remedy.models.flops import training_flops
+from remedy.models.tokenizer import build_tokenizer
+from remedy.train.progress import duration
+from remedy.train.run import build_model, build_rows
+from remedy.train.tracking import METRICS, last_record
+
+SAMPLE = 24
+"""Rows that are made to count their tokens."""
+UTILISATION = 0.2
+"""Share of the speed of a matrix product that small models reach in training; benchmarks/RESULTS.md."""
+
+
+class Cost(NamedTuple):
+    """Seconds that training a variant's run takes, and where they are from; NaN where nothing is known."""
+
+    seconds: float
+    source: str
+
+
+def print_plan(
+    config: ExperimentConfig,
+    where: str,
+    rate: float | None = None,
+    spread: float | None = None,
+    console: Console | None = None,
+) -> None:
+    """Print the plan of an experiment. `rate`: the baseline's rate that is assumed; `spread`: the standard deviation of seeds.
+
+    Raises:
+        UserError: as `expand`, or a diagnostic does not fit its data.
+    """
+    console = console or Console()
+    rate, spread = RATE if rate is None else rate, SPREAD if spread is None else spread
+    jobs = expand(config, where)
+    variants: dict[str, list[Job]] = {}
+    for job in jobs:
+        variants.setdefault(job.variant, []).append(job)
+    conditions = {job.name: _conditions(job) for job in jobs}
+    _print_runs(config, variants, conditions, console)
+    _print_conditions(variants, conditions, console)
+    _print_comparisons(config, variants, conditions, rate, spread, console)
+
+
+def _conditions(job: Job) -> list[Condition]:
+    data = build(DataConfig, apply_changes(job.train.data.model_dump(), job.evaluate.set, "set"), job.name)
+    return conditions_of(job.evaluate, Subject(data, job.evaluate.trained_on or job.train.data.task))
+
+
+def _print_runs(
+    config: ExperimentConfig, variants: dict[str, list[Job]], conditions: dict[str, list[Condition]], console: Console
+) -> None:
+    table = Table("variant", "seeds", "steps", "rows", "one run", "from", "evaluated on", title="Runs")
+    total, unknown = 0.0, 0
+    for name, jobs in variants.items():
+        cost, train = training_cost(jobs), jobs[0].train.train
+        known = not math.isnan(cost.seconds)
+        total += cost.seconds * len(jobs) if known else 0.0
+        unknown += 0 if known else len(jobs)
+        rows, examples = train.total_steps * train.batch_size, sum(one.examples for one in conditions[jobs[0].name])
+        shown = duration(cost.seconds) if known else "?"
+        table.add_row(name, str(len(jobs)), f"{train.total_steps:,}", f"{rows:,}", shown, cost.source, f"{examples:,}")
+    console.print(table)
+    runs = sum(map(len, variants.values()))
+    left = f", and {unknown} runs of which nothing is known" if unknown else ""
+    console.print(
+        f"{runs} runs of {len(variants)} variants, {config.workers} at a time: {duration(total / config.workers) or '?'} of "
+        f"training{left}; evaluation is not counted. A guess may be wrong by a factor of 3, and more on a busy machine: "
+        "max_steps=50 measures the speed.\n"
+    )
+
+
+def training_cost(jobs: Sequence[Job]) -> Cost:
+    """What one run of a variant takes: from the speed of one that has logged it, else from its operations."""
+    train = jobs[0].train
+    if not isinstance(train.model, DecoderSettings):
+        tokenizer = model = None
+    else:
+        tokenizer = build_tokenizer(train.tokenizer, train.data)
+        with torch.device("meta"):
+            model = build_model(train, tokenizer)
+    if tokenizer is None or model is None:
+        return Cost(math.nan, "a pretrained model: not guessed")
+    rows = build_rows(train, tokenizer)
+    places = np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int).tolist()
+    length = float(np.mean([len(rows[place].ids) for place in places]))
+    tokens = train.train.total_steps * train.train.batch_size * length
+    for job in jobs:
+        speed = (last_record(job.folder / "model" / METRICS) or {}).get("tokens_per_second")
+        if speed:
+            return Cost(tokens / speed, f"measured: {speed:,.0f} tokens/s in {job.name}")
+    fixed, growing = training_flops(model)
+    return Cost(
+        tokens * (fixed + growing * length) / (product_speed() * UTILISATION),
+        "guessed from operations",
+    )
+
+
+_speed: list[float] = []
+
+
+def product_speed() -> float:
+    """Operations per second of a matrix product on this machine, one thread or one GPU."""
+    if not _speed:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        one = torch.ones(512, 512, device=device)
+        times = []
+        for _ in range(8):
+            begin = time.perf_counter()
+            float((one @ one)[0, 0])
+            times.append(time.perf_counter() - begin)
+        torch.set_num_threads(threads)
+        _speed.append(2 * 512**3 / min(times))
+    return _speed[0]
+
+
+def _print_conditions(variants: dict[str, list[Job]], conditions: dict[str, list[Condition]], console: Console) -> None:
+    table = Table("condition", "examples", "variants", title="Examples by condition")
+    found: dict[str, tuple[int, list[str]]] = {}
+    for name, jobs in variants.items():
+        for one in conditions[jobs[0].name]:
+            words = ", ".join(f"{key} {value}" for key, value in one.own_labels.items() if value != "")
+            label = ", ".join(filter(None, [one.diagnostic, words, f"forcing {one.labels['forcing']}"]))
+            found.setdefault(label, (one.examples, []))[1].append(name)
+    for label, (examples, names) in found.items():
+        table.add_row(label, str(examples), str(len(set(names))))
+    console.print(table)
+
+
+def _print_comparisons(
+    config: ExperimentConfig,
+    variants: dict[str, list[Job]],
+    conditions: dict[str, list[Condition]],
+    rate: float,
+    spread: float,
+    console: Console,
+) -> None:
+    comparisons = list(config.comparisons) or _defaults(config, variants, conditions)
+    judged = [one for one in comparisons if not _is_diagnosis(one)]
+    others = sum(not one.primary for one in judged)
+    table = Table(
+        "compared", "seeds", "examples", "alone", f"of {others}", title="Smallest difference seen (power 80 %)"
+    )
+    for one in judged:
+        seeds = len(_jobs(one.baseline, variants)), len(_jobs(one.treatment, variants))
+        examples = [_examples(side, variants, conditions) for side in (one.baseline, one.treatment)]
+        if 0 in examples:
+            table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", "no such condition", "", "")
+            continue
+        alone, worst = (
+            f"{100 * smallest_difference(seeds, min(examples), rate, spread, level):.0f} points"
+            for level in (ALONE, ALONE if one.primary else ALONE / others)
+        )
+        table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", str(min(examples)), alone, worst)
+    console.print(table)
+    console.print(
+        f"Assumed: baseline {rate:.0%} right (--rate), seeds {100 * spread:.0f} points apart (--spread, standard deviation; measured "
+        f"9 to 28 for one recipe), outcomes on a program correlated by {CORRELATION:g}, every example by itself. The last column: "
+        "if it must hold together with the others (Holm, at worst). With one seed a side, a difference is of these runs. To say fixed "
+        f"of a recipe takes {seeds_for_fixed()} seeds that all solve it; where some solve it and others do not, 2 a side "
+        "decide nothing, and 3 only a comparison by itself."
+    )
+
+
+def _defaults(
+    config: ExperimentConfig, variants: dict[str, list[Job]], conditions: dict[str, list[Condition]]
+) -> list[Comparison]:
+    names = {job.name: variant for variant, jobs in variants.items() for job in jobs}
+    planned = [
+        cast(ConditionSummary, {"run": run, "diagnostic": one.diagnostic, "labels": one.labels, "right": one.examples})
+        for run, mine in conditions.items()
+        for one in mine
+    ]
+    return default_comparisons(planned, names, config.baselines)
+
+
+def _is_diagnosis(comparison: Comparison) -> bool:
+    forcings = {side.where.get("forcing") for side in (comparison.baseline, comparison.treatment)}
+    return len(forcings) > 1
+
+
+def _jobs(side: Side, variants: dict[str, list[Job]]) -> list[Job]:
+    return variants.get(side.run) or [job for jobs in variants.values() for job in jobs if job.name == side.run]
+
+
+def _examples(side: Side, variants: dict[str, list[Job]], conditions: dict[str, list[Condition]]) -> int:
+    """Examples of the condition of a side; 0 where it fits none."""
+    for one in conditions[_jobs(side, variants)[0].name]:
+        labels = {"diagnostic": one.diagnostic, **one.labels}
+        if all(labels.get(key) == value for key, value in side.where.items()):
+            return one.examples
+    return 0

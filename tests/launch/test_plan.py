@@ -1,0 +1,99 @@
+"""Holds that an experiment's plan says runs, cost and what can be seen, and trains nothing."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from remedy.data_gen.settings import UserError, build
+from remedy.eval.stats import compare
+from remedy.eval.stats.power import smallest_difference
+from remedy.launch.cli import app
+from remedy.launch.experiment import ExperimentConfig
+from remedy.launch.plan import print_plan
+
+GROUP: dict[str, Any] = {
+    "base": {
+        "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4}, "format": "symbolic"},
+        "tokenizer": {"kind": "symbols"},
+        "model": {"hidden_size": 16, "num_attention_heads": 2},
+        "train": {"max_steps": 30, "batch_size": 4},
+        "tracking": {"wandb": False},
+    },
+    "runs": {"a": {}, "b": {"train.learning_rate": 0.002}},
+    "grid": {"train.seed": [0, 1, 2]},
+    "evaluate": {"diagnostics": [{"kind": "permutation", "lengths": [2, 4], "examples": 50}]},
+}
+
+
+def printed(folder: Path, **settings: Any) -> str:
+    config = build(ExperimentConfig, {"name": "e", "output": str(folder), "groups": {"g": GROUP}, **settings})
+    screen = io.StringIO()
+    print_plan(config, "e", console=Console(file=screen, width=200))
+    return screen.getvalue()
+
+
+def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_path: Path) -> None:
+    text = printed(tmp_path)
+    assert "6 runs of 2 variants" in text
+    assert "guessed from operations" in text
+    assert "permutation, length 2, forcing free" in text
+    row = next(line for line in text.splitlines() if "b (length 4)" in line)
+    expected = [f"{100 * smallest_difference((3, 3), 50, level=level):.0f} points" for level in (0.05, 0.025)]
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "3 to 3", "50", *expected]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_speed_is_that_of_a_run_of_the_variant_where_one_has_logged_it(tmp_path: Path) -> None:
+    model = tmp_path / "g" / "a,seed=1" / "model"
+    model.mkdir(parents=True)
+    (model / "metrics.jsonl").write_text(json.dumps({"step": 10, "loss": 1.0, "tokens_per_second": 1234.0}) + "\n")
+    text = printed(tmp_path)
+    assert "measured: 1,234 tokens/s in a,seed=1" in text
+    assert "guessed from operations" in text  # of b
+
+
+def test_a_diagnosis_is_no_comparison_and_a_condition_that_is_not_there_is_said(tmp_path: Path) -> None:
+    def side(run: str, **where: Any) -> dict[str, Any]:
+        return {"run": run, "where": where}
+
+    comparisons = [
+        {
+            "mitigation": "one",
+            "baseline": side("a", length=4),
+            "treatment": side("b,seed=1", length=4),
+            "primary": True,
+        },
+        {"mitigation": "two", "baseline": side("a", length=8), "treatment": side("b", length=8)},
+        {"mitigation": "fed", "baseline": side("a", forcing="free"), "treatment": side("a", forcing="action_forced")},
+    ]
+    text = printed(tmp_path, comparisons=comparisons)
+    assert "1 to 3" in text
+    assert "no such condition" in text
+    assert "fed" not in text.replace("fewer", "")
+
+
+def test_the_options_of_a_plan_do_nothing_without_it() -> None:
+    done = CliRunner().invoke(app, ["run", "configs/experiment/mixers.yaml", "--spread", "0.2"])
+    assert isinstance(done.exception, UserError)
+
+
+@pytest.mark.parametrize("seeds", [(1, 1), (4, 4)])
+def test_what_is_called_the_smallest_difference_is_seen_four_times_in_five(seeds: tuple[int, int]) -> None:
+    generator = np.random.default_rng(0)
+    smallest = smallest_difference(seeds, 200, rate=0.4, spread=0.06)
+    seen = 0
+    for _ in range(300):
+        difficulty = generator.random(200)  # outcomes on a program are alike, half of the time
+        sides = []
+        for count, rate in zip(seeds, (0.4, 0.4 + smallest), strict=True):
+            rates = np.clip(rate + 0.06 * generator.normal(size=(count, 1)) * (count > 1), 0, 1)
+            draws = np.where(generator.random((count, 200)) < 0.78, difficulty, generator.random((count, 200)))
+            sides.append((draws < rates).astype(float))
+        seen += compare(*sides).p_value < 0.05
+    assert 0.7 <= seen / 300 <= 0.95

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from transformers import PretrainedConfig
 
-from remedy.models.config import DecoderSettings
+
+class Resolvable(Protocol):
+    """A user's settings of a decoder, as far as a checkpoint needs them."""
+
+    def resolved(self) -> dict[str, Any]:
+        """Every field of the checkpoint's configuration that a user sets."""
 
 
 class DecoderConfig(PretrainedConfig):
@@ -51,7 +56,7 @@ class DecoderConfig(PretrainedConfig):
 
     @classmethod
     def from_settings(
-        cls, settings: DecoderSettings, vocab_size: int, fingerprint: str = "", **token_ids: Any
+        cls, settings: Resolvable, vocab_size: int, fingerprint: str = "", **token_ids: Any
     ) -> DecoderConfig:
         """The checkpoint configuration of a user's settings for a tokenizer."""
         return cls(**settings.resolved(), vocab_size=vocab_size, tokenizer_fingerprint=fingerprint, **token_ids)

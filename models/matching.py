@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import torch
 from pydantic import Field
@@ -14,9 +14,6 @@ from remedy.data_gen.registry import one_of
 from remedy.data_gen.settings import Settings
 from remedy.models.flops import mixing_cost, weights_in_products
 from remedy.models.mixers import MIXERS
-
-if TYPE_CHECKING:
-    from remedy.models.config import DecoderSettings
 
 TOLERANCE = 0.02
 """How far from the reference's cost a matched model's may be."""
@@ -36,6 +33,27 @@ class Match(Settings):
     """Tokens of the sequence for which FLOPs or state are counted; needed where attention has no window, and only there."""
 
 
+class Matchable(Protocol):
+    """Settings of a decoder, as far as a match reads them."""
+
+    @property
+    def mixers(self) -> tuple[str, ...]:
+        """The mixers of the layers, repeated in turn."""
+
+    @property
+    def match(self) -> Match | None:
+        """What is to be equal to what."""
+
+    def shape_with(self, chosen: dict[str, int]) -> dict[str, int]:
+        """Layers, widths and heads, with other widths chosen."""
+
+    def resolved(self, chosen: dict[str, int] | None = None) -> dict[str, Any]:
+        """Every field that a layer reads, with other widths chosen."""
+
+    def model_copy(self, *, update: dict[str, Any]) -> Matchable:
+        """The settings with other values of some fields."""
+
+
 class Matched(NamedTuple):
     """The width that was chosen, under its key, and what the model costs with it beside what it was to cost."""
 
@@ -51,7 +69,7 @@ class Matched(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def matched(settings: DecoderSettings) -> Matched:
+def matched(settings: Matchable) -> Matched:
     """The width that `settings.match` asks for.
 
     Raises:
@@ -89,7 +107,7 @@ class _Costs:
         self.match = match
         self.grows = False
 
-    def __call__(self, settings: DecoderSettings | None, chosen: dict[str, int]) -> float:
+    def __call__(self, settings: Matchable | None, chosen: dict[str, int]) -> float:
         from remedy.models.block import Block  # waits for Transformers, which other settings need not
 
         assert settings is not None
@@ -114,14 +132,14 @@ class _Costs:
             )
 
 
-def _width(settings: DecoderSettings, match: Match) -> str:
+def _width(settings: Matchable, match: Match) -> str:
     if match.of != "state":
         return "intermediate_size"
     keys = {MIXERS[name].sets_state for name in settings.mixers}
     return keys.pop() if len(keys) == 1 else "hidden_size"
 
 
-def _hidden_step(settings: DecoderSettings) -> int:
+def _hidden_step(settings: Matchable) -> int:
     return 2 * settings.shape_with({})["num_attention_heads"]
 
 

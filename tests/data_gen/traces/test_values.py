@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.execution.program import describe
+from remedy.data_gen.execution.describe import describe
 from remedy.data_gen.traces.frames import value_text
 from remedy.data_gen.traces.string_encodings import ENCODINGS, pieces
 from remedy.data_gen.traces.values import same_value

@@ -35,7 +35,7 @@ class Part(Settings):
 
 
 class Source(NamedTuple):
-    """One part, resolved. `examples`: how many its train split has, after which it begins again; None: unlimited."""
+    """One part, resolved. `examples`: how many its split has, after which it begins again; None: unlimited."""
 
     name: str
     weight: int
@@ -54,13 +54,13 @@ class Mixture:
     """The sources of a run and the order they take turns in. Without parts there is one: the run's own data.
 
     `data_seed` says which examples: of each source that does not end, those from `data_seed` x `STRIDE` on; a source that ends is
-    read in an order that it chooses.
+    read in an order that it chooses. `split`: whose examples are placed.
 
     Raises:
         ConfigError: a part's changes do not validate; the message names the part.
     """
 
-    def __init__(self, data: DataConfig, parts: Mapping[str, Part], data_seed: int = 0) -> None:
+    def __init__(self, data: DataConfig, parts: Mapping[str, Part], data_seed: int = 0, split: str = "train") -> None:
         resolved = {
             name: (part.weight, data.changed(part.set, f"mixture.{name}.set")) for name, part in parts.items()
         } or {"": (1, data)}
@@ -70,7 +70,7 @@ class Mixture:
                 parts[name].refuse_idle({"weight": "where there is one part only"})
             except ValueError as error:
                 raise ConfigError(f"mixture.{name}.{error}") from None
-        self.sources = [Source(n, weight, d, d.task.count("train")) for n, (weight, d) in resolved.items()]
+        self.sources = [Source(n, weight, d, d.task.count(split)) for n, (weight, d) in resolved.items()]
         self.part_of, self.seen_before = _interleave([source.weight for source in self.sources])
         self.first = data_seed * STRIDE
         self.orders = {

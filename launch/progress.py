@@ -16,7 +16,7 @@ from rich.table import Table
 
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.sealed import DamagedFile, plain_json
-from remedy.train.progress import Pace, duration
+from remedy.train.progress import Pace, duration, validation_figures
 from remedy.train.tracking import METRICS, last_record
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ class Progress(NamedTuple):
     tokens_per_second: float | None = None
     left: float | None = None
     result: str = ""
+    validated: str = ""
 
     @property
     def place(self) -> str:
@@ -47,6 +48,7 @@ class Progress(NamedTuple):
         if self.stage == "training":
             parts += [f"loss {self.loss:.4g}" if self.loss is not None else ""]
             parts += [f"{self.tokens_per_second:,.0f} tokens/s" if self.tokens_per_second else ""]
+            parts += [f"validation {self.validated}" if self.validated else ""]
             parts += [f"{duration(self.left)} left" if self.left else ""]
         return ", ".join(part for part in parts if part)
 
@@ -73,7 +75,11 @@ class Watch:
             return Progress("starting")
         step = record["step"]
         left = self._training.left(step, self.steps)
-        return Progress("training", step, self.steps, record["loss"], record.get("tokens_per_second"), left)
+        validation = last_record(self.metrics, "eval_loss")
+        validated = validation_figures(validation) if validation is not None else ""
+        return Progress(
+            "training", step, self.steps, record["loss"], record.get("tokens_per_second"), left, validated=validated
+        )
 
     def _evaluating(self) -> Progress:
         try:
@@ -124,12 +130,14 @@ class Board:
 
     def _table(self, runs: Mapping[str, Progress]) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in ("run", "stage", "step", "loss", "tokens/s", "left", "last condition"):
+        for title in ("run", "stage", "step", "loss", "tokens/s", "left", "last figures"):
             table.add_column(title, justify="right" if title in ("step", "loss", "tokens/s", "left") else "left")
         for name, p in runs.items():
             figures = (
                 "" if p.loss is None else f"{p.loss:.4g}",
                 f"{p.tokens_per_second:,.0f}" if p.tokens_per_second else "",
             )
-            table.add_row(name, p.stage, p.place, *figures, duration(p.left), p.result, style=COLOURS.get(p.stage))
+            table.add_row(
+                name, p.stage, p.place, *figures, duration(p.left), p.result or p.validated, style=COLOURS.get(p.stage)
+            )
         return table

@@ -6,16 +6,53 @@ import hashlib
 import json
 import logging
 from pathlib import Path
+from typing import TypedDict, cast
 
 from remedy.data_gen.sealed import DamagedFile, file_digest, read_json, write_json
 from remedy.data_gen.settings import UserError
 
 log = logging.getLogger(__name__)
 SEAL = "complete.json"
+TRAINING = "training.json"
 _CURE = "train again with --resume, which writes it from the last checkpoint, or put the file back from a copy"
 _LOADED = {".safetensors", ".json", ".yaml", ".txt", ".model"}
 _LONG = 4e9
 """Bytes of which checking takes seconds (1 to 2 GB/s), so that it is said."""
+
+
+class Training(TypedDict):
+    """What a run's training took, for reports to compare budgets, and what it validated."""
+
+    steps: int
+    """Optimizer steps."""
+    examples: int
+    """Examples read."""
+    tokens: int
+    """Tokens read, without padding."""
+    flops: float
+    """Estimated operations of forward and backward passes."""
+    learning_rate: float
+    """The peak of the schedule."""
+    seed: int
+    """Of the initial weights."""
+    data_seed: int
+    """Of the examples' choice and order."""
+    kept_step: int
+    """The step whose model was kept: the last, or the best by validation."""
+    stopped_early: bool
+    """Whether validation ended it before its last step."""
+    validation: dict[str, float] | None
+    """Figures of the model that was kept, as `loss` and `exact_match`; null without validation."""
+
+
+def read_training(folder: Path) -> Training | None:
+    """What the training of a finished run took; None of models that were not trained here, or before this was written down.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = folder / TRAINING
+    return cast("Training", read_json(path, _CURE)) if path.exists() else None
 
 
 def seal_model(folder: Path) -> None:

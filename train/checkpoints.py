@@ -6,17 +6,21 @@ new one is sealed.
 
 from __future__ import annotations
 
+import json
 import shutil
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.sealed import DamagedFile, read_json, write_json
+from remedy.data_gen.settings import UserError
 from remedy.models.finished import SEAL
 
 LATEST = "latest"
@@ -33,7 +37,10 @@ class Sealed(NamedTuple):
 
 
 class Checkpoints(TrainerCallback):
-    """Seals each checkpoint once every process has written its part, moves `latest` to it, and then prunes old ones."""
+    """Seals each checkpoint once every process has written its part, moves `latest` to it, and then prunes old ones.
+
+    The last ones stay, and what each of them knows as the best so far.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -45,8 +52,38 @@ class Checkpoints(TrainerCallback):
             output = Path(args.output_dir)
             seal(output / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}", state.global_step, args.world_size)
             _update_symlink(output / LATEST, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
-            for old in _numbered(output)[self.limit :]:
-                shutil.rmtree(old, ignore_errors=True)
+            found = _numbered(output)
+            kept = found[: self.limit]
+            best = {best_of(folder) for folder in kept}
+            for old in found[self.limit :]:
+                if old.name not in best:
+                    shutil.rmtree(old, ignore_errors=True)
+
+
+def best_of(folder: Path) -> str | None:
+    """The name of the checkpoint that was the best by validation when this one was written, if any was."""
+    try:
+        step = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["best_global_step"]
+    except (OSError, ValueError, LookupError, TypeError):  # of an earlier version, or damaged: nothing to keep for it
+        return None
+    return f"{PREFIX_CHECKPOINT_DIR}-{step}" if step is not None else None
+
+
+def copy_model(folder: Path, output: Path) -> None:
+    """Put the model of a checkpoint where the run's own is expected.
+
+    Raises:
+        UserError: the checkpoint is missing or damaged.
+    """
+    problem = integrity_error(folder)
+    if problem is not None:
+        raise UserError(
+            f"{folder}: the best checkpoint by validation cannot be used ({problem}): delete the checkpoints after it and "
+            "give the same command with --resume"
+        )
+    for path in folder.iterdir():
+        if path.suffix in (".safetensors", ".json") and path.name not in (TRAINER_STATE_NAME, SEAL):
+            replace_file(output / path.name, partial(shutil.copyfile, path))
 
 
 def seal(folder: Path, step: int, world_size: int) -> None:

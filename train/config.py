@@ -132,6 +132,15 @@ class TrainSettings(Settings):
     """Of the initial weights and dropout."""
     data_seed: int = Field(default=0, ge=0, lt=MOST_SEEDS)
     """Which of the train split's examples are read, and in which order; `data.seed` chooses all splits, the test set's too."""
+    evaluate_every: int | None = Field(default=None, ge=1, le=MOST_STEPS)
+    """Steps from one validation to the next, and one after the last step: loss and exact match by role on held-out examples, each
+    token given the true ones before it; none: there is no validation."""
+    validation_examples: int = Field(default=256, ge=1, le=1_000_000)
+    """Held-out examples: the first of the validation split of `data` (and of `mixture`)."""
+    keep_best: Literal["loss", "exact_match"] | None = None
+    """Keep the checkpoint that is best by this figure of validation, the first of equals, as the run's model; none: the last."""
+    patience: int | None = Field(default=None, ge=1, le=MOST_STEPS)
+    """Stop after so many validations without a better one (`keep_best` says by what); none: train all steps."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """CPU threads of each training process; none: PyTorch's choice."""
 
@@ -142,6 +151,12 @@ class TrainSettings(Settings):
                 f"batch_size ({self.batch_size}) must be a multiple of gradient_accumulation_steps "
                 f"({self.gradient_accumulation_steps})"
             )
+        idle = {"validation_examples": "without evaluate_every", "keep_best": "without evaluate_every"}
+        self.refuse_idle(
+            {} if self.evaluate_every is not None else idle | {"patience": "without evaluate_every and keep_best"}
+        )
+        if self.keep_best is None:
+            self.refuse_idle({"patience": "without keep_best"})
         if self.deepspeed is not None and self.deepspeed.stage == 0 and self.precision == "bf16":
             raise ValueError(
                 "deepspeed.stage 0 with bf16 uses a different optimizer path than stages 1 to 3: choose one"

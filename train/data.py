@@ -120,6 +120,17 @@ def joined(rows: Sequence[Tokens]) -> Tokens:
     return Tokens(*(np.concatenate(arrays) for arrays in zip(*rows)))
 
 
+def padded(rows: Sequence[Tokens], pad_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
+    """Rows as arrays of ids and roles (B, T), padded on the right."""
+    width = max(len(row.ids) for row in rows)
+    ids = np.full((len(rows), width), pad_id, dtype=np.int64)
+    roles = np.full((len(rows), width), PAD_ROLE, dtype=np.int8)
+    for i, row in enumerate(rows):
+        ids[i, : len(row.ids)] = row.ids
+        roles[i, : len(row.roles)] = row.roles
+    return ids, roles
+
+
 class Collator:
     """Rows to tensors: `input_ids`, `labels` (-100 where a token's role is not supervised), `attention_mask`; (B, T)."""
 
@@ -128,12 +139,7 @@ class Collator:
         self.roles = np.array(sorted(loss_roles), dtype=np.int8)
 
     def __call__(self, rows: Sequence[Tokens]) -> dict[str, Tensor]:
-        width = max(len(row.ids) for row in rows)
-        ids = np.full((len(rows), width), self.pad_id, dtype=np.int64)
-        roles = np.full((len(rows), width), PAD_ROLE, dtype=np.int8)
-        for i, row in enumerate(rows):
-            ids[i, : len(row.ids)] = row.ids
-            roles[i, : len(row.roles)] = row.roles
+        ids, roles = padded(rows, self.pad_id)
         labels = np.where(np.isin(roles, self.roles), ids, -100)
         return {
             "input_ids": torch.from_numpy(ids),

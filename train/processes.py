@@ -48,14 +48,21 @@ _host_group: Any = None
 
 def largest(value: int) -> int:
     """The largest value over all processes, agreed on by the hosts, so that no accelerator has to wait for it."""
+    return int(_agreed(torch.tensor([value]), dist.ReduceOp.MAX))
+
+
+def summed(values: torch.Tensor) -> torch.Tensor:
+    """The sum of a tensor on the host over all processes."""
+    return _agreed(values, dist.ReduceOp.SUM)
+
+
+def _agreed(values: torch.Tensor, how: Any) -> torch.Tensor:
     global _host_group
-    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
-        return value
-    if _host_group is None:
-        _host_group = dist.new_group(backend="gloo", timeout=timedelta(hours=2))
-    agreed = torch.tensor([value])
-    dist.all_reduce(agreed, op=dist.ReduceOp.MAX, group=_host_group)
-    return int(agreed)
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        if _host_group is None:
+            _host_group = dist.new_group(backend="gloo", timeout=timedelta(hours=2))
+        dist.all_reduce(values, op=how, group=_host_group)
+    return values
 
 
 def leave(status: int = 0) -> None:

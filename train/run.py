@@ -11,16 +11,18 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from transformers import PrinterCallback, TrainingArguments, set_seed
+from transformers import PrinterCallback, TrainerState, TrainingArguments, set_seed
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.roles import Role
+from remedy.data_gen.sealed import write_json
 from remedy.data_gen.settings import ConfigError, UserError, dump
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.finished import SEAL, seal_model
+from remedy.models.finished import SEAL, TRAINING, Training, seal_model
 from remedy.models.flops import device_peak
 from remedy.models.matching import matched
 from remedy.models.mixers import describe_kernels
@@ -28,7 +30,7 @@ from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.arguments import training_arguments
-from remedy.train.checkpoints import Checkpoints, Sealed, latest_intact, quarantine
+from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, latest_intact, quarantine
 from remedy.train.config import RunConfig
 from remedy.train.data import Collator, TraceDataset
 from remedy.train.deepspeed import JSON_FILE, zero_stage
@@ -40,6 +42,7 @@ from remedy.train.shards import ShardDataset
 from remedy.train.stopping import INTERRUPTED, RESUMABLE, StopOnSignal, Stopped
 from remedy.train.tracking import MetricsFile, Tracking
 from remedy.train.trainer import NonFiniteLoss, RowTrainer
+from remedy.train.validation import Validation, validation_rows
 from remedy.train.wandb_runs import WandbLogger
 
 log = logging.getLogger(__name__)
@@ -72,6 +75,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     set_seed(config.train.seed)
     model = build_model(config, tokenizer)
     rows = build_rows(config, tokenizer)
+    validation = build_validation(config, tokenizer, arguments.per_device_train_batch_size)
     stop, progress = StopOnSignal(), ProgressLine(config.name)
     trainer = RowTrainer(
         model=model,
@@ -86,21 +90,29 @@ def train(config: RunConfig, resume: bool = False) -> Path:
             *([FixUniversalOptimizerState()] if resharded else []),
         ],
         peak=device_peak(config.tracking.peak_tflops),
+        validation=validation,
+        patience=config.train.patience,
     )
     trainer.remove_callback(PrinterCallback)
     transformers_logging.disable_progress_bar()  # one for every checkpoint that is saved
     if process.is_main:
         _announce(config, model)
-    with progress, _explained(trainer, rows, config, output):
-        trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
+    if not trainer.ended_early(checkpoint.path if checkpoint else None):
+        with progress, _explained(trainer, rows, config, output):
+            trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
     if stop.received and trainer.state.global_step < config.train.total_steps:
         raise Stopped(
             f"{stop.received} after step {stop.step} of {config.train.total_steps}; --resume goes on from there",
             INTERRUPTED if stop.received == "SIGINT" else RESUMABLE,
         )
-    trainer.save_model(str(output))
+    best = trainer.state.best_global_step if config.train.keep_best else None
+    if best is None:
+        trainer.save_model(str(output))
     if process.is_main:
+        if best is not None:
+            copy_model(output / f"{PREFIX_CHECKPOINT_DIR}-{best}", output)
         tokenizer.save(output)
+        write_json(output / TRAINING, training_account(config, trainer.state))
         seal_model(output)
     return output
 
@@ -128,6 +140,39 @@ def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderC
         bos_token_id=tokenizer.bos_id,
         eos_token_id=tokenizer.eos_id,
     )
+
+
+def build_validation(config: RunConfig, tokenizer: TraceTokenizer, batch_size: int) -> Validation | None:
+    """What the run is validated on, if it is.
+
+    Raises:
+        ConfigError: as `validation_rows`.
+    """
+    if config.train.evaluate_every is None:
+        return None
+    rows = validation_rows(config, tokenizer)
+    return Validation(rows, tokenizer.pad_id, config.train.supervised(), batch_size)
+
+
+def training_account(config: RunConfig, state: TrainerState) -> Training:
+    """What a training took that has come to its end in this state."""
+    settings = config.train
+    kept = state.best_global_step if settings.keep_best else None
+    step = state.global_step if kept is None else kept
+    figures = [record for record in state.log_history if "eval_loss" in record and record["step"] == step]
+    names = {name: name.removeprefix("eval_") for name in (figures[-1] if figures else {}) if name.startswith("eval_")}
+    return {
+        "steps": state.global_step,
+        "examples": state.global_step * settings.batch_size * settings.pack,
+        "tokens": state.num_input_tokens_seen,
+        "flops": float(state.total_flos),
+        "learning_rate": settings.learning_rate,
+        "seed": settings.seed,
+        "data_seed": settings.data_seed,
+        "kept_step": step,
+        "stopped_early": state.global_step < settings.total_steps,
+        "validation": {short: figures[-1][name] for name, short in names.items()} or None,
+    }
 
 
 def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | ShardDataset:

@@ -21,7 +21,7 @@ class RunLogger(Protocol):
         """Training begins after `step`: 0, or the checkpoint's that it is resumed from."""
 
     def log(self, step: int, record: dict[str, Any]) -> None:
-        """Keep a record: loss, learning rate, gradient norm, tokens per second, ..."""
+        """Keep a record: loss, learning rate, gradient norm, tokens per second, ...; `eval_...` of validation."""
 
     def finish(self) -> None:
         """Training has ended."""
@@ -65,7 +65,8 @@ class Tracking(TrainerCallback):
 
 
 class MetricsFile:
-    """Appends every record of a loss to `metrics.jsonl`; on resume, records after the checkpoint are dropped first."""
+    """Appends every record of a loss, of training or validation, to `metrics.jsonl`; on resume, those after the checkpoint are
+    dropped first."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / METRICS
@@ -77,7 +78,7 @@ class MetricsFile:
 
     def log(self, step: int, record: dict[str, Any]) -> None:
         """Append one line."""
-        if "loss" in record:
+        if _has_loss(record):
             with writing(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": step, **record}) + "\n")
 
@@ -90,15 +91,19 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return _records(path.read_text(encoding="utf-8", errors="replace").splitlines()) if path.exists() else []
 
 
-def last_record(path: Path) -> dict[str, Any] | None:
-    """The last whole record of a metrics file, found from its end; None before there is one."""
+def last_record(path: Path, key: str = "loss") -> dict[str, Any] | None:
+    """The last whole record with a key in a metrics file, found from its end; None before there is one."""
     if not path.exists():
         return None
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - TAIL))
         lines = file.read().decode("utf-8", "replace").splitlines()
-    return next((record for line in reversed(lines) for record in _records([line])), None)
+    return next((record for line in reversed(lines) for record in _records([line]) if key in record), None)
+
+
+def _has_loss(record: dict[str, Any]) -> bool:
+    return "loss" in record or "eval_loss" in record
 
 
 def _records(lines: list[str]) -> list[dict[str, Any]]:
@@ -108,7 +113,7 @@ def _records(lines: list[str]) -> list[dict[str, Any]]:
             record = json.loads(line)
         except (ValueError, RecursionError):
             break
-        if not (isinstance(record, dict) and isinstance(record.get("step"), int) and "loss" in record):
+        if not (isinstance(record, dict) and isinstance(record.get("step"), int) and _has_loss(record)):
             break
         records.append(record)
     return records

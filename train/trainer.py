@@ -14,14 +14,16 @@ from typing import Any, cast
 import torch
 from safetensors import SafetensorError
 from torch.utils.data import Dataset, Sampler, SequentialSampler
-from transformers import Trainer
+from transformers import Trainer, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
 
 from remedy.data_gen.files import writing
 from remedy.data_gen.settings import UserError
 from remedy.models.flops import training_flops
 from remedy.models.mixers import Mixer
 from remedy.models.protocol import CausalLM
-from remedy.train.processes import largest
+from remedy.train.processes import largest, summed, this_process
+from remedy.train.validation import Validation
 
 
 @contextlib.contextmanager
@@ -54,16 +56,34 @@ class NonFiniteLoss(Exception):
         self.step = step
 
 
+def out_of_patience(state: TrainerState, every: float | None, patience: int | None) -> bool:
+    """Whether so many validations, one `every` steps, have brought nothing better."""
+    if patience is None or not every or state.best_global_step is None:
+        return False
+    return state.global_step - state.best_global_step >= patience * every
+
+
 class RowTrainer(Trainer):
-    """Reads rows in index order; logs tokens per second over all processes, the share of time spent on data, and MFU.
+    """Reads rows in index order, validates, and saves what is better than before; logs tokens per second over all processes, the
+    share of time spent on data, and MFU.
 
     `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al., "PaLM", 2022, appendix B). `shape`: of the last
     batch, (rows, tokens). A checkpoint is only saved, and a record only logged, after all losses so far were finite.
     """
 
-    def __init__(self, *args: Any, peak: float | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        *,
+        peak: float | None = None,
+        validation: Validation | None = None,
+        patience: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(eval_dataset=cast(Any, validation.rows if validation is not None else None), **kwargs)
         self.peak = peak
+        self.validation = validation
+        self.patience = patience
+        self.current_tokens = 0
         self._per_token, self._per_length = training_flops(cast(CausalLM, self.model))
         self.shape: tuple[int, ...] = ()
         self._data_seconds = 0.0
@@ -94,10 +114,23 @@ class RowTrainer(Trainer):
         self._data_seconds += time.perf_counter() - begin
         for batch in batches:
             tokens = int(batch["attention_mask"].sum())
+            flops = tokens * (self._per_token + self._per_length * batch["input_ids"].shape[1])
             self._tokens += tokens
-            if self.peak:
-                self._flops += tokens * (self._per_token + self._per_length * batch["input_ids"].shape[1])
+            self._flops += flops
+            self.current_tokens += tokens
+            self.current_flos += flops
         return batches, items
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """Nothing more: operations are counted with the tokens."""
+        return 0
+
+    def store_flos(self) -> None:
+        """Add the operations and tokens of all processes to the state, which checkpoints keep."""
+        tokens, flops = summed(torch.tensor([self.current_tokens, self.current_flos], dtype=torch.float64)).tolist()
+        self.state.num_input_tokens_seen += round(tokens)
+        self.state.total_flos += flops
+        self.current_tokens, self.current_flos = 0, 0
 
     def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         self.shape = tuple(inputs["input_ids"].shape)
@@ -116,6 +149,40 @@ class RowTrainer(Trainer):
                 logs["mfu"] = round(self._flops / elapsed / self.peak, 4)
             self._since, self._tokens, self._data_seconds, self._flops = now, 0, 0.0, 0.0
         super().log(logs, start_time)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The figures of validation as `eval_...`, logged. It draws no random number, so that training goes on as without it."""
+        assert self.validation is not None
+        begin = time.perf_counter()
+        self.check_losses()
+        model = self.model_wrapped
+        model.eval()
+        with self.compute_loss_context_manager():
+            found = self.validation.figures(cast(CausalLM, model), self.args.device, this_process())
+        model.train()
+        figures = {f"eval_{name}": value for name, value in found.items()}
+        self.log(figures)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
+        self._since += time.perf_counter() - begin  # not a part of training's speed
+        return figures
+
+    def ended_early(self, checkpoint: Path | None) -> bool:
+        """Whether a checkpoint is the end of a run whose patience was out; then its state is this trainer's."""
+        if checkpoint is None or self.patience is None:
+            return False
+        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        if not out_of_patience(state, self.args.eval_steps, self.patience):
+            return False
+        self.state = state
+        return True
+
+    def _determine_best_metric(self, *args: Any, **kwargs: Any) -> bool:
+        better = super()._determine_best_metric(*args, **kwargs)
+        if better:
+            self.control.should_save = True
+        elif out_of_patience(self.state, self.args.eval_steps, self.patience):
+            self.control.should_save = self.control.should_training_stop = True
+        return better
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         self.check_losses()

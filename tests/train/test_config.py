@@ -100,6 +100,8 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
             limits=[callback.limit for callback in given["callbacks"] if hasattr(callback, "limit")],
             names=[callback.name for callback in given["callbacks"] if hasattr(callback, "name")],
             peak=given["peak"],
+            validation=given["validation"] and len(given["validation"].rows),
+            patience=given["patience"],
         )
         raise Recorded
 
@@ -130,6 +132,8 @@ BASES: dict[str, dict[str, Any]] = {
     "zero 0": {"train.deepspeed": {"stage": 0}},
     "zero 2": {"train.deepspeed": {"stage": 2}},
     "zero 3": {"train.deepspeed": {"stage": 3}},
+    "validated": {"train.evaluate_every": 2},
+    "the best kept": {"train.evaluate_every": 2, "train.keep_best": "loss"},
     "tracked": {"tracking.wandb": True},
 }
 OTHER: dict[type[Settings], dict[str, Any]] = {
@@ -155,6 +159,11 @@ OTHER: dict[type[Settings], dict[str, Any]] = {
         "save_steps": 3,
         "save_total_limit": 3,
         "seed": 3,
+        "data_seed": 3,
+        "evaluate_every": 3,
+        "validation_examples": 9,
+        "keep_best": "exact_match",
+        "patience": 3,
         "threads": 3,
     },
     DeepSpeedSettings: {"stage": 1, "offload": "optimizer", "param_persistence_threshold": 7, "file": "hand.json"},

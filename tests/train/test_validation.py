@@ -1,0 +1,222 @@
+"""Validation while training: what its figures are, that training goes on as without it, and what is kept, also when resumed."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
+
+from remedy.data_gen.examples import examples
+from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import ConfigError, UserError, build
+from remedy.eval.config import EvalConfig
+from remedy.eval.diagnostics import Condition
+from remedy.eval.evaluate import run_condition
+from remedy.models.finished import read_training
+from remedy.models.loading import load_checkpoint
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import build_tokenizer
+from remedy.train.config import RunConfig
+from remedy.train.processes import Process
+from remedy.train.run import train
+from remedy.train.stopping import Stopped
+from remedy.train.tracking import read_metrics
+from remedy.train.trainer import RowTrainer
+from remedy.train.validation import Validation, validation_rows
+from tests.train.launching import CONFIG, SCRIPT, finished, in_process, launcher, start, written
+
+ALONE = Process(0, 0, 1)
+RESTLESS = {"learning_rate": 0.3, "max_steps": 60, "evaluate_every": 2, "validation_examples": 20}
+"""A run that soon gets worse again."""
+
+
+def settings(folder: Path, **changes: Any) -> RunConfig:
+    return build(RunConfig, {**CONFIG, "output": str(folder), "train": {**CONFIG["train"], **changes}}, "run")
+
+
+def validations(folder: Path) -> list[dict[str, Any]]:
+    return [record for record in read_metrics(folder / "metrics.jsonl") if "eval_loss" in record]
+
+
+def test_figures_are_those_of_one_token_after_another_and_of_the_validation_split() -> None:
+    config = settings(Path("x"), evaluate_every=5, validation_examples=7, loss_roles=["state", "action"])
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    rows = validation_rows(config, tokenizer)
+    assert validation_rows(config.changed({"train.data_seed": 3}), tokenizer)[2].ids.tolist() == rows[2].ids.tolist()
+    trained, held_out = ({e.identity for e in examples(config.data, s, range(50))} for s in ("train", "validation"))
+    assert not trained & held_out
+
+    torch.manual_seed(0)
+    table = torch.randn(len(tokenizer.settings.kind) + tokenizer.vocab_size, tokenizer.vocab_size)
+    # A model that knows the true next token after every second token, so that some examples' roles are exact.
+    ids = torch.cat([torch.from_numpy(row.ids) for row in rows])
+    for before, after in list(zip(ids.tolist(), ids[1:].tolist()))[::2]:
+        table[before, after] += 5
+
+    class Bigrams(torch.nn.Module):
+        def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
+            return type("Output", (), {"logits": table[input_ids]})
+
+    wanted = {Role.STATE: [0.0, 0, 0], Role.ACTION: [0.0, 0, 0]}
+    for row in rows:
+        for role, sums in wanted.items():
+            places = [i for i in range(1, len(row.ids)) if row.roles[i] == role]
+            logits, targets = table[row.ids[[i - 1 for i in places]]], torch.from_numpy(row.ids[places])
+            sums[0] += float(cross_entropy(logits, targets, reduction="sum"))
+            sums[1] += len(places)
+            sums[2] += bool((logits.argmax(-1) == targets).all())
+    for size in (1, 3, 7):
+        validation = Validation(rows, tokenizer.pad_id, config.train.supervised(), size)
+        found = validation.figures(Bigrams(), torch.device("cpu"), ALONE)  # type: ignore[arg-type]
+        for role, (total, tokens, exact) in wanted.items():
+            assert found[f"loss_{role.label}"] == pytest.approx(total / tokens, rel=1e-5)
+            assert found[f"exact_match_{role.label}"] == pytest.approx(exact / 7)
+        assert found["loss"] == pytest.approx(
+            sum(total for total, *_ in wanted.values()) / sum(tokens for _, tokens, _ in wanted.values()), rel=1e-5
+        )
+
+
+def test_training_is_the_same_to_the_bit_with_validation_and_without(tmp_path: Path) -> None:
+    plain, validated = train(settings(tmp_path / "a")), train(settings(tmp_path / "b", evaluate_every=5))
+    assert (plain / "model.safetensors").read_bytes() == (validated / "model.safetensors").read_bytes()
+    assert [record["step"] for record in validations(validated)] == [5, 10, 15, 20, 24]
+    last, account = validations(validated)[-1], read_training(validated)
+    assert account is not None
+    assert account["validation"] == {k.removeprefix("eval_"): v for k, v in last.items() if k.startswith("eval_")}
+    assert {key: account[key] for key in ("steps", "examples", "kept_step", "stopped_early", "learning_rate")} == {  # type: ignore[literal-required]
+        "steps": 24,
+        "examples": 192,
+        "kept_step": 24,
+        "stopped_early": False,
+        "learning_rate": 1e-3,
+    }
+    other = read_training(plain)
+    assert other is not None
+    assert other["validation"] is None
+    assert (other["tokens"], other["flops"]) == (account["tokens"], account["flops"])
+
+
+def test_an_exact_match_of_what_a_forcing_leaves_is_a_decoding_without_a_fault(tmp_path: Path) -> None:
+    data = {
+        **CONFIG["data"],
+        "context": False,
+        "task": {**CONFIG["data"]["task"], "length": [1, 3], "distinct_values": True},
+    }
+    learnt = {"loss_roles": ["state"], "max_steps": 60, "learning_rate": 1e-2, "batch_size": 32, "threads": 1}
+    run = {**CONFIG, "data": data, "model": {"mixers": ["deltanet"], "num_hidden_layers": 1, "hidden_size": 32}}
+    checks = {"evaluate_every": 60, "validation_examples": 60}
+    output = train(build(RunConfig, {**run, "output": str(tmp_path), "train": {**learnt, **checks}}, "run"))
+    config = RunConfig.model_validate({**run, "train": learnt})
+    condition = Condition(
+        diagnostic="x", data=config.data, forcing="action_forced", examples=60, split="validation", own_labels={}
+    )
+    evaluation = EvalConfig.model_validate({"diagnostics": [{"kind": "permutation", "lengths": [3]}]})
+    model, tokenizer = load_checkpoint(str(output))
+    records, _ = run_condition(ModelReader(model, "x"), tokenizer, condition, evaluation)
+    faultless = sum(record["first_error_token"] == -1 for record in records) / 60
+    assert validations(output)[-1]["eval_exact_match"] == pytest.approx(faultless)
+    assert 0.05 < faultless < 0.999
+
+
+def test_the_best_is_kept_and_a_run_out_of_patience_stops(tmp_path: Path) -> None:
+    whole = train(settings(tmp_path / "whole", keep_best="loss", patience=2, **RESTLESS))
+    found = validations(whole)
+    best = min(found, key=lambda record: record["eval_loss"])
+    assert found[-1]["step"] == best["step"] + 4 < 60
+    account = read_training(whole)
+    assert account is not None
+    assert (account["kept_step"], account["steps"], account["stopped_early"]) == (best["step"], found[-1]["step"], True)
+    # The model that is kept is the one of that step: of a run of all its steps too, and of one that ends there by itself.
+    endless = train(settings(tmp_path / "endless", keep_best="loss", **{**RESTLESS, "max_steps": found[-1]["step"]}))
+    for output in (whole, endless):
+        kept = load_file(output / f"checkpoint-{read_training(output)['kept_step']}" / "model.safetensors")  # type: ignore[index]
+        assert all((kept[name] == value).all() for name, value in load_file(output / "model.safetensors").items())
+    load_checkpoint(str(whole))  # sealed as what it is
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", ["first", "best", "last"])
+def test_resumed_with_validation_all_is_the_same_to_the_bit(
+    tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {**RESTLESS, "keep_best": "loss", "patience": 2, "save_steps": 2, "save_total_limit": 2}
+    whole = train(settings(tmp_path / "whole", **changes))
+    records = validations(whole)
+    best = min(records, key=lambda record: record["eval_loss"])["step"]
+    stop = {"first": 3, "best": best + 1, "last": records[-1]["step"]}[after]
+    step = RowTrainer.training_step
+
+    def signalled(self: RowTrainer, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if self.state.global_step + 1 == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, *args, **kwargs)
+
+    config = settings(tmp_path / "resumed", **changes)
+    with monkeypatch.context() as patched:
+        patched.setattr(RowTrainer, "training_step", signalled)
+        with pytest.raises(Stopped):
+            train(config)
+    resumed = train(config, resume=True)
+    assert validations(resumed) == records
+    assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert read_training(resumed) == read_training(whole)
+
+
+@pytest.mark.slow
+def test_the_best_checkpoint_outlives_newer_ones_and_its_damage_is_named(tmp_path: Path) -> None:
+    config = settings(tmp_path, keep_best="loss", patience=6, save_steps=2, save_total_limit=1, **RESTLESS)
+    output = train(config)
+    account = read_training(output)
+    assert account is not None
+    names = sorted(path.name for path in output.glob("checkpoint-*"))
+    assert names == sorted([f"checkpoint-{account['kept_step']}", f"checkpoint-{account['steps']}"])
+    weights = output / f"checkpoint-{account['kept_step']}" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-3] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(UserError, match=rf"checkpoint-{account['kept_step']}: the best checkpoint .* delete the"):
+        train(config, resume=True)
+    shutil.rmtree(output / f"checkpoint-{account['steps']}")
+    shutil.rmtree(weights.parent)
+    again = train(config, resume=True)  # from the start, since nothing is left
+    assert json.loads((again / "training.json").read_text())["kept_step"] == account["kept_step"]
+
+
+def test_what_would_do_nothing_is_refused() -> None:
+    for changes, says in (
+        ({"keep_best": "loss"}, "keep_best loss does nothing without evaluate_every"),
+        ({"validation_examples": 3}, "validation_examples 3 does nothing without evaluate_every"),
+        ({"patience": 3, "evaluate_every": 2}, "patience 3 does nothing without keep_best"),
+        ({"patience": 3}, "patience 3 does nothing without evaluate_every and keep_best"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            settings(Path("x"), **changes)
+    unseen = settings(Path("x"), evaluate_every=2, loss_roles=["value"])
+    with pytest.raises(ConfigError, match=r"train\.evaluate_every: no token of 256 validation examples has a role"):
+        validation_rows(unseen, build_tokenizer(unseen.tokenizer, unseen.data))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [0, 3])
+def test_processes_validate_together(tmp_path: Path, stage: int) -> None:
+    pytest.importorskip("deepspeed")
+    changes = {**CONFIG["train"], "evaluate_every": 4, "validation_examples": 13, "keep_best": "loss", "max_steps": 8}
+    config = written(tmp_path, train=changes)
+    one, two = tmp_path / "one", tmp_path / "two"
+    in_process(config, f"output={one}")
+    words = [f"train.deepspeed.stage={stage}"] if stage else []
+    finished(start([*launcher(2), SCRIPT, config, f"output={two}", *words]))
+    for alone, together in zip(validations(one), validations(two), strict=True):
+        for name in alone:
+            assert together[name] == pytest.approx(alone[name], abs=1e-4), name
+    accounts = [read_training(folder) for folder in (one, two)]
+    assert accounts[0] is not None
+    assert accounts[1] is not None
+    assert accounts[0]["tokens"] == accounts[1]["tokens"]
+    load_checkpoint(str(two))

@@ -57,6 +57,14 @@ class DataConfig(Settings):
     """Chooses the programs, together with the split and the index."""
 
     @model_validator(mode="after")
+    def _something_to_ask(self) -> DataConfig:
+        if self.reveal.answer_only and self.task.returns_nothing():
+            raise ValueError(
+                "reveal.answer_only asks for the returned value, and these programs return nothing: remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _context_needed(self) -> DataConfig:
         if not self.context and not FORMATS[self.format].hides_program:
             raise ValueError(f"the {self.format} format always shows the program: remove `context: false`")
@@ -129,6 +137,9 @@ class Execution:
             return ""
         if self.drawn.answer is not None:
             return self.drawn.answer
+        if self.drawn.answer_in_state:
+            last = next((frame.locals for frame in reversed(self.outcome.frames) if frame.locals is not None), {})
+            return ",".join(f"{name}={value.text}" for name, value in last.items())
         if (at := self.outcome.exception_frame) is not None and (value := self.outcome.frames[at].value) is not None:
             return value.text
         return self.outcome.result.text if self.outcome.result is not None else ""
@@ -155,6 +166,8 @@ class Example:
     cluster: str
     """What examples that stand or fall together share: executions of one function, or the same program drawn twice."""
     outcome: str = "ok"
+    answer_in_state: bool = False
+    """Whether the answer is the last state that is shown, since the program returns nothing."""
     reveal: RevealConfig = field(default_factory=RevealConfig)
     """How the trace is written."""
 
@@ -290,5 +303,6 @@ def _example(execution: Execution, data: DataConfig, written: Rendered, reveal: 
         slices,
         drawn.identity if drawn.cluster is None else drawn.cluster,
         outcome,
+        drawn.answer_in_state,
         reveal,
     )

@@ -21,6 +21,7 @@ from remedy.eval.checkpoint import Subject, describe
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import TEACHER_FORCED, fed_roles
 from remedy.eval.diagnostics import Condition
+from remedy.eval.diagnostics.horizon import solved_horizons
 from remedy.eval.generations import Generation, read_generations, write_generations
 from remedy.eval.records import CURE, ROLE_COLUMNS, read_records, token_counts, write_records
 from remedy.eval.scoring import score_batch
@@ -112,7 +113,8 @@ def evaluate(
         found.append(records)
         progress(ConditionDone(number, len(conditions), condition, *_result(records)))
     path = directory / SUMMARY
-    write_summary(path, name, [one for records in found for one in summarise(records)], evaluation)
+    summaries = [one for records in found for one in summarise(records)]
+    write_summary(path, name, summaries, evaluation, {"solved_horizons": solved_horizons(summaries)})
     return path
 
 

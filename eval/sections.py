@@ -71,6 +71,18 @@ def telling(conditions: Sequence[ConditionSummary]) -> list[str]:
     return [name for name in varying(conditions) if name in found]
 
 
+def beside(conditions: Sequence[ConditionSummary], names: Iterable[str], axis: str) -> list[str]:
+    """The labels among `names` that tell conditions apart where `axis` has one value: those that do not go with it."""
+    found = []
+    for name in names:
+        values: dict[LabelValue, set[str]] = {}
+        for condition in conditions:
+            values.setdefault(_of(condition, axis), set()).add(repr(condition["labels"].get(name)))
+        if name != axis and any(len(several) > 1 for several in values.values()):
+            found.append(name)
+    return found
+
+
 def constant(conditions: Sequence[ConditionSummary]) -> str:
     """The labels that all of the conditions share, as a sentence; empty if there are none."""
     shared = [name for name in ordered_labels(conditions) if name not in varying(conditions)]
@@ -148,7 +160,8 @@ def rate_table(conditions: Sequence[ConditionSummary], across: str) -> Rows:
     """Right answers with intervals and the mean tokens of a trace: a column for every value of `across`, which is a label or
     `run`, and a row for every combination of the run and the other labels that vary."""
     ordered = in_order(conditions)
-    down = [name for name in ("run", *varying(ordered)) if name != across]
+    kept = varying(ordered) if across == "run" else beside(ordered, varying(ordered), across)
+    down = [name for name in ("run", *kept) if name != across]
     columns = list(dict.fromkeys(_of(condition, across) for condition in ordered))
     if across != "run":
         columns.sort(key=lambda value: rank(across, value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -95,9 +96,16 @@ def summarise(records: pd.DataFrame) -> list[ConditionSummary]:
     ]
 
 
-def write_summary(path: Path, run: str, conditions: list[ConditionSummary], evaluation: str) -> None:
-    """Write an evaluation's summary, the whole file or none of it. `evaluation`: whose it is, by its digest."""
-    write_json(path, {"run": run, "evaluation": evaluation, "conditions": conditions})
+def write_summary(
+    path: Path,
+    run: str,
+    conditions: list[ConditionSummary],
+    evaluation: str,
+    headlines: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an evaluation's summary, the whole file or none of it. `evaluation`: whose it is, by its digest. `headlines`: what is
+    said of several conditions together, for whoever reads the file."""
+    write_json(path, {"run": run, "evaluation": evaluation, **(headlines or {}), "conditions": conditions})
 
 
 def read_summary(path: Path, evaluation: str | None = None) -> list[ConditionSummary]:

@@ -14,6 +14,7 @@ from remedy.data_gen.messages import shown
 from remedy.data_gen.splits import SPLITS, in_split
 from remedy.data_gen.tasks.permutation_arrays import batch_arrays, supports, vocabulary
 from remedy.data_gen.tasks.permutation_programs import (
+    Answer,
     Moves,
     PermutationBatch,
     content_hash,
@@ -31,7 +32,7 @@ LONGEST = 100_000
 class PermutationTask(Task):
     """Permutations of a few variables, command by command."""
 
-    former = {"distinct": "distinct_values", "prints": "final_print"}
+    former = {"distinct": "distinct_values", "prints": "answer", "final_print": "answer"}
     has_sessions = True
 
     kind: Literal["permutation"] = "permutation"
@@ -43,8 +44,10 @@ class PermutationTask(Task):
     """Commands of a program, fixed or drawn from [low, high]."""
     distinct_values: bool = False
     """Whether the starting digits are all different (published diagnostics allow repeats)."""
-    final_print: bool = False
-    """Whether the function form ends with a print of one variable, as some published programs do."""
+    answer: Answer = "string"
+    """How the function form ends: it returns all values in a string, which it has to build; or it returns nothing, as the published
+    programs do, after a print of one variable (`print`) or after the last command (`none`). The answer of these is the last state:
+    at the print, or of `none` before the last command, for a trace shows no later one."""
     held_out_lengths: tuple[int, ...] = ()
     """Lengths that the train split never has."""
 
@@ -69,10 +72,13 @@ class PermutationTask(Task):
         return [self._drawn(batch, row, int(key), session) for row, key in enumerate(keys)]
 
     def has_strings(self, session: bool) -> bool:
-        return not session  # the function form returns a string
+        return not session and self.answer == "string"
+
+    def returns_nothing(self) -> bool:
+        return self.answer != "string"
 
     def without_effect(self, session: bool) -> dict[str, str]:
-        return {"final_print": "in a session, which ends with its values"} if session else {}
+        return {"answer": "in a session, which ends with its values"} if session else {}
 
     def held_out(self) -> dict[tuple[str, Any], str]:
         low, high = self.length_range()
@@ -92,15 +98,16 @@ class PermutationTask(Task):
 
     def _drawn(self, batch: PermutationBatch, row: int, key: int, as_session: bool) -> Drawn:
         traced = session(batch, row)
-        final = traced.frames[-1].locals
-        assert final is not None
+        final = traced.frames[-1].locals or {}
+        in_state = not as_session and self.returns_nothing()
         return Drawn(
-            traced.program if as_session else function(batch, row, self.final_print),
+            traced.program if as_session else function(batch, row, self.answer),
             identity=traced.program.code,
             key=key,
             slices={"n": self.n, "moves": self.moves, "length": int(batch.lengths[row])},
             trace=traced if as_session else None,
-            answer=",".join(f"{name}={value.text}" for name, value in final.items()),
+            answer=None if in_state else ",".join(f"{name}={value.text}" for name, value in final.items()),
+            answer_in_state=in_state,
         )
 
     def _batch(self, split: str, indices: npt.NDArray[np.int64], seed: int) -> tuple[rng.U64, PermutationBatch]:

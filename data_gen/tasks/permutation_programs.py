@@ -20,8 +20,11 @@ from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Tra
 NAMES = "abcdefgh"
 _LENGTH, _VALUES, _MOVES = 0, 1, 16  # first random position of each draw
 
+PUBLISHED_DOCSTRING = '"""Execute the REPL trace operations."""'
+
 Ints = npt.NDArray[np.int64]
 Moves = Literal["swaps", "three_cycles", "full"]
+Answer = Literal["string", "print", "none"]
 
 
 @lru_cache
@@ -130,18 +133,21 @@ def session(batch: PermutationBatch, row: int = 0) -> Trace:
     return Trace(Program("\n".join(setup + body) + "\n", "permutation session"), frames, setup)
 
 
-def function(batch: PermutationBatch, row: int = 0, final_print: bool = False) -> Program:
-    """One program of the batch in function form; its answer is the returned `a=X,b=X,...`."""
+def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -> Program:
+    """One program of the batch in function form. `print` and `none` are the programs that were published; `string` returns
+    `a=X,b=X,...`."""
     length = int(batch.lengths[row])
     names = NAMES[: batch.n]
     lines = commands(batch.n, batch.kind)
-    body = [f"{name} = {value}" for name, value in zip(names, batch.values[row].tolist())]
+    body = ['"""Permute the variables step by step."""' if answer == "string" else PUBLISHED_DOCSTRING]
+    body += [f"{name} = {value}" for name, value in zip(names, batch.values[row].tolist())]
     body += [lines[rank] for rank in batch.moves[row, :length].tolist()]
-    if final_print:
-        chosen = names[length % batch.n]
+    if answer == "print":
+        chosen = names[(length - 1) % batch.n]
         body.append(f'print(f"{chosen} = {{{chosen}}}")')
-    answer = ",".join(f"{name}={{{name}}}" for name in names)
-    body.append(f'return f"{answer}"')
-    text = "\n".join(f"    {line}" for line in body)
-    code = f'def execute_repl_trace():\n    """Permute the variables step by step."""\n{text}\n\n'
-    return Program(f"{code}\ndef main():  {MARKER}\n    return execute_repl_trace()\n", "permutation function")
+    elif answer == "string":
+        body.append(f'return f"{",".join(f"{name}={{{name}}}" for name in names)}"')
+    code = "def execute_repl_trace():\n" + "".join(f"    {line}\n" for line in body)
+    main = "return execute_repl_trace()" if answer == "string" else "execute_repl_trace()"
+    border = "\n\n" if answer == "string" else ""
+    return Program(f"{code}{border}def main():  {MARKER}\n    {main}\n", "permutation function")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -35,6 +37,8 @@ class Drawn(NamedTuple):
     """The trace, where the task knows it without running the program."""
     answer: str | None = None
     """The answer, where it is not the returned value."""
+    answer_in_state: bool = False
+    """Whether the answer is the last state that the trace shows, since the program returns nothing."""
     expected: str | None = None
     """The repr of the result that the program's source says it has; another result is the outcome `mismatch`."""
     cluster: str | None = None
@@ -111,6 +115,10 @@ class Task(Settings, ABC):
         """Whether a value that is written may be a string, or hold one."""
         return True
 
+    def returns_nothing(self) -> bool:
+        """Whether traced programs return nothing, so that their answers are read from their last states."""
+        return False
+
     def without_effect(self, session: bool) -> Mapping[str, str]:
         """Settings of this task that do nothing beside its other settings, each with the reason: "in a session"."""
         return {}
@@ -146,6 +154,7 @@ def too_few_programs(task: Task, split: str) -> ConfigError:
 
 def _traced(program: Program) -> Outcome:
     try:
-        return trace(program)
+        with contextlib.redirect_stdout(io.StringIO()):  # what a program prints is no output of ours
+            return trace(program)
     except ProgramError as error:
         return error

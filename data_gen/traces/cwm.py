@@ -1,6 +1,7 @@
 """The `cwm` format, the code world model's own: `<|line_sep|>LOCALS<|action_sep|>SOURCE<|frame_sep|>`, frame after frame.
 
-LOCALS and returned values are JSON; the first frame belongs to the prompt.
+LOCALS and returned values are JSON; the first frame belongs to the prompt. In `cwm_unseeded`
+the prompt stops after the source.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import ClassVar
 
 from remedy.data_gen.execution.program import Event, Trace, Value
 from remedy.data_gen.roles import Role, Span, Special
@@ -31,6 +33,8 @@ class Cwm(Format):
 
     events = True
     answers_only = True
+    seeded: ClassVar[bool] = True
+    """The first frame belongs to the prompt."""
 
     def write(
         self, trace: Trace, frames: Sequence[WrittenFrame], *, context: bool, encoding: str, answer_only: bool
@@ -41,7 +45,7 @@ class Cwm(Format):
         code = trace.program.code
         spans.source(Role.CONTEXT, "\n" + code + ("" if code.endswith("\n") else "\n"), -1)
         spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
-        seeded = 1 if frames and frames[0].number == 0 else 0
+        seeded = 1 if self.seeded and frames and frames[0].number == 0 else 0
         for frame in frames[:seeded]:
             given = Spans()
             _write(given, frame, encoding)
@@ -58,6 +62,13 @@ class Cwm(Format):
 
     def reader(self, answer_only: bool = False) -> Reader:
         return CwmReader(answer_only)
+
+
+class Unseeded(Cwm):
+    """The model writes the first frame too."""
+
+    answers_only = False
+    seeded = False
 
 
 def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False) -> None:

@@ -90,6 +90,11 @@ class Diagnostic(Settings, ABC):
         traced; None: what it says of any diagnostic."""
         return None
 
+    @classmethod
+    def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
+        """What a report says of the diagnostic before its accuracies."""
+        return []
+
     @abstractmethod
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
         """The grid over a checkpoint's data. `split`: of generated data; `trained_on`: the task that it was trained on.

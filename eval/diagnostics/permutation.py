@@ -1,52 +1,73 @@
-"""Does a model track a permutation, by the number of commands, by how often it sees a state, and by what it is fed?"""
+"""Does a model track a permutation, by how many commands it goes without seeing the whole state, and by what it is fed?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task
+from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
+from remedy.eval.diagnostics.horizon import solved_horizon_section
 from remedy.eval.records import label
+from remedy.eval.sections import Section
+from remedy.eval.summary import ConditionSummary
 
 LENGTH = label("length", "Commands of a permutation program.")
+HORIZON = label(
+    "horizon",
+    "Commands since the last state that shows all variables, at most: what a model has to follow by itself. All of a program's where "
+    "its states show one variable, or only the first and the last are kept.",
+)
 
 
 @DIAGNOSTICS.register("permutation")
 class PermutationDiagnostic(Diagnostic):
-    """Final-state accuracy by length, spacing and forcing."""
+    """Final-state accuracy by horizon and forcing."""
 
-    former: ClassVar[Mapping[str, str]] = {"every": "spacings"}
+    former: ClassVar[Mapping[str, str]] = {"every": "spacings", "show": "locals"}
     title = "Permutation programs"
-    labels = (LENGTH,)
-    axis = "length"
+    labels = (LENGTH, HORIZON)
+    axis = "horizon"
 
     kind: Literal["permutation"] = "permutation"
     """The diagnostic."""
     lengths: tuple[int, ...] = Field(default=(8, 16, 32, 64, 128), min_length=1)
     """Numbers of commands, one condition each."""
     spacings: tuple[float, ...] = ()
-    """Spacings of the kept states, one condition each; empty: the spacing that the data is configured with."""
+    """Spacings of the kept states, one condition each, `.inf` for the first and the last alone; empty: as the data is configured."""
+    locals: tuple[Annotated[Literal["full", "diff", "one_in_turn", "one_at_random"], FORMER_LOCALS], ...] = ()
+    """What a kept state shows, one condition each; empty: as the data is configured."""
     examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
     """Programs under each condition."""
 
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
-        """Lengths by spacing and forcing."""
+        """Lengths by spacing, locals and forcing."""
         if data.task.kind != "permutation":
             raise ConfigError(f"diagnostic permutation: needs data.task.kind permutation, not {data.task.kind}")
-        return [
-            self.condition(
-                data.changed({"reveal.spacing": spacing, "task.length": length}, "diagnostic permutation"),
-                forcing,
-                self.examples,
-                split,
-                length=length,
-            )
-            for spacing in self.spacings or (data.reveal.spacing,)
-            for length in self.lengths
-            for forcing in self.forcing
-        ]
+        found = []
+        for spacing, shown in itertools.product(
+            self.spacings or (data.reveal.spacing,), self.locals or (data.reveal.locals,)
+        ):
+            reveal = {"reveal.spacing": spacing, "reveal.locals": shown}
+            for length in self.lengths:
+                changed = data.changed({**reveal, "task.length": length}, "diagnostic permutation")
+                labels = {"length": length, "horizon": horizon(length, changed.reveal)}
+                found += [self.condition(changed, forcing, self.examples, split, **labels) for forcing in self.forcing]
+        return found
+
+    @classmethod
+    def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
+        """The solved horizon of every run."""
+        return solved_horizon_section(cls.title, conditions)
+
+
+def horizon(length: int, reveal: RevealConfig) -> int:
+    """The most commands of a program between two states that show all variables. What a diff leaves out has been shown."""
+    whole = reveal.locals in ("full", "diff") and not reveal.answer_only
+    return int(min(reveal.spacing, length)) if whole else length

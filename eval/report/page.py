@@ -129,7 +129,10 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
     records = found.records[found.records["diagnostic"] == diagnostic].dropna(axis=1, how="all")
     kind = DIAGNOSTICS.get(diagnostic)
     name, axis = (kind.title, kind.axis) if kind is not None else (diagnostic.capitalize(), None)
-    sections = seed_sections(name, axis, conditions, records, variants)
+    if any(axis not in condition["labels"] for condition in conditions):
+        axis = None  # records of a version that had another one
+    sections = kind.headline(conditions) if kind is not None else []
+    sections += seed_sections(name, axis, conditions, records, variants)
     own = kind.sections(conditions, records) if kind is not None else None
     if own is not None:
         sections += own

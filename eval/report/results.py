@@ -17,6 +17,7 @@ from remedy.eval.sections import (
     Published,
     Rows,
     Section,
+    beside,
     constant,
     in_order,
     named,
@@ -43,7 +44,7 @@ METRICS = (
 
 
 def axis_sections(name: str, axis: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """The sections of a diagnostic whose conditions differ in a number above all, as in the length of programs."""
+    """The sections of a diagnostic whose conditions differ in a number above all, as in the horizon of programs."""
     how = f"{name}: right answers by {axis}"
     return [
         Section(how, draw=partial(accuracy_by_axis, conditions, axis), note=said(conditions, axis)),
@@ -61,7 +62,7 @@ def accuracy_by_axis(conditions: Sequence[ConditionSummary], axis: str) -> Figur
     """Right answers against a label, a line for every run and combination of the other labels, a panel for every forcing."""
     ordered = in_order(conditions)
     forcings = list(dict.fromkeys(condition["labels"]["forcing"] for condition in ordered))
-    others = [name for name in telling(ordered) if name not in (axis, "forcing")]
+    others = [name for name in beside(ordered, telling(ordered), axis) if name != "forcing"]
     runs = list(dict.fromkeys(condition["run"] for condition in conditions))
     kinds = list(dict.fromkeys(named(condition["labels"], others) for condition in ordered))
     figure, axes = plotting.panels(len(forcings))

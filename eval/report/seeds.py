@@ -17,6 +17,7 @@ from remedy.eval.report.verdicts import PAIRED
 from remedy.eval.sections import (
     Rows,
     Section,
+    beside,
     constant,
     in_order,
     interval,
@@ -122,7 +123,7 @@ def accuracy_over_seeds(
 ) -> Figure:
     """Mean share of right answers over the runs of a variant against a label, with its interval, and each run's as a dot."""
     forcings = list(dict.fromkeys(condition["labels"]["forcing"] for condition in in_order(conditions)))
-    others = [name for name in telling(conditions) if name not in (axis, "forcing")]
+    others = [name for name in beside(conditions, telling(conditions), axis) if name != "forcing"]
     names = list(dict.fromkeys(variants.values()))
     figure, axes = plotting.panels(len(forcings))
     for panel, forcing in zip(axes, forcings):

@@ -12,7 +12,11 @@ from remedy.data_gen.traces.values import same_value
 
 def answer_places(example: Example) -> list[int]:
     """The frames that say the answer, counted from the end (-1): the last, and before it that of the exception which left the
-    program, if one did. Its last frame alone is a RETURN of None, as if nothing had happened."""
+    program, if one did. Its last frame alone is a RETURN of None, as if nothing had happened. Of a program that returns nothing,
+    it is the last frame that shows a state."""
+    if example.answer_in_state:
+        shown = [place for place, frame in enumerate(example.frames) if frame.locals is not None]
+        return [shown[-1] - len(example.frames)]
     raised = example.trace.exception_frame
     found = [place - len(example.frames) for place, frame in enumerate(example.frames) if frame.number == raised]
     return [*found, -1]

@@ -62,7 +62,7 @@ OTHERS: dict[str, list[Any]] = {
     "task.moves": ["swaps"],
     "task.length": [12],
     "task.distinct_values": [True],
-    "task.final_print": [True],
+    "task.answer": ["print", "none"],
     "task.held_out_lengths": [[3, 4, 5, 6]],
     "task.family": ["lists"],
     "task.functions": [["mirror_str"], ["math_double"], ["dict_double"]],
@@ -166,8 +166,8 @@ def _has(data: DataConfig, key: str) -> bool:
             "string_encoding list does nothing",
         ),
         (
-            {"task": {"kind": "permutation", "final_print": True}, "format": "repl"},
-            "task.final_print True does nothing in",
+            {"task": {"kind": "permutation", "answer": "print"}, "format": "repl"},
+            "task.answer print does nothing in",
         ),
         (
             {"task": {"kind": "permutation"}, "format": "repl", "reveal": {"call_depth": 1}},

@@ -1,6 +1,7 @@
 """Permutation programs: vectorised states equal real execution, arrays equal rendered spans, draws are uniform."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from remedy.data_gen import rng
 from remedy.data_gen.examples import DataConfig, examples, token_arrays
 from remedy.data_gen.execution.program import Event, Program
 from remedy.data_gen.execution.tracer import trace
-from remedy.data_gen.roles import PAD_ROLE, Special
+from remedy.data_gen.roles import PAD_ROLE, Role, Special, spans_text
 from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.data_gen.tasks.permutation_programs import (
@@ -23,6 +24,7 @@ from remedy.data_gen.tasks.permutation_programs import (
     move_table,
     session,
 )
+from remedy.eval.scoring.answers import answer_places, same_answer
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import Symbols, SymbolSettings
 
@@ -105,6 +107,81 @@ def test_symbolic_arrays_are_the_tokens_of_the_rendered_spans(
         assert arrays.frames[row, :size].tolist() == frames
         assert not any(strings)
         assert (arrays.roles[row, size:] == PAD_ROLE).all()
+
+
+PUBLISHED = '''
+def execute_repl_trace():
+    """Execute the REPL trace operations."""
+    a = 8
+    b = 4
+    c = 7
+    d = 8
+    e = 7
+    a, b, c, d, e = c, e, b, a, d
+    a, b, c, d, e = e, b, c, d, a
+    a, b, c, d, e = b, e, a, c, d
+    a, b, c, d, e = a, b, e, d, c
+    a, b, c, d, e = b, c, e, a, d
+    a, b, c, d, e = e, a, c, b, d
+    a, b, c, d, e = a, e, c, b, d
+    a, b, c, d, e = b, d, e, c, a
+    print(f"c = {c}")
+def main():  # << START_OF_TRACE
+    execute_repl_trace()
+'''
+"""As published in the blog that goes with "Debugging code world models", with the indentation that the page lost."""
+
+
+def published_batch() -> PermutationBatch:
+    lines = commands(5, "full")
+    ranks = [lines.index(line.strip()) for line in PUBLISHED.splitlines() if line.startswith("    a, b")]
+    return PermutationBatch("full", np.array([8]), np.array([[8, 4, 7, 8, 7]]), np.array([ranks]))
+
+
+def test_the_published_programs_are_written_to_the_byte() -> None:
+    batch = published_batch()
+    assert "\n" + function(batch, answer="print").code == PUBLISHED
+    assert "\n" + function(batch, answer="none").code == PUBLISHED.replace('    print(f"c = {c}")\n', "")
+    task = PermutationTask(moves="full", length=8, answer="print")
+    batch = drawn(task, 200)
+    assert (np.diff(np.sort(batch.values, axis=1)) == 0).any()  # digits may repeat
+    assert len(np.unique(batch.moves)) == 120  # any permutation
+
+
+@pytest.mark.parametrize("answer", ["print", "none"])
+def test_a_program_that_returns_nothing_has_its_answer_in_its_last_state(answer: str) -> None:
+    task = {"kind": "permutation", "length": 8, "answer": answer}
+    (one,) = examples(DataConfig.model_validate({"task": task}), "test", [0])
+    shown = [frame.locals for frame in one.frames if frame.locals is not None][-1]
+    assert one.answer == ",".join(f"{name}={value.text}" for name, value in shown.items())
+    place = answer_places(one)[0]
+    assert one.frames[place].locals == shown
+    written = [frame.as_read() for frame in one.frames]
+    assert same_answer(one, written, written)
+    wrong = replace(written[place], locals={**(written[place].locals or {}), "a": "77"})
+    assert not same_answer(one, written, [*written[:place], wrong, *written[place:][1:]])
+    session = DataConfig.model_validate({"task": {**task, "answer": "string"}, "format": "repl"})
+    final = examples(session, "test", [0])[0].answer
+    assert (one.answer == final) == (answer == "print")  # without the print no state after the last command is shown
+
+
+def test_a_program_that_returns_nothing_cannot_be_asked_for_its_answer_alone() -> None:
+    task = {"kind": "permutation", "answer": "print"}
+    with pytest.raises(ValueError, match="these programs return nothing"):
+        DataConfig.model_validate({"task": task, "reveal": {"answer_only": True}})
+
+
+def test_the_prompt_may_stop_after_the_source() -> None:
+    task = {"kind": "permutation", "length": 2, "answer": "print"}
+    seeded, unseeded = (
+        examples(DataConfig.model_validate({"task": task, "format": name}), "test", [0])[0]
+        for name in ("cwm", "cwm_unseeded")
+    )
+    assert [span[1] for span in seeded.spans] == [span[1] for span in unseeded.spans]
+    prompt = spans_text([span for span in unseeded.spans if span.role is Role.CONTEXT])
+    assert prompt == f"<|begin_of_text|><|trace_context_start|>\n{unseeded.program}<|frame_sep|>"
+    assert [frame.number for frame in unseeded.frames][:2] == [0, 1]
+    assert seeded.frames[0].number == 1
 
 
 def test_draws_are_uniform_and_distinct_means_distinct() -> None:

@@ -1,10 +1,16 @@
-"""The `permutation` diagnostic: lengths by spacing and forcing."""
+"""The `permutation` diagnostic: lengths by spacing, locals and forcing, and how far a run follows a state."""
+
+import math
 
 import pytest
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.eval.diagnostics.horizon import solved_horizon_section, solved_horizons
+from remedy.eval.diagnostics.permutation import horizon
+from tests.eval.made_records import made, together
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 4}, "format": "repl"})
 
@@ -27,3 +33,62 @@ def test_data_of_another_task_is_refused() -> None:
         DIAGNOSTICS["permutation"].model_validate({}).conditions(
             DATA.changed({"task": {"kind": "composition"}}), "test"
         )
+
+
+@pytest.mark.parametrize(
+    ("reveal", "expected"),
+    [
+        ({"spacing": 1}, 1),
+        ({"spacing": 4}, 4),
+        ({"spacing": 4, "locals": "diff"}, 4),
+        ({"spacing": 100}, 16),
+        ({"spacing": math.inf}, 16),
+        ({"spacing": 1, "locals": "one_in_turn"}, 16),
+        ({"spacing": 4, "locals": "one_at_random"}, 16),
+        ({"answer_only": True}, 16),
+    ],
+)
+def test_the_horizon_is_what_lies_between_two_full_states(reveal: dict[str, object], expected: int) -> None:
+    assert horizon(16, RevealConfig.model_validate(reveal)) == expected
+
+
+def test_reveals_only_at_the_end_and_of_one_variable_are_conditions() -> None:
+    settings = {"lengths": [16], "spacings": [4, math.inf], "locals": ["full", "one_in_turn"]}
+    found = (
+        DIAGNOSTICS["permutation"].model_validate({**settings, "forcing": ["action_forced"]}).conditions(DATA, "test")
+    )
+    assert [(c.labels["spacing"], c.labels["locals"], c.labels["horizon"]) for c in found] == [
+        (4.0, "full", 4),
+        (4.0, "one_in_turn", 16),
+        (math.inf, "full", 16),
+        (math.inf, "one_in_turn", 16),
+    ]
+
+
+def outcomes(share: float, run: str, at: int, **labels: object) -> object:
+    right = round(400 * share)
+    return made([True] * right + [False] * (400 - right), run=run, labels={"length": at, "horizon": at, **labels})
+
+
+def test_the_solved_horizon_is_the_largest_that_is_surely_at_the_bar() -> None:
+    rates = {"a": {8: 1.0, 16: 0.9, 32: 0.99, 64: 0.96}, "b": {8: 0.9, 16: 0.3}}
+    conditions, _ = together(*(outcomes(share, run, at) for run, line in rates.items() for at, share in line.items()))
+    first, second = solved_horizons(conditions)
+    # 96 % of 400 reaches 95 % as an estimate, but with an interval from 93.6 %.
+    assert (first["run"], first["solved"], first["failed_below"]) == ("a", 32, [16])
+    assert (second["solved"], second["tested"]) == (None, [8, 16])
+    (section,) = solved_horizon_section("Permutation programs", conditions)
+    assert section.rows == [
+        ["Run", "Solved horizon"],
+        ["a", "32\ntested: 8, 16, 32, 64\nbut not 16"],
+        ["b", "none\ntested: 8, 16"],
+    ]
+
+
+def test_lengths_beyond_a_horizon_are_lines_of_their_own() -> None:
+    parts = [made([True] * 400, run="a", labels={"length": n, "horizon": 4, "spacing": 4.0}) for n in (8, 64)]
+    conditions, _ = together(*parts)
+    assert [(one["labels"], one["solved"]) for one in solved_horizons(conditions)] == [
+        ({"length": 8}, 4),
+        ({"length": 64}, 4),
+    ]

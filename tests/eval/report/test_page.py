@@ -14,7 +14,7 @@ LENGTHS = (4, 8)
 
 
 def evaluation(folder: Path, run: str, right: bool, diagnostic: str = "permutation", variant: str = "") -> Path:
-    parts = [made([right] * 100, run=run, diagnostic=diagnostic, labels={"length": n}) for n in LENGTHS]
+    parts = [made([right] * 100, run=run, diagnostic=diagnostic, labels={"length": n, "horizon": n}) for n in LENGTHS]
     return write_evaluation(folder / run, *parts, variant=variant)
 
 
@@ -28,8 +28,9 @@ def test_every_run_is_compared_and_a_diagnostic_with_an_axis_is_drawn_along_it(t
     assert [verdict.word for verdict in found.verdicts] == [VerdictWord.FIXED] * 2
     assert [section.title for section in found.sections] == [
         "Runs",
-        "Permutation programs: right answers by length",
-        "Permutation programs: right answers by length, in numbers",
+        "Permutation programs: solved horizon",
+        "Permutation programs: right answers by horizon",
+        "Permutation programs: right answers by horizon, in numbers",
         "Permutation programs: failure classes",
         "Permutation programs: failure classes, examples",
         "Permutation programs: where the first error stands",
@@ -51,7 +52,7 @@ def test_runs_of_one_variant_are_put_together_and_compared_as_one(tmp_path: Path
     folders = [evaluation(tmp_path, f"{name}-{seed}", name == "b", variant=name) for name in "ab" for seed in range(4)]
     found = compose(folders)
     assert [(verdict.word, verdict.found.seeds) for verdict in found.verdicts] == [(VerdictWord.HELPED, (4, 4))] * 2
-    assert found.sections[1].title == "Permutation programs: right answers by length, over seeds"
+    assert found.sections[2].title == "Permutation programs: right answers by horizon, over seeds"
     assert compose(folders[:4]).verdicts == []
 
 
@@ -67,7 +68,10 @@ def test_the_baseline_is_named_or_said_to_be_the_first(tmp_path: Path) -> None:
 
 
 def test_what_feeding_changes_is_a_table_without_words(tmp_path: Path) -> None:
-    parts = [made([name != "free"] * 100, labels={"length": 4, "forcing": name}) for name in ("free", "action_forced")]
+    parts = [
+        made([name != "free"] * 100, labels={"length": 4, "horizon": 4, "forcing": name})
+        for name in ("free", "action_forced")
+    ]
     found = compose([write_evaluation(tmp_path / "run", *parts)])
     assert found.verdicts == []
     (table,) = [section.rows for section in found.sections if section.title.startswith("Diagnosis")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 from numpy import bool_
 
@@ -23,11 +24,22 @@ class Split(NamedTuple):
 SPLITS: Registry[Split] = Registry("split")
 SPLITS.update(train=Split(0, 0, 80), validation=Split(1, 80, 90), test=Split(2, 90, 100))
 
+ALL = "all"
+"""Every program, whatever split it belongs to: for models that were trained on none of them."""
+_ALL_STREAM = 3
+
 SplitName = Annotated[str, one_of(SPLITS)]
+
+
+def stream_of(split: str) -> int:
+    """The number that a split's random draws start from."""
+    return _ALL_STREAM if split == ALL else SPLITS[split].stream
 
 
 def in_split(hashes: rng.U64, split: str) -> npt.NDArray[bool_]:
     """Which of the hashes belong to the split."""
+    if split == ALL:
+        return np.ones(hashes.shape, dtype=bool_)
     _, low, high = SPLITS[split]
     bucket = rng.below_array(rng.mix_array(hashes), 100)
     return (bucket >= low) & (bucket < high)

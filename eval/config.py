@@ -23,8 +23,9 @@ class EvalConfig(Settings):
     set: dict[str, Any] = {}
     """Changes of the data configuration stored with the checkpoint, as `{reveal.spacing: 1}`; for a checkpoint without one, all
     of it, `task` included."""
-    split: Literal["validation", "test"] = "test"
-    """The split of generated data, and of the programs of `trained_on`; other programs are all evaluated."""
+    split: Literal["validation", "test", "all"] = "test"
+    """The split of generated data, and of the programs of `trained_on`; other programs are all evaluated. `all`: every program, for a
+    model that was trained on none of them. So is a small space of a checkpoint that stores no data configuration."""
     trained_on: Annotated[SerializeAsAny[Task], by_kind(TASKS, "programs")] | None = None
     """The programs that the checkpoint was trained on; by default, those that its own configuration names."""
     batch_size: int = Field(default=100, ge=1, le=1_000_000)

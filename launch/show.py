@@ -99,7 +99,7 @@ def example_view(settings: GenerateConfig | RunConfig, index: int, split: str, n
         raise ConfigError(f"--split {split!r}: {suggest(split, splits)}")
     count = data.task.count(split)
     if split == "all" and count is None:
-        raise ConfigError(f"--split all: of the programs task only; here {', '.join(SPLITS)}")
+        raise ConfigError(f"--split all: of given programs and of small spaces only; here {', '.join(SPLITS)}")
     if count is not None and index >= count:
         raise ConfigError(f"--index {index}: the {split} split has {count} examples, numbered from 0")
     tokenizer = build_tokenizer(settings.tokenizer, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -11,11 +12,14 @@ from remedy.data_gen import rng
 from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.messages import shown, suggest
 from remedy.data_gen.registry import one_of
-from remedy.data_gen.splits import SPLITS, split_of, text_hash
+from remedy.data_gen.splits import ALL, split_of, stream_of, text_hash
 from remedy.data_gen.tasks.families import FAMILIES, LETTERS, source
+from remedy.data_gen.tasks.small_spaces import outcomes
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, too_few_programs
 
 LONGEST = 10_000
+LISTED = 10_000
+"""Spaces of at most so many programs, counted as often as they can be drawn, are listed."""
 
 
 @TASKS.register("composition")
@@ -85,11 +89,25 @@ class CompositionTask(Task):
             for name in self.held_out_functions
         }
 
+    def count(self, split: str) -> int | None:
+        """Of a small space, the number of its programs. Training draws them again and again."""
+        space = None if split == "train" else listed(self, split)
+        return None if space is None else len(space)
+
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
-        return [self._drawn(split, index, seed) for index in indices]
+        space = None if split == "train" else listed(self, split)
+        if space is None:
+            return [self._drawn(split, index, seed) for index in indices]
+        if not space:
+            raise too_few_programs(self, split)
+        ordered = sorted(space, key=lambda composed: rng.mix(text_hash(composed.identity) + seed))
+        chosen = [ordered[index % len(ordered)] for index in indices]
+        return [
+            self._made(split, index, composed, text_hash(composed.identity)) for index, composed in zip(indices, chosen)
+        ]
 
     def _drawn(self, split: str, index: int, seed: int) -> Drawn:
-        stream = SPLITS[split].stream
+        stream = stream_of(split)
         for attempt in range(MAX_ATTEMPTS):
             key = rng.key(seed, stream, index, attempt)
             composed = compose(self, rng.Draws(key))
@@ -97,6 +115,9 @@ class CompositionTask(Task):
                 break
         else:
             raise too_few_programs(self, split)
+        return self._made(split, index, composed, key)
+
+    def _made(self, split: str, index: int, composed: Composition, key: int) -> Drawn:
         slices: dict[str, int | str] = {
             "family": self.family,
             "depth": composed.depth,
@@ -106,7 +127,7 @@ class CompositionTask(Task):
         return Drawn(Program(composed.code, f"composition {split}/{index}"), composed.identity, key, slices)
 
     def _allowed(self, split: str, composed: Composition) -> bool:
-        if split_of(text_hash(composed.identity)) != split:
+        if split not in (ALL, split_of(text_hash(composed.identity))):
             return False
         held_out = composed.depth in self.held_out_depths or not set(self.held_out_functions).isdisjoint(
             composed.functions
@@ -114,8 +135,24 @@ class CompositionTask(Task):
         return not (held_out and split == "train")
 
 
+@lru_cache(maxsize=256)
+def listed(task: CompositionTask, split: str) -> tuple[Composition, ...] | None:
+    """The distinct programs of a split, or of all of them; None where they are too many to be listed."""
+    space = _space(task)
+    if space is None or split == ALL:
+        return space
+    return tuple(one for one in space if split_of(text_hash(one.identity)) == split)
+
+
+@lru_cache(maxsize=64)
+def _space(task: CompositionTask) -> tuple[Composition, ...] | None:
+    found = outcomes(partial(compose, task), LISTED)
+    return None if found is None else tuple({one.identity: one for one in reversed(found)}.values())
+
+
 class Composition(NamedTuple):
-    """A drawn program; `functions` from the innermost call outwards. `identity` is the same nested or flattened."""
+    """A drawn program; `functions` from the innermost call outwards. `identity` is the same nested or flattened, and for each of
+    several families that differ in the type of values alone."""
 
     code: str
     functions: tuple[str, ...]
@@ -128,13 +165,16 @@ def compose(config: CompositionTask, draws: rng.Draws) -> Composition:
     family = FAMILIES[config.family]
     depth = draws.integer(*config.depth_range())
     names = tuple(draws.choice(config.function_names()) for _ in range(depth))
-    argument = repr(family.draw_input(draws, config))
-    extras = ["".join(f", {extra(draws, config)!r}" for extra in family.functions[name]) for name in names]
+    drawn = family.draw_input(draws, config)
+    others = [[extra(draws, config) for extra in family.functions[name]] for name in names]
+    argument = repr(family.typed(drawn, config))
+    extras = ["".join(f", {family.typed(other, config)!r}" for other in call) for call in others]
 
-    nested, steps = argument, []
+    nested, identity, steps = argument, repr(drawn), []
     for number, (name, extra) in enumerate(zip(names, extras), start=1):
         steps.append(f"    t{number} = {name}({argument if number == 1 else f't{number - 1}'}{extra})\n")
         nested = f"{name}({nested}{extra})"
+        identity = f"{name}({identity}{''.join(f', {other!r}' for other in others[number - 1])})"
     body = "".join(steps) + f"    return t{depth}\n" if config.flatten else f"    return {nested}\n"
     sources = "\n\n".join(source(config.family, name) for name in sorted(set(names)))
-    return Composition(f"{sources}\n\ndef main():  {MARKER}\n{body}", names, depth, nested)
+    return Composition(f"{sources}\n\ndef main():  {MARKER}\n{body}", names, depth, identity)

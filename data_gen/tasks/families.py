@@ -1,4 +1,4 @@
-"""Families of functions that can be applied to each other's results: strings, and seven further domains.
+"""Families of functions that can be applied to each other's results: strings, seven further domains, and sequences of four types.
 
 To add a function, write it in `string_functions` or `zoo_functions` and register its extra arguments here.
 """
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from remedy.data_gen.registry import Registry
 from remedy.data_gen.rng import Draws
-from remedy.data_gen.tasks import string_functions, zoo_functions
+from remedy.data_gen.tasks import sequence_functions, string_functions, zoo_functions
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -44,6 +44,8 @@ class Family(NamedTuple):
     """Whether values are strings, or hold some."""
     draws_texts: bool = False
     """Whether inputs are random texts of the task's `alphabet` and `input_length`."""
+    typed: Callable[[Any, Texts], Any] = lambda drawn, texts: drawn
+    """Makes the values of a program of what is drawn."""
 
 
 FAMILIES: Registry[Family] = Registry("family")
@@ -224,3 +226,27 @@ FAMILIES["dicts"] = Family(
     zoo_functions,
     has_strings=True,
 )
+
+
+def _sequences(convert: Callable[[str, str], Any], has_strings: bool = True) -> Family:
+    """Sequences of one type, which `convert` makes of a text and its alphabet. The same programs are drawn for every type."""
+    return Family(
+        lambda draws, texts: draws.text(texts.alphabet, *texts.input_length),
+        {
+            "mirror": (),
+            "rotate": (_integer(1, 4),),
+            "repeat": (_integer(2, 3),),
+            "interlace": (_word(2, 4),),
+            "filter_out": (_word(1, 1),),
+        },
+        sequence_functions,
+        has_strings=has_strings,
+        draws_texts=True,
+        typed=lambda drawn, texts: convert(drawn, texts.alphabet) if isinstance(drawn, str) else drawn,
+    )
+
+
+FAMILIES["sequences_str"] = _sequences(lambda text, alphabet: text)
+FAMILIES["sequences_list_str"] = _sequences(lambda text, alphabet: list(text))
+FAMILIES["sequences_list_int"] = _sequences(lambda text, alphabet: [alphabet.index(c) for c in text], has_strings=False)
+FAMILIES["sequences_tuple"] = _sequences(lambda text, alphabet: tuple(text))

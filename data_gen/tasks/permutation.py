@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from remedy.data_gen import rng
 from remedy.data_gen.messages import shown
-from remedy.data_gen.splits import SPLITS, in_split
+from remedy.data_gen.splits import in_split, stream_of
 from remedy.data_gen.tasks.permutation_arrays import batch_arrays, supports, vocabulary
 from remedy.data_gen.tasks.permutation_programs import (
     Answer,
@@ -112,7 +112,7 @@ class PermutationTask(Task):
 
     def _batch(self, split: str, indices: npt.NDArray[np.int64], seed: int) -> tuple[rng.U64, PermutationBatch]:
         """The programs at the indices with their keys; those that belong to another split are drawn again."""
-        keys = rng.keys(seed, SPLITS[split].stream, indices)
+        keys = rng.keys(seed, stream_of(split), indices)
         first = self._draw(keys)
         pending = np.flatnonzero(~self._allowed(split, first))
         lengths, values = first.lengths, first.values
@@ -121,7 +121,7 @@ class PermutationTask(Task):
         for attempt in range(1, MAX_ATTEMPTS):
             if not len(pending):
                 return keys, PermutationBatch(self.moves, lengths, values, moves)
-            retry = rng.keys(seed, SPLITS[split].stream, indices[pending], attempt)
+            retry = rng.keys(seed, stream_of(split), indices[pending], attempt)
             again = self._draw(retry)
             found = self._allowed(split, again)
             rows = pending[found]

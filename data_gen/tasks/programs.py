@@ -17,12 +17,9 @@ from remedy.data_gen.messages import shown, suggest
 from remedy.data_gen.registry import one_of
 from remedy.data_gen.rewrites import RewriteName, rewrite_program
 from remedy.data_gen.settings import ConfigError
-from remedy.data_gen.splits import SPLITS, split_of, text_hash
+from remedy.data_gen.splits import ALL, SPLITS, split_of, text_hash
 from remedy.data_gen.tasks.program_sources import BENCHMARKS, Case, read_cases
 from remedy.data_gen.tasks.task import TASKS, Drawn, Task
-
-ALL = "all"
-"""The split that has every program."""
 
 
 @TASKS.register("programs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,13 +18,14 @@ from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.families import FAMILIES
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
 from remedy.eval.records import label, rank
-from remedy.eval.sections import Section, constant, rate_table
+from remedy.eval.sections import Section, constant, named, rate_table
 from remedy.eval.stats import rate
 from remedy.eval.summary import ConditionSummary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+log = logging.getLogger(__name__)
 Form = Literal["nested", "flattened"]
 ATOMIC = "atomic"
 
@@ -56,7 +58,7 @@ class CompositionDiagnostic(Diagnostic):
     forms: tuple[Form, ...] = Field(default=("nested", "flattened"), min_length=1)
     """How compositions are written."""
     examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
-    """Programs under each condition: of each function, and of each depth and form."""
+    """Programs under each condition: of each function, and of each depth and form. Where there are fewer, each is there once."""
 
     @model_validator(mode="after")
     def _forms_of_something(self) -> CompositionDiagnostic:
@@ -68,18 +70,35 @@ class CompositionDiagnostic(Diagnostic):
         """Every function alone, then compositions by depth and form."""
         if not isinstance(data.task, CompositionTask):
             raise ConfigError(f"diagnostic composition: needs data.task.kind composition, not {data.task.kind}")
-        return [
-            self.condition(
-                data.changed({f"task.{key}": value for key, value in task.items()}, "diagnostic composition"),
-                forcing,
-                self.examples,
-                split,
-                **labels,
-            )
-            for family in self.families
-            for forcing in self.forcing
-            for task, labels in self._cells(data.task, family)
-        ]
+        found, empty = [], []
+        for family in self.families:
+            cells = list(self._cells(data.task, family))
+            changed = [
+                data.changed({f"task.{key}": value for key, value in task.items()}, "diagnostic composition")
+                for task, _ in cells
+            ]
+            extents = [self._extent(one.task, split, trained_on) for one in changed]
+            for forcing in self.forcing:
+                for one, (_, labels), (of, count) in zip(changed, cells, extents):
+                    if count:
+                        found.append(self.condition(one, forcing, count, of, **labels))
+                    elif forcing == self.forcing[0]:
+                        empty.append(str(labels["function"] or f"{labels['form']}, depth {labels['depth']}"))
+        if empty:
+            said = f"diagnostic composition: no program of the {split} split is of {', '.join(empty)}"
+            cure = "`split: all` evaluates every program, for a model that was trained on none of them"
+            if not found:
+                raise ConfigError(f"{said}; {cure}")
+            log.warning("%s, left out; %s", said, cure)
+        return found
+
+    def _extent(self, task: Task, split: str, trained_on: Task | None) -> tuple[str, int]:
+        """The split and the number of programs of a condition. A model that was not trained here is asked all of a small space."""
+        every = task.count("all")
+        if every is None:
+            return split, self.examples
+        split = "all" if trained_on is None else split
+        return split, min(self.examples, task.count(split) or 0)
 
     def _cells(self, trained: CompositionTask, family: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """The task and the labels of every condition of a family."""
@@ -97,7 +116,7 @@ class CompositionDiagnostic(Diagnostic):
         """Compositions beside what single functions let one expect, and both in numbers."""
         single = [condition for condition in conditions if condition["labels"]["form"] == ATOMIC]
         composed = [condition for condition in conditions if condition["labels"]["form"] != ATOMIC]
-        found = [Section("Single functions: right answers", rows=rate_table(single, "run"))]
+        found = [Section("Single functions: right answers", rows=rate_table(single, "run"), note=_few(single))]
         if composed:
             found = [
                 Section(
@@ -106,11 +125,24 @@ class CompositionDiagnostic(Diagnostic):
                     note="Expected: the mean product of the accuracies of a program's functions, as if calls failed independently.",
                 ),
                 Section(
-                    "Compositions: right answers by depth", rows=rate_table(composed, "depth"), note=constant(composed)
+                    "Compositions: right answers by depth",
+                    rows=rate_table(composed, "depth"),
+                    note=f"{constant(composed)} {_few(composed)}".strip(),
                 ),
                 *found,
             ]
         return found
+
+
+def _few(conditions: Sequence[ConditionSummary]) -> str:
+    """Which conditions have fewer programs than others, since there are no more; empty if none has."""
+    most = max((condition["programs"] for condition in conditions), default=0)
+    said = {
+        f"{named(condition['labels'], ('family', 'function', 'form', 'depth'))}: {condition['programs']}"
+        for condition in conditions
+        if condition["programs"] < most
+    }
+    return f"Fewer programs than the {most} of others: {'; '.join(sorted(said))}." if said else ""
 
 
 def composition_figure(records: pd.DataFrame) -> Figure:

@@ -23,7 +23,13 @@ DATA: dict[str, dict[str, Any]] = {
     "programs": {"task": PROGRAMS},
 }
 CHANGES: dict[str, dict[str, Any]] = {
-    "permutation": {"lengths": [3], "spacings": [2], "forcing": ["action_forced"], "examples": 7},
+    "permutation": {
+        "lengths": [3],
+        "spacings": [2],
+        "locals": ["one_in_turn"],
+        "forcing": ["action_forced"],
+        "examples": 7,
+    },
     "composition": {
         "families": ["lists"],
         "functions": ["mirror_str"],

@@ -1,7 +1,9 @@
 """Composition programs: functions mean what the literature says; nested and flattened forms agree."""
 
+import ast
 import inspect
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +13,10 @@ from remedy.data_gen import rng
 from remedy.data_gen.examples import DataConfig, example
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
-from remedy.data_gen.tasks import string_functions
+from remedy.data_gen.splits import split_of, text_hash
+from remedy.data_gen.tasks import sequence_functions, string_functions
 from remedy.data_gen.tasks.composition import CompositionTask, compose
-from remedy.data_gen.tasks.families import FAMILIES, Family
+from remedy.data_gen.tasks.families import FAMILIES, LETTERS, Family
 
 MEANINGS = [
     ("deterministic_shuffle", ("abcd",), "adcb"),
@@ -57,7 +60,7 @@ def test_all_25_functions_and_7_further_domains_are_registered() -> None:
     assert sorted(FAMILIES["strings"].functions) == sorted(functions)
     assert len(functions) == 25
     assert {name for name, _, _ in MEANINGS} == set(functions)
-    zoo = [family for name, family in FAMILIES.items() if name != "strings"]
+    zoo = [family for name, family in FAMILIES.items() if name != "strings" and not name.startswith("sequences")]
     assert len(zoo) == 7
     assert all(len(family.functions) >= 8 for family in zoo)
 
@@ -75,7 +78,8 @@ def test_nested_and_flattened_forms_are_total_and_agree(family: str, depth: int,
         answers.append(result)
     assert answers[0] == answers[1]
     kinds = {"strings": "str", "booleans": "bool", "bitwise": "int", "math": "int", "characters": "str"}
-    kinds |= {"lists": "list", "sets": "set", "dicts": "dict"}
+    kinds |= {"lists": "list", "sets": "set", "dicts": "dict", "sequences_str": "str", "sequences_list_str": "list"}
+    kinds |= {"sequences_list_int": "list", "sequences_tuple": "tuple"}
     assert answers[0].type == kinds[family]
 
 
@@ -109,3 +113,80 @@ def test_a_family_from_outside_the_package_is_drawn_and_traced() -> None:
             assert one.answer == repr(tick(tick(tick(value))))  # type: ignore[arg-type]
     finally:
         del FAMILIES["clocks"]
+
+
+SEQUENCES = ["sequences_str", "sequences_list_str", "sequences_list_int", "sequences_tuple"]
+
+
+def as_text(value: Any) -> str:
+    return "".join(LETTERS[item] if isinstance(item, int) else item for item in value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 4), st.booleans(), st.integers(0, 10**6))
+def test_isomorphic_types_have_the_same_frames_and_only_the_values_differ(
+    depth: int, flatten: bool, index: int
+) -> None:
+    found = []
+    for family in SEQUENCES:
+        task = {"kind": "composition", "family": family, "depth": depth, "flatten": flatten}
+        found.append(example(DataConfig.model_validate({"task": task}), "test", index))
+    assert len({one.identity for one in found}) == 1
+    first, *others = (one.trace.frames for one in found)
+    # Where a line stands in its program: those of functions have one text, those of main hold the input.
+    lines = [[one.trace.program.physical_lines().index(frame.source) for frame in one.trace.frames] for one in found]
+    for frames in others:
+        assert [frame.event for frame in frames] == [frame.event for frame in first]
+        assert [list(frame.locals or {}) for frame in frames] == [list(frame.locals or {}) for frame in first]
+    assert lines[1:] == lines[:1] * 3
+    assert {as_text(ast.literal_eval(one.answer)) for one in found} == {ast.literal_eval(found[0].answer)}
+
+
+def test_sequence_functions_mean_what_they_say() -> None:
+    assert sequence_functions.mirror("abc") == "abccba"
+    assert sequence_functions.rotate([1, 2, 3], 4) == [2, 3, 1]
+    assert sequence_functions.repeat(("a", "b"), 2) == ("a", "b", "a", "b")
+    assert sequence_functions.interlace("abc", "12") == "a1b2c"
+    assert sequence_functions.filter_out([1, 2, 1], [1]) == [2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [
+        ({"functions": ["bool_not"]}, 2),
+        ({"functions": ["bool_xor"]}, 4),
+        ({"functions": ["bool_majority"]}, 8),
+        ({"depth": 2}, 2 * 17**2),  # one function of one value, six of two, one of three
+        ({"family": "characters", "functions": ["char_lower"]}, 52),
+        ({"family": "math", "functions": ["math_absolute"]}, 199),
+        ({"family": "bitwise", "functions": ["bits_reverse"]}, 256),
+        ({"family": "strings"}, None),
+        ({"family": "math", "depth": 3}, None),
+    ],
+)
+def test_small_spaces_are_listed_and_every_program_is_there_once(settings: dict[str, Any], count: int | None) -> None:
+    data = DataConfig.model_validate({"task": {"kind": "composition", "family": "booleans", **settings}})
+    assert data.task.count("all") == count
+    assert data.task.count("train") is None
+    if count is None:
+        return
+    everything = [one.identity for one in data.task.draw("all", range(count), 0, False)]
+    assert len(set(everything)) == count
+    drawn = {one.identity for one in data.task.draw("train", range(40), 0, False)} if count > 8 else set()
+    parts = {split: data.task.count(split) or 0 for split in ("validation", "test")}
+    for split, size in parts.items():
+        part = {one.identity for one in data.task.draw(split, range(size), 0, False)} if size else set()
+        assert len(part) == size
+        assert part <= set(everything)
+        assert not part & drawn
+    other = [one.identity for one in data.task.draw("all", range(count), 1, False)]
+    assert sorted(other) == sorted(everything)
+    assert other != everything or count < 4
+
+
+def test_the_split_all_of_a_large_space_has_programs_of_every_split() -> None:
+    data = DataConfig.model_validate({"task": {"kind": "composition"}})
+    drawn = data.task.draw("all", range(60), 0, False)
+    assert {split_of(text_hash(one.identity)) for one in drawn} == {"train", "validation", "test"}
+    permutation = DataConfig.model_validate({"task": {"kind": "permutation"}})
+    assert len({one.identity for one in permutation.task.draw("all", range(60), 0, True)}) == 60

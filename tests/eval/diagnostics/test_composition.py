@@ -1,5 +1,6 @@
 """The `composition` diagnostic: every function alone, then compositions by depth and form, and what is said of them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, build
+from remedy.data_gen.tasks import Task
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
+from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.composition import CompositionDiagnostic, theory_line
 from remedy.eval.evaluate import evaluate
 from remedy.eval.summary import read_summary
@@ -22,6 +25,7 @@ def condition(form: str, depth: int, right: list[bool], functions: list[str], fu
     return made(right, diagnostic="composition", labels=labels, functions=functions)
 
 
+LABELS: dict[str, Any] = {"family": "booleans", "form": "atomic", "depth": 1}
 SINGLE = [
     condition("atomic", 1, [True, True], ["a", "a"], "a"),
     condition("atomic", 1, [True, False], ["b", "b"], "b"),
@@ -69,3 +73,53 @@ def test_it_runs_over_functions_depths_and_forms(tmp_path: Path) -> None:
 def test_forms_without_depths_are_refused() -> None:
     with pytest.raises(ConfigError, match="forms does nothing without depths"):
         build(EvalConfig, {"diagnostics": [{"kind": "composition", "depths": [], "forms": ["nested"]}]}, "x")
+
+
+ZOO = ("booleans", "bitwise", "math", "characters", "lists", "sets", "dicts")
+ANOTHER = DataConfig.model_validate({"task": {"kind": "permutation"}}).task
+
+
+def zoo_conditions(split: str, trained_on: Task | None, families: Sequence[str] = ZOO) -> list[Condition]:
+    data = DataConfig.model_validate({"task": {"kind": "composition", "family": "booleans"}})
+    diagnostic = CompositionDiagnostic(families=tuple(families), depths=(2,), examples=100)
+    return diagnostic.conditions(data, split, trained_on)
+
+
+def test_all_domains_can_be_evaluated_and_a_small_space_is_evaluated_whole() -> None:
+    found = zoo_conditions("test", None)
+    assert {one.labels["family"] for one in found} == set(ZOO)
+    sizes = {one.labels["function"]: (one.split, one.examples) for one in found}
+    assert sizes["bool_not"] == ("all", 2)
+    assert sizes["bool_majority"] == ("all", 8)
+    assert sizes["char_lower"] == ("all", 52)
+    assert sizes["math_absolute"] == ("all", 100)
+    assert sizes["list_reverse"] == ("test", 100)  # endless
+    for one in found:
+        drawn = one.data.task.draw(one.split, range(one.examples), 0, False)
+        if one.split == "all":
+            assert len({program.identity for program in drawn}) == one.examples
+
+
+def test_a_model_that_was_trained_here_is_asked_what_its_training_did_not_have(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = zoo_conditions("test", ANOTHER, ["booleans"])
+    assert {one.split for one in found} == {"test"}
+    assert "bool_not" not in {one.labels["function"] for one in found}
+    assert "no program of the test split is of" in caplog.text
+    everything = zoo_conditions("all", ANOTHER, ["booleans"])
+    assert {one.split for one in everything} == {"all"}
+    assert len(everything) == 8 + 2
+    only = CompositionDiagnostic(families=("booleans",), functions=("bool_not",), depths=())
+    data = DataConfig.model_validate({"task": {"kind": "composition", "family": "booleans"}})
+    with pytest.raises(ConfigError, match="`split: all` evaluates every program"):
+        only.conditions(data, "test", ANOTHER)
+
+
+def test_reports_say_where_there_are_fewer_programs() -> None:
+    few = made([True, True], diagnostic="composition", labels={**LABELS, "function": "bool_not"})
+    many = made([True] * 8, diagnostic="composition", labels={**LABELS, "function": "bool_majority"})
+    (single,) = CompositionDiagnostic.sections(*together(few, many))
+    assert single.note == (
+        "Fewer programs than the 8 of others: family booleans, function bool_not, form atomic, depth 1: 2."
+    )

@@ -1,6 +1,8 @@
 """Shared fixtures. Nothing in the suite may ask a model hub."""
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ["USE_HUB_KERNELS"] = "0"
@@ -30,3 +32,13 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the public data files in {folder} (or $REMEDY_SHARED/data)")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def logger_as_it_was() -> Iterator[None]:
+    """A command that runs in the tests' process shows the package's messages from then on; the next test shall not see that."""
+    logger = logging.getLogger("remedy")
+    before = logger.handlers[:], logger.propagate, logger.level
+    yield
+    logger.handlers[:], logger.propagate = before[:2]
+    logger.setLevel(before[2])

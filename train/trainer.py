@@ -146,7 +146,7 @@ class RowTrainer(Trainer):
             logs["tokens_per_second"] = round(self._tokens * self.args.world_size / elapsed, 1)
             logs["data_wait"] = round(self._data_seconds / elapsed, 4)
             if self.peak:
-                logs["mfu"] = round(self._flops / elapsed / self.peak, 4)
+                logs["mfu"] = float(f"{self._flops / elapsed / self.peak:.4g}")
             self._since, self._tokens, self._data_seconds, self._flops = now, 0, 0.0, 0.0
         super().log(logs, start_time)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from remedy.data_gen.sealed import digest_of
 from remedy.data_gen.shards import ShardError, read_manifest, read_shard
 from remedy.launch.generate import generate as run_generate
 
@@ -79,7 +80,7 @@ def test_killed_half_way_it_completes_without_redoing_finished_shards(config: Pa
     before = {path.name: path.stat().st_mtime_ns for path in (out / "data").glob("*.parquet")}
     assert 3 <= len(before) < 152
     for path in (out / "data").glob("*.parquet"):
-        read_shard(path(read_manifest(out)))  # every visible shard is whole
+        read_shard(path, digest_of(read_manifest(out)))  # every visible shard is whole
     run_generate(str(config), size, out, "0/1", 1)
     after = {path.name: path.stat().st_mtime_ns for path in (out / "data").glob("*.parquet")}
     assert {name: after[name] for name in before} == before
@@ -124,7 +125,7 @@ def test_every_flipped_bit_of_a_shard_is_named_when_it_is_read_and_made_good_by_
 ) -> None:
     out = tmp_path / "out"
     run_generate(str(config), [], out, "0/1", 1)
-    kept, data_set = contents(out)(read_manifest(out))
+    kept, data_set = contents(out), digest_of(read_manifest(out))
     shard = out / "data" / "train-00002-of-00005.parquet"
     size = shard.stat().st_size
     for place in [0, size - 1, *range(1, size, size // 60)]:
@@ -155,7 +156,7 @@ def test_shards_of_another_data_set_are_neither_used_nor_overwritten(config: Pat
     name = "train-00001-of-00005.parquet"
     (out / "data" / name).write_bytes(kept[name])
     with pytest.raises(ShardError, match="belongs to something else"):
-        read_shard(out / "data" / name(read_manifest(out)))
+        read_shard(out / "data" / name, digest_of(read_manifest(out)))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +102,6 @@ def test_without_a_terminal_every_change_is_a_line_and_silence_is_short(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr("remedy.launch.progress.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr(logging.getLogger("remedy"), "propagate", True)
     with caplog.at_level("INFO", logger="remedy"), Board(["a", "b"], Console(file=io.StringIO())) as board:
         for seconds, step in ((1, 1), (2, 2), (QUIET_SECONDS + 1, 3), (QUIET_SECONDS + 2, 4)):
             clock[0] = seconds

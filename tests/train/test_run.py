@@ -105,7 +105,8 @@ def test_a_metrics_file_cut_in_the_middle_of_a_line_is_still_read(tmp_path: Path
 def test_a_loss_that_is_no_number_stops_the_run_and_names_step_and_examples(tmp_path: Path) -> None:
     settings = {
         **CONFIG["train"],
-        "learning_rate": 1e30,
+        "learning_rate": 100.0,
+        "weight_decay": 10.0,  # each step multiplies the weights by 1 - 1000
         "warmup_ratio": 0.5,
         "max_steps": 20,
         "save_steps": 1,

@@ -77,7 +77,7 @@ def difference_cell(item: Verdict) -> str:
     count = (
         f"{found.programs}" if found.clusters == found.programs else f"{found.programs} in {found.clusters} clusters"
     )
-    agree = "" if math.isnan(found.correlation) else f", correlation {found.correlation:.2f}"
+    agree = "" if math.isnan(found.correlation) else f", correlation {round(found.correlation, 2) + 0:.2f}"
     return "\n".join(
         [
             f"{points(found.difference)} points",

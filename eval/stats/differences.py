@@ -54,7 +54,11 @@ class Difference(NamedTuple):
 
     def smallest(self, level: float = LEVEL, power: float = 0.8) -> float:
         """The smallest difference that such an interval would have left 0 out for with probability `power`, at most 1."""
-        return min((quantile(level, self.freedom) + quantile(2 * (1 - power), self.freedom)) * self.error, 1.0)
+        drawn_in = abs(self.difference / self.centre) if abs(self.centre) > 1e-9 else 1.0
+        return min(
+            max(drawn_in, 1.0) * (quantile(level, self.freedom) + quantile(2 * (1 - power), self.freedom)) * self.error,
+            1.0,
+        )
 
 
 def compare(

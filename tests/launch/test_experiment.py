@@ -138,3 +138,34 @@ def test_comparisons_by_unknown_labels_are_refused_before_training(where: dict[s
     with pytest.raises(ConfigError, match=r"e: comparisons\.0\.baseline\.where: .*") as error:
         expand(experiment(comparisons=[{"mitigation": "m", **sides}]), "e")
     assert says in str(error.value)
+
+
+def test_runs_that_differ_in_their_seeds_alone_are_one_variant() -> None:
+    changes: dict[str, Any] = {"a": {}, "again": {"train.seed": 1}, "b": {"data.seed": 1}, "c": {"train.batch_size": 8}}
+    jobs = expand(experiment(groups__g__runs=changes, groups__g__evaluate_runs={}), "e")
+    assert {job.name: job.variant for job in jobs} == {"a": "a", "again": "a", "b": "b", "c": "c"}
+
+
+def test_the_baseline_is_the_run_that_is_marked() -> None:
+    def marked(**runs: Any) -> ExperimentConfig:
+        return experiment(groups__g__runs=runs, groups__g__evaluate_runs={})
+
+    config = marked(a={}, b={"train.batch_size": 8, "baseline": True})
+    assert config.baselines == ["b"]
+    assert [job.name for job in expand(config, "e")] == ["a", "b"]
+    swept = experiment(
+        groups__g__runs={"b": {"baseline": True}}, groups__g__evaluate_runs={}, groups__g__grid={"train.seed": [3, 4]}
+    )
+    assert swept.baselines == ["b,seed=3"]
+    for runs in ({"a": {"baseline": True}, "b": {"baseline": True}}, {"a": {"baseline": "yes"}}):
+        with pytest.raises(ConfigError, match="write `baseline: true` at one run"):
+            marked(**runs)
+    comparisons = [{"mitigation": "m", "baseline": SIDE, "treatment": {"run": "b"}}]
+    with pytest.raises(ConfigError, match=r"a\.baseline does nothing beside comparisons"):
+        experiment(groups__g__runs__a={"baseline": True}, comparisons=comparisons)
+
+
+def test_one_comparison_is_primary() -> None:
+    one = {"mitigation": "m", "baseline": {"run": "a"}, "treatment": {"run": "b"}, "primary": True}
+    with pytest.raises(ConfigError, match="both primary"):
+        expand(experiment(comparisons=[one, one]), "e")

@@ -18,7 +18,7 @@ class Role(IntEnum):
     CONTEXT = 0
     """Given, never written by a model: the program's source and the seeded first frame."""
     STRUCTURE = 1
-    """Separators, event tokens, end of text."""
+    """Separators, end of text."""
     ACTION = 2
     """The source line about to run, or the REPL command."""
     STATE = 3
@@ -27,6 +27,8 @@ class Role(IntEnum):
     """A returned or raised value."""
     QUERY = 5
     """What asks for a state in a session, `>>> print('a', a)`: no line of the program."""
+    EVENT = 6
+    """The token that says what a frame is: a call, a line, a return or an exception."""
 
     @property
     def label(self) -> str:

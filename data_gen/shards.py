@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from remedy.data_gen.examples import DataConfig, Example
 from remedy.data_gen.files import clear_partials
 from remedy.data_gen.orphans import end_with_parent
-from remedy.data_gen.roles import Special
+from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.sealed import (
     DamagedFile,
     digest_of,
@@ -40,6 +40,7 @@ from remedy.data_gen.splits import SplitName
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 MOST_SHARDS = 100_000
+_ROLES = {role.label: int(role) for role in Role}
 _CURE = "run `remedy generate` again, which makes it anew"
 
 
@@ -197,13 +198,19 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """What a folder of shards says it holds.
 
     Raises:
-        ShardError: the folder has no readable manifest.
+        ShardError: the folder has no readable manifest, or data of another version.
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
     try:
-        return read_json(directory / MANIFEST, cure)
+        found = read_json(directory / MANIFEST, cure)
     except DamagedFile as error:
         raise ShardError(str(error)) from None
+    if found.get("roles") != _ROLES:
+        raise ShardError(
+            f"{directory}: its tokens have the roles of another version, in which event tokens were structure: generate again to "
+            "another folder"
+        )
+    return found
 
 
 def data_hash(data: DataConfig) -> str:
@@ -216,6 +223,7 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
         "data": data.model_dump(mode="json"),
         "data_hash": data_hash(data),
         "tokenizer": fingerprint,
+        "roles": _ROLES,
         "splits": dict(sorted(config.splits.items())),
         "shard_size": config.shard_size,
     }

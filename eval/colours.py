@@ -8,6 +8,7 @@ ROLE_COLOURS = {
     "none": "#DDDDDD",
     "context": "#666666",
     "structure": "#CC79A7",
+    "event": "#56B4E9",
     "action": "#D55E00",
     "query": "#E69F00",
     "state": "#0072B2",

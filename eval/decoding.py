@@ -1,7 +1,14 @@
 """Forced decoding: which roles are fed and which the model writes is a set.
 
-`free` feeds the context only; `action_forced` feeds structure, actions and queries too, so that the model's own states carry on;
-`teacher_forced` feeds every role: one parallel forward pass, in which each token is predicted after the true ones before it.
+- `free` feeds the context only.
+- `action_forced` feeds structure, events, actions and queries too, so that the model's own states carry on. On programs with
+  branches these tell which one was taken, and when loops end and calls return.
+- `line_forced` leaves events to the model: it says whether a line, a call, a return or an exception follows before it writes that
+  frame's state and is given its line.
+- `state_forced` feeds structure, states and values: the model writes events, actions and queries.
+- `teacher_forced` feeds every role: one parallel forward pass, in which each token is predicted after the true ones before it.
+
+Where states or values are fed, the answer is read from what was given: whether it is right is undefined.
 """
 
 from __future__ import annotations
@@ -17,12 +24,18 @@ from remedy.models.protocol import Reader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 FREE = frozenset({Role.CONTEXT})
-ACTION_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.ACTION, Role.QUERY})
+ACTION_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.EVENT, Role.ACTION, Role.QUERY})
+LINE_FORCED = ACTION_FORCED - {Role.EVENT}
+STATE_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.STATE, Role.VALUE})
 TEACHER_FORCED = frozenset(Role)
+ANSWERS = frozenset({Role.STATE, Role.VALUE})
+"""The roles that answers are read from."""
 
 FORCINGS: dict[str, frozenset[Role]] = {
     "free": FREE,
+    "line_forced": LINE_FORCED,
     "action_forced": ACTION_FORCED,
+    "state_forced": STATE_FORCED,
     "teacher_forced": TEACHER_FORCED,
 }
 
@@ -36,6 +49,11 @@ def fed_roles(forcing: Forcing) -> frozenset[Role]:
     if isinstance(forcing, str):
         return FORCINGS[forcing]
     return frozenset(ROLES[name] for name in forcing)
+
+
+def feeds_answers(forcing: Forcing) -> bool:
+    """Whether a forcing feeds tokens that answers are read from, so that whether one is right is undefined."""
+    return bool(fed_roles(forcing) & ANSWERS)
 
 
 def forcing_name(forcing: Forcing) -> str:
@@ -79,8 +97,9 @@ class Cursor:
     """Walks one example: hands out fed tokens, takes generated ones, and knows when a generated run ends.
 
     A run between fed tokens ends when the model writes the token that truly follows it or any special token, neither of
-    which belongs to it, or at a limit. A run at the end of the example ends with the end-of-text token. `longest`: how many
-    tokens the model can read in all; where a row comes to it, its run is cut, and later runs are left empty.
+    which belongs to it, or at a limit; an event is a run of its own, of one token, whatever that is. A run at the end of the
+    example ends with the end-of-text token. `longest`: how many tokens the model can read in all; where a row comes to it, its
+    run is cut, and later runs are left empty.
     """
 
     def __init__(
@@ -93,6 +112,7 @@ class Cursor:
         longest: int | None = None,
     ) -> None:
         self.ids = truth.ids
+        self.roles = truth.roles
         self.tokenizer = tokenizer
         self.exact = exact
         self.max_new_tokens = max_new_tokens
@@ -133,20 +153,25 @@ class Cursor:
                     return self.ids[start + self.offset - 1]
                 self.run, self.offset = self.run + 1, 0
                 continue
-            last = self.run + 1 == len(self.runs)
-            if last and self.current and self.current[-1] == self.tokenizer.eos_id:
-                self._close(complete=True)
-                continue
-            if not last and (predicted == self.ids[stop] or self.tokenizer.is_special(predicted)):
-                self._close(complete=True)
-                continue
-            if len(self.current) >= self._limit(stop - start, last):
-                self._close(complete=self.exact and not last)
+            complete = self._ended(start, stop, predicted)
+            if complete is not None:
+                self._close(complete)
                 continue
             self.current.append(predicted)
             self.logprobs.append(logprob)
             return predicted
         return None
+
+    def _ended(self, start: int, stop: int, predicted: int) -> bool | None:
+        """Whether the run, which ends before the predicted token, is complete; None: it goes on."""
+        last = self.run + 1 == len(self.runs)
+        if self.roles[start] == Role.EVENT and not last:
+            return True if self.current else None
+        if last and self.current and self.current[-1] == self.tokenizer.eos_id:
+            return True
+        if not last and (predicted == self.ids[stop] or self.tokenizer.is_special(predicted)):
+            return True
+        return self.exact and not last if len(self.current) >= self._limit(stop - start, last) else None
 
     def _cut(self) -> None:
         """End the example here, its last token having no room to be read."""
@@ -169,10 +194,12 @@ class Cursor:
 
 
 def _runs(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]:
-    """Maximal stretches of fed and of other tokens, as (start, stop, fed)."""
+    """Maximal stretches of fed and of other tokens, as (start, stop, fed); an event between fed separators stands alone."""
     flags = [role in fed for role in truth.roles]
-    borders = [0, *(i for i in range(1, len(flags)) if flags[i] != flags[i - 1]), len(flags)]
-    return [(a, b, flags[a]) for a, b in pairwise(borders)]
+    alone = {Role.EVENT} - fed if Role.STRUCTURE in fed else frozenset()
+    events = [role in alone for role in truth.roles]
+    borders = [i for i in range(1, len(flags)) if (flags[i], events[i]) != (flags[i - 1], events[i - 1])]
+    return [(a, b, flags[a]) for a, b in pairwise([0, *borders, len(flags)])]
 
 
 def decode(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,13 +40,15 @@ READING = "reading.json"
 
 
 class ConditionDone(NamedTuple):
-    """An evaluated condition, for whoever waits: which of how many, its rate of right answers, programs left out of it."""
+    """An evaluated condition, for whoever waits: which of how many, its rate of right answers, programs left out of it, and where
+    answers are not the model's, its rates per frame."""
 
     number: int
     of: int
     condition: Condition
     accuracy: float | None
     left_out: int
+    per_frame: Mapping[str, float] = {}
 
     def __str__(self) -> str:
         also = f" ({self.left_out} programs that could not be run are left out)" if self.left_out else ""
@@ -63,6 +65,8 @@ class ConditionDone(NamedTuple):
             value if isinstance(value, str) and key != "spacing" else f"{key} {value}" for key, value in shown.items()
         ]
         rate = "nothing could be run" if self.accuracy is None else f"{self.accuracy:.1%}"
+        if self.accuracy is None and self.per_frame:
+            rate = ", ".join(f"{what} {share:.1%}" for what, share in self.per_frame.items())
         return f"{', '.join([self.condition.diagnostic, *filter(None, words)])}: {rate}"
 
 
@@ -248,10 +252,11 @@ def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, 
     }
 
 
-def _result(records: pd.DataFrame) -> tuple[float | None, int]:
-    """The rate of right answers, and how many programs are left out of it."""
+def _result(records: pd.DataFrame) -> tuple[float | None, int, dict[str, float]]:
+    """The rate of right answers, how many programs are left out of it, and rates per frame."""
     (summary,) = summarise(records)
-    return summary["right"] and summary["right"]["mean"], sum(summary["untraced"].values())
+    per_frame = {what: found["mean"] for what, found in summary["per_frame"].items()}
+    return summary["right"] and summary["right"]["mean"], sum(summary["untraced"].values()), per_frame
 
 
 def _claim(directory: Path, request: dict[str, Any]) -> str:

@@ -60,34 +60,65 @@ COMMON = (
     label("locals", "Which variables a kept state shows, and how.", ("full", "diff", "one_in_turn", "one_at_random")),
     label("spacing", "The state of every so many frames is kept."),
     label("answer_only", "Whether the model answers at once, without a trace."),
-    label("forcing", "Which roles the decoder feeds.", ("free", "action_forced", "teacher_forced")),
+    label(
+        "forcing",
+        "Which roles the decoder feeds.",
+        ("free", "line_forced", "action_forced", "state_forced", "teacher_forced"),
+    ),
 )
 """The labels of every condition, read from its data and its forcing."""
 
 
 class Matches(TypedDict):
-    """How much of a true trace was written, frame by frame and variable by variable, before and after a first error."""
+    """How much of a true trace was written, frame by frame and variable by variable, before and after a first error.
 
-    state_exact: float
+    A share is null where the model wrote nothing of its kind, since all of it was fed or there is none. Where separators are fed, a
+    part of a frame is right or wrong by itself. States mean the same whether a value is repeated or said to be unchanged.
+    """
+
+    state_exact: float | None
     """Share of the true trace's states that are shown with the same variables and values, in the same order."""
-    action_exact: float
+    action_exact: float | None
     """Share of its frames that have the same event and source line."""
-    key_match: float
+    value_exact: float | None
+    """Share of its returned and raised values that are written alike."""
+    key_match: float | None
     """Share of the variables shown by its states that are shown."""
-    key_value_match: float
+    key_value_match: float | None
     """Share of these that are shown with their values."""
     states: int
     """States of the true trace, the denominator of `state_exact`."""
     actions: int
     """Frames of the true trace, the denominator of `action_exact`."""
+    returns: int
+    """Returned and raised values of the true trace, the denominator of `value_exact`."""
+    respelled: int
+    """States that mean the true one and are spelled otherwise: in full where that is a diff, or the reverse."""
 
 
-class Score(Matches):
+class OutOf(TypedDict):
+    """What rates of first errors are out of: tokens that the model wrote, or predicted, up to its first error or to the end."""
+
+    out_of_structure: int
+    """Separators among these tokens."""
+    out_of_event: int
+    """Events among them."""
+    out_of_action: int
+    """Tokens of source lines or commands among them."""
+    out_of_query: int
+    """Tokens of questions for a state among them."""
+    out_of_state: int
+    """Tokens of states among them."""
+    out_of_value: int
+    """Tokens of returned or raised values among them."""
+
+
+class Score(Matches, OutOf):
     """What became of one example. A field means the same whichever scorer wrote it."""
 
-    right: bool
+    right: bool | None
     """Whether the answer is right: the returned value, the exception of a program that raised, or of a session all of its final
-    state; a trace must end well too."""
+    state; a trace must end well too. Null where states or values are fed, from which the answer is read: then it is not the model's."""
     valid_format: bool
     """Whether what was written reads as a whole trace."""
     truncated: bool
@@ -107,7 +138,8 @@ class Score(Matches):
     first_error_in_string: bool
     """Whether the first token that differs belongs, in the truth, to the text of a string value."""
     failure: str
-    """The class of a wrong answer (`failures`); `untraced` where there is no truth; empty if the answer is right."""
+    """The class of a wrong answer (`failures`); `untraced` where there is no truth; empty if the answer is right, or is not the
+    model's."""
     value_type: str
     """Of a failure by a wrong state: the type of the first wrong variable's true value, or `names`; else empty."""
     operation: str
@@ -149,6 +181,8 @@ class Record(Score):
     """Tokens of the true sequence that are given: the program and the seeded first frame."""
     tokens_structure: int
     """Tokens of its separators."""
+    tokens_event: int
+    """Tokens that say what a frame is: a call, a line, a return or an exception."""
     tokens_action: int
     """Tokens of its source lines or commands."""
     tokens_query: int
@@ -161,13 +195,22 @@ class Record(Score):
 
 ROLE_COLUMNS = {role: role.column for role in Role}
 """The column that counts the tokens of a role."""
+OUT_OF = {role: f"out_of_{role.label}" for role in Role if role is not Role.CONTEXT}
+"""The column that first errors of a role are out of."""
 TRACE_COLUMNS = [column for role, column in ROLE_COLUMNS.items() if role is not Role.CONTEXT]
 """The columns that count the tokens of a trace, without what is given."""
 
 
+NULLABLE = {
+    "right": "boolean",
+    **dict.fromkeys(("state_exact", "action_exact", "value_exact", "key_match", "key_value_match"), float),
+}
+"""The types of columns that may have nulls, of which no row has to have another value."""
+
+
 def columns() -> dict[str, str]:
     """Every column that is no label, with its sentence."""
-    return sentences(Record) | sentences(Score) | sentences(Matches)
+    return sentences(Record) | sentences(Score) | sentences(OutOf) | sentences(Matches)
 
 
 def sentences(schema: type) -> dict[str, str]:
@@ -203,7 +246,7 @@ def write_records(
             )
     if taken := labels.keys() & Record.__annotations__.keys():
         raise ValueError(f"labels with the name of a record's field: {sorted(taken)}")
-    table = pd.DataFrame(found, columns=list(Record.__annotations__)).assign(**labels)
+    table = pd.DataFrame(found, columns=list(Record.__annotations__)).assign(**labels).astype(NULLABLE)
     write_table(path, pa.Table.from_pandas(table), evaluation)
 
 
@@ -220,7 +263,8 @@ def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
         raise UserError(
             f"{path}: records of another version, without {', '.join(sorted(missing))}; evaluate again to a new folder"
         )
-    return found
+    # Where it is null, the column keeps its nullable type: whatever asks for it as a truth value fails.
+    return found if found["right"].isna().any() else found.astype({"right": bool})
 
 
 def label_columns(records: pd.DataFrame) -> list[str]:
@@ -236,6 +280,11 @@ def rank(name: str, value: Any) -> Any:
     if not order:
         return value
     return (order.index(value), "") if value in order else (len(order), str(value))
+
+
+def answered(records: pd.DataFrame) -> pd.DataFrame:
+    """The records whose answers are the model's, to be right or wrong: those of forcings that feed neither states nor values."""
+    return records[records["right"].notna()]
 
 
 def traced_only(records: pd.DataFrame) -> pd.DataFrame:

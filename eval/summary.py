@@ -11,8 +11,17 @@ import pandas as pd
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sealed import DamagedFile, read_json, write_json
 from remedy.eval.failures import UNTRACED, Failure
-from remedy.eval.records import CURE, ROLE_COLUMNS, TRACE_COLUMNS, LabelValue, label_columns, traced_only
-from remedy.eval.stats import Estimate, mean, rate
+from remedy.eval.records import (
+    CURE,
+    OUT_OF,
+    ROLE_COLUMNS,
+    TRACE_COLUMNS,
+    LabelValue,
+    answered,
+    label_columns,
+    traced_only,
+)
+from remedy.eval.stats import Estimate, mean, pooled, rate
 
 
 class Interval(TypedDict):
@@ -23,6 +32,21 @@ class Interval(TypedDict):
     high: float
     examples: int
     effective: float
+
+
+class Hazard(TypedDict):
+    """How often the first error is in a role."""
+
+    errors: int
+    """Examples whose first error is in the role."""
+    frames: int
+    """Frames up to the first error, or to the end."""
+    tokens: int
+    """Tokens of the role that the model wrote until then."""
+    per_frame: Interval
+    """First errors of a frame."""
+    per_token: Interval
+    """First errors of a token of the role."""
 
 
 class ConditionSummary(TypedDict):
@@ -45,7 +69,8 @@ class ConditionSummary(TypedDict):
     untraced: dict[str, int]
     """Programs left out since they could not be run, by outcome."""
     right: Interval | None
-    """Share of right answers, with a Wilson interval over clusters; None if nothing was scored."""
+    """Share of right answers, with a Wilson interval over clusters; None if nothing was scored, or answers are not the model's, since
+    what they are read from was fed."""
     valid_format: Interval | None
     """Share of traces that read as traces."""
     truncated: float
@@ -59,13 +84,20 @@ class ConditionSummary(TypedDict):
     frames_right: float
     """Mean frames before the first error."""
     state_exact: Interval | None
-    """Mean share of exact states, with a t interval; None if no state is shown. So with the next three."""
+    """Mean share of exact states, with a t interval; None if no state is shown, or all are fed. So with the next four."""
     action_exact: Interval | None
     """Mean share of exact actions."""
+    value_exact: Interval | None
+    """Mean share of values that are returned or raised."""
     key_match: Interval | None
     """Mean share of variables shown."""
     key_value_match: Interval | None
     """Mean share of variables shown with their values."""
+    per_frame: dict[str, Interval]
+    """Shares of all `states`, `actions` and `returns` of the traces that are right, with a Wilson interval over clusters; not of what
+    was fed. Where states are fed, they are right given the true past."""
+    respelled: int
+    """States that mean the true one and are spelled otherwise."""
     tokens_per_state: float | None
     """Tokens of states over states."""
     tokens_per_action: float | None
@@ -78,13 +110,17 @@ class ConditionSummary(TypedDict):
     """Failures by class (a wrong state's with its type, `wrong state: str`), then by operation."""
     first_errors: dict[str, int]
     """Examples by the role of their first error, right answers included; those without an error are left out."""
+    hazards: dict[str, Hazard]
+    """By role: how often the first error is in it, out of how much the model wrote."""
     first_errors_in_string: int
     """How many of these first errors are in the text of a string value."""
     environments: list[str]
     """Interpreters and isolations that ran the programs."""
 
 
-SHARES = {"state_exact": "states", "action_exact": "actions", "key_match": "states", "key_value_match": "states"}
+PER_FRAME = {"states": "state_exact", "actions": "action_exact", "returns": "value_exact"}
+"""What is counted by frames, and the share of it that is right."""
+SHARES = {**{share: of for of, share in PER_FRAME.items()}, "key_match": "states", "key_value_match": "states"}
 """Shares of a trace's frames, and the column that counts those frames."""
 
 
@@ -138,23 +174,54 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
         "programs": rows["example"].nunique(),
         "clusters": rows["cluster"].nunique(),
         "untraced": _counts(left_out),
-        "right": _rate(rows, "right"),
+        "right": _rate(answered(rows), "right"),
         "valid_format": _rate(rows, "valid_format"),
         "truncated": _mean_of(rows["truncated"]),
         "tokens": {role.label: count for role, count in roles.items()},
         "trace_tokens": _mean_of(rows[TRACE_COLUMNS].sum(axis=1)),
         "written_tokens": _mean_of(rows["written_tokens"]),
         "frames_right": _mean_of(rows["frames_right"]),
-        **{name: _share(rows, name) if rows[of].sum() else None for name, of in SHARES.items()},  # type: ignore[typeddict-item]
+        **{name: _share(rows[rows[name].notna()], name) if rows[of].sum() else None for name, of in SHARES.items()},  # type: ignore[typeddict-item]
+        "per_frame": _per_frame(rows),
+        "respelled": int(rows["respelled"].sum()),
         "tokens_per_state": float(rows[ROLE_COLUMNS[Role.STATE]].sum()) / states if states else None,
         "tokens_per_action": float(rows[ROLE_COLUMNS[Role.ACTION]].sum()) / actions if actions else None,
         "failures": {kind: int((rows["failure"] == kind).sum()) for kind in Failure if (rows["failure"] == kind).any()},
         "wrong_state_types": _counts(wrong_states),
         "operations": _operations(rows),
         "first_errors": _counts(found["first_error_role"]),
+        "hazards": _hazards(rows),
         "first_errors_in_string": int(found["first_error_in_string"].sum()),
         "environments": sorted({f"{p} ({i})" for p, i in zip(rows["python"], rows["isolation"])}),
     }
+
+
+def _per_frame(rows: pd.DataFrame) -> dict[str, Interval]:
+    found = {}
+    for of, share in PER_FRAME.items():
+        judged = rows[rows[share].notna() & (rows[of] > 0)]
+        if len(judged):
+            right = (judged[share] * judged[of]).round().astype(int)
+            found[of] = _interval(pooled(right.tolist(), judged[of].tolist(), judged["cluster"].tolist()))
+    return found
+
+
+def _hazards(rows: pd.DataFrame) -> dict[str, Hazard]:
+    frames = rows["frames_right"] + (rows["first_error_frame"] >= 0)
+    found: dict[str, Hazard] = {}
+    for role, column in OUT_OF.items():
+        if not rows[column].sum():
+            continue
+        errors, tokens = (rows["first_error_role"] == role.label).astype(int), rows[column]
+        clusters = rows["cluster"].tolist()
+        found[role.label] = {
+            "errors": int(errors.sum()),
+            "frames": int(frames.sum()),
+            "tokens": int(tokens.sum()),
+            "per_frame": _interval(pooled(errors.tolist(), frames.tolist(), clusters)),
+            "per_token": _interval(pooled(errors.tolist(), tokens.tolist(), clusters)),
+        }
+    return found
 
 
 def _operations(rows: pd.DataFrame) -> dict[str, dict[str, int]]:

@@ -29,8 +29,8 @@ def digest(value: Any) -> str:
 
 
 def as_kept(role: Role) -> Role:
-    """The role when the fixtures were recorded: queries were actions then."""
-    return Role.ACTION if role is Role.QUERY else role
+    """The role when the fixtures were recorded: queries were actions then, and events structure."""
+    return {Role.QUERY: Role.ACTION, Role.EVENT: Role.STRUCTURE}.get(role, role)
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -118,6 +118,9 @@ def assert_same(now: dict[str, Any], kept: dict[str, Any], condition: Condition)
     - `right`, where no recorded score shows it: the last frame must have the event of the true one; an answer without a trace is one
       frame; a program that raised has its exception for an answer, not the `None` that its last frame returns; values are compared
       as they are written, and no longer decoded first, which took lists of strings for encoded strings.
+    - Under teacher forcing what answers are read from is given: whether they are right is undefined, and why they are not. So are
+      shares of what was fed, or is not there, which were 1; and each part of a frame is right or wrong by itself.
+    - An error in an event has the role `event`, where it was an action's, or structure's.
     """
     was = {FORMER.get(key, key): value for key, value in kept.items() if key != "outcome"}
     by_frames = "failure" in was
@@ -131,6 +134,13 @@ def assert_same(now: dict[str, Any], kept: dict[str, Any], condition: Condition)
         assert now["frames_right"] == now["frames"]
     if now["first_error_role"] == "query":
         assert was["first_error_role"] == "action"
+        allowed.add("first_error_role")
+    if condition.forcing == "teacher_forced":
+        assert (now["right"], now["failure"]) == (None, "")
+        allowed |= {"right", "failure", "value_type", "operation", *MATCHES}
+    allowed |= {name for name in MATCHES if now[name] is None and was.get(name) == 1}
+    if now["first_error_role"] == "event":
+        assert was["first_error_role"] in ("action", "structure")
         allowed.add("first_error_role")
     if not by_frames and free and unreadable and condition.data.format != "symbolic":
         assert now["right"] is False

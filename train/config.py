@@ -11,6 +11,7 @@ from remedy.data_gen.held_out import refuse_held_out_in_vain
 from remedy.data_gen.mixture import MOST_SEEDS, Part
 from remedy.data_gen.roles import ROLES, Role, RoleName
 from remedy.data_gen.settings import ConfigError, Settings
+from remedy.data_gen.traces.render import FORMATS
 from remedy.models.config import AnyModel, DecoderSettings
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 
@@ -96,7 +97,9 @@ class TrainSettings(Settings):
     """Rows of an optimizer step, over all processes."""
     gradient_accumulation_steps: int = Field(default=1, ge=1, le=1_000_000)
     """Pieces that a batch is computed in, one after another, to save memory."""
-    loss_roles: tuple[RoleName, ...] = Field(default=("state", "value", "action", "query", "structure"), min_length=1)
+    loss_roles: tuple[RoleName, ...] = Field(
+        default=("state", "value", "action", "query", "event", "structure"), min_length=1
+    )
     """Roles whose tokens are supervised."""
     pack: int = Field(default=1, ge=1, le=10_000)
     """Consecutive examples joined into a row; state and attention run across the border, which a begin-of-text token marks."""
@@ -247,7 +250,15 @@ class RunConfig(Settings):
                     )
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        refuse_held_out_in_vain(source for data in stages for source in self._parts(data) or [data])
+        sources = [source for data in stages for source in self._parts(data) or [data]]
+        refuse_held_out_in_vain(sources)
+        # Events were structure: a configuration of then would not train what it says it trains.
+        roles = self.train.supervised()
+        if Role.STRUCTURE in roles and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):
+            raise ValueError(
+                "train.loss_roles has structure without event: the tokens of events were structure and are a role now, without "
+                "which a model never learns where a call or a return begins: add event"
+            )
         return self
 
     def stage_data(self) -> list[DataConfig]:

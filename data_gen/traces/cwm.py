@@ -77,7 +77,7 @@ def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False
     assert event is not None
     add = spans.append
     token = EVENT_TOKENS[event]
-    add(special_span(Role.CONTEXT, token, -1) if asked else special_span(Role.STRUCTURE, token, number))
+    add(special_span(Role.CONTEXT, token, -1) if asked else special_span(Role.EVENT, token, number))
     if state is not None:
         text = "{"
         for name, shown in state.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from remedy.data_gen.execution.program import Event
@@ -113,16 +113,31 @@ def json_string(text: str, what: str) -> str:
     return value
 
 
-def restore(frames: Sequence[ReadFrame]) -> list[ReadFrame]:
-    """The frames with every `..` of a diff replaced by the value it stands for; one that stands for none is left."""
+def restore(
+    frames: Sequence[ReadFrame | None], past: Sequence[ReadFrame | None] | None = None
+) -> list[ReadFrame | None]:
+    """The frames with every `..` of a diff replaced by the value it stands for; one that stands for none is left.
+
+    `past`: what stood before each of the frames in place of these ones, where other frames were fed. A frame that could not be
+    read (None) shows nothing.
+    """
     memory: dict[str, str] = {}
     restored = []
-    for frame in frames:
-        if frame.event is Event.RETURN:
+    for place, frame in enumerate(frames):
+        full = None if frame is None else _in_full(frame, memory)
+        restored.append(full)
+        before = past[place] if past is not None else None
+        shown = full if past is None else None if before is None else _in_full(before, memory)
+        if shown is not None and shown.event is Event.RETURN:
             memory = {}
-        if frame.locals is not None:
-            known = {} if frame.event is Event.CALL else memory
-            shown = {n: known.get(n, v) if v == UNCHANGED.text else v for n, v in frame.locals.items()}
-            frame, memory = ReadFrame(frame.event, frame.source, shown, frame.value), shown
-        restored.append(frame)
+        elif shown is not None and shown.locals is not None:
+            memory = shown.locals
     return restored
+
+
+def _in_full(frame: ReadFrame, memory: Mapping[str, str]) -> ReadFrame:
+    if frame.locals is None:
+        return frame
+    known = {} if frame.event is Event.CALL else memory
+    shown = {n: known.get(n, v) if v == UNCHANGED.text else v for n, v in frame.locals.items()}
+    return ReadFrame(frame.event, frame.source, shown, frame.value)

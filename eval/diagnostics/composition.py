@@ -17,7 +17,7 @@ from remedy.data_gen.tasks import Task
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.families import FAMILIES
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
-from remedy.eval.records import label, rank
+from remedy.eval.records import answered, label, rank
 from remedy.eval.sections import Section, constant, named, rate_table
 from remedy.eval.stats import rate
 from remedy.eval.summary import ConditionSummary
@@ -114,8 +114,11 @@ class CompositionDiagnostic(Diagnostic):
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
         """Compositions beside what single functions let one expect, and both in numbers."""
-        single = [condition for condition in conditions if condition["labels"]["form"] == ATOMIC]
-        composed = [condition for condition in conditions if condition["labels"]["form"] != ATOMIC]
+        judged = [condition for condition in conditions if condition["right"] is not None]
+        if not judged:
+            return []
+        single = [condition for condition in judged if condition["labels"]["form"] == ATOMIC]
+        composed = [condition for condition in judged if condition["labels"]["form"] != ATOMIC]
         found = [Section("Single functions: right answers", rows=rate_table(single, "run"), note=_few(single))]
         if composed:
             found = [
@@ -150,7 +153,7 @@ def composition_figure(records: pd.DataFrame) -> Figure:
     every run, family and forcing."""
     from remedy.eval import plotting
 
-    groups = list(records.groupby(["run", "family", "forcing"], sort=False))
+    groups = list(answered(records).groupby(["run", "family", "forcing"], sort=False))
     figure, axes = plotting.panels(len(groups))
     for panel, ((run, family, forcing), rows) in zip(axes, groups):
         theory = theory_line(rows)

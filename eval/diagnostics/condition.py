@@ -11,10 +11,12 @@ from pydantic import Field, field_validator
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.registry import Registry
+from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks import Task
-from remedy.eval.decoding import FREE, Forcing, check_forcing, fed_roles, forcing_name
+from remedy.data_gen.traces.render import FORMATS
+from remedy.eval.decoding import Forcing, check_forcing, fed_roles, forcing_name
 from remedy.eval.records import Label, LabelValue
 from remedy.eval.sections import Published, Section
 from remedy.eval.summary import ConditionSummary
@@ -73,9 +75,9 @@ class Diagnostic(Settings, ABC):
     kind: str
     """The name it is registered under."""
     forcing: tuple[Forcing, ...] = Field(default=("free",), min_length=1)
-    """Which roles the decoder feeds, one condition each: `free` (the context only), `action_forced` (true actions and
-    structure too, so that the model's own states carry on), `teacher_forced` (everything, in one parallel pass), or a list
-    of roles."""
+    """Which roles the decoder feeds, one condition each: `free` (the context only), `action_forced` (true events, actions and
+    separators too, so that the model's own states carry on), `line_forced` (the same without events), `state_forced` (true states,
+    values and separators), `teacher_forced` (everything, in one parallel pass), or a list of roles."""
 
     @field_validator("forcing")
     @classmethod
@@ -109,16 +111,21 @@ class Diagnostic(Settings, ABC):
         """One condition with its own labels.
 
         Raises:
-            ConfigError: free decoding of data that does not show the program.
+            ConfigError: the model is to write actions of programs that it is not shown, or events in a format without them.
             ValueError: the labels are not those that the diagnostic declares.
         """
         declared = {label.name for label in self.labels}
         if declared != set(labels):
             raise ValueError(f"diagnostic {self.kind} declares the labels {sorted(declared)}, not {sorted(labels)}")
-        if fed_roles(forcing) == FREE and not data.context:
+        if Role.ACTION not in fed_roles(forcing) and not data.context:
             raise ConfigError(
-                f"diagnostic {self.kind}: free decoding needs the program in the context (data.context=true); "
+                f"diagnostic {self.kind}: forcing {forcing_name(forcing)} needs the program in the context (data.context=true); "
                 "this data shows none, so its commands cannot be known: use forcing action_forced"
+            )
+        if forcing == "line_forced" and not FORMATS[data.format].events:
+            raise ConfigError(
+                f"diagnostic {self.kind}: forcing line_forced is action_forced in format {data.format}, which writes no events: "
+                "use action_forced"
             )
         return Condition(
             diagnostic=self.kind, data=data, forcing=forcing, examples=examples, split=split, own_labels=labels

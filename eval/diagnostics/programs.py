@@ -57,7 +57,7 @@ class ProgramsDiagnostic(Diagnostic):
     }
     title = "Traced programs"
     labels = (BENCHMARK, REWRITE)
-    compared = ("rewrite", "spacing", "locals", "string_encoding", "forcing", "answer_only")
+    compared = ("rewrite", "spacing", "locals", "string_encoding", "answer_only")
     published = (CWM_32B,)
 
     kind: Literal["programs"] = "programs"
@@ -66,8 +66,8 @@ class ProgramsDiagnostic(Diagnostic):
     """Tasks, by default of kind `programs`; empty: the one that the data is configured with. Of programs that the checkpoint was
     trained on, only a split is evaluated."""
     forcing: tuple[Forcing, ...] = Field(default=_FORCING, min_length=1)
-    """Which roles the decoder feeds where a trace is written, one condition each: `free`, `action_forced`, `teacher_forced`,
-    or a list of roles."""
+    """Which roles the decoder feeds where a trace is written, one condition each: `free`, `line_forced`, `action_forced`,
+    `state_forced`, `teacher_forced`, or a list of roles."""
     answer_only: tuple[bool, ...] = Field(default=(False, True), min_length=1)
     """Whether the model writes the trace, or (true) the answer at once, which is decoded freely."""
     rewrites: tuple[Rewriting, ...] = Field(default=("none",), min_length=1)

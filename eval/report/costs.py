@@ -16,7 +16,7 @@ from remedy.data_gen.roles import Role
 from remedy.eval import plotting
 from remedy.eval.colours import COLOURS, ROLE_COLOURS
 from remedy.eval.plotting import LINES
-from remedy.eval.records import ROLE_COLUMNS, TRACE_COLUMNS, LabelValue
+from remedy.eval.records import ROLE_COLUMNS, TRACE_COLUMNS, LabelValue, answered
 from remedy.eval.sections import Rows, Section, in_order, interval, named, p_value
 from remedy.eval.stats import rate, unpaired
 from remedy.eval.summary import ConditionSummary
@@ -179,7 +179,7 @@ def failures_by_cut(
         labels = condition["labels"]
         cuts = measurement.cuts[measurement.cuts["tokenizer"] == names.get(fingerprints.get(condition["run"], ""))]
         mine = records[(records["run"] == condition["run"]) & (records["condition"] == condition["condition"])]
-        mine = mine[mine["example"].isin(cuts["example"])] if len(cuts) else mine[:0]
+        mine = answered(mine[mine["example"].isin(cuts["example"])] if len(cuts) else mine[:0])
         key = (condition["run"], condition["diagnostic"], labels["forcing"], labels["answer_only"])
         if mine.empty or key in seen:
             continue

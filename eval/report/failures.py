@@ -14,7 +14,7 @@ from remedy.eval.colours import ROLE_COLOURS
 from remedy.eval.failures import Failure
 from remedy.eval.report.verdicts import Comparison, merged
 from remedy.eval.scoring.operations import OPERATIONS
-from remedy.eval.sections import Rows, Section, in_order, interval, named, telling, text, title, varying
+from remedy.eval.sections import Rows, Section, in_order, interval, named, percent, telling, text, title, varying
 from remedy.eval.stats import rate
 from remedy.eval.summary import ConditionSummary
 
@@ -29,6 +29,10 @@ MOVED = (
     "On the same examples: how many failed in this way under the baseline, how many of those are right under the treatment, and how "
     "many fail in this way then. Published recovery rates are of failures only (the rows `all failures`); the rows `none` count what "
     "they leave out, the examples that were right and no longer are."
+)
+HAZARDS = (
+    "The first error of each example, by its role. A role of which more is written has more occasions to err: rates are out of the "
+    "frames, and of the role's tokens, that the model wrote up to its first error or to the end. Wilson intervals over clusters."
 )
 OPERATION = "The operation of the line at which the first error stands: the first that it does of those listed."
 RIGHT = "right"
@@ -47,18 +51,23 @@ MOST_BARS = 24
 
 
 def failure_sections(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """The sections on the failures of one diagnostic; none where nothing failed."""
-    if not any(condition["failures"] for condition in conditions):
-        return []
-    errors = f"{name}: where the first error stands"
-    found = [
-        Section(f"{name}: failure classes", draw=partial(failure_classes, conditions), note=RULES),
-        Section(f"{name}: failure classes, examples", rows=class_counts(conditions)),
-        Section(errors, draw=partial(first_errors, conditions), note=in_strings(conditions)),
-    ]
+    """The sections on the failures of one diagnostic, and on where first errors stand; none where there are none."""
+    found = []
+    failed = [condition for condition in conditions if condition["right"] is not None]
+    if any(condition["failures"] for condition in failed):
+        found += [
+            Section(f"{name}: failure classes", draw=partial(failure_classes, failed), note=RULES),
+            Section(f"{name}: failure classes, examples", rows=class_counts(failed)),
+        ]
     operations = operation_counts(conditions)
     if len(operations) > 1:
-        found.insert(2, Section(f"{name}: failures by operation", rows=operations, note=OPERATION))
+        found.append(Section(f"{name}: failures by operation", rows=operations, note=OPERATION))
+    erred = any(condition["first_errors"] for condition in conditions)
+    if found or erred:
+        errors = f"{name}: where the first error stands"
+        found.append(Section(errors, draw=partial(first_errors, conditions), note=in_strings(conditions)))
+    if erred:
+        found.append(Section(f"{name}: rates of first errors", rows=hazard_table(conditions), note=HAZARDS))
     return found
 
 
@@ -137,6 +146,28 @@ def operation_counts(conditions: Sequence[ConditionSummary]) -> Rows:
     for (run, forcing), kinds in counts.items():
         for kind, found in sorted(kinds.items(), key=lambda item: -item[1].total()):
             table.append([run, forcing, kind, *(str(found[name]) for name in names)])
+    return table
+
+
+def hazard_table(conditions: Sequence[ConditionSummary]) -> Rows:
+    """First errors of every role, out of frames and out of what was written of the role."""
+    labels = varying(conditions)
+    table = [["Run", *map(title, labels), "Role", "First errors", "Tokens written", "Per frame", "Per 1,000 tokens"]]
+    for condition in in_order(conditions):
+        for role, hazard in condition["hazards"].items():
+            found = hazard["per_token"]
+            per_token = f"{1000 * found['mean']:.2f}\n{1000 * found['low']:.2f} to {1000 * found['high']:.2f}"
+            table.append(
+                [
+                    condition["run"],
+                    *(text(condition["labels"].get(name, "")) for name in labels),
+                    role,
+                    str(hazard["errors"]),
+                    f"{hazard['tokens']:,}\nin {hazard['frames']:,} frames",
+                    percent(hazard["per_frame"]),
+                    per_token,
+                ]
+            )
     return table
 
 

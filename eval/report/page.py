@@ -14,6 +14,7 @@ from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.report.comparisons import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.costs import measure_sections
 from remedy.eval.report.failures import failure_sections, moved_section
+from remedy.eval.report.one_step import one_step_sections
 from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
 from remedy.eval.report.render import write_pages
 from remedy.eval.report.results import accuracy_by_cost, axis_sections, by_trace_tokens, metric_sections
@@ -140,6 +141,7 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
         sections += axis_sections(name, axis, conditions)
     else:
         sections += metric_sections(name, conditions, kind.published if kind is not None else ())
+    sections += one_step_sections(name, axis, conditions)
     sections += failure_sections(name, conditions)
     if axis is None and not records.empty:
         sections.append(

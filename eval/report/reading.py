@@ -14,7 +14,7 @@ from remedy.data_gen.settings import UserError
 from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
 from remedy.eval.evaluate import RECORDS, REQUEST, SUMMARY, read_request
-from remedy.eval.records import LabelValue, read_records, traced_only
+from remedy.eval.records import ROLE_COLUMNS, LabelValue, read_records, traced_only
 from remedy.eval.report.costs import Measurement
 from remedy.eval.summary import ConditionSummary, read_summary, summarise
 
@@ -121,4 +121,6 @@ def read_measurement(folder: Path) -> Measurement:
     cure = "delete the folder and measure again"
     request = read_json(folder / MEASURED, cure)
     tokens, cuts = (read_table(folder / name, cure, digest_of(request)).to_pandas() for name in (TOKENS, CUTS))
+    if missing := sorted({*ROLE_COLUMNS.values()} - {*tokens.columns}):
+        raise UserError(f"{folder / TOKENS}: a measurement of another version, without {', '.join(missing)}: {cure}")
     return Measurement(request, tokens, cuts)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from remedy.eval import plotting
 from remedy.eval.colours import COLOURS
 from remedy.eval.plotting import LINES, MARKERS
-from remedy.eval.records import LABELS, TRACE_COLUMNS
+from remedy.eval.records import LABELS, TRACE_COLUMNS, answered
 from remedy.eval.sections import (
     Published,
     Rows,
@@ -46,9 +46,12 @@ METRICS = (
 def axis_sections(name: str, axis: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
     """The sections of a diagnostic whose conditions differ in a number above all, as in the horizon of programs."""
     how = f"{name}: right answers by {axis}"
+    judged = [condition for condition in conditions if condition["right"] is not None]
+    if not judged:
+        return []
     return [
-        Section(how, draw=partial(accuracy_by_axis, conditions, axis), note=said(conditions, axis)),
-        Section(f"{how}, in numbers", rows=rate_table(conditions, axis), note=RATES),
+        Section(how, draw=partial(accuracy_by_axis, judged, axis), note=said(judged, axis)),
+        Section(f"{how}, in numbers", rows=rate_table(judged, axis), note=RATES),
     ]
 
 
@@ -146,7 +149,8 @@ def accuracy_by_cost(conditions: Sequence[ConditionSummary]) -> Figure:
             if condition["run"] == run and condition["right"] is not None
         )
         marker, colour = MARKERS[number % len(MARKERS)], COLOURS[number % len(COLOURS)]
-        axis.plot(*zip(*points), marker, color=colour, label=run, alpha=0.8)
+        if points:
+            axis.plot(*zip(*points), marker, color=colour, label=run, alpha=0.8)
     plotting.powers(axis)
     plotting.rates(axis)
     axis.set(xlabel="tokens of the true trace, mean of a condition", ylabel="answers right")
@@ -159,7 +163,8 @@ def by_trace_tokens(records: pd.DataFrame) -> Figure | None:
 
     Answers at once stand where the traces of the same programs do. None if no record has a trace.
     """
-    rows = records.assign(cost=records[TRACE_COLUMNS].sum(axis=1))
+    rows = answered(records)
+    rows = rows.assign(cost=records[TRACE_COLUMNS].sum(axis=1))
     cost = rows[~rows["answer_only"].astype(bool)].groupby("example")["cost"].max()
     rows = rows.assign(cost=rows["example"].map(cost)).query("cost > 0")
     if rows.empty:

@@ -182,6 +182,12 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         names = ["diagnostic", *label_columns(chosen.drop(columns="variant"))]
         free = [key for key in names if chosen[key].nunique() > 1]
         raise ConfigError(f"{where}: {side.where} leaves several conditions of {side.run!r}; also fix {free}")
+    if chosen["right"].isna().any():
+        forcing = chosen[chosen["right"].isna()]["forcing"].iloc[0]
+        raise ConfigError(
+            f"{where}: {side.run!r} under forcing {forcing} has no right or wrong answers: what they are read from is fed. Its rates "
+            "per frame are in the report; compare conditions in which the model writes states and values itself"
+        )
     places = {run: place for place, run in enumerate(sorted(chosen["run"].unique()))}
     chosen = chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1), place=chosen["run"].map(places))
     return chosen[["run", "place", *PAIRED, "right", "cost", "failure", "forcing"]]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.decoding import TEACHER_FORCED, Generated, decode, fed_roles, predict
+from remedy.eval.decoding import ANSWERS, TEACHER_FORCED, Generated, decode, fed_roles, feeds_answers, predict
 from remedy.eval.diagnostics.condition import Condition
 from remedy.eval.generations import Generation, generation
 from remedy.eval.records import Score
@@ -48,7 +48,10 @@ def score_batch(
     return [
         _result(Decoded(example, truth, runs[place], fed, condition.data), tokenizer)
         if place in runs
-        else Result(not_decoded(example), generation(example.index, "", [], []))
+        else Result(
+            not_decoded(example, written_roles(condition), feeds_answers(condition.forcing)),
+            generation(example.index, "", [], []),
+        )
         for place, (example, truth) in enumerate(batch)
     ]
 
@@ -66,12 +69,17 @@ def generate(
     """What the model writes for each example under a condition's forcing."""
     fed = fed_roles(condition.forcing)
     if fed == TEACHER_FORCED:
-        asked = {Role.STATE, Role.VALUE} | (
-            {Role.ACTION, Role.QUERY, Role.STRUCTURE} if condition.data.context else set()
-        )
-        return predict(reader, truths, frozenset(asked))
+        return predict(reader, truths, written_roles(condition))
     exact = FORMATS[condition.data.format].one_token
     return decode(reader, tokenizer, truths, fed, exact=exact, max_new_tokens=max_new_tokens)
+
+
+def written_roles(condition: Condition) -> frozenset[Role]:
+    """The roles that the model writes, or under teacher forcing predicts: nothing says a program's actions that is not shown."""
+    fed = fed_roles(condition.forcing)
+    if fed != TEACHER_FORCED:
+        return frozenset(Role) - fed
+    return frozenset(Role) - {Role.CONTEXT} if condition.data.context else ANSWERS
 
 
 def _to_write(truth: Encoded, fed: frozenset[Role]) -> int:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from remedy.data_gen.examples import DataConfig, Example
 from remedy.data_gen.execution.program import Frame
 from remedy.data_gen.roles import Role
-from remedy.eval.decoding import Generated
+from remedy.data_gen.traces.frames import WrittenFrame
+from remedy.data_gen.traces.parse import ReadFrame, restore
+from remedy.eval.decoding import ANSWERS, TEACHER_FORCED, Generated
 from remedy.eval.failures import TOO_LONG, UNTRACED, Failure
-from remedy.eval.records import Score
+from remedy.eval.records import OutOf, Score
 from remedy.eval.scoring.operations import Operations, causing_frame
 from remedy.models.tokenizer import Encoded
 
@@ -28,6 +31,42 @@ class Decoded(NamedTuple):
     def structure_fed(self) -> bool:
         """Whether the borders of frames were given, so that each frame stands alone."""
         return Role.STRUCTURE in self.fed
+
+    @property
+    def parallel(self) -> bool:
+        """Whether every token was predicted after true ones."""
+        return self.fed == TEACHER_FORCED
+
+    @property
+    def answer_fed(self) -> bool:
+        """Whether what answers are read from was given, so that no answer is the model's."""
+        return bool(self.fed & ANSWERS)
+
+    @property
+    def wrote(self) -> frozenset[Role]:
+        """The roles of the tokens that the model wrote, or predicted."""
+        roles = self.truth.roles
+        return frozenset(Role(role) for run in self.runs for role in set(roles[run.start : run.stop]))
+
+    def in_full(self, frames: Sequence[ReadFrame | None]) -> list[ReadFrame | None]:
+        """Frames at the places of the true ones with every `..` spelled out, by what was shown before: the states that were fed,
+        or the model's own."""
+        true = self.spelled()
+        first = true[: len(true) - len(self.example.frames)]
+        past = true if self.answer_fed and len(frames) <= len(self.example.frames) else None
+        return restore([*first, *frames], past)[len(first) :]
+
+    def spelled(self) -> list[ReadFrame]:
+        """The true frames as they are written, and before them the one that the prompt gives, if it does."""
+        example, encoding = self.example, self.data.string_encoding
+        frames = [frame.as_read(encoding) for frame in example.frames]
+        given = example.trace.frames[:1] if example.frames and example.frames[0].number > 0 else []
+        return [*(WrittenFrame(0, one.event, one.source, one.locals, None).as_read(encoding) for one in given), *frames]
+
+    def first_of(self, number: int, role: Role, otherwise: int) -> int:
+        """The position of the first token of a role in a frame."""
+        places = zip(self.truth.frames, self.truth.roles)
+        return next((at for at, (frame, one) in enumerate(places) if frame == number and one == role), otherwise)
 
     def written(self, runs: Sequence[Generated]) -> list[int]:
         """What follows the context, with runs in the place of true tokens."""
@@ -63,15 +102,39 @@ def operation_behind(example: Example, number: int, role: Role | None) -> str:
     return Operations(example.trace.program).of(at.source, state)
 
 
-def share(part: int, whole: int) -> float:
-    """A share; of nothing, 1."""
-    return part / whole if whole else 1.0
+def judged(decoded: Decoded, roles: Collection[Role], part: int, whole: int) -> float | None:
+    """The share that is right of what the model had to write of some roles; None if that is nothing."""
+    return part / whole if whole and not decoded.wrote.isdisjoint(roles) else None
 
 
-def not_decoded(example: Example) -> Score:
-    """The score of an example that is not decoded: its true trace is over the limit, or its program could not be run."""
+def out_of(decoded: Decoded, error: int | None = None, role: Role | None = None) -> OutOf:
+    """What rates of first errors are out of. `error`: the position of the first one, which is of a `role`."""
+    roles = decoded.truth.roles
+    counts = Counter(
+        roles[at] for run in decoded.runs for at in range(run.start, run.stop) if error is None or at <= error
+    )
+    if role is not None:
+        counts[role] = max(counts[role], 1)
+    found: OutOf = {
+        "out_of_structure": counts[Role.STRUCTURE],
+        "out_of_event": counts[Role.EVENT],
+        "out_of_action": counts[Role.ACTION],
+        "out_of_query": counts[Role.QUERY],
+        "out_of_state": counts[Role.STATE],
+        "out_of_value": counts[Role.VALUE],
+    }
+    return found
+
+
+def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) -> Score:
+    """The score of an example that is not decoded: its true trace is over the limit, or its program could not be run. `writes`:
+    the roles that the model would have written; `answer_fed`: as of `Decoded`."""
+
+    def nothing(*roles: Role) -> float | None:
+        return None if set(roles).isdisjoint(writes) else 0.0
+
     return {
-        "right": False,
+        "right": None if answer_fed else False,
         "valid_format": False,
         "truncated": True,
         "written_tokens": 0,
@@ -86,10 +149,19 @@ def not_decoded(example: Example) -> Score:
         "operation": "",
         "answer": "",
         "true_answer": example.answer[:ANSWER_CHARACTERS],
-        "state_exact": 0.0,
-        "action_exact": 0.0,
-        "key_match": 0.0,
-        "key_value_match": 0.0,
+        "state_exact": nothing(Role.STATE),
+        "action_exact": nothing(Role.EVENT, Role.ACTION),
+        "value_exact": nothing(Role.VALUE),
+        "key_match": nothing(Role.QUERY, Role.STATE),
+        "key_value_match": nothing(Role.STATE),
         "states": 0,
         "actions": 0,
+        "returns": 0,
+        "respelled": 0,
+        "out_of_structure": 0,
+        "out_of_event": 0,
+        "out_of_action": 0,
+        "out_of_query": 0,
+        "out_of_state": 0,
+        "out_of_value": 0,
     }

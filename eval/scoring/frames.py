@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.decoding import TEACHER_FORCED, Generated
 from remedy.eval.failures import Failure
 from remedy.eval.records import Matches, Score
 from remedy.eval.scoring.answers import answer_text, same_answer
-from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, operation_behind, share, storable
-from remedy.eval.scoring.places import by_frame, first_difference
+from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, judged, operation_behind, out_of, storable
+from remedy.eval.scoring.places import first_difference
+from remedy.eval.scoring.reading import Reading, read, read_part
 from remedy.models.tokenizer import TraceTokenizer
 
 FAILURE_ROLES: Mapping[Failure, Role] = {
@@ -24,41 +24,38 @@ FAILURE_ROLES: Mapping[Failure, Role] = {
     Failure.WRONG_RETURN: Role.VALUE,
 }
 """The role of the part of a frame that differs; where a frame cannot be read, its first wrong token says it."""
-_ANSWERS = frozenset({Role.STATE, Role.VALUE})
-
-
-class _Read(NamedTuple):
-    """The frames that were read, None for one that cannot be, and whether all of it reads as a trace."""
-
-    frames: list[ReadFrame | None]
-    whole: bool
 
 
 class _Error(NamedTuple):
-    """The first frame that differs: its place among the written frames, what differs, and for states the type of value."""
+    """The first frame that differs: its place among the written frames, what differs, in which role (None: its first wrong token
+    says it), and for states the type of value."""
 
     place: int
     failure: Failure
+    role: Role | None = None
     value_type: str = ""
 
 
 def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     """One example's score: is the answer right, what was right on the way, and where and why did it first differ?"""
-    example, runs, encoding = decoded.example, decoded.runs, decoded.data.string_encoding
-    true = [frame.as_read(encoding) for frame in example.frames]
-    read = _read(decoded, runs, tokenizer)
-    # Predicted after true tokens, a wrong line or separator changed nothing of what followed.
-    told = _read(decoded, _answers_of(decoded), tokenizer) if decoded.fed == TEACHER_FORCED else read
-    right = (read.whole or decoded.structure_fed) and same_answer(example, true, told.frames)
-    error = _first_error(decoded, true, read)
+    example, runs = decoded.example, decoded.runs
+    spelled = [frame.as_read(decoded.data.string_encoding) for frame in example.frames]
+    true = Reading([*spelled], decoded.in_full(spelled), True)
+    found = read(decoded, runs, tokenizer)
+    answered = read_part(decoded, {Role.STATE, Role.VALUE}, tokenizer) if decoded.structure_fed else found
+    right = (found.whole or decoded.structure_fed) and same_answer(
+        example, [frame for frame in true.in_full if frame is not None], answered.in_full
+    )
+    error = _first_error(decoded, true, found)
+    stands = _stands(decoded, true, found, error, tokenizer) if error is not None else (None, None)
     cut = not decoded.structure_fed and not runs[-1].complete
     score: Score = {
-        "right": right,
-        "valid_format": read.whole,
+        "right": None if decoded.answer_fed else right,
+        "valid_format": found.whole,
         "truncated": cut,
         "written_tokens": sum(len(run.ids) for run in runs),
-        "frames": len(true),
-        "frames_right": len(true),
+        "frames": len(true.frames),
+        "frames_right": len(true.frames),
         "first_error_frame": -1,
         "first_error_token": -1,
         "first_error_role": "",
@@ -66,71 +63,64 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "failure": "",
         "value_type": "",
         "operation": "",
-        "answer": storable(answer_text(example, true, told.frames)[:ANSWER_CHARACTERS]),
+        "answer": storable(answer_text(example, spelled, answered.frames)[:ANSWER_CHARACTERS]),
         "true_answer": example.answer[:ANSWER_CHARACTERS],
-        **_matches(true, read.frames),
+        **_matches(decoded, true, found, tokenizer),
+        **out_of(decoded, *stands),
     }
-    if error is None:
+    token, role = stands
+    if error is None or token is None or role is None:
         return score
-    number = example.frames[min(error.place, len(true) - 1)].number
-    token = first_difference(decoded, error.place, tokenizer)
-    role = FAILURE_ROLES.get(error.failure, Role(decoded.truth.roles[token]))
+    number = example.frames[min(error.place, len(true.frames) - 1)].number
     score["frames_right"] = error.place
     score["first_error_frame"] = number
     score["first_error_token"] = token
     score["first_error_role"] = role.label
     score["first_error_in_string"] = bool(decoded.truth.strings[token])
-    if not right:
-        score["failure"] = Failure.RUNAWAY if cut else error.failure
+    if not right and not decoded.answer_fed:
+        failure = Failure.WRONG_ACTION if decoded.structure_fed and role is Role.EVENT else error.failure
+        score["failure"] = Failure.RUNAWAY if cut else failure
         score["value_type"] = error.value_type
         score["operation"] = operation_behind(example, number, role)
     return score
 
 
-def _read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer) -> _Read:
-    """What was written. Where the structure was fed, a frame that cannot be read does not keep others from being read."""
-    form, answer_only = FORMATS[decoded.data.format], decoded.data.reveal.answer_only
-    if not decoded.structure_fed:
-        trace = form.read(tokenizer.pieces(decoded.written(runs)), answer_only)
-        return _Read(list(trace.frames), trace.valid)
-    groups = by_frame(decoded.truth, runs)
-    found: list[ReadFrame | None] = []
-    for frame in decoded.example.frames:
-        ids = [token for _, token in groups.get(frame.number, ())]
-        trace = form.read([*tokenizer.pieces(ids), Special.END_OF_TEXT], answer_only)
-        found.append(trace.frames[0] if trace.valid and len(trace.frames) == 1 else None)
-    return _Read(found, None not in found)
-
-
-def _answers_of(decoded: Decoded) -> list[Generated]:
-    """The tokens of states and values alone, each a run; of runs as long as what they stand for."""
-    return [
-        Generated(at, at + 1, run.ids[at - run.start : at - run.start + 1], [], True)
-        for run in decoded.runs
-        for at in range(run.start, run.stop)
-        if Role(decoded.truth.roles[at]) in _ANSWERS
-    ]
-
-
-def _first_error(decoded: Decoded, true: Sequence[ReadFrame], read: _Read) -> _Error | None:
-    """Where what was read first differs from the true frames."""
+def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | None:
+    """Where what was read first means something else than the true frames."""
     asks = FORMATS[decoded.data.format].session
-    for place, frame in enumerate(true):
-        found = read.frames[place] if place < len(read.frames) else None
-        if found is None:
+    for place, frame in enumerate(true.in_full):
+        other = found.in_full[place] if place < len(found.frames) else None
+        if other is None or frame is None:
             return _Error(place, Failure.MALFORMED)
-        if found == frame:
+        if other == frame:
             continue
-        if found.event is not frame.event:
-            return _Error(place, Failure.WRONG_ACTION)
-        if found.locals != frame.locals:
-            if asks and _asks_otherwise(found.locals or {}, frame.locals or {}):
-                return _Error(place, Failure.WRONG_QUERY)
-            return _Error(place, Failure.WRONG_STATE, _wrong_type(decoded, decoded.example.frames[place], found))
-        return _Error(place, Failure.WRONG_ACTION if found.source != frame.source else Failure.WRONG_RETURN)
-    if len(read.frames) > len(true):
-        return _Error(len(true), Failure.WRONG_ACTION)
-    return None if read.whole else _Error(len(true), Failure.MALFORMED)
+        if other.event is not frame.event:
+            return _Error(place, Failure.WRONG_ACTION, Role.EVENT)
+        if other.locals != frame.locals:
+            if asks and _asks_otherwise(other.locals or {}, frame.locals or {}):
+                return _of(place, Failure.WRONG_QUERY)
+            kind = _wrong_type(decoded, decoded.example.frames[place], frame, other)
+            return _of(place, Failure.WRONG_STATE, kind)
+        return _of(place, Failure.WRONG_ACTION if other.source != frame.source else Failure.WRONG_RETURN)
+    if len(found.frames) > len(true.frames):
+        return _of(len(true.frames), Failure.WRONG_ACTION)
+    return None if found.whole else _Error(len(true.frames), Failure.MALFORMED)
+
+
+def _stands(
+    decoded: Decoded, true: Reading, found: Reading, error: _Error, tokenizer: TraceTokenizer
+) -> tuple[int, Role]:
+    """The position in the true sequence at which the first error stands, and its role."""
+    token = first_difference(decoded, error.place, tokenizer)
+    if error.role is None:
+        return token, Role(decoded.truth.roles[token])
+    if _respelled(true, found, error.place):  # the first token that differs means the same
+        token = decoded.first_of(decoded.example.frames[error.place].number, error.role, token)
+    return token, error.role
+
+
+def _of(place: int, failure: Failure, value_type: str = "") -> _Error:
+    return _Error(place, failure, FAILURE_ROLES[failure], value_type)
 
 
 def _asks_otherwise(read: Mapping[str, str], true: Mapping[str, str]) -> bool:
@@ -141,40 +131,64 @@ def _asks_otherwise(read: Mapping[str, str], true: Mapping[str, str]) -> bool:
     return len(read) != len(true)
 
 
-def _wrong_type(decoded: Decoded, frame: WrittenFrame, found: ReadFrame) -> str:
+def _wrong_type(decoded: Decoded, written: WrittenFrame, frame: ReadFrame, found: ReadFrame) -> str:
     """The type of the first wrong variable's true value, or `names`."""
-    shown = frame.as_read(decoded.data.string_encoding).locals
+    shown = frame.locals
     if shown is None or found.locals is None or (list(shown) != list(found.locals) and frame.event is not None):
         return "names"
     wrong = next((name for name, text in shown.items() if found.locals.get(name) != text), None)
-    state = decoded.example.trace.frames[frame.number].locals
+    state = decoded.example.trace.frames[written.number].locals
     return state[wrong].type if wrong is not None and state is not None else "names"
 
 
-def _matches(true: Sequence[ReadFrame], found: Sequence[ReadFrame | None]) -> Matches:
-    """Shares of one trace's frames: exact states, exact actions, variables named, variables with their values.
+def _respelled(true: Reading, found: Reading, place: int) -> bool:
+    """Whether the state of the frame at a place means the true one, and is spelled otherwise."""
+    if place >= min(len(true.frames), len(found.frames)):
+        return False
+    texts = [frame.locals if frame is not None else None for frame in (true.frames[place], found.frames[place])]
+    meant = [frame.locals if frame is not None else None for frame in (true.in_full[place], found.in_full[place])]
+    return texts[0] != texts[1] and meant[0] == meant[1]
 
-    Frames are compared at their place in the trace; a missing one matches nothing.
+
+def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTokenizer) -> Matches:
+    """Shares of one trace's frames: exact states, exact actions, variables named, variables with their values, exact values.
+
+    Frames are compared at their place in the trace; a missing one matches nothing. Where the structure was fed, every part of a
+    frame stands alone: a state is not wrong because the line after it is.
     """
-    states = actions = exact = named = valued = variables = 0
-    for place, frame in enumerate(true):
-        other = found[place] if place < len(found) else None
-        actions += other is not None and other.event is frame.event and other.source == frame.source
+
+    def part(*roles: Role) -> Sequence[ReadFrame | None]:
+        alone = read_part(decoded, set(roles), tokenizer) if decoded.structure_fed else found
+        return [*alone.in_full, *[None] * (len(true.frames) - len(alone.frames))]
+
+    states = actions = exact = named = valued = variables = values = returned = 0
+    parts = zip(
+        true.in_full, part(Role.EVENT, Role.ACTION), part(Role.STATE), part(Role.QUERY, Role.STATE), part(Role.VALUE)
+    )
+    for frame, act, state, asked, said in parts:
+        assert frame is not None
+        actions += act is not None and act.event is frame.event and act.source == frame.source
+        if frame.value is not None:
+            values += 1
+            returned += said is not None and said.event is frame.event and said.value == frame.value
         if frame.locals is None:
             continue
         states += 1
-        shown = (other.locals if other is not None else None) or {}
-        exact += (
-            other is not None and other.locals is not None and list(other.locals.items()) == list(frame.locals.items())
-        )
+        own = (state.locals if state is not None else None) or {}
+        exact += state is not None and state.locals is not None and list(own.items()) == list(frame.locals.items())
         variables += len(frame.locals)
+        shown = (asked.locals if asked is not None else None) or {}
         named += sum(name in shown for name in frame.locals)
-        valued += sum(shown.get(name) == value for name, value in frame.locals.items())
+        valued += sum(own.get(name) == value for name, value in frame.locals.items())
+    names = Role.QUERY if FORMATS[decoded.data.format].session else Role.STATE
     return {
-        "state_exact": share(exact, states),
-        "action_exact": share(actions, len(true)),
-        "key_match": share(named, variables),
-        "key_value_match": share(valued, variables),
+        "state_exact": judged(decoded, {Role.STATE}, exact, states),
+        "action_exact": judged(decoded, {Role.EVENT, Role.ACTION}, actions, len(true.frames)),
+        "value_exact": judged(decoded, {Role.VALUE}, returned, values),
+        "key_match": judged(decoded, {names}, named, variables),
+        "key_value_match": judged(decoded, {Role.STATE}, valued, variables),
         "states": states,
-        "actions": len(true),
+        "actions": len(true.frames),
+        "returns": values,
+        "respelled": sum(_respelled(true, found, place) for place in range(len(true.frames))),
     }

@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
-from remedy.eval.decoding import TEACHER_FORCED
+from remedy.data_gen.traces.reveal import UNCHANGED
 from remedy.eval.failures import Failure
 from remedy.eval.records import Matches, Score
-from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, operation_behind, share, spliced, storable
+from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, judged, operation_behind, out_of, spliced, storable
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 ROLE_FAILURES: Mapping[Role, Failure] = {
     Role.STRUCTURE: Failure.MALFORMED,
+    Role.EVENT: Failure.WRONG_ACTION,
     Role.ACTION: Failure.WRONG_ACTION,
     Role.QUERY: Failure.WRONG_QUERY,
     Role.STATE: Failure.WRONG_STATE,
@@ -25,43 +26,39 @@ ROLE_FAILURES: Mapping[Role, Failure] = {
 
 
 class _Place(NamedTuple):
-    """One token of the true sequence, and what was written there: None where the model wrote nothing."""
+    """One token of the true sequence after the context, what was written there (None: nothing), and whether it means the same."""
 
     position: int
     role: Role
     frame: int
+    token: int
+    written: int | None
     right: bool
 
 
 def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     """One example's score. Tokens are compared at their place in the true sequence; fed ones are right."""
     example, truth, runs = decoded.example, decoded.truth, decoded.runs
-    written: dict[int, int | None] = {}
-    for run in runs:
-        for offset, position in enumerate(range(run.start, run.stop)):
-            written[position] = run.ids[offset] if offset < len(run.ids) else None
-    places = [
-        _Place(at, Role(role), frame, written.get(at, token) == token)
-        for at, (token, role, frame) in enumerate(zip(truth.ids, truth.roles, truth.frames))
-        if role != Role.CONTEXT
-    ]
+    places = _by_meaning(decoded, _places(decoded), tokenizer)
     numbers = sorted({place.frame for place in places if place.role is not Role.STRUCTURE})
     error = next((place for place in places if not place.right), None)
     answer = answer_start(truth, example)
-    if decoded.fed == TEACHER_FORCED:  # what was written was not read: a wrong question changed nothing that follows
-        right = all(place.right for place in places if place.position >= answer and place.role in _SAID)
-    else:
-        whole = spliced(truth.ids, runs)
-        separators = [[token for token in ids if tokenizer.is_special(token)] for ids in (whole, truth.ids)]
-        right = whole[answer - len(truth.ids) :] == list(truth.ids[answer:]) and separators[0] == separators[1]
+    whole = spliced(truth.ids, runs)
+    separators = [[token for token in ids if tokenizer.is_special(token)] for ids in (whole, truth.ids)]
+    last = [place.right for place in places if place.position >= answer]
+    right = (
+        answer < len(truth.ids)
+        and separators[0] == separators[1]
+        and (all(last) or whole[answer - len(truth.ids) :] == list(truth.ids[answer:]))
+    )
     cut = any(not run.complete for run in runs)
     specials_right = all(
-        tokenizer.is_special(truth.ids[at]) == (token is not None and tokenizer.is_special(token))
-        for at, token in written.items()
+        place.written is not None and tokenizer.is_special(place.token) == tokenizer.is_special(place.written)
+        for place in places
     )
     score: Score = {
-        "right": right,
-        "valid_format": not cut and specials_right and None not in written.values(),
+        "right": None if decoded.answer_fed else right,
+        "valid_format": not cut and specials_right,
         "truncated": cut,
         "written_tokens": sum(len(run.ids) for run in runs),
         "frames": len(numbers),
@@ -73,9 +70,10 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "failure": "",
         "value_type": "",
         "operation": "",
-        "answer": storable(_answer(truth, spliced(truth.ids, runs), answer, tokenizer)[:ANSWER_CHARACTERS]),
+        "answer": storable(_answer(truth, whole, answer, tokenizer)[:ANSWER_CHARACTERS]),
         "true_answer": example.answer[:ANSWER_CHARACTERS],
-        **_matches(places, numbers),
+        **_matches(decoded, places, numbers),
+        **(out_of(decoded, error.position, error.role) if error is not None else out_of(decoded)),
     }
     if error is None:
         return score
@@ -85,7 +83,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     score["first_error_token"] = error.position
     score["first_error_role"] = error.role.label
     score["first_error_in_string"] = bool(truth.strings[error.position])
-    if right:
+    if right or decoded.answer_fed:
         return score
     score["failure"] = Failure.RUNAWAY if cut else ROLE_FAILURES[error.role]
     score["operation"] = operation_behind(example, number, error.role)
@@ -96,7 +94,47 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     return score
 
 
-_SAID = frozenset({Role.STATE, Role.VALUE})
+def _places(decoded: Decoded) -> list[_Place]:
+    truth = decoded.truth
+    written: dict[int, int | None] = {}
+    for run in decoded.runs:
+        for offset, position in enumerate(range(run.start, run.stop)):
+            written[position] = run.ids[offset] if offset < len(run.ids) else None
+    return [
+        _Place(at, Role(role), frame, token, written.get(at, token), written.get(at, token) == token)
+        for at, (token, role, frame) in enumerate(zip(truth.ids, truth.roles, truth.frames))
+        if role != Role.CONTEXT
+    ]
+
+
+def _by_meaning(decoded: Decoded, places: Sequence[_Place], tokenizer: TraceTokenizer) -> list[_Place]:
+    """The places, a state right where it stands for the true value: `..` for the one that was last shown, by the model or, where
+    states are fed, in truth."""
+    if not any(place.role is Role.STATE and _unchanged(place, tokenizer) for place in places):
+        return list(places)
+    found: list[_Place] = []
+    frame = -1
+    memories: list[dict[int, int | None]] = [{}, {}]
+    latest: list[dict[int, int | None]] = [{}, {}]
+    for before, place in zip([None, *places], places):
+        if place.role is Role.STATE and before is not None:
+            if place.frame != frame:
+                frame, memories, latest = place.frame, latest, [{}, {}]
+            said = []
+            for side, (name, token) in enumerate([(before.token, place.token), (before.written, place.written)]):
+                past = memories[0 if decoded.answer_fed else side]
+                known = token is not None and tokenizer.decode([token]) == UNCHANGED.text and name in past
+                said.append(past[name] if known and name is not None else token)
+                if name is not None:
+                    latest[side][name] = said[-1]
+            place = place._replace(right=said[0] == said[1])
+        found.append(place)
+    return found
+
+
+def _unchanged(place: _Place, tokenizer: TraceTokenizer) -> bool:
+    ids = {place.token, place.written}
+    return any(token is not None and tokenizer.decode([token]) == UNCHANGED.text for token in ids)
 
 
 def answer_start(truth: Encoded, example: Example) -> int:
@@ -124,18 +162,25 @@ def _answer(truth: Encoded, ids: Sequence[int], answer: int, tokenizer: TraceTok
     return ",".join(said)
 
 
-def _matches(places: Sequence[_Place], numbers: Sequence[int]) -> Matches:
-    """Shares of the frames and variables that are right."""
-    wrong_states = {place.frame for place in places if place.role in (Role.QUERY, Role.STATE) and not place.right}
+def _matches(decoded: Decoded, places: Sequence[_Place], numbers: Sequence[int]) -> Matches:
+    """Shares of the frames and variables that are right. A state's questions belong to it, unless true ones were read."""
+    asked = {Role.STATE} if decoded.parallel else {Role.STATE, Role.QUERY}
+    wrong_states = {place.frame for place in places if place.role in asked and not place.right}
     wrong_actions = {place.frame for place in places if place.role is Role.ACTION and not place.right}
-    states = len({place.frame for place in places if place.role is Role.STATE})
+    shown = [place for place in places if place.role is Role.STATE]
+    states = {place.frame for place in shown}
     named = {place.position: place.right for place in places if place.role is Role.QUERY}
-    values = [place.right and named.get(place.position - 1, True) for place in places if place.role is Role.STATE]
+    values = [place.right and (decoded.parallel or named.get(place.position - 1, True)) for place in shown]
+    returned = [place.right for place in places if place.role is Role.VALUE]
+    respelled = {place.frame for place in shown if place.right and place.written != place.token}
     return Matches(
-        state_exact=share(states - len(wrong_states), states),
-        action_exact=share(len(numbers) - len(wrong_actions), len(numbers)),
-        key_match=share(sum(named.values()), len(named)),
-        key_value_match=share(sum(values), len(values)),
-        states=states,
+        state_exact=judged(decoded, {Role.STATE}, len(states - wrong_states), len(states)),
+        action_exact=judged(decoded, {Role.ACTION}, len(numbers) - len(wrong_actions), len(numbers)),
+        value_exact=judged(decoded, {Role.VALUE}, sum(returned), len(returned)),
+        key_match=judged(decoded, {Role.QUERY}, sum(named.values()), len(named)),
+        key_value_match=judged(decoded, {Role.STATE}, sum(values), len(values)),
+        states=len(states),
         actions=len(numbers),
+        returns=len(returned),
+        respelled=len(respelled - wrong_states),
     )

@@ -1,7 +1,7 @@
 """Statistics of right-or-wrong outcomes: rates, differences of two recipes or two runs, and the words for them."""
 
 from remedy.eval.stats.differences import Difference, compare
-from remedy.eval.stats.rates import Estimate, mean, rate
+from remedy.eval.stats.rates import Estimate, mean, pooled, rate
 from remedy.eval.stats.seeds import BAR, Repeated, clopper_pearson, over_seeds
 from remedy.eval.stats.unpaired import Unpaired, unpaired
 from remedy.eval.stats.words import MARGIN, VerdictWord, levels, word
@@ -19,6 +19,7 @@ __all__ = [
     "levels",
     "mean",
     "over_seeds",
+    "pooled",
     "rate",
     "unpaired",
     "word",

@@ -42,6 +42,24 @@ def rate(outcomes: Sequence[bool], clusters: Sequence[object] | None = None) -> 
     return Estimate(share, *_wilson(share, _shrunk(effective, freedom(of))), len(values), effective)
 
 
+def pooled(right: Sequence[int], of: Sequence[int], clusters: Sequence[object]) -> Estimate:
+    """The share of right steps among all steps of several examples, `right` out of `of` in each, with the interval that `rate` gives
+    the steps as outcomes in their examples' clusters. `size`: how many steps there are.
+
+    Raises:
+        ValueError: there are no steps, or not as many clusters as examples.
+    """
+    if not sum(of):
+        raise ValueError("no steps")
+    examples = codes(clusters, len(of))
+    counts = np.array([right, np.subtract(of, right)]).T.reshape(-1)
+    values = np.repeat(np.tile([1.0, 0.0], len(of)), counts)
+    _, steps = np.unique(np.repeat(examples, of), return_inverse=True)
+    effective = len(values) / design_effect(values, steps)
+    share = float(values.mean())
+    return Estimate(share, *_wilson(share, _shrunk(effective, freedom(steps))), len(values), effective)
+
+
 def mean(values: Sequence[float], clusters: Sequence[object] | None = None) -> Estimate:
     """The mean of shares between 0 and 1 with its 95 % t interval over clusters, cut to that range; of one cluster, all of it.
 

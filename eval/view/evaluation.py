@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.sealed import digest_of
@@ -106,7 +108,8 @@ def _notes(written: Mapping[str, Any], numbers: list[int]) -> dict[int, str]:
 
 
 def _facts(record: Mapping[str, Any]) -> dict[str, str]:
-    facts = {"right": "yes" if record["right"] else "no"}
+    undefined = pd.isna(record["right"])
+    facts = {"right": "undefined: states or values are fed" if undefined else "yes" if record["right"] else "no"}
     for name in ("failure", "operation", "first_error_role", "outcome", "source", "answer", "true_answer"):
         if record[name] and record[name] != "ok":
             facts[name.replace("_", " ")] = str(record[name])

@@ -15,6 +15,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 MEANINGS = {
     Role.CONTEXT: "the program",
     Role.STRUCTURE: "separators",
+    Role.EVENT: "what the frame is",
     Role.ACTION: "the line about to run",
     Role.QUERY: "what asks for a state",
     Role.STATE: "the variables before it runs",

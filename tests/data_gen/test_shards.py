@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remedy.data_gen.sealed import digest_of
+from remedy.data_gen.sealed import digest_of, write_json
 from remedy.data_gen.shards import ShardError, read_manifest, read_shard
 from remedy.launch.generate import generate as run_generate
 
@@ -173,3 +173,13 @@ def test_a_damaged_manifest_is_one_line_and_costs_no_shard(content: bytes, confi
     (out / "manifest.json").unlink()
     run_generate(str(config), [], out, "0/1", 1)
     assert {path: path.stat().st_mtime_ns for path in (out / "data").iterdir()} == kept
+
+
+def test_data_whose_events_were_structure_are_not_read(config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_generate(str(config), [], out, "0/1", 1)
+    manifest = {key: value for key, value in read_manifest(out).items() if key != "roles"}
+    (out / "manifest.json").unlink()
+    write_json(out / "manifest.json", manifest)
+    with pytest.raises(ShardError, match="event tokens were structure: generate again"):
+        read_manifest(out)

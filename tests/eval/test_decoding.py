@@ -6,8 +6,17 @@ import pytest
 import torch
 
 from remedy.data_gen.examples import DataConfig, examples
-from remedy.data_gen.roles import Role
-from remedy.eval.decoding import ACTION_FORCED, FREE, TEACHER_FORCED, Generated, decode, predict
+from remedy.data_gen.roles import Role, Special
+from remedy.eval.decoding import (
+    ACTION_FORCED,
+    FREE,
+    LINE_FORCED,
+    STATE_FORCED,
+    TEACHER_FORCED,
+    Generated,
+    decode,
+    predict,
+)
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -16,8 +25,6 @@ from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from tests.tiny_models import FAMILIES, tiny_model
-
-STATE_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.STATE})
 
 FORMS = {
     "cwm": {"task": {"kind": "composition", "depth": 1, "functions": ["mirror_str", "repeat_str"]}},
@@ -83,7 +90,9 @@ def assert_same(left: list[Generated], right: list[Generated]) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("fed", [FREE, ACTION_FORCED, STATE_FORCED], ids=["free", "action", "state"])
+@pytest.mark.parametrize(
+    "fed", [FREE, LINE_FORCED, ACTION_FORCED, STATE_FORCED], ids=["free", "line", "action", "state"]
+)
 def test_a_model_that_knows_the_truth_writes_it(form: str, fed: frozenset[Role]) -> None:
     tokenizer, truths = prepared(form)
     decoded = decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, fed, exact=form == "symbolic")
@@ -91,6 +100,18 @@ def test_a_model_that_knows_the_truth_writes_it(form: str, fed: frozenset[Role])
         assert [run.ids for run in runs] == [list(truth.ids[run.start : run.stop]) for run in runs]
         assert all(run.complete for run in runs)
         assert sum(len(run.ids) for run in runs) == sum(Role(role) not in fed for role in truth.roles)
+
+
+@pytest.mark.parametrize("fed", [LINE_FORCED, STATE_FORCED], ids=["line", "state"])
+def test_an_event_is_one_token_whatever_that_is(fed: frozenset[Role]) -> None:
+    """A special token ends any other run: a wrong event is read as it is, and the line that truly follows is fed all the same."""
+    tokenizer, (truth,) = prepared("cwm", 1)
+    at = truth.roles.index(Role.EVENT)
+    wrong = tokenizer.special_ids[Special.RETURN_SEP]
+    (runs,) = decode(Reciter([truth], tokenizer.vocab_size, {0: at}, wrong), tokenizer, [truth], fed)
+    assert runs[0] == Generated(at, at + 1, [wrong], runs[0].logprobs, True)
+    assert all(run.ids == list(truth.ids[run.start : run.stop]) for run in runs[1:])
+    assert [truth.roles[run.start] for run in runs].count(Role.EVENT) == truth.roles.count(Role.EVENT)
 
 
 def test_a_run_that_never_ends_is_cut() -> None:

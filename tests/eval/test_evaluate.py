@@ -15,6 +15,7 @@ from remedy.data_gen.settings import UserError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import ConditionDone, evaluate
+from remedy.eval.records import answered
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -61,11 +62,14 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
     assert len(rows) == 2 * 3 * 6
     assert len(summary["conditions"]) == 6
     for condition in summary["conditions"]:
-        assert condition["right"]["low"] <= condition["right"]["mean"] <= condition["right"]["high"]
+        fed = condition["labels"]["forcing"] == "teacher_forced"
+        assert (condition["right"] is None) == fed
+        found = condition["per_frame"]["states"] if fed else condition["right"]
+        assert found["low"] <= found["mean"] <= found["high"]
         assert condition["examples"] == 6
     sixes = rows[(rows["length"] == 6) & (rows["forcing"] == "action_forced")]
     assert (sixes["tokens_state"] == 4 * 3).all()  # reveals before commands 0, 2, 4 and at the end, of three values
-    assert (rows[rows["first_error_role"] == ""]["right"]).all()
+    assert answered(rows)[answered(rows)["first_error_role"] == ""]["right"].astype(bool).all()
     assert set(rows["first_error_role"]) <= {"", *(role.label for role in Role)}
 
 

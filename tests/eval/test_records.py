@@ -9,13 +9,13 @@ import pytest
 
 from remedy.data_gen.sealed import write_table
 from remedy.data_gen.settings import UserError
-from remedy.eval.records import LABELS, Record, columns, label, rank, read_records, sentences, write_records
+from remedy.eval.records import LABELS, Record, answered, columns, label, rank, read_records, sentences, write_records
 from remedy.eval.summary import ConditionSummary
 from tests.eval.made_records import COMMON
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    blank = {"str": "", "int": 0, "float": 0.0, "bool": False}
+    blank = {"str": "", "int": 0, "float": 0.0, "bool": False, "float | None": None, "bool | None": None}
     return {
         **{name: blank[str(kind.__forward_arg__)] for name, kind in Record.__annotations__.items() if name != "run"},
         **changes,
@@ -33,6 +33,18 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     found = read_records(tmp_path / "x.parquet")
     assert found["index"].tolist() == [3]
     assert (found["run"].iloc[0], found["length"].iloc[0], found["spacing"].iloc[0]) == ("run", 4, 1.0)
+    assert found["state_exact"].dtype == float
+
+
+def test_whether_an_answer_is_right_is_a_truth_value_only_where_it_is_defined(tmp_path: Path) -> None:
+    write_records(tmp_path / "free.parquet", "run", [row(right=True), row(right=False)], COMMON, "e")
+    write_records(tmp_path / "fed.parquet", "run", [row(right=None)], {**COMMON, "forcing": "teacher_forced"}, "e")
+    free, fed = (read_records(tmp_path / f"{name}.parquet") for name in ("free", "fed"))
+    assert free["right"].dtype == bool
+    both = pd.concat([free, fed])
+    assert answered(both)["right"].tolist() == [True, False]
+    with pytest.raises(ValueError, match="to bool"):
+        both["right"].astype(bool)
 
 
 def test_rows_that_are_not_records_are_refused(tmp_path: Path) -> None:

@@ -235,3 +235,17 @@ def test_what_would_do_nothing_is_refused_with_a_sentence(changes: dict[str, Any
 def test_a_former_key_names_the_new_one(old: str, new: str) -> None:
     with pytest.raises(ConfigError, match=rf"key 'train\.{old}' is now '{new}'"):
         tiny(**{f"train__{old}": 1})
+
+
+@pytest.mark.parametrize(("form", "refused"), [("cwm", True), ("symbolic", False)])
+def test_structure_is_not_learnt_without_events_where_a_format_has_them(form: str, refused: bool) -> None:
+    """Events were structure: a configuration of then would train something else without a word."""
+    settings = {
+        "data": {"task": {"kind": "permutation"}, "format": form},
+        "train": {"loss_roles": ["state", "structure"]},
+    }
+    if refused:
+        with pytest.raises(ConfigError, match="structure without event"):
+            build(RunConfig, settings, "x")
+    else:
+        build(RunConfig, settings, "x")

@@ -44,6 +44,7 @@ def test_classes_types_and_operations_are_counted_for_a_diagnostic_of_any_name()
         "Sorting: failure classes, examples",
         "Sorting: failures by operation",
         "Sorting: where the first error stands",
+        "Sorting: rates of first errors",
     ]
 
 

@@ -13,7 +13,7 @@ from remedy.data_gen.examples import DataConfig, Example, examples
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.data_gen.traces.string_encodings import ENCODINGS
-from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles
+from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles, feeds_answers
 from remedy.eval.generations import generation
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
@@ -117,7 +117,9 @@ def perfect(truth: Encoded, forcing: Any) -> list[Generated]:
     """The true tokens of every role that is not fed, or that is predicted."""
     fed = fed_roles(forcing)
     asked = [role != Role.CONTEXT if fed == TEACHER_FORCED else role not in fed for role in truth.roles]
-    borders = [0, *(at for at in range(1, len(asked)) if asked[at] != asked[at - 1]), len(asked)]
+    alone = [one and role == Role.EVENT and Role.STRUCTURE in fed for one, role in zip(asked, truth.roles)]
+    kinds = list(zip(asked, alone))
+    borders = [0, *(at for at in range(1, len(asked)) if kinds[at] != kinds[at - 1]), len(asked)]
     return [generated(a, b, list(truth.ids[a:b])) for a, b in pairwise(borders) if asked[a]]
 
 
@@ -144,6 +146,7 @@ def answering(truth: Encoded, answer: list[int], forcing: Any) -> list[Generated
 
 FORCINGS: list[Any] = [
     "free",
+    "line_forced",
     "action_forced",
     "teacher_forced",
     ("context", "structure"),
@@ -153,6 +156,14 @@ CONDITIONS = [
     ("cwm", True, "free"),
     *(pytest.param(form, False, forcing, marks=pytest.mark.slow) for form in ("cwm", "repl") for forcing in FORCINGS),
 ]
+
+
+def said(score: dict[str, Any], forcing: Any) -> bool:
+    """Whether the answer is right; where what it is read from was fed, so that this is undefined, all values that were written."""
+    if not feeds_answers(forcing):
+        return bool(score["right"])
+    assert score["right"] is None
+    return bool(score["value_exact"] == 1)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -167,9 +178,9 @@ def test_a_perfect_answer_is_right_and_another_value_never(
     written = [ids_of([json.dumps(output) if form == "cwm" else json.dumps(output)[1:-1]]) for output in OUTPUTS]
     for row, (example, truth) in enumerate(zip(found, truths)):
         score = judged(data, example, truth, perfect(truth, forcing), forcing)
-        assert (score["right"], score["valid_format"], score["failure"]) == (True, True, ""), example.answer
+        assert (said(score, forcing), score["valid_format"], score["failure"]) == (True, True, ""), example.answer
         for other, value in enumerate(values):
-            same = judged(data, example, truth, answering(truth, value, forcing), forcing)["right"]
+            same = said(judged(data, example, truth, answering(truth, value, forcing), forcing), forcing)
             # Under `list` the empty string is written as the empty list is: no reader can tell them apart.
             assert same == (other == row or (encoding == "list" and {row, other} == {0, 1})), (example.answer, other)
         for output in written[len(RESULTS) + row % 2 :: 2]:
@@ -211,7 +222,7 @@ def test_in_a_trace_the_last_frame_answers_and_must_be_a_return(programs: Path) 
         return judged(data, example, truth, freely(truth, ids_of(pieces)), "free")
 
     skipped = score(Special.RETURN_SEP)
-    assert (skipped["right"], skipped["state_exact"], skipped["first_error_role"]) == (True, 0.0, "action")
+    assert (skipped["right"], skipped["state_exact"], skipped["first_error_role"]) == (True, 0.0, "event")
     assert not score(Special.EXCEPTION_SEP)["right"]
 
 
@@ -225,7 +236,7 @@ def test_the_answer_of_a_program_that_raised_is_its_exception(tmp_path: Path, fo
     raised, other, returned = examples(data, "all", range(3))
     truth = CHARACTERS.encode(raised.spans)
     score = judged(data, raised, truth, perfect(truth, forcing), forcing)
-    assert (score["right"], score["answer"]) == (True, raised.answer)
+    assert (said(score, forcing), score["answer"]) == (True, raised.answer)
     if forcing == "free":
         for wrong in (other, returned):
             written = CHARACTERS.encode(wrong.spans)

@@ -123,7 +123,10 @@ def assert_right(data: DataConfig, forcing: str) -> None:
         "",
         "",
     )
-    assert record["state_exact"] == record["action_exact"] == record["key_value_match"] == 1.0
+    written = 1.0 if forcing == "free" else None
+    traced = None if data.reveal.answer_only else 1.0
+    assert (record["state_exact"], record["key_value_match"], record["value_exact"]) == (traced, traced, 1.0)
+    assert record["action_exact"] == written
 
 
 @pytest.mark.parametrize(
@@ -189,12 +192,15 @@ def test_a_trace_that_ran_out_of_tokens_is_a_runaway_and_one_with_an_error_may_b
     assert (record["failure"], record["first_error_role"], record["value_type"]) == ("", "state", "")
 
 
-def test_the_outputs_of_the_32b_model_are_scored_as_they_were(shared: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("locals", ["diff", "full"])
+def test_the_outputs_of_the_32b_model_are_scored_as_they_were(shared: Path, tmp_path: Path, locals: str) -> None:
+    """It writes diffs: where the data has whole states, they mean the same."""
     rows = [json.loads(line) for line in (shared / "cwm_real_traces.jsonl").read_text().splitlines()]
     path = tmp_path / "real.jsonl"
     path.write_text("".join(json.dumps({k: row[k] for k in ("id", "code", "input")}) + "\n" for row in rows))
-    data = config(path, reveal={"locals": "diff"})
+    data = config(path, reveal={"locals": locals})
     names = {special.value: special for special in Special}
+    respelled = 0
     for row, example in zip(rows, examples(data, "all", range(len(rows)))):
         truth = TOKENIZER.encode(example.spans)
         start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
@@ -203,7 +209,9 @@ def test_the_outputs_of_the_32b_model_are_scored_as_they_were(shared: Path, tmp_
         record = score(example, truth, written(start, truth, ids), data)
         assert record["right"] == row["correct"]
         assert record["valid_format"]
-        assert record["failure"] == ""
+        assert (record["failure"], record["first_error_role"], record["state_exact"]) == ("", "", 1.0)
+        respelled += record["respelled"]
+    assert (respelled > 0) == (locals == "full")
 
 
 @given(st.lists(st.one_of(st.sampled_from(list(Special)), st.text(max_size=5)), max_size=20))

@@ -53,14 +53,22 @@ def test_a_perfect_answer_is_right_and_another_state_never(made: Made, forcing: 
     for place, (example, truth) in enumerate(made[2]):
         runs = true_runs(truth, forcing)
         score = judged(made, place, runs, forcing)
-        assert (score["right"], score["valid_format"], score["answer"]) == (True, True, example.answer)
+        right = None if forcing == "teacher_forced" else True
+        assert (score["right"], score["state_exact"], score["valid_format"], score["answer"]) == (
+            right,
+            1,
+            True,
+            example.answer,
+        )
         last = max(at for at, role in enumerate(truth.roles) if role == Role.STATE)
         for wrong in {*truth.ids, made[1].pad_id} - {truth.ids[last]}:
             changed = [
                 run._replace(ids=[wrong if run.start + k == last else token for k, token in enumerate(run.ids)])
                 for run in runs
             ]
-            assert not judged(made, place, changed, forcing)["right"]
+            score = judged(made, place, changed, forcing)
+            assert not score["right"]
+            assert score["state_exact"] < 1
 
 
 def test_separators_in_the_wrong_place_are_no_trace(made: Made) -> None:
@@ -92,4 +100,5 @@ def test_no_output_makes_the_scorer_raise(made: Made, forcing: Any) -> None:
                 ids = ids[: len(ids) - cut] + ([] if exact or cut else rng.choice([[], ids]))
                 runs.append(run._replace(ids=ids, logprobs=[-1.0] * len(ids), complete=rng.random() < 0.8))
             score = judged(made, place, runs, forcing)
-            assert score["right"] or score["failure"]
+            assert (score["right"] is None) == (forcing == "teacher_forced")
+            assert score["right"] or score["failure"] or score["right"] is None

@@ -109,13 +109,13 @@ def for_checkpoint(checkpoint: str, config: EvalConfig) -> Subject:
         raise ConfigError(
             f"{checkpoint}: {missing}stores no data configuration: give one under `set` in the evaluation's config"
         )
+    trained_on: Task | None = config.trained_on
+    if stored and trained_on is None:
+        trained_on = build(DataConfig, stored, str(path)).task
     data = build(DataConfig, apply_changes(stored, config.set, "set"), f"data of {checkpoint}")
     section = config.set.get("task")
     given = [f"task.{key}" for key in section] if isinstance(section, dict) else []
     for key in [*config.set, *given]:
         if key.startswith("task.held_out_"):
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
-    trained_on: Task | None = config.trained_on
-    if stored and trained_on is None:
-        trained_on = build(DataConfig, stored, str(path)).task
     return Subject(data, trained_on, recorded_weights(Path(checkpoint)))

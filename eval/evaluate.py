@@ -37,6 +37,8 @@ GENERATIONS = "generations"
 SUMMARY = "summary.json"
 REQUEST = "evaluation.json"
 READING = "reading.json"
+NAMED = 4
+"""Keys that are named at most where two evaluations differ."""
 
 
 class ConditionDone(NamedTuple):
@@ -269,6 +271,22 @@ def _claim(directory: Path, request: dict[str, Any]) -> str:
             raise UserError(f"{other}: belongs to another evaluation; choose another --out or delete it")
     if not path.exists():
         write_json(path, request)
-    elif digest_of(read_request(directory)) != evaluation:
-        raise UserError(f"{directory}: holds another evaluation; choose another --out or delete it")
+    elif digest_of(held := read_request(directory)) != evaluation:
+        differing = _differing(held, request)
+        some = ", ".join(differing[:NAMED]) + (f" and {len(differing) - NAMED} more" if len(differing) > NAMED else "")
+        raise UserError(
+            f"{directory}: holds another evaluation (it differs in {some}); choose another --out or delete it"
+        )
     return evaluation
+
+
+def _differing(held: dict[str, Any], request: dict[str, Any]) -> list[str]:
+    """The keys in which two requests differ, those of a section one by one."""
+    found = []
+    for key in dict.fromkeys([*request, *held]):
+        one, other = held.get(key), request.get(key)
+        if isinstance(one, dict) and isinstance(other, dict):
+            found += [f"{key}.{inner}" for inner in _differing(one, other)]
+        elif digest_of({key: one}) != digest_of({key: other}):
+            found.append(key)
+    return found

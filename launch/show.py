@@ -76,7 +76,8 @@ def _load(path: Path, overrides: Sequence[str]) -> GenerateConfig | RunConfig:
     """The configuration of a data set or of a training run, told by its keys."""
     if path.is_dir():
         inside = path / "config.yaml"
-        raise ConfigError(f"{path}: is a folder" + (f"; its data: remedy show {inside}" if inside.exists() else ""))
+        does = f"its data: remedy show {inside}" if inside.exists() else "give a YAML file or an evaluation's folder"
+        raise ConfigError(f"{path}: is a folder without an evaluation; {does}")
     keys = apply_changes(read_yaml(path), parse_overrides(overrides), "override").keys()
     others = {"groups": "an experiment", "diagnostics": "an evaluation", "sources": "a measurement"}
     for key, what in others.items():

@@ -117,8 +117,10 @@ def integrity_error(folder: Path) -> str | None:
             path = folder / name
             if not path.exists():
                 return f"{name} is missing"
-            if path.stat().st_size != size or digest(path) != value:
+            if path.stat().st_size != size:
                 return f"{name} is not what was written ({path.stat().st_size:,} bytes; it had {size:,})"
+            if digest(path) != value:
+                return f"{name} is not what was written (its digest is not that of its content)"
     except DamagedFile:
         return f"{SEAL} is not what was written"
     except OSError as error:

@@ -47,7 +47,9 @@ class Comparison:
         return _aligned(true, written) if self.reader is not None else tuple(written)
 
     def _written(self, true: Sequence[Token], runs: Sequence[Generated]) -> Iterator[Token]:
-        """The decoded sequence: fed tokens are true ones, the others the model's."""
+        """The decoded sequence: fed tokens are true ones, the others the model's. Nothing, if the model was not run."""
+        if not runs:
+            return
         end = 0
         for run in runs:
             yield from true[end : run.start]

@@ -63,7 +63,7 @@ def record_view(folder: Path, index: int, words: str = "") -> View:
         missing = len(block.tokens) - len(block.written or ()) if by_place and block.frame >= 0 else 0
         said = [notes.get(block.frame, ""), f"{missing} tokens not written" if missing else ""]
         note = ", ".join(filter(None, said))
-        blocks.append(replace(block, note=note, first_error=block.frame == record["first_error_frame"]))
+        blocks.append(replace(block, note=note, first_error=0 <= block.frame == record["first_error_frame"]))
     return View(
         f"Example {index}, {condition.slug.replace('__', ', ')}", (Part("", tuple(blocks)),), _facts(record), "written"
     )

@@ -39,6 +39,12 @@ def test_changes_are_made_to_the_stored_data(tmp_path: Path) -> None:
     assert other.data.task.kind == "programs"
 
 
+def test_a_mistake_in_the_stored_data_is_one_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("data: {task: {kind: permutation, final_print: true}}")
+    with pytest.raises(ConfigError, match=r"^\S*config\.yaml: key 'task\.final_print' is now 'answer'"):
+        for_checkpoint(str(tmp_path), changing({}))
+
+
 def test_a_section_is_replaced_whole(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("data: {task: {kind: programs, benchmark: cruxeval}}")
     own = for_checkpoint(str(tmp_path), changing({"task": {"kind": "programs", "path": "p"}}))

@@ -87,8 +87,8 @@ def test_interrupted_and_rerun_it_continues(tmp_path: Path) -> None:
     evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
     assert len(list((tmp_path / "records").glob("*.parquet"))) == 6
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    with pytest.raises(UserError, match="another evaluation"):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS.changed({"max_new_tokens": 9}), tmp_path, "gru")
+    with pytest.raises(UserError, match=r"another evaluation \(it differs in run, evaluation\.max_new_tokens\)"):
+        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS.changed({"max_new_tokens": 9}), tmp_path, "other")
 
 
 def test_records_of_other_weights_are_not_taken_for_this_models(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_a_damaged_checkpoint_is_named_kept_aside_and_skipped(harm: str, tmp_pat
     found, damaged = latest_intact(tmp_path)
     assert found is not None
     assert found.path == good
+    assert ("its digest" in damaged[bad]) == (harm == "flipped")
     (tmp_path / "latest").symlink_to("checkpoint-2")
     (sentence,) = quarantine(tmp_path, found, damaged)
     assert os.readlink(tmp_path / "latest") == "checkpoint-1"

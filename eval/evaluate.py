@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -240,6 +241,7 @@ def _warn_of_long(reader: ModelReader, condition: Condition, rows: list[dict[str
 
 def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, Any]:
     """What a record says of its example."""
+    guesses = condition.data.task.guesses(example.trace, example.answer)
     return {
         "diagnostic": condition.diagnostic,
         "condition": condition.slug,
@@ -250,6 +252,8 @@ def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, 
         "source": str(example.slices.get("source", "")),
         "functions": str(example.slices.get("functions", "")),
         "outcome": example.outcome,
+        "chance": math.nan if guesses.chance is None else guesses.chance,
+        "start_right": math.nan if guesses.start is None else float(guesses.start),
         **token_counts(truth.roles),
     }
 

@@ -140,6 +140,9 @@ class Score(Matches, OutOf):
     failure: str
     """The class of a wrong answer (`failures`); `untraced` where there is no truth; empty if the answer is right, or is not the
     model's."""
+    followed_another: bool
+    """Whether the first error is a line that does follow the line before it, but where that one stands another time: a place was
+    lost among lines of one text."""
     value_type: str
     """Of a failure by a wrong state: the type of the first wrong variable's true value, or `names`; else empty."""
     operation: str
@@ -173,6 +176,11 @@ class Record(Score):
     """The functions that a composed program calls, separated by spaces; else empty."""
     outcome: str
     """`ok`, or why the program could not be traced or written."""
+    chance: float
+    """The probability that a guess among the answers that are possible is right; NaN where the task does not know them."""
+    start_right: float
+    """1 if answering with what the program starts from, its input or the initial state, is right, else 0; NaN where it starts from
+    nothing."""
     python: str
     """The interpreter that ran the program."""
     isolation: str

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from remedy.eval import baselines
 from remedy.eval.records import COMMON, LABELS, LabelValue, rank
 from remedy.eval.summary import ConditionSummary, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+WITHOUT = "Without a model"
+"""The column of the best that is right without a model."""
 
 Rows = list[list[str]]
 """A table; the first row is its head. What follows a line break in a cell is small print."""
@@ -172,7 +176,16 @@ def rate_table(conditions: Sequence[ConditionSummary], across: str) -> Rows:
             cells[_of(condition, across)] = f"{percent(condition['right'])}; {condition['trace_tokens']:.0f} tokens"
     start = "" if across == "run" else f"{title(across)} "
     head = [*map(title, down), *(start + text(column) for column in columns)]
-    return [head, *([*map(text, key), *(cells.get(column, "") for column in columns)] for key, cells in lines.items())]
+    rows = [[*map(text, key), *(cells.get(column, "") for column in columns)] for key, cells in lines.items()]
+    if across == "run":
+        groups = [[c for c in ordered if tuple(_of(c, name) for name in down) == key] for key in lines]
+        best = [baselines.best(group) for group in groups]
+        return [[*head, WITHOUT], *([*row, one] for row, one in zip(rows, best))] if any(best) else [head, *rows]
+    for name in baselines.of(ordered):
+        shares = [baselines.of(c for c in ordered if _of(c, across) == column).get(name) for column in columns]
+        found = [baselines.said(share) if share else "" for share in shares]
+        rows.append([baselines.NAMES[name], *[""] * (len(down) - 1), *found])
+    return [head, *rows]
 
 
 def _of(condition: ConditionSummary, name: str) -> LabelValue:

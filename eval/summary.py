@@ -10,6 +10,7 @@ import pandas as pd
 
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sealed import DamagedFile, read_json, write_json
+from remedy.eval.baselines import Baselines, baselines
 from remedy.eval.failures import UNTRACED, Failure
 from remedy.eval.records import (
     CURE,
@@ -71,6 +72,8 @@ class ConditionSummary(TypedDict):
     right: Interval | None
     """Share of right answers, with a Wilson interval over clusters; None if nothing was scored, or answers are not the model's, since
     what they are read from was fed."""
+    baselines: Baselines
+    """What would be right without a model."""
     valid_format: Interval | None
     """Share of traces that read as traces."""
     truncated: float
@@ -104,6 +107,8 @@ class ConditionSummary(TypedDict):
     """Tokens of actions over frames."""
     failures: dict[str, int]
     """Wrong answers by failure class, in the order of `Failure`."""
+    followed_another: int
+    """First errors that are wrong actions which follow another occurrence of the line before them."""
     wrong_state_types: dict[str, int]
     """Failures by a wrong state, by the type of value, the most frequent first."""
     operations: dict[str, dict[str, int]]
@@ -175,6 +180,7 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
         "clusters": rows["cluster"].nunique(),
         "untraced": _counts(left_out),
         "right": _rate(answered(rows), "right"),
+        "baselines": baselines(rows),
         "valid_format": _rate(rows, "valid_format"),
         "truncated": _mean_of(rows["truncated"]),
         "tokens": {role.label: count for role, count in roles.items()},
@@ -187,6 +193,7 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
         "tokens_per_state": float(rows[ROLE_COLUMNS[Role.STATE]].sum()) / states if states else None,
         "tokens_per_action": float(rows[ROLE_COLUMNS[Role.ACTION]].sum()) / actions if actions else None,
         "failures": {kind: int((rows["failure"] == kind).sum()) for kind in Failure if (rows["failure"] == kind).any()},
+        "followed_another": int(rows["followed_another"].sum()),
         "wrong_state_types": _counts(wrong_states),
         "operations": _operations(rows),
         "first_errors": _counts(found["first_error_role"]),

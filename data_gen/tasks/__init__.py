@@ -5,6 +5,6 @@ file below. A class registered from outside the package works the same from Pyth
 """
 
 from remedy.data_gen.tasks import composition, permutation, programs
-from remedy.data_gen.tasks.task import TASKS, Drawn, Task
+from remedy.data_gen.tasks.task import TASKS, Drawn, Guesses, Task
 
-__all__ = ["TASKS", "Drawn", "Task", "composition", "permutation", "programs"]
+__all__ = ["TASKS", "Drawn", "Guesses", "Task", "composition", "permutation", "programs"]

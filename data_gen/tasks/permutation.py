@@ -10,9 +10,11 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from remedy.data_gen import rng
+from remedy.data_gen.execution.program import Trace
 from remedy.data_gen.messages import shown
 from remedy.data_gen.splits import in_split, stream_of
 from remedy.data_gen.tasks.permutation_arrays import batch_arrays, supports, vocabulary
+from remedy.data_gen.tasks.permutation_chance import chance
 from remedy.data_gen.tasks.permutation_programs import (
     Answer,
     Moves,
@@ -22,7 +24,7 @@ from remedy.data_gen.tasks.permutation_programs import (
     function,
     session,
 )
-from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, TokenArrays, too_few_programs
+from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Guesses, Task, TokenArrays, too_few_programs
 from remedy.data_gen.traces.reveal import RevealConfig
 
 LONGEST = 100_000
@@ -95,6 +97,14 @@ class PermutationTask(Task):
             return None
         keys, batch = self._batch(split, np.asarray(indices, dtype=np.int64), seed)
         return batch_arrays(batch, keys, reveal, context)
+
+    def guesses(self, trace: Trace, answer: str) -> Guesses:
+        """Of the final states that its commands can reach; and of the initial state."""
+        whole = [list(f.locals.values()) for f in trace.frames if f.locals is not None and len(f.locals) == self.n]
+        if not whole:
+            return Guesses(None, None)
+        start, final = ([value.text for value in state] for state in (whole[0], whole[-1]))
+        return Guesses(chance(start, final, self.moves, len(whole) - 1), start == final)
 
     def _drawn(self, batch: PermutationBatch, row: int, key: int, as_session: bool) -> Drawn:
         traced = session(batch, row)

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from remedy.data_gen.execution.pool import Outcome, environment
-from remedy.data_gen.execution.program import Program, ProgramError, Trace
+from remedy.data_gen.execution.program import Event, Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import Environment, TracerConfig
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.registry import Registry
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.data_gen.traces.values import same_value
 
 MAX_ATTEMPTS = 1000
 """Draws before a task is said to have no program of a split."""
@@ -43,6 +44,15 @@ class Drawn(NamedTuple):
     """The repr of the result that the program's source says it has; another result is the outcome `mismatch`."""
     cluster: str | None = None
     """What programs that stand or fall together share, as executions of one function do; by default `identity`."""
+
+
+class Guesses(NamedTuple):
+    """How a true answer would have come out without any model; None where the task does not know."""
+
+    chance: float | None
+    """The probability that a guess among the possible answers is right."""
+    start: bool | None
+    """Whether answering with what the program starts from is right."""
 
 
 class TokenArrays(NamedTuple):
@@ -110,6 +120,13 @@ class Task(Settings, ABC):
     ) -> TokenArrays | None:
         """The examples in symbolic format as ready arrays of ids into [special tokens, `symbols`]; None without such a path."""
         return None
+
+    def guesses(self, trace: Trace, answer: str) -> Guesses:
+        """What guessing the answer of a traced program would be worth; by default, of answering with its input: the first
+        argument of the first call."""
+        called = next((f.locals for f in trace.frames[1:] if f.event is Event.CALL), None)
+        given = next(iter(called.values()), None) if called else None
+        return Guesses(None, None if given is None else same_value(given.text, answer))
 
     def has_strings(self, session: bool) -> bool:
         """Whether a value that is written may be a string, or hold one."""

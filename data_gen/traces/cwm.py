@@ -1,7 +1,7 @@
 """The `cwm` format, the code world model's own: `<|line_sep|>LOCALS<|action_sep|>SOURCE<|frame_sep|>`, frame after frame.
 
 LOCALS and returned values are JSON; the first frame belongs to the prompt. In `cwm_unseeded`
-the prompt stops after the source.
+the prompt stops after the source; in `cwm_numbered` lines have numbers, which in `cwm_numbers` stand for them in the trace.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import ClassVar
 from remedy.data_gen.execution.program import Event, Trace, Value
 from remedy.data_gen.roles import Role, Span, Special
 from remedy.data_gen.traces.frames import Format, Rendered, WrittenFrame
+from remedy.data_gen.traces.line_numbers import line_numbers
 from remedy.data_gen.traces.parse import Malformed, Piece, Reader, ReadFrame, json_string
 from remedy.data_gen.traces.spans import Spans, source_spans, special_span
 from remedy.data_gen.traces.string_encodings import Piece as ValuePiece
@@ -42,7 +43,8 @@ class Cwm(Format):
         spans = Spans()
         spans.special(Special.BEGIN_OF_TEXT, -1, Role.CONTEXT)
         spans.special(Special.TRACE_CONTEXT_START, -1, Role.CONTEXT)
-        code = trace.program.code
+        code = self.program(trace.program.code)
+        frames = self.frames(trace, frames)
         spans.source(Role.CONTEXT, "\n" + code + ("" if code.endswith("\n") else "\n"), -1)
         spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
         seeded = 1 if self.seeded and frames and frames[0].number == 0 else 0
@@ -60,6 +62,14 @@ class Cwm(Format):
         spans.special(Special.END_OF_TEXT, len(trace.frames))
         return Rendered(spans, written)
 
+    def program(self, code: str) -> str:
+        """The program as the prompt shows it."""
+        return code
+
+    def frames(self, trace: Trace, frames: Sequence[WrittenFrame]) -> Sequence[WrittenFrame]:
+        """The frames with their source lines as they are written."""
+        return frames
+
     def reader(self, answer_only: bool = False) -> Reader:
         return CwmReader(answer_only)
 
@@ -69,6 +79,29 @@ class Unseeded(Cwm):
 
     answers_only = False
     seeded = False
+
+
+class Numbered(Cwm):
+    """Every line has its number, in the program and in the trace: lines of one text cannot be taken for each other."""
+
+    def program(self, code: str) -> str:
+        whole = code if code.endswith("\n") else code + "\n"
+        return "".join(f"{number} {line}\n" for number, line in enumerate(whole.split("\n")[:-1], start=1))
+
+    def frames(self, trace: Trace, frames: Sequence[WrittenFrame]) -> Sequence[WrittenFrame]:
+        numbers = line_numbers(trace)
+        return [frame._replace(source=self.action(numbers[frame.number], frame.source)) for frame in frames]
+
+    def action(self, number: int, source: str) -> str:
+        """What a frame says of its line."""
+        return f"{number} {source}"
+
+
+class NumberAlone(Numbered):
+    """The number stands for the line, whose text is in the program."""
+
+    def action(self, number: int, source: str) -> str:
+        return f"{number}\n"
 
 
 def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from remedy.data_gen.execution.program import Trace
 from remedy.data_gen.registry import Registry, one_of
-from remedy.data_gen.traces.cwm import Cwm, Unseeded
+from remedy.data_gen.traces.cwm import Cwm, NumberAlone, Numbered, Unseeded
 from remedy.data_gen.traces.frames import Format, Rendered, WrittenFrame
 from remedy.data_gen.traces.repl import Repl
 from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, reveal
@@ -16,6 +16,8 @@ from remedy.data_gen.traces.symbolic import Symbolic
 FORMATS: Registry[Format] = Registry("trace format")
 FORMATS["cwm"] = Cwm()
 FORMATS["cwm_unseeded"] = Unseeded()
+FORMATS["cwm_numbered"] = Numbered()
+FORMATS["cwm_numbers"] = NumberAlone()
 FORMATS["repl"] = Repl()
 FORMATS["symbolic"] = Symbolic()
 

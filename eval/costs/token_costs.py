@@ -13,7 +13,7 @@ from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.settings import Settings
 from remedy.data_gen.traces.budget import densest_reveal
-from remedy.data_gen.traces.render import render
+from remedy.data_gen.traces.render import FORMATS, FormatName, render
 from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig, levels, whole_spacing
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.records import ROLE_COLUMNS
@@ -22,10 +22,12 @@ from remedy.models.tokenizer import TraceTokenizer
 
 
 class CostSettings(Settings):
-    """The variants whose tokens are counted: every combination of spacing, locals and string encoding, and the densest that fits."""
+    """The variants whose tokens are counted: every combination of what follows, and the densest that fits."""
 
     former = {"every": "spacings", "show": "locals", "strings": "string_encodings", "fit": "max_tokens"}
 
+    formats: tuple[FormatName, ...] = Field(default=("cwm",), min_length=1)
+    """Text forms of a trace."""
     spacings: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
     """States are kept at every k-th frame; `inf`: at the first and the last only."""
     locals: tuple[Annotated[Literal["full", "diff"], FORMER_LOCALS], ...] = Field(
@@ -44,7 +46,15 @@ class CostSettings(Settings):
     def _whole(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(whole_spacing(spacing) for spacing in value)
 
-    @field_validator("spacings", "locals", "string_encodings", "limits")
+    @field_validator("formats")
+    @classmethod
+    def _written_as_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if FORMATS[name].one_token:
+                raise ValueError(f"in the {name} format every piece is one token whatever the tokenizer: remove it")
+        return value
+
+    @field_validator("formats", "spacings", "locals", "string_encodings", "limits")
     @classmethod
     def _different(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
         twice = [item for place, item in enumerate(value) if item in value[:place]]
@@ -60,20 +70,22 @@ def token_rows(
     tracer: TracerConfig,
     tokenizers: Mapping[str, TraceTokenizer],
 ) -> Iterator[dict[str, Any]]:
-    """One row for every tokenizer, string encoding and variant.
+    """One row for every tokenizer, format, string encoding and variant.
 
-    Columns: `tokenizer`, `string_encoding`, `variant` (`fixed`, or `densest` for the one that fits `max_tokens`), `spacing`,
+    Columns: `tokenizer`, `format`, `string_encoding`, `variant` (`fixed`, or `densest` for the one that fits `max_tokens`), `spacing`,
     `locals`, `call_depth` (down to which calls are written; missing: all), `written` (False: the program could not be traced,
-    or no variant fits; no other column but the first three says anything then), and `tokens_ROLE` for every role.
+    or no variant fits; no other column but the first four says anything then), and `tokens_ROLE` for every role.
     """
-    for encoding, shown, spacing in itertools.product(settings.string_encodings, settings.locals, settings.spacings):
+    for form, encoding, shown, spacing in itertools.product(
+        settings.formats, settings.string_encodings, settings.locals, settings.spacings
+    ):
         reveal = _reveal(spacing, shown)
-        spans = render(outcome, "cwm", reveal, string_encoding=encoding).spans if isinstance(outcome, Trace) else None
+        spans = render(outcome, form, reveal, string_encoding=encoding).spans if isinstance(outcome, Trace) else None
         for name, tokenizer in tokenizers.items():
             counts = None if spans is None else tokenizer.count_by_role(spans)
-            yield _row(name, encoding, "fixed", reveal, counts)
+            yield _row(name, form, encoding, "fixed", reveal, counts)
     if settings.max_tokens is not None:
-        yield from _densest(outcome, program, settings.max_tokens, settings.string_encodings, tracer, tokenizers)
+        yield from _densest(outcome, program, settings, tracer, tokenizers)
 
 
 def _reveal(spacing: float, shown: str) -> RevealConfig:
@@ -83,39 +95,41 @@ def _reveal(spacing: float, shown: str) -> RevealConfig:
 def _densest(
     outcome: Outcome,
     program: Program,
-    max_tokens: int,
-    encodings: Sequence[str],
+    settings: CostSettings,
     tracer: TracerConfig,
     tokenizers: Mapping[str, TraceTokenizer],
 ) -> Iterator[dict[str, Any]]:
     retraced = retrace_shallower(program, tracer, outcome)
-    reveal = RevealConfig(max_tokens=max_tokens)
+    reveal = RevealConfig(max_tokens=settings.max_tokens)
     if isinstance(outcome, ProgramError) and isinstance(retraced, Trace):
         # Too long to be traced whole: traced, and so written, down to this call depth only.
         reveal = reveal.changed({"call_depth": max(levels(retraced.frames), default=0)})
-    for (name, tokenizer), encoding in itertools.product(tokenizers.items(), encodings):
-        yield _row(name, encoding, "densest", *_fitted(retraced, reveal, encoding, tokenizer))
+    for (name, tokenizer), form, encoding in itertools.product(
+        tokenizers.items(), settings.formats, settings.string_encodings
+    ):
+        yield _row(name, form, encoding, "densest", *_fitted(retraced, reveal, form, encoding, tokenizer))
 
 
 def _fitted(
-    outcome: Outcome, reveal: RevealConfig, encoding: str, tokenizer: TraceTokenizer
+    outcome: Outcome, reveal: RevealConfig, form: str, encoding: str, tokenizer: TraceTokenizer
 ) -> tuple[RevealConfig, list[int] | None]:
     """The densest variant that fits, with its tokens by role; None for the tokens if there is no such variant."""
     if isinstance(outcome, ProgramError):
         return reveal, None
 
     def counts(variant: RevealConfig) -> list[int]:
-        return tokenizer.count_by_role(render(outcome, "cwm", variant, string_encoding=encoding).spans)
+        return tokenizer.count_by_role(render(outcome, form, variant, string_encoding=encoding).spans)
 
     chosen = densest_reveal(outcome, reveal, lambda variant: sum(counts(variant)))
     return (reveal, None) if chosen is None else (chosen, counts(chosen))
 
 
 def _row(
-    tokenizer: str, encoding: str, variant: str, reveal: RevealConfig, counts: Sequence[int] | None
+    tokenizer: str, form: str, encoding: str, variant: str, reveal: RevealConfig, counts: Sequence[int] | None
 ) -> dict[str, Any]:
     return {
         "tokenizer": tokenizer,
+        "format": form,
         "string_encoding": encoding,
         "variant": variant,
         "spacing": reveal.spacing,

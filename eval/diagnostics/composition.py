@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import pandas as pd
 from pydantic import Field, model_validator
@@ -16,9 +16,17 @@ from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.families import FAMILIES
+from remedy.eval import baselines
+from remedy.eval.diagnostics.composition_null import (
+    ATOMIC,
+    Line,
+    corrected_line,
+    given_true_inputs,
+    published_line,
+)
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
 from remedy.eval.records import answered, label, rank
-from remedy.eval.sections import Section, constant, named, rate_table
+from remedy.eval.sections import Rows, Section, constant, interval, named, rate_table
 from remedy.eval.stats import rate
 from remedy.eval.summary import ConditionSummary
 
@@ -27,7 +35,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Form = Literal["nested", "flattened"]
-ATOMIC = "atomic"
+PUBLISHED, CORRECTED, GIVEN = "Product of single functions", "Product, corrected", "Given true inputs"
+EXPECTED = (
+    f"{PUBLISHED}: the mean product of the accuracies of a program's functions alone, the published null. {CORRECTED}: these "
+    "accuracies drawn towards each other by a beta-binomial model, with a 95 % interval; functions that were chosen for doing well, "
+    f"or measured on few programs, did so partly by luck. {GIVEN}: programs in which every call is right after a true past, under "
+    "teacher forcing, at the values that really occur: the right null, where it was evaluated."
+)
 
 FAMILY = label("family", "The family of functions that are composed.")
 FORM = label(
@@ -123,9 +137,13 @@ class CompositionDiagnostic(Diagnostic):
         if composed:
             found = [
                 Section(
-                    "Compositions: observed, and as single functions let expect",
+                    "Compositions: observed, and as single calls let expect",
                     draw=partial(composition_figure, records),
-                    note="Expected: the mean product of the accuracies of a program's functions, as if calls failed independently.",
+                    note=EXPECTED,
+                ),
+                Section(
+                    "Compositions: observed, and as single calls let expect, in numbers",
+                    rows=expectation_table(records),
                 ),
                 Section(
                     "Compositions: right answers by depth",
@@ -148,37 +166,73 @@ def _few(conditions: Sequence[ConditionSummary]) -> str:
     return f"Fewer programs than the {most} of others: {'; '.join(sorted(said))}." if said else ""
 
 
+class _Group(NamedTuple):
+    """One run on one family under one forcing: its records, and of the same programs under all forcings."""
+
+    run: str
+    family: str
+    forcing: str
+    rows: pd.DataFrame
+    every: pd.DataFrame
+
+
+def _groups(records: pd.DataFrame) -> list[_Group]:
+    """The groups of records whose answers are the model's, forcings apart."""
+    return [
+        _Group(run, family, forcing, mine, rows)
+        for (run, family), rows in records.groupby(["run", "family"], sort=False)
+        for forcing, mine in answered(rows).groupby("forcing", sort=False)
+    ]
+
+
 def composition_figure(records: pd.DataFrame) -> Figure:
-    """Accuracy by depth, nested and flattened, beside the product of the accuracies of the same functions alone; a panel for
-    every run, family and forcing."""
+    """Accuracy by depth, nested and flattened, beside what single calls let expect; a panel for every run, family and forcing."""
     from remedy.eval import plotting
 
-    groups = list(answered(records).groupby(["run", "family", "forcing"], sort=False))
+    groups = _groups(records)
     figure, axes = plotting.panels(len(groups))
-    for panel, ((run, family, forcing), rows) in zip(axes, groups):
-        theory = theory_line(rows)
-        panel.plot(theory.index, theory.values, "k--", label="expected")
-        forms = sorted(rows.groupby("form"), key=lambda pair: rank("form", pair[0]))
-        for number, (form, group) in enumerate(forms):
-            found = {
-                depth: rate(one["right"].astype(bool).tolist(), one["cluster"].tolist())[:3]
-                for depth, one in group.groupby("depth")
-            }
-            plotting.line(panel, found, str(form), number)
-        plotting.numbers(panel, list(theory.index))
+    for panel, group in zip(axes, groups):
+        published = published_line(group.rows)
+        panel.plot(list(published), list(published.values()), "k--", label=PUBLISHED)
+        nulls = {CORRECTED: corrected_line(group.rows), GIVEN: given_true_inputs(group.every, group.forcing)}
+        for number, (name, line) in enumerate(nulls.items()):
+            plotting.line(panel, line, name, 4 + number, ":")
+        forms = sorted(group.rows.groupby("form"), key=lambda pair: rank("form", pair[0]))
+        for number, (form, rows) in enumerate(forms):
+            plotting.line(panel, _observed(rows), str(form), number)
+        by_depth = {depth: baselines.baselines(rows) for depth, rows in group.rows.groupby("depth")}
+        summaries = [{"labels": {"depth": depth}, "baselines": found} for depth, found in by_depth.items()]
+        baselines.draw(panel, baselines.along(summaries, "depth"))
+        plotting.numbers(panel, sorted({*published, *by_depth}))
         plotting.rates(panel)
-        panel.set(xlabel="depth", title=f"{run}\n{family}, {forcing}")
+        panel.set(xlabel="depth", title=f"{group.run}\n{group.family}, {group.forcing}")
     axes[0].set_ylabel("answers right")
     plotting.legend(figure, axes)
     return figure
 
 
-def theory_line(rows: pd.DataFrame) -> pd.Series:
-    """Expected accuracy by depth if calls failed independently: the mean product of the atomic accuracies of each
-    composed program's functions. Depth 1 is the mean atomic accuracy."""
-    atomic = rows[rows["form"] == ATOMIC].groupby("function")["right"].mean()
-    composed = rows[rows["form"] != ATOMIC]
-    product = composed["functions"].map(lambda names: float(atomic.reindex(names.split()).prod(skipna=False)))
-    line = product.groupby(composed["depth"]).mean()
-    line.loc[1] = atomic.mean()
-    return line.sort_index()
+def expectation_table(records: pd.DataFrame) -> Rows:
+    """Observed and expected accuracies by depth, a row for every run, family, forcing, form and depth."""
+    table: Rows = [["Run", "Family", "Forcing", "Form", "Depth", "Observed", PUBLISHED, CORRECTED, GIVEN]]
+    for group in _groups(records):
+        published, corrected = published_line(group.rows), corrected_line(group.rows)
+        for form, rows in group.rows[group.rows["form"] != ATOMIC].groupby("form"):
+            same_form = group.every[group.every["form"] == form]
+            true_inputs = given_true_inputs(same_form, group.forcing)
+            for depth, found in _observed(rows).items():
+                expected = f"{published[depth]:.0%}" if depth in published else ""
+                lines = [_shown(line.get(depth)) for line in (corrected, true_inputs)]
+                row = [group.run, group.family, group.forcing, str(form), str(depth), _shown(found), expected, *lines]
+                table.append(row)
+    return table
+
+
+def _observed(rows: pd.DataFrame) -> Line:
+    return {
+        int(depth): rate(one["right"].astype(bool).tolist(), one["cluster"].tolist())[:3]
+        for depth, one in rows.groupby("depth")
+    }
+
+
+def _shown(found: tuple[float, float, float] | None) -> str:
+    return "" if found is None else f"{found[0]:.0%}\n{interval(found[1], found[2])}"

@@ -76,12 +76,25 @@ def measure_sections(
 
 def with_total(tokens: pd.DataFrame) -> pd.DataFrame:
     """The rows with `tokens`, what a model writes; missing where a program was not traced."""
+    if "format" not in tokens:
+        tokens = tokens.assign(format="cwm")  # measured when there was no other
     return tokens.assign(tokens=tokens[TRACE_COLUMNS].sum(axis=1, min_count=1))
 
 
 def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> Rows:
     """Quantiles, and programs over each limit, for every variant."""
-    head = ["Programs", "Tokenizer", "String encoding", "Locals", "Spacing", "Count", "Median", "90 %", "Longest"]
+    head = [
+        "Programs",
+        "Tokenizer",
+        "Format",
+        "String encoding",
+        "Locals",
+        "Spacing",
+        "Count",
+        "Median",
+        "90 %",
+        "Longest",
+    ]
     table = [[*head, *(f"Over {limit:,}" for limit in limits)]]
     for values, mine in tokens.groupby(_SET, sort=False):
         fixed, fitted = mine[mine["variant"] == "fixed"], mine[mine["variant"] == "densest"]
@@ -92,7 +105,7 @@ def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> Rows:
     return table
 
 
-_SET = ["benchmark", "tokenizer", "string_encoding"]
+_SET = ["benchmark", "tokenizer", "format", "string_encoding"]
 
 
 def _texts(values: tuple[Any, ...]) -> list[str]:
@@ -136,7 +149,16 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
     )
     fitted = fitted.assign(density=[density(row) for row in fitted.to_dict("records")])
     table = [
-        ["Programs", "Tokenizer", "String encoding", "Written with", "Count", "Median tokens", "Each state in full"]
+        [
+            "Programs",
+            "Tokenizer",
+            "Format",
+            "String encoding",
+            "Written with",
+            "Count",
+            "Median tokens",
+            "Each state in full",
+        ]
     ]
     for values, mine in fitted.groupby(_SET, sort=False):
         for kind in Density:
@@ -271,5 +293,6 @@ def tokens_by_role(tokens: pd.DataFrame) -> Figure | None:
 def _first(tokens: pd.DataFrame) -> pd.DataFrame:
     return tokens[
         (tokens["tokenizer"] == tokens["tokenizer"].iloc[0])
+        & (tokens["format"] == tokens["format"].iloc[0])
         & (tokens["string_encoding"] == tokens["string_encoding"].iloc[0])
     ]

@@ -9,6 +9,7 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
+from remedy.data_gen.roles import Role
 from remedy.eval import plotting
 from remedy.eval.colours import ROLE_COLOURS
 from remedy.eval.failures import Failure
@@ -65,7 +66,8 @@ def failure_sections(name: str, conditions: Sequence[ConditionSummary]) -> list[
     erred = any(condition["first_errors"] for condition in conditions)
     if found or erred:
         errors = f"{name}: where the first error stands"
-        found.append(Section(errors, draw=partial(first_errors, conditions), note=in_strings(conditions)))
+        note = f"{in_strings(conditions)} {of_another(conditions)}".strip()
+        found.append(Section(errors, draw=partial(first_errors, conditions), note=note))
     if erred:
         found.append(Section(f"{name}: rates of first errors", rows=hazard_table(conditions), note=HAZARDS))
     return found
@@ -169,6 +171,15 @@ def hazard_table(conditions: Sequence[ConditionSummary]) -> Rows:
                 ]
             )
     return table
+
+
+def of_another(conditions: Sequence[ConditionSummary]) -> str:
+    """How many first errors are lines that follow another occurrence of the line before them."""
+    actions = sum(condition["first_errors"].get(Role.ACTION.label, 0) for condition in conditions)
+    if not actions:
+        return ""
+    found = sum(condition["followed_another"] for condition in conditions)
+    return f"Of {actions} first errors in an action, {found} wrote what follows the line before it where that one stands another time."
 
 
 def in_strings(conditions: Sequence[ConditionSummary]) -> str:

@@ -9,11 +9,12 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from remedy.eval import plotting
+from remedy.eval import baselines, plotting
 from remedy.eval.colours import COLOURS
 from remedy.eval.plotting import LINES, MARKERS
 from remedy.eval.records import LABELS, TRACE_COLUMNS, answered
 from remedy.eval.sections import (
+    WITHOUT,
     Published,
     Rows,
     Section,
@@ -79,6 +80,7 @@ def accuracy_by_axis(conditions: Sequence[ConditionSummary], axis: str) -> Figur
         for (run, kind), points in lines.items():
             style = LINES[kinds.index(kind) % len(LINES)]
             plotting.line(panel, points, f"{run}, {kind}" if kind else run, runs.index(run), style)
+        baselines.draw(panel, baselines.along((c for c in ordered if c["labels"]["forcing"] == forcing), axis))
         plotting.numbers(panel, [float(condition["labels"][axis]) for condition in ordered])
         plotting.rates(panel)
         panel.set(xlabel=axis, title=f"{forcing}")
@@ -118,6 +120,7 @@ def metric_table(conditions: Sequence[ConditionSummary], published: Sequence[Pub
                 **{title(name): text(condition["labels"].get(name, "")) for name in labels},
                 "Examples": sized(condition),
                 "Answer right": percent(condition["right"]),
+                WITHOUT: baselines.best([condition]),
                 "Valid format": percent(condition["valid_format"]),
                 "State exact": percent(condition["state_exact"]),
                 "Action exact": percent(condition["action_exact"]),

@@ -9,12 +9,13 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from remedy.eval import plotting
+from remedy.eval import baselines, plotting
 from remedy.eval.colours import COLOURS
 from remedy.eval.plotting import LINES
 from remedy.eval.records import TRACE_COLUMNS
 from remedy.eval.report.verdicts import PAIRED
 from remedy.eval.sections import (
+    WITHOUT,
     Rows,
     Section,
     beside,
@@ -98,13 +99,39 @@ def _cell(runs: Sequence[pd.DataFrame]) -> Cell:
 def seed_table(conditions: Sequence[ConditionSummary], records: pd.DataFrame, variants: Mapping[str, str]) -> Rows:
     """One line per variant and condition."""
     labels = varying(conditions)
-    head = ["Variant", *map(title, labels), "Seeds", "Right", "Each seed", "Standard deviation", "Solved", "Tokens"]
+    head = [
+        "Variant",
+        *map(title, labels),
+        "Seeds",
+        "Right",
+        "Each seed",
+        "Standard deviation",
+        "Solved",
+        WITHOUT,
+        "Tokens",
+    ]
     table = [head]
+    groups: dict[tuple[str, ...], list[ConditionSummary]] = {}
+    for condition in conditions:
+        at = tuple(text(condition["labels"].get(name, "")) for name in labels)
+        groups.setdefault((variants[condition["run"]], *at), []).append(condition)
+    without = {key: baselines.best(group) for key, group in groups.items()}
     for key, (found, tokens) in cells(conditions, records, labels, variants).items():
         low, high = found.estimate.low, found.estimate.high
         mean = f"{100 * found.estimate.mean:.{places(low, high)}f} %\n{interval(low, high)}"
         spread = f"{100 * found.spread:.0f} points" if len(found.points) > 1 else ""
-        table.append([*key, str(len(found.points)), mean, each_seed(found), spread, solved(found), f"{tokens:.0f}"])
+        table.append(
+            [
+                *key,
+                str(len(found.points)),
+                mean,
+                each_seed(found),
+                spread,
+                solved(found),
+                without.get(key, ""),
+                f"{tokens:.0f}",
+            ]
+        )
     return table
 
 
@@ -141,6 +168,7 @@ def accuracy_over_seeds(
                 for at, one in line.items():
                     colour = COLOURS[number % len(COLOURS)]
                     panel.scatter([at] * len(one.points), one.points, s=9, color=colour, alpha=0.6, zorder=3)
+        baselines.draw(panel, baselines.along(mine, axis))
         plotting.numbers(panel, [float(condition["labels"][axis]) for condition in mine])
         plotting.rates(panel)
         panel.set(xlabel=axis, title=f"{forcing}")

@@ -145,6 +145,7 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "first_error_role": "",
         "first_error_in_string": False,
         "failure": Failure.TRUNCATED if example.outcome in {"ok", *TOO_LONG} else UNTRACED,
+        "followed_another": False,
         "value_type": "",
         "operation": "",
         "answer": "",

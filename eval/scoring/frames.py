@@ -13,6 +13,7 @@ from remedy.eval.failures import Failure
 from remedy.eval.records import Matches, Score
 from remedy.eval.scoring.answers import answer_text, same_answer
 from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, judged, operation_behind, out_of, storable
+from remedy.eval.scoring.occurrences import followed_another
 from remedy.eval.scoring.places import first_difference
 from remedy.eval.scoring.reading import Reading, read, read_part
 from remedy.models.tokenizer import TraceTokenizer
@@ -61,6 +62,7 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "first_error_role": "",
         "first_error_in_string": False,
         "failure": "",
+        "followed_another": False,
         "value_type": "",
         "operation": "",
         "answer": storable(answer_text(example, spelled, answered.frames)[:ANSWER_CHARACTERS]),
@@ -77,12 +79,21 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     score["first_error_token"] = token
     score["first_error_role"] = role.label
     score["first_error_in_string"] = bool(decoded.truth.strings[token])
+    score["followed_another"] = role is Role.ACTION and followed_another(
+        [frame.source for frame in example.frames], error.place, _source_at(found, error.place)
+    )
     if not right and not decoded.answer_fed:
         failure = Failure.WRONG_ACTION if decoded.structure_fed and role is Role.EVENT else error.failure
         score["failure"] = Failure.RUNAWAY if cut else failure
         score["value_type"] = error.value_type
         score["operation"] = operation_behind(example, number, role)
     return score
+
+
+def _source_at(found: Reading, place: int) -> str:
+    """The line that was written at a place; empty if none was."""
+    frame = found.frames[place] if place < len(found.frames) else None
+    return "" if frame is None else frame.source
 
 
 def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | None:

@@ -12,6 +12,7 @@ from remedy.data_gen.traces.reveal import UNCHANGED
 from remedy.eval.failures import Failure
 from remedy.eval.records import Matches, Score
 from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, judged, operation_behind, out_of, spliced, storable
+from remedy.eval.scoring.occurrences import followed_another
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 ROLE_FAILURES: Mapping[Role, Failure] = {
@@ -68,6 +69,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "first_error_role": "",
         "first_error_in_string": False,
         "failure": "",
+        "followed_another": False,
         "value_type": "",
         "operation": "",
         "answer": storable(_answer(truth, whole, answer, tokenizer)[:ANSWER_CHARACTERS]),
@@ -83,6 +85,8 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     score["first_error_token"] = error.position
     score["first_error_role"] = error.role.label
     score["first_error_in_string"] = bool(truth.strings[error.position])
+    if error.role is Role.ACTION:
+        score["followed_another"] = _followed_another(truth, error.position, error.written)
     if right or decoded.answer_fed:
         return score
     score["failure"] = Failure.RUNAWAY if cut else ROLE_FAILURES[error.role]
@@ -92,6 +96,12 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         name = tokenizer.decode(truth.ids[error.position - 1 : error.position])
         score["value_type"] = state[name].type if name in state else ""
     return score
+
+
+def _followed_another(truth: Encoded, position: int, found: int | None) -> bool:
+    """As `followed_another`, of commands that are single tokens."""
+    at = [place for place, role in enumerate(truth.roles) if role == Role.ACTION]
+    return found is not None and followed_another([truth.ids[place] for place in at], at.index(position), found)
 
 
 def _places(decoded: Decoded) -> list[_Place]:

@@ -1,5 +1,6 @@
 """Records as an evaluation writes them, made up: what reports are tested on."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ NEUTRAL: dict[str, Any] = {
     "source": "",
     "functions": "",
     "outcome": "ok",
+    "chance": math.nan,
+    "start_right": math.nan,
     "python": "CPython 3.11",
     "isolation": "trusted",
     "valid_format": True,
@@ -35,6 +38,7 @@ NEUTRAL: dict[str, Any] = {
     "first_error_token": -1,
     "first_error_role": "",
     "first_error_in_string": False,
+    "followed_another": False,
     "value_type": "",
     "operation": "",
     "answer": "",

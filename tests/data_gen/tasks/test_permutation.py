@@ -24,6 +24,7 @@ from remedy.data_gen.tasks.permutation_programs import (
     move_table,
     session,
 )
+from remedy.data_gen.tasks.task import Guesses
 from remedy.eval.scoring.answers import answer_places, same_answer
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import Symbols, SymbolSettings
@@ -200,3 +201,45 @@ def test_both_forms_of_the_generator_agree() -> None:
     bits = rng.bits_array(keys, np.array([0, 3]))
     assert bits.tolist() == [[rng.bits(key, p) for p in (0, 3)] for key in keys.tolist()]
     assert rng.below_array(bits, 120).tolist() == [[rng.below(b, 120) for b in row] for row in bits.tolist()]
+
+
+def guesses(settings: dict[str, object], count: int = 400) -> list[Guesses]:
+    data = DataConfig.model_validate({"task": {"kind": "permutation", **settings}, "format": "repl"})
+    return [data.task.guesses(one.trace, one.answer) for one in examples(data, "test", range(count))]
+
+
+@pytest.mark.parametrize(
+    ("n", "moves", "length", "expected"),
+    [
+        (3, "swaps", 16, 1 / 3),  # an even number of swaps: 3 of the 6 orders
+        (3, "swaps", 1, 1 / 3),
+        (3, "swaps", 0, 1),
+        (5, "swaps", 16, 1 / 60),
+        (5, "swaps", 2, 1 / (1 + 20 + 15)),  # the identity, three-cycles, pairs of swaps
+        (4, "three_cycles", 9, 1 / 12),
+        (5, "full", 8, 1 / 120),
+        (8, "three_cycles", 40, 2 / 40320),
+        (3, "swaps", 1000, 1 / 3),
+    ],
+)
+def test_chance_is_one_of_the_orders_that_the_commands_can_make(
+    n: int, moves: str, length: int, expected: float
+) -> None:
+    settings = {"n": n, "moves": moves, "length": length, "distinct_values": True}
+    assert [one.chance for one in guesses(settings, 3)] == pytest.approx([expected] * 3)
+
+
+def test_chance_is_what_guessing_gives() -> None:
+    """The start is right as often as a guess, where orders are as likely as each other; values that repeat raise both."""
+    distinct = guesses({"n": 3, "moves": "swaps", "length": 16, "distinct_values": True})
+    assert np.mean([one.start for one in distinct]) == pytest.approx(1 / 3, abs=0.07)
+    repeated = guesses({"n": 5, "moves": "full", "length": 8})
+    assert np.mean([one.chance for one in repeated]) == pytest.approx(0.020, abs=0.004)  # of distinct digits, 0.008
+
+
+def test_both_forms_have_the_same_chance() -> None:
+    for answer, length in (("string", 4), ("print", 4), ("none", 5)):  # of `none`, the last command is not shown
+        task = {"kind": "permutation", "moves": "swaps", "length": length, "answer": answer, "distinct_values": True}
+        (one,) = examples(DataConfig.model_validate({"task": task}), "test", [0])
+        found = PermutationTask.model_validate(task).guesses(one.trace, one.answer)
+        assert found.chance == pytest.approx(1 / 60)

@@ -90,6 +90,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "tokenizers": [{"tokenizers": {"by another name": {"kind": "chars"}}}],
     "costs.spacings": [{"costs": {"spacings": [2]}}],
     "costs.locals": [{"costs": {"locals": ["diff"]}}],
+    "costs.formats": [{"costs": {"formats": ["cwm_numbers"]}}],
     "costs.string_encodings": [{"costs": {"string_encodings": ["spaced"]}}],
     "costs.limits": [{"costs": {"limits": [3]}}],
     "costs.max_tokens": [{"costs": {"max_tokens": None}}, {"costs": {"max_tokens": 100}}],

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,7 +14,8 @@ from remedy.data_gen.tasks import Task
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
-from remedy.eval.diagnostics.composition import CompositionDiagnostic, theory_line
+from remedy.eval.diagnostics.composition import CompositionDiagnostic, composition_figure, expectation_table
+from remedy.eval.diagnostics.composition_null import corrected_line, given_true_inputs, published_line
 from remedy.eval.evaluate import evaluate
 from remedy.eval.summary import read_summary
 from tests.eval.made_records import made, together
@@ -33,17 +35,83 @@ SINGLE = [
 NESTED = condition("nested", 2, [False, False], ["a b", "b b"])
 
 
-def test_the_theory_line_is_the_product_of_atomic_accuracies() -> None:
+def test_the_published_line_is_the_product_of_atomic_accuracies() -> None:
     _, records = together(*SINGLE, NESTED)
-    assert theory_line(records).to_dict() == {1: 0.75, 2: pytest.approx((0.5 + 0.25) / 2)}
+    assert published_line(records) == {1: 0.75, 2: pytest.approx((0.5 + 0.25) / 2)}
+
+
+def test_forcings_are_never_pooled() -> None:
+    """A model that is always wrong by itself and always right when fed is neither half right nor expected to be a quarter right."""
+    parts = []
+    for forcing, right in (("free", False), ("action_forced", True)):
+        for form, depth, function, names in (("atomic", 1, "a", "a"), ("nested", 2, "", "a a")):
+            labels = {"family": "strings", "form": form, "depth": depth, "function": function, "forcing": forcing}
+            parts.append(made([right] * 20, diagnostic="composition", labels=labels, functions=[names] * 20))
+    conditions, records = together(*parts)
+    head, *rows = expectation_table(records)
+    found = {row[head.index("Forcing")]: (row[5].split("\n")[0], row[6]) for row in rows}
+    assert found == {"free": ("0%", "0%"), "action_forced": ("100%", "100%")}
+    assert [panel.get_title().split(", ")[-1] for panel in composition_figure(records).axes] == [
+        "free",
+        "action_forced",
+    ]
+    cells = {
+        cell.split("\n")[0]
+        for section in CompositionDiagnostic.sections(conditions, records)
+        for row in section.rows or []
+        for cell in row
+    }
+    assert not cells & {"50 %", "25 %", "50%", "25%"}
+
+
+def test_the_correction_undoes_the_luck_of_functions_that_were_chosen() -> None:
+    """Of 25 functions measured on 10 programs each, those at 90 % and above are worse than they looked."""
+    random = np.random.default_rng(4)
+    products, plain, corrected, covered = [], [], [], 0
+    for _ in range(12):
+        true = random.beta(8, 2, 25)
+        right = random.binomial(10, true)
+        chosen = [number for number in range(25) if right[number] >= 9]
+        parts = [
+            condition("atomic", 1, [True] * k + [False] * (10 - k), [f"f{n}"] * 10, f"f{n}")
+            for n, k in enumerate(right)
+        ]
+        names = [" ".join(f"f{n}" for n in random.choice(chosen, 5)) for _ in range(100)]
+        _, records = together(*parts, condition("nested", 5, [True] * 100, names))
+        products.append(np.mean([np.prod([true[int(name[1:])] for name in one.split()]) for one in names]))
+        plain.append(published_line(records)[5])
+        mean, low, high = corrected_line(records)[5]
+        corrected.append(mean)
+        covered += low <= products[-1] <= high
+    assert np.mean(plain) - np.mean(products) > 0.15
+    assert abs(np.mean(corrected) - np.mean(products)) < 0.06
+    assert covered >= 11
+
+
+def test_the_right_null_is_every_call_right_after_a_true_past() -> None:
+    labels = {"family": "strings", "form": "nested", "depth": 3, "function": "", "forcing": "teacher_forced"}
+    one_step = made([None] * 40, labels=labels, functions=["a a a"] * 40, state_exact=[1.0] * 30 + [0.9] * 10)  # type: ignore[list-item]
+    _, records = together(condition("nested", 3, [True] * 20 + [False] * 20, ["a a a"] * 40), one_step)
+    mean, low, high = given_true_inputs(records)[3]
+    assert mean == 0.75
+    assert 0.55 < low < 0.75 < high < 0.9
+    head, row = expectation_table(records)
+    assert (row[head.index("Forcing")], row[5].split("\n")[0], row[-1].split("\n")[0]) == ("free", "50%", "75%")
 
 
 def test_compositions_stand_beside_what_single_functions_let_expect() -> None:
-    figure, by_depth, single = CompositionDiagnostic.sections(*together(*SINGLE, NESTED))
+    figure, numbers, by_depth, single = CompositionDiagnostic.sections(*together(*SINGLE, NESTED))
     assert figure.draw is not None
     drawn = figure.draw()
     assert drawn is not None
-    assert [line.get_label() for line in drawn.axes[0].get_lines()] == ["expected", "atomic", "nested"]
+    assert [line.get_label() for line in drawn.axes[0].get_lines()] == [
+        "Product of single functions",
+        "Product, corrected",
+        "atomic",
+        "nested",
+    ]
+    assert numbers.rows is not None
+    assert numbers.rows[1][4:7] == ["2", "0%\n0 to 66 %", "38%"]
     assert by_depth.rows is not None
     assert by_depth.rows[0] == ["Run", "Depth 2"]
     assert single.rows is not None

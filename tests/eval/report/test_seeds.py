@@ -24,16 +24,26 @@ def test_a_variant_of_several_runs_repeats() -> None:
 
 def test_a_line_for_every_variant_and_condition() -> None:
     head, *rows = seed_table(CONDITIONS, RECORDS, VARIANTS)
-    assert head == ["Variant", "Length", "Seeds", "Right", "Each seed", "Standard deviation", "Solved", "Tokens"]
+    assert head == [
+        "Variant",
+        "Length",
+        "Seeds",
+        "Right",
+        "Each seed",
+        "Standard deviation",
+        "Solved",
+        "Without a model",
+        "Tokens",
+    ]
     assert [row[:3] for row in rows] == [["a", "4", "2"], ["a", "8", "2"], ["b", "4", "1"], ["b", "8", "1"]]
-    assert rows[0][3:] == ["62 %\n0 to 100 %", "50, 75 %", "18 points", "0 of 2\n0 to 84 %", "23"]
-    assert rows[2][3:] == ["25 %\n17 to 35 %", "25 %", "", "0 of 1\n0 to 98 %", "23"]
+    assert rows[0][3:] == ["62 %\n0 to 100 %", "50, 75 %", "18 points", "0 of 2\n0 to 84 %", "", "23"]
+    assert rows[2][3:] == ["25 %\n17 to 35 %", "25 %", "", "0 of 1\n0 to 98 %", "", "23"]
 
 
 def test_three_seeds_that_solve_it_do_not_make_it_certain() -> None:
     found = together(*(made([True] * 100, run=f"r{n}") for n in range(3)))
     (_, row) = seed_table(*found, {f"r{n}": "v" for n in range(3)})
-    assert row == ["v", "3", "100 %\n30 to 100 %", "100, 100, 100 %", "0 points", "3 of 3\n29 to 100 %", "23"]
+    assert row == ["v", "3", "100 %\n30 to 100 %", "100, 100, 100 %", "0 points", "3 of 3\n29 to 100 %", "", "23"]
 
 
 def test_a_line_for_every_variant_and_a_dot_for_every_run() -> None:

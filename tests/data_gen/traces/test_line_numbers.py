@@ -1,0 +1,109 @@
+"""The line of every frame is found again from its text, and formats that write it tell lines of one text apart."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.roles import Role, Special, spans_text
+from remedy.data_gen.traces.line_numbers import line_numbers
+from remedy.data_gen.traces.render import render
+
+TWICE = """def f(n):
+    total = 0
+    total += n
+    total += n
+    for i in range(n):
+        if i % 2:
+            total += n
+        else:
+            total -= n
+        total += n
+    return total
+
+
+def main():  # << START_OF_TRACE
+    first = f(3)
+    first = f(3)
+    try:
+        first = f(None)
+    except TypeError:
+        first = f(2)
+    return first
+"""
+
+
+def seen_lines(code: str) -> list[int]:
+    """The line numbers of the events of `main`, as CPython gives them."""
+    found: list[int] = []
+
+    def follow(frame: Any, event: str, arg: Any) -> Callable[..., Any] | None:
+        if frame.f_code.co_filename != "watched":
+            return None
+        found.append(frame.f_lineno)
+        return follow
+
+    space: dict[str, Any] = {"__name__": "watched"}
+    exec(compile(code, "watched", "exec"), space)
+    before = sys.gettrace()
+    sys.settrace(follow)
+    try:
+        space["main"]()
+    finally:
+        sys.settrace(before)
+    return found
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"kind": "permutation", "n": 3, "moves": "swaps", "length": 40, "answer": "none"},
+        {"kind": "composition", "depth": 4},
+        {"kind": "composition", "depth": 3, "family": "dicts", "flatten": True},
+    ],
+)
+def test_the_lines_of_generated_programs_are_those_that_ran(task: dict[str, Any]) -> None:
+    for one in examples(DataConfig.model_validate({"task": task}), "test", range(8)):
+        assert line_numbers(one.trace) == seen_lines(one.program)
+
+
+def test_lines_of_one_text_are_told_apart() -> None:
+    assert line_numbers(trace(Program(TWICE))) == seen_lines(TWICE)
+
+
+def test_numbers_stand_beside_the_lines_or_for_them() -> None:
+    code = "def f(a):\n    a += 1\n    a += 1\n    return a\ndef main():  # << START_OF_TRACE\n    return f(1)\n"
+    traced = trace(Program(code))
+    beside, alone = (render(traced, name) for name in ("cwm_numbered", "cwm_numbers"))
+    assert [frame.source for frame in beside.frames] == [
+        "6     return f(1)\n",
+        "1 def f(a):\n",
+        "2     a += 1\n",
+        "3     a += 1\n",
+        "4     return a\n",
+        "4     return a\n",
+        "6     return f(1)\n",
+    ]
+    assert [frame.source for frame in alone.frames] == ["6\n", "1\n", "2\n", "3\n", "4\n", "4\n", "6\n"]
+    for written in (beside, alone):
+        prompt = spans_text([span for span in written.spans if span.role is Role.CONTEXT])
+        assert "\n2     a += 1\n3     a += 1\n4 " in prompt
+        actions = [
+            span.piece for span in written.spans if span.role is Role.ACTION and not isinstance(span.piece, Special)
+        ]
+        assert actions == [frame.source for frame in written.frames]
+
+
+@pytest.mark.slow
+def test_the_lines_of_real_programs_are_those_that_ran(shared: Path) -> None:
+    task = {"kind": "programs", "benchmark": "cruxeval", "path": str(shared / "cruxeval.jsonl")}
+    different = 0
+    for one in examples(DataConfig.model_validate({"task": task}), "all", range(0, 800, 4)):
+        if not one.trace.raised:
+            different += line_numbers(one.trace) != seen_lines(one.program)
+    assert different == 0

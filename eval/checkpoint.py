@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -12,7 +13,7 @@ from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, apply_changes, build, read_yaml
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
-from remedy.models.finished import recorded_weights
+from remedy.models.finished import read_training, recorded_weights
 from remedy.models.flops import token_cost
 from remedy.models.mixers import eigenvalues_of
 from remedy.models.protocol import CausalLM
@@ -89,15 +90,19 @@ def weights_digest(model: CausalLM) -> str:
 
 class Subject(NamedTuple):
     """What a checkpoint is evaluated on: `trained_on` is the task of its own data, if that is known; `weights` a digest of its
-    weights, if one was recorded with them."""
+    weights, if one was recorded with them; `training` what its training took (`models.finished.Training`), with the settings that
+    were `chosen` on validation."""
 
     data: DataConfig
     trained_on: Task | None = None
     weights: str = ""
+    training: dict[str, Any] | None = None
 
 
-def for_checkpoint(checkpoint: str, config: EvalConfig) -> Subject:
+def for_checkpoint(checkpoint: str, config: EvalConfig, chosen: Mapping[str, Any] | None = None) -> Subject:
     """The data configuration stored with a run, with the evaluation's changes, and the task that the run was trained on.
+
+    `chosen`: settings of the run that were chosen on validation.
 
     Raises:
         ConfigError: the checkpoint stores none and the changes are not complete, or the result does not validate.
@@ -118,4 +123,6 @@ def for_checkpoint(checkpoint: str, config: EvalConfig) -> Subject:
     for key in [*config.set, *given]:
         if key.startswith("task.held_out_"):
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
-    return Subject(data, trained_on, recorded_weights(Path(checkpoint)))
+    took = read_training(Path(checkpoint))
+    training = {**took, "chosen": dict(chosen or {})} if took is not None else None
+    return Subject(data, trained_on, recorded_weights(Path(checkpoint)), training)

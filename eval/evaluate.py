@@ -98,6 +98,7 @@ def evaluate(
         "variant": variant,
         "checkpoint": describe(model, tokenizer, subject.weights),
         "data": subject.data.model_dump(mode="json"),
+        "training": subject.training,
         "trained_on": subject.trained_on.model_dump(mode="json") if subject.trained_on else None,
         "evaluation": config.model_dump(mode="json"),
         "conditions": [condition.slug for condition in conditions],

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -17,67 +15,8 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics.condition import MOST_EXAMPLES
 from remedy.eval.records import COMMON
 from remedy.eval.report.verdicts import FORMER_LABELS, Comparison, Side, one_primary
+from remedy.launch.groups import BASELINE, SEEDS, SELECTION_FOLDER, Group, Member, TrialMember, members, trial_members
 from remedy.train.config import MOST_STEPS, RunConfig
-
-MOST_RUNS = 10_000
-"""Runs of a group; more can only be a grid with one key too many."""
-
-SEEDS = ("seed", "data_seed")
-"""What runs of one variant differ in: settings of `train`. Not `data.seed`, which chooses the test set too."""
-SEED_KEYS = tuple(f"train.{name}" for name in SEEDS)
-BASELINE = "baseline"
-
-
-class Group(Settings):
-    """Runs that share their settings but for a few. Changes are written `a.b: value`, as on the command line."""
-
-    base: dict[str, Any]
-    """The settings that all its runs share: those of `remedy train`, without `name` and `output`."""
-    runs: dict[str, dict[str, Any]] = {}
-    """For each run, by its name, what differs from `base`. Runs that differ in `train.seed` and `train.data_seed` alone are one
-    variant, which has the name of the first. `baseline: true` makes a variant the one that a report without `comparisons` compares
-    the others of its group with; by default the first."""
-    grid: dict[str, tuple[Any, ...]] = {}
-    """Settings and the values that each takes; every combination is a run (of each of `runs`, where there are any)."""
-    seeds: tuple[int, ...] = ()
-    """Every run is made with each of these as its `train.seed` and `train.data_seed`; reports put them together as one variant."""
-    evaluate: dict[str, Any]
-    """How every run is evaluated: the settings of `remedy evaluate`."""
-    evaluate_runs: dict[str, dict[str, Any]] = {}
-    """For single ones of `runs`, what differs from `evaluate`."""
-
-    @model_validator(mode="after")
-    def _not_empty(self) -> Group:
-        if not self.runs and not self.grid and not self.seeds:
-            raise ValueError("give `runs`, `grid` or `seeds`")
-        points = math.prod(len(values) for values in self.grid.values())
-        runs = max(1, len(self.runs)) * points * max(1, len(self.seeds))
-        if runs > MOST_RUNS:
-            raise ValueError(f"grid has {runs:,} runs; at most {MOST_RUNS:,} are possible: give its keys fewer values")
-        empty = [key for key, values in self.grid.items() if not values]
-        if empty:
-            raise ValueError(f"grid.{empty[0]} has no values")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds has a value twice: {shown(self.seeds)}")
-        by_seeds = SEED_KEYS if self.seeds else ()
-        if both := [key for key in by_seeds if key in self.grid]:
-            raise ValueError(f"grid.{both[0]} does nothing, since `seeds` sets it: remove it from one of them")
-        for where, settings in {
-            "base": self.base,
-            **{f"runs.{name}": changes for name, changes in self.runs.items()},
-        }.items():
-            own = [key for key in ("name", "output") if key in settings]
-            if own:
-                raise ValueError(f"{where}.{own[0]} does nothing: runs have the names and folders of the experiment")
-            for setter, keys in {"the grid": tuple(self.grid), "`seeds`": by_seeds}.items():
-                if twice := [key for key in keys if where != "base" and key in settings]:
-                    raise ValueError(
-                        f"{where}: {twice[0]} does nothing, since {setter} sets it: remove it from one of them"
-                    )
-        unknown = sorted(set(self.evaluate_runs) - set(self.runs))
-        if unknown:
-            raise ValueError(f"evaluate_runs names no run: {', '.join(unknown)}")
-        return self
 
 
 class ExperimentConfig(Settings):
@@ -123,62 +62,37 @@ class ExperimentConfig(Settings):
         return [next(member.name for member in members(group) if member.of == run) for group, run in marked]
 
 
-class Job(Settings):
-    """One run of an experiment: train, then evaluate. `variant`: the name of all runs that differ from it in their seeds alone."""
+class TrainingJob(Settings):
+    """One training of an experiment, in a folder of its own."""
 
     name: str
     variant: str
     folder: Path
     train: RunConfig
+
+
+class Trial(TrainingJob):
+    """A training of a selection, which is judged by its validation alone. `values`: the settings that it tries."""
+
+    group: str
+    seed: int
+    values: dict[str, Any]
+
+
+class Job(TrainingJob):
+    """One run of an experiment: train, then evaluate. `variant`: the name of all runs that differ from it in their seeds alone;
+    `chosen`: settings that its variant chose on validation."""
+
     evaluate: EvalConfig
+    chosen: dict[str, Any]
 
 
-class Member(NamedTuple):
-    """A run of a group before its settings are resolved."""
-
-    name: str
-    variant: str
-    of: str
-    changes: dict[str, Any]
+Choices = Mapping[tuple[str, str], dict[str, Any]]
+"""The settings that variants chose, by group and variant."""
 
 
-def members(group: Group) -> list[Member]:
-    """The runs of a group: each of `runs` at each point of the grid, with each seed. Seeds are no part of a variant's name."""
-    found = []
-    for of, settings in (group.runs or {"": {}}).items():
-        changes = {key: value for key, value in settings.items() if key != BASELINE}
-        for values in itertools.product(*group.grid.values()):
-            point = dict(zip(group.grid, values))
-            words = {key: f"{_said(key)}={_word(value)}" for key, value in point.items()}
-            kept = [word for key, word in words.items() if key not in SEED_KEYS]
-            variant = ",".join([*([of] if of else []), *kept]) or "all"
-            name = ",".join([*([of] if of else []), *words.values()])
-            whole = {**changes, **point}
-            found += [
-                Member(
-                    ",".join(filter(None, (name, f"seed={seed}"))),
-                    variant,
-                    of,
-                    {**whole, **dict.fromkeys(SEED_KEYS, seed)},
-                )
-                for seed in group.seeds
-            ] or [Member(name, variant, of, whole)]
-    return found
-
-
-def _said(key: str) -> str:
-    """The key in a run's name: its last word, but for `data.seed`, which is another world and no seed of a run."""
-    return key if key == "data.seed" else key.rsplit(".", 1)[-1]
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, dict):
-        return "+".join(f"{k}-{_word(v)}" for k, v in value.items())
-    return "+".join(map(_word, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
-def expand(config: ExperimentConfig, where: str) -> list[Job]:
-    """All runs with their resolved settings.
+def expand(config: ExperimentConfig, where: str, choices: Choices | None = None) -> list[Job]:
+    """All runs with their resolved settings. `choices`: of groups that select; before they are made, runs have the first values.
 
     Raises:
         ConfigError: a run's settings do not validate; the message names the run.
@@ -187,11 +101,11 @@ def expand(config: ExperimentConfig, where: str) -> list[Job]:
     for group_name, group in config.groups.items():
         for member in members(group):
             label = f"{where}: groups.{cut(group_name)}.runs.{cut(member.name)}"
-            jobs.append(_job(config, group_name, member, label))
-    names = [job.name for job in jobs]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(f"{where}: run names must be unique over all groups; {shown(twice)} comes twice")
+            chosen = group.select.points()[0] if group.select is not None else {}
+            if choices is not None and group.select is not None:
+                chosen = choices[group_name, member.variant]
+            jobs.append(_job(config, group_name, member, chosen, label))
+    _refuse_twice([job.name for job in jobs], where)
     jobs = together(jobs)
     one_primary(config.comparisons)
     evaluations = {name: job.evaluate for job in jobs for name in (job.name, job.variant)}
@@ -199,6 +113,12 @@ def expand(config: ExperimentConfig, where: str) -> list[Job]:
         for name, side in (("baseline", comparison.baseline), ("treatment", comparison.treatment)):
             _check_side(side, evaluations, f"{where}: comparisons.{number}.{name}")
     return jobs
+
+
+def _refuse_twice(names: Sequence[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"{where}: run names must be unique over all groups; {shown(twice)} comes twice")
 
 
 def together(jobs: Sequence[Job]) -> list[Job]:
@@ -228,22 +148,63 @@ def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -
             raise ConfigError(f"{place}.where: records of {side.run!r} have no label {key!r}; {suggest(key, known)}")
 
 
-def _job(config: ExperimentConfig, group_name: str, member: Member, label: str) -> Job:
+def trials(config: ExperimentConfig, where: str) -> list[Trial]:
+    """The trainings by which groups with `select` choose, with their resolved settings; each is validated at its end.
+
+    Raises:
+        ConfigError: a trial's settings do not validate; the message names it.
+    """
+    found = []
+    for group_name, group in config.groups.items():
+        for member in trial_members(group):
+            label = f"{where}: groups.{cut(group_name)}.select, trial {cut(member.name)}"
+            folder = Path(config.output) / group_name / SELECTION_FOLDER / member.name.replace("/", "-")
+            train = _train(config, group_name, member, folder, member.changes, label)
+            if train.train.evaluate_every is None:
+                train = train.changed({"train.evaluate_every": train.train.total_steps}, label)
+            found.append(
+                Trial(
+                    name=member.name,
+                    variant=member.variant,
+                    folder=folder,
+                    train=train,
+                    group=group_name,
+                    seed=member.seed,
+                    values=member.values,
+                )
+            )
+    _refuse_twice([trial.name for trial in found], where)
+    return found
+
+
+def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict[str, Any], label: str) -> Job:
     group = config.groups[group_name]
     folder = Path(config.output) / group_name / member.name.replace("/", "-")
-    settings = apply_changes(
-        {**group.base, "name": member.name, "output": str(folder / "model")}, member.changes, label
-    )
+    evaluation = build(EvalConfig, apply_changes(group.evaluate, group.evaluate_runs.get(member.of, {}), label), label)
+    if config.max_examples is not None:
+        evaluation = evaluation.changed(_fewer_examples(evaluation, config.max_examples), label)
+    train = _train(config, group_name, member, folder, {**member.changes, **chosen}, label)
+    return Job(name=member.name, variant=member.variant, folder=folder, train=train, evaluate=evaluation, chosen=chosen)
+
+
+def _train(
+    config: ExperimentConfig,
+    group_name: str,
+    member: Member | TrialMember,
+    folder: Path,
+    changes: dict[str, Any],
+    label: str,
+) -> RunConfig:
+    """The resolved settings of one training."""
+    base = config.groups[group_name].base
+    settings = apply_changes({**base, "name": member.name, "output": str(folder / "model")}, changes, label)
     if config.max_steps is not None:
         settings = apply_changes(settings, {"train.max_steps": config.max_steps}, label)
     tracking = settings.get("tracking") or {}
     if isinstance(tracking, Mapping) and tracking.get("wandb", True):
-        settings["tracking"] = {"group": config.name, "tags": [group_name, member.variant], **tracking}
-    evaluation = build(EvalConfig, apply_changes(group.evaluate, group.evaluate_runs.get(member.of, {}), label), label)
-    if config.max_examples is not None:
-        evaluation = evaluation.changed(_fewer_examples(evaluation, config.max_examples), label)
-    train = build(RunConfig, settings, label)
-    return Job(name=member.name, variant=member.variant, folder=folder, train=train, evaluate=evaluation)
+        tags = [group_name, *([SELECTION_FOLDER] if isinstance(member, TrialMember) else []), member.variant]
+        settings["tracking"] = {"group": config.name, "tags": tags, **tracking}
+    return build(RunConfig, settings, label)
 
 
 def _fewer_examples(evaluation: EvalConfig, most: int) -> dict[str, Any]:

@@ -15,12 +15,17 @@ import psutil
 import typer
 
 from remedy.data_gen.orphans import end_with_parent
-from remedy.data_gen.settings import load
+from remedy.data_gen.sealed import read_json
+from remedy.data_gen.settings import UserError, load
 from remedy.launch.console import command_line, start
 from remedy.launch.progress import note_condition
-from remedy.train.config import RunConfig
+from remedy.train.config import DIVERGED, RunConfig
 
 TRAINED = "trained"
+EVALUATE = "evaluate.yaml"
+"""How a run is evaluated; a trial of a selection has none, and is not."""
+CHOSEN = "chosen.json"
+"""The settings that a run's variant chose on validation."""
 
 
 app = command_line()
@@ -28,7 +33,7 @@ app = command_line()
 
 @app.command()
 def main(
-    folder: Annotated[Path, typer.Argument(help="holds train.yaml and evaluate.yaml")],
+    folder: Annotated[Path, typer.Argument(help="holds train.yaml, and evaluate.yaml if it is to be evaluated")],
     name: Annotated[str, typer.Argument(help="what reports call the run")],
     variant: Annotated[str, typer.Option(help="what it shares with the same run of other seeds")] = "",
     processes: Annotated[int, typer.Option(help="that train")] = 1,
@@ -38,10 +43,17 @@ def main(
     if parent:
         end_with_parent(parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
     run = load(RunConfig, folder / "train.yaml")
+    evaluated = (folder / EVALUATE).exists()
     if not (folder / TRAINED).exists():
-        _train(run, folder, processes)
+        try:
+            _train(run, folder, processes)
+        except (UserError, SystemExit):
+            # Of a trial, that is a result: this setting is not the one to choose.
+            if evaluated or not (Path(run.output) / DIVERGED).exists():
+                raise
         (folder / TRAINED).touch()
-    _evaluate(run, folder, name, variant)
+    if evaluated:
+        _evaluate(run, folder, name, variant)
 
 
 def _train(run: RunConfig, folder: Path, processes: int) -> None:
@@ -86,8 +98,8 @@ def _evaluate(run: RunConfig, folder: Path, name: str, variant: str) -> None:
     from remedy.models.loading import load_checkpoint
     from remedy.train.wandb_runs import log_evaluation
 
-    settings = load(EvalConfig, folder / "evaluate.yaml")
-    subject = for_checkpoint(run.output, settings)
+    settings = load(EvalConfig, folder / EVALUATE)
+    subject = for_checkpoint(run.output, settings, read_json(folder / CHOSEN, "run the experiment again"))
     model, tokenizer = load_checkpoint(run.output)
 
     def note(done: ConditionDone) -> None:

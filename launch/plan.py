@@ -22,7 +22,7 @@ from remedy.eval.report.verdicts import ALONE, Comparison, Side
 from remedy.eval.report.wording import seeds_for_fixed
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, smallest_difference
 from remedy.eval.summary import ConditionSummary
-from remedy.launch.experiment import ExperimentConfig, Job, expand
+from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.models.config import DecoderSettings
 from remedy.models.flops import training_flops
 from remedy.models.tokenizer import build_tokenizer
@@ -62,7 +62,7 @@ def print_plan(
     for job in jobs:
         variants.setdefault(job.variant, []).append(job)
     conditions = {job.name: _conditions(job) for job in jobs}
-    _print_runs(config, variants, conditions, console)
+    _print_runs(config, variants, conditions, trials(config, where), console)
     _print_conditions(variants, conditions, console)
     _print_comparisons(config, variants, conditions, rate, spread, console)
 
@@ -73,19 +73,34 @@ def _conditions(job: Job) -> list[Condition]:
 
 
 def _print_runs(
-    config: ExperimentConfig, variants: dict[str, list[Job]], conditions: dict[str, list[Condition]], console: Console
+    config: ExperimentConfig,
+    variants: dict[str, list[Job]],
+    conditions: dict[str, list[Condition]],
+    tried: list[Trial],
+    console: Console,
 ) -> None:
-    table = Table("variant", "seeds", "steps", "rows", "one run", "from", "evaluated on", title="Runs")
+    table = Table("variant", "runs", "steps", "rows", "one run", "from", "evaluated on", title="Runs")
     total, unknown = 0.0, 0
+    selections: dict[str, list[Trial]] = {}
+    for trial in tried:
+        selections.setdefault(trial.variant, []).append(trial)
+    planned: list[tuple[str, Sequence[TrainingJob], str]] = [
+        (f"{name}: selection", mine, f"validation, {mine[0].train.train.validation_examples:,}")
+        for name, mine in selections.items()
+    ]
     for name, jobs in variants.items():
-        cost, train = training_cost(jobs), jobs[0].train.train
+        planned.append((name, jobs, f"{sum(one.examples for one in conditions[jobs[0].name]):,}"))
+    for name, mine, evaluated in planned:
+        cost, train = training_cost(mine), mine[0].train.train
         known = not math.isnan(cost.seconds)
-        total += cost.seconds * len(jobs) if known else 0.0
-        unknown += 0 if known else len(jobs)
-        rows, examples = train.total_steps * train.batch_size, sum(one.examples for one in conditions[jobs[0].name])
+        total += cost.seconds * len(mine) if known else 0.0
+        unknown += 0 if known else len(mine)
+        rows = train.total_steps * train.batch_size
         shown = duration(cost.seconds) if known else "?"
-        table.add_row(name, str(len(jobs)), f"{train.total_steps:,}", f"{rows:,}", shown, cost.source, f"{examples:,}")
+        table.add_row(name, str(len(mine)), f"{train.total_steps:,}", f"{rows:,}", shown, cost.source, evaluated)
     console.print(table)
+    if tried:
+        console.print(f"{len(tried)} trials choose settings on validation before the runs.")
     runs = sum(map(len, variants.values()))
     left = f", and {unknown} runs of which nothing is known" if unknown else ""
     console.print(
@@ -95,7 +110,7 @@ def _print_runs(
     )
 
 
-def training_cost(jobs: Sequence[Job]) -> Cost:
+def training_cost(jobs: Sequence[TrainingJob]) -> Cost:
     """What one run of a variant takes: from the speed of one that has logged it, else from its operations."""
     train = jobs[0].train
     if not isinstance(train.model, DecoderSettings):

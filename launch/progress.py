@@ -67,7 +67,7 @@ class Watch:
         self._training, self._evaluation = Pace(), Pace()
 
     def look(self, trained: bool) -> Progress:
-        """Where it is now."""
+        """Where it is now. `trained`: it is being evaluated."""
         if trained:
             return self._evaluating()
         record = last_record(self.metrics)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from remedy.data_gen.files import replace_file
+from remedy.data_gen.sealed import write_json
 from remedy.data_gen.settings import UserError, dump
-from remedy.launch.experiment import ExperimentConfig, Job, expand
-from remedy.launch.job import TRAINED
+from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
+from remedy.launch.groups import SELECTION_FOLDER
+from remedy.launch.job import CHOSEN, EVALUATE, TRAINED
 from remedy.launch.progress import Board, Progress, Watch
+from remedy.launch.selection import choose
 
 LOOK_SECONDS = 0.5
 
@@ -24,11 +28,17 @@ def run(config: ExperimentConfig, where: str) -> Path:
         UserError: a run failed (the others are finished first; the message names the log), or its folder holds a run of
             other settings.
     """
-    jobs = expand(config, where)
-    print(
-        f"{len(jobs)} runs, {config.workers} at a time; each writes log.txt in its folder below {config.output}",
-        flush=True,
-    )
+    jobs, tried = expand(config, where), trials(config, where)
+    if tried:
+        _run_all(config, tried, f"{len(tried)} trials that choose settings on validation")
+        jobs = expand(config, where, choose(config, tried))
+    _run_all(config, jobs, f"{len(jobs)} runs")
+    return report_all(config, jobs)
+
+
+def _run_all(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str) -> None:
+    """Do all of these, and raise a UserError if any failed."""
+    print(f"{what}, {config.workers} at a time; each writes log.txt in its folder below {config.output}", flush=True)
     watches = {job.name: Watch(job.folder, Path(job.train.output), job.train.train.total_steps) for job in jobs}
     with ThreadPoolExecutor(config.workers) as pool, Board(watches) as board:
         futures = {job.name: pool.submit(_do, job, config) for job in jobs}
@@ -43,7 +53,6 @@ def run(config: ExperimentConfig, where: str) -> Path:
     failed = [f"{name}: {future.result()}" for name, future in futures.items() if future.result()]
     if failed:
         raise UserError("\n".join(failed))
-    return report_all(config, jobs)
 
 
 def report_all(config: ExperimentConfig, jobs: list[Job]) -> Path:
@@ -52,27 +61,34 @@ def report_all(config: ExperimentConfig, jobs: list[Job]) -> Path:
     from remedy.train.wandb_runs import log_report
 
     folder = Path(config.output) / "report"
-    page = report(
-        [job.folder / "evaluation" for job in jobs], folder, config.comparisons or None, config.title, config.baselines
-    )
+    directories = [job.folder / "evaluation" for job in jobs]
+    directories += [
+        Path(config.output) / name / SELECTION_FOLDER
+        for name, group in config.groups.items()
+        if group.select is not None
+    ]
+    page = report(directories, folder, config.comparisons or None, config.title, config.baselines)
     tracked = [job.train.tracking for job in jobs if job.train.tracking.wandb]
     if tracked:
         log_report(tracked[0], f"{config.name}: report", folder)
     return page
 
 
-def prepare(job: Job) -> str:
+def prepare(job: TrainingJob) -> str:
     """Write a run's settings into its folder; an empty string, or why that cannot be."""
     job.folder.mkdir(parents=True, exist_ok=True)
     settings, text = job.folder / "train.yaml", dump(job.train)
     if settings.exists() and settings.read_bytes() != text.encode():
         return f"{job.folder} holds a run of other settings; delete it or choose another output"
     replace_file(settings, lambda partial: partial.write_text(text, encoding="utf-8"))
-    replace_file(job.folder / "evaluate.yaml", lambda partial: partial.write_text(dump(job.evaluate), encoding="utf-8"))
+    if isinstance(job, Job):
+        text = dump(job.evaluate)
+        replace_file(job.folder / EVALUATE, lambda partial: partial.write_text(text, encoding="utf-8"))
+        write_json(job.folder / CHOSEN, job.chosen)
     return ""
 
 
-def command(job: Job, processes: int) -> list[str]:
+def command(job: TrainingJob, processes: int) -> list[str]:
     """What runs a prepared job."""
     words = [sys.executable, "-m", "remedy.launch.job", str(job.folder), job.name, "--processes", str(processes)]
     return [*words, "--variant", job.variant] if job.variant != job.name else words
@@ -89,17 +105,21 @@ def _stop(pool: ThreadPoolExecutor) -> None:
         process.terminate()
 
 
-def _progress(job: Job, future: Future[str], watch: Watch) -> Progress:
+def _progress(job: TrainingJob, future: Future[str], watch: Watch) -> Progress:
     if future.done():
         problem = future.result()
         return Progress("failed", result=problem) if problem else Progress("done")
-    return watch.look((job.folder / TRAINED).exists()) if future.running() else Progress("waiting")
+    return (
+        watch.look(isinstance(job, Job) and (job.folder / TRAINED).exists())
+        if future.running()
+        else Progress("waiting")
+    )
 
 
-def _do(job: Job, config: ExperimentConfig) -> str:
+def _do(job: TrainingJob, config: ExperimentConfig) -> str:
     """Run one job in a process of its own; an empty string, or what went wrong."""
     problem = prepare(job)
-    if problem:
+    if problem or (isinstance(job, Trial) and (job.folder / TRAINED).exists()):
         return problem
     environment = {**os.environ, "OMP_NUM_THREADS": str(config.threads), "TQDM_DISABLE": "1"}
     log = job.folder / "log.txt"

@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remedy.data_gen.settings import UserError, load
-from remedy.launch.experiment import ExperimentConfig, expand
+from remedy.launch.experiment import ExperimentConfig, expand, trials
 from remedy.launch.job import TRAINED
 from remedy.launch.runner import command, prepare, report_all, run
+from remedy.launch.selection import choose
 
 ARRAY = """\
 #!/usr/bin/env bash
-# The {count} runs of {where}, one task each; a task that is signalled before its time limit queues again and goes on.
-#SBATCH --job-name={name}
-#SBATCH --array=0-{last}
+# The {count} {what} of {where}, one task each; a task that is signalled before its time limit queues again and goes on.
+#SBATCH --job-name={name}{suffix}
+#SBATCH --array={first}-{last}
 #SBATCH --time=04:00:00
 #SBATCH --gpus-per-task={processes}
 #SBATCH --ntasks=1
@@ -49,38 +50,41 @@ cd {cwd}
 def sweep(config: str, overrides: Sequence[str], slurm: Path | None, job: int | None, report_only: bool) -> Path | None:
     """Run the sweep and return the report's page, or do one part of it.
 
-    `slurm`: write the scripts of a Slurm array there instead. `job`: become the process of this one run. `report_only`: report
-    over what is there.
+    `slurm`: write the scripts of a Slurm array there instead, or of two where settings are selected first. `job`: become the process
+    of this one run; trials of a selection are counted first. `report_only`: report over what is there.
 
     Raises:
-        UserError: as `experiment.run`; or there is no such job.
+        UserError: as `runner.run`; there is no such job, or the trials before it are not finished.
     """
     settings = load(ExperimentConfig, config, overrides)
     if slurm is not None:
         _write_scripts(settings, config, overrides, slurm)
         return None
-    jobs = expand(settings, config)
-    if report_only:
-        return report_all(settings, jobs)
-    if job is None:
+    if job is None and not report_only:
         return run(settings, config)
-    if not 0 <= job < len(jobs):
-        raise UserError(f"--job {job}: {config} has {len(jobs)} runs, counted from 0")
-    problem = prepare(jobs[job])
+    jobs, tried = expand(settings, config), trials(settings, config)
+    count = len(tried) + len(jobs)
+    if job is not None and not 0 <= job < count:
+        first = f"{len(tried)} trials and " if tried else ""
+        raise UserError(f"--job {job}: {config} has {first}{len(jobs)} runs, counted from 0")
+    if tried and (job is None or job >= len(tried)):
+        jobs = expand(settings, config, choose(settings, tried))
+    if job is None:
+        return report_all(settings, jobs)
+    mine = [*tried, *jobs][job]
+    problem = prepare(mine)
     if problem:
         raise UserError(problem)
     os.environ.setdefault("TQDM_DISABLE", "1")
-    words = command(jobs[job], settings.processes)
+    words = command(mine, settings.processes)
     os.execv(words[0], words)  # so that Slurm's signals reach the training itself
 
 
 def _write_scripts(settings: ExperimentConfig, config: str, overrides: Sequence[str], folder: Path) -> None:
-    jobs = expand(settings, config)
+    jobs, tried = expand(settings, config), trials(settings, config)
     folder.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "remedy.launch.cli", "sweep", config, *overrides]
     facts = {
-        "count": len(jobs),
-        "last": len(jobs) - 1,
         "where": config,
         "name": settings.name,
         "processes": settings.processes,
@@ -88,9 +92,22 @@ def _write_scripts(settings: ExperimentConfig, config: str, overrides: Sequence[
         "cwd": shlex.quote(os.getcwd()),
         "sweep": shlex.join(words),
     }
-    (folder / "array.sbatch").write_text(ARRAY.format(**facts), encoding="utf-8")
+    runs = {"what": "runs", "count": len(jobs), "first": len(tried), "last": len(tried) + len(jobs) - 1, "suffix": ""}
+    (folder / "array.sbatch").write_text(ARRAY.format(**facts, **runs), encoding="utf-8")
     (folder / "report.sbatch").write_text(REPORT.format(**facts), encoding="utf-8")
     done = sum((job.folder / TRAINED).exists() for job in jobs)
-    print(f"{len(jobs)} runs ({done} of them trained). Submit them, and the report after them:")
-    print(f"  id=$(sbatch --parsable {folder / 'array.sbatch'})")
+    after = ""
+    if tried:
+        first = {"what": "trials", "count": len(tried), "first": 0, "last": len(tried) - 1, "suffix": "-selection"}
+        (folder / "selection.sbatch").write_text(ARRAY.format(**facts, **first), encoding="utf-8")
+        ready = sum((trial.folder / TRAINED).exists() for trial in tried)
+        after = "--dependency=afterok:$trials "
+        print(
+            f"{len(tried)} trials ({ready} of them done) choose settings for {len(jobs)} runs ({done} of them trained)."
+        )
+        print("Submit the trials, the runs after them, and the report at the end:")
+        print(f"  trials=$(sbatch --parsable {folder / 'selection.sbatch'})")
+    else:
+        print(f"{len(jobs)} runs ({done} of them trained). Submit them, and the report after them:")
+    print(f"  id=$(sbatch --parsable {after}{folder / 'array.sbatch'})")
     print(f"  sbatch --dependency=afterok:$id {folder / 'report.sbatch'}")

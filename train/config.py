@@ -15,6 +15,8 @@ from remedy.data_gen.traces.render import FORMATS
 from remedy.models.config import AnyModel, DecoderSettings
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 
+DIVERGED = "diverged.txt"
+"""What a run leaves beside its checkpoints whose loss became NaN or infinite."""
 DEFAULT_STEPS = 1000
 MOST_STEPS = 1_000_000_000
 

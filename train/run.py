@@ -31,7 +31,7 @@ from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.arguments import training_arguments
 from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, latest_intact, quarantine
-from remedy.train.config import RunConfig
+from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Collator, TraceDataset
 from remedy.train.deepspeed import JSON_FILE, zero_stage
 from remedy.train.processes import this_process
@@ -210,6 +210,8 @@ def _explained(
         examples = rows.describe(range((step - 1) * settings.batch_size, step * settings.batch_size))
         kept, _ = latest_intact(output)
         rest = f"{kept.path.name} is the last good checkpoint" if kept else "no checkpoint was written before"
+        if this_process().is_main:
+            (output / DIVERGED).write_text(f"step {step}\n", encoding="utf-8")
         raise UserError(
             f"step {step}: the loss is NaN or infinite ({examples}); {rest}. Lower train.learning_rate or "
             "train.max_grad_norm, raise train.warmup_ratio, or use fp32"
@@ -250,6 +252,7 @@ def _prepare(
     """What one process does for all before training: the settings into the run's folder, its checkpoints into order."""
     output.mkdir(parents=True, exist_ok=True)
     (output / SEAL).unlink(missing_ok=True)  # until training ends again
+    (output / DIVERGED).unlink(missing_ok=True)
     # Whole or not at all: other processes may be reading the one there is.
     replace_file(output / CONFIG_FILE, lambda partial: partial.write_text(dump(config), encoding="utf-8"))
     if arguments.deepspeed is not None:

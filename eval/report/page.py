@@ -19,6 +19,7 @@ from remedy.eval.report.reading import Evaluations, find, read_evaluations, read
 from remedy.eval.report.render import write_pages
 from remedy.eval.report.results import accuracy_by_cost, axis_sections, by_trace_tokens, metric_sections
 from remedy.eval.report.seeds import seed_sections
+from remedy.eval.report.selection import read_selection, selection_sections
 from remedy.eval.report.verdicts import Comparison, Verdict, decide
 from remedy.eval.report.wording import DIAGNOSIS_NOTE, diagnosis_rows
 from remedy.eval.sections import Section
@@ -64,7 +65,7 @@ def compose(
     Raises:
         UserError: as `report`.
     """
-    folders, measured = find(directories)
+    folders, measured, selections = find(directories)
     found = read_evaluations(folders)
     variants = variants_of(found.requests)
     unknown = next((name for name in baselines if name not in {*variants, *variants.values()}), None)
@@ -78,6 +79,7 @@ def compose(
     decided = decide(comparisons, found.records)
     fingerprints = {request["run"]: request["checkpoint"]["tokenizer_fingerprint"] for request in found.requests}
     sections = [Section("Runs", rows=runs_table(found))] if found.requests else []
+    sections += selection_sections([read_selection(folder) for folder in selections])
     sections += missing_section(found)
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in found.conditions):
         sections += diagnostic_sections(diagnostic, found, variants)

@@ -16,6 +16,7 @@ from remedy.eval.costs.measure import REQUEST as MEASURED
 from remedy.eval.evaluate import RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records import ROLE_COLUMNS, LabelValue, read_records, traced_only
 from remedy.eval.report.costs import Measurement
+from remedy.eval.report.selection import SELECTION
 from remedy.eval.summary import ConditionSummary, read_summary, summarise
 
 log = logging.getLogger(__name__)
@@ -31,14 +32,23 @@ class Evaluations(NamedTuple):
     missing: list[tuple[str, list[str]]]
 
 
-def find(directories: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """All folders of evaluations, and all of measurements, at or below the given ones, in the order given.
+class Found(NamedTuple):
+    """The folders of evaluations, of measurements, and of trials by which variants chose their settings."""
+
+    evaluations: list[Path]
+    measured: list[Path]
+    selections: list[Path]
+
+
+def find(directories: Sequence[Path]) -> Found:
+    """All folders at or below the given ones, in the order given.
 
     Raises:
         UserError: a folder holds none, or records without the evaluation that they are of.
     """
     evaluations: list[Path] = []
     measured: list[Path] = []
+    selections: list[Path] = []
     for directory in directories:
         below = sorted(path.parent for path in directory.rglob(REQUEST))
         counted = sorted(path.parent for path in directory.rglob(MEASURED))
@@ -48,13 +58,15 @@ def find(directories: Sequence[Path]) -> tuple[list[Path], list[Path]]:
         for tokens in sorted(directory.rglob(TOKENS)):
             if tokens.parent not in counted:
                 raise UserError(f"{tokens.parent / MEASURED}: is missing beside {TOKENS}: measure again")
-        if not below and not counted:
+        chosen = sorted(path.parent for path in directory.rglob(SELECTION))
+        if not below and not counted and not chosen:
             raise UserError(
                 f"{directory}: no evaluation or measurement found there; `remedy evaluate` and `remedy measure` write them"
             )
         evaluations += [folder for folder in below if folder not in evaluations]
         measured += [folder for folder in counted if folder not in measured]
-    return evaluations, measured
+        selections += [folder for folder in chosen if folder not in selections]
+    return Found(evaluations, measured, selections)
 
 
 def read_evaluations(folders: Sequence[Path]) -> Evaluations:

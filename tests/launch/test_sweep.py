@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from remedy.data_gen.settings import ConfigError, build, load
-from remedy.launch.experiment import ExperimentConfig, Group, expand, members
+from remedy.launch.experiment import ExperimentConfig, expand
+from remedy.launch.groups import Group, members
 from remedy.train.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]

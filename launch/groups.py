@@ -1,0 +1,217 @@
+"""Groups of an experiment: runs that share their settings but for a few, and what each variant chooses on validation first."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from remedy.data_gen.messages import shown
+from remedy.data_gen.settings import Settings
+
+MOST_RUNS = 10_000
+"""Runs of a group; more can only be a grid with one key too many."""
+
+SEEDS = ("seed", "data_seed")
+"""What runs of one variant differ in: settings of `train`. Not `data.seed`, which chooses the test set too."""
+SEED_KEYS = tuple(f"train.{name}" for name in SEEDS)
+BASELINE = "baseline"
+SELECTION_FOLDER = "selection"
+"""The folder of a group that holds its trials."""
+
+
+OTHER_FIGURES = ("data", "mixture", "tokenizer", "train.loss_roles", "train.validation_examples")
+"""Settings, and sections, that change what validation measures."""
+
+
+class Selection(Settings):
+    """Settings that every variant chooses for itself, by validation alone: all points of the grid are trained with seeds of their
+    own, and the best goes into the variant's runs."""
+
+    grid: dict[str, tuple[Any, ...]] = Field(min_length=1)
+    """Settings and the values that are tried; every combination is trained. `{train.learning_rate: [1e-3, 2e-3, 4e-3]}`."""
+    seeds: tuple[int, ...] = Field(min_length=1)
+    """`train.seed` and `train.data_seed` of the trials; none of the group's `seeds`."""
+    metric: Literal["loss", "exact_match"] = "loss"
+    """The figure of validation, mean over the seeds, that the best has (of equal exact matches, the one with less loss)."""
+
+    @model_validator(mode="after")
+    def _a_choice(self) -> Selection:
+        for key, values in self.grid.items():
+            _check_values(f"grid.{key}", values)
+            if key in SEED_KEYS:
+                raise ValueError(f"grid.{key}: a seed is not to be chosen: give several `seeds`")
+            if other := next((one for one in OTHER_FIGURES if f"{key}.".startswith(f"{one}.")), None):
+                raise ValueError(f"grid.{key}: figures of validation cannot be compared where `{other}` differs")
+        if math.prod(len(values) for values in self.grid.values()) < 2:
+            raise ValueError("grid has one combination, which leaves nothing to choose: give a key several values")
+        _check_values("seeds", self.seeds)
+        return self
+
+    def points(self) -> list[dict[str, Any]]:
+        """Every combination of the grid."""
+        return [dict(zip(self.grid, values)) for values in itertools.product(*self.grid.values())]
+
+
+class Group(Settings):
+    """Runs that share their settings but for a few. Changes are written `a.b: value`, as on the command line."""
+
+    base: dict[str, Any]
+    """The settings that all its runs share: those of `remedy train`, without `name` and `output`."""
+    runs: dict[str, dict[str, Any]] = {}
+    """For each run, by its name, what differs from `base`. Runs that differ in `train.seed` and `train.data_seed` alone are one
+    variant, which has the name of the first. `baseline: true` makes a variant the one that a report without `comparisons` compares
+    the others of its group with; by default the first."""
+    grid: dict[str, tuple[Any, ...]] = {}
+    """Settings and the values that each takes; every combination is a run (of each of `runs`, where there are any)."""
+    seeds: tuple[int, ...] = ()
+    """Every run is made with each of these as its `train.seed` and `train.data_seed`; reports put them together as one variant."""
+    select: Selection | None = None
+    """What every variant chooses on validation before its runs are made; none: settings are as written."""
+    evaluate: dict[str, Any]
+    """How every run is evaluated: the settings of `remedy evaluate`."""
+    evaluate_runs: dict[str, dict[str, Any]] = {}
+    """For single ones of `runs`, what differs from `evaluate`."""
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Group:
+        if not self.runs and not self.grid and not self.seeds:
+            raise ValueError("give `runs`, `grid` or `seeds`")
+        points = math.prod(len(values) for values in self.grid.values())
+        trials = len(self.select.points()) * len(self.select.seeds) if self.select is not None else 0
+        runs = max(1, len(self.runs)) * points * max(1, len(self.seeds), trials)
+        if runs > MOST_RUNS:
+            raise ValueError(f"grid has {runs:,} runs; at most {MOST_RUNS:,} are possible: give its keys fewer values")
+        for key, values in {
+            **{f"grid.{key}": values for key, values in self.grid.items()},
+            "seeds": self.seeds,
+        }.items():
+            if values or key != "seeds":
+                _check_values(key, values)
+        by_seeds = SEED_KEYS if self.seeds else ()
+        if both := [key for key in by_seeds if key in self.grid]:
+            raise ValueError(f"grid.{both[0]} does nothing, since `seeds` sets it: remove it from one of them")
+        for where, settings in {
+            "base": self.base,
+            **{f"runs.{name}": changes for name, changes in self.runs.items()},
+        }.items():
+            own = [key for key in ("name", "output") if key in settings]
+            if own:
+                raise ValueError(f"{where}.{own[0]} does nothing: runs have the names and folders of the experiment")
+            for setter, keys in {
+                "the grid": tuple(self.grid),
+                "`seeds`": by_seeds,
+                "`select`": tuple(self.select.grid if self.select is not None else ()),
+            }.items():
+                if twice := [key for key in keys if where != "base" and key in settings]:
+                    raise ValueError(
+                        f"{where}: {twice[0]} does nothing, since {setter} sets it: remove it from one of them"
+                    )
+        self._check_selection()
+        unknown = sorted(set(self.evaluate_runs) - set(self.runs))
+        if unknown:
+            raise ValueError(f"evaluate_runs names no run: {', '.join(unknown)}")
+        return self
+
+    def _check_selection(self) -> None:
+        if self.select is None:
+            return
+        if not self.seeds:
+            raise ValueError("select needs `seeds`: those of the runs with the chosen settings, which no trial had")
+        if both := sorted(set(self.seeds) & set(self.select.seeds)):
+            raise ValueError(
+                f"select.seeds: {both[0]} is one of `seeds`: what is chosen by a seed is to be tested on others"
+            )
+        if twice := [key for key in self.select.grid if key in self.grid]:
+            raise ValueError(f"grid.{twice[0]} does nothing, since `select` sets it: remove it from one of them")
+        if SELECTION_FOLDER in self.runs:
+            raise ValueError(f"runs.{SELECTION_FOLDER}: is the name of the folder of trials: choose another name")
+
+
+def _check_values(key: str, values: tuple[Any, ...]) -> None:
+    if not values:
+        raise ValueError(f"{key} has no values")
+    if any(value in values[:place] for place, value in enumerate(values)):
+        raise ValueError(f"{key} has a value twice: {shown(values)}")
+
+
+class Member(NamedTuple):
+    """A run of a group before its settings are resolved."""
+
+    name: str
+    variant: str
+    of: str
+    changes: dict[str, Any]
+
+
+def members(group: Group) -> list[Member]:
+    """The runs of a group: each of `runs` at each point of the grid, with each seed. Seeds are no part of a variant's name."""
+    found = []
+    for member in _unseeded(group):
+        found += [
+            member._replace(
+                name=",".join(filter(None, (member.name, f"seed={seed}"))),
+                changes={**member.changes, **dict.fromkeys(SEED_KEYS, seed)},
+            )
+            for seed in group.seeds
+        ] or [member]
+    return found
+
+
+class TrialMember(NamedTuple):
+    """A training of a selection before its settings are resolved. `values`: those that it tries."""
+
+    name: str
+    variant: str
+    seed: int
+    values: dict[str, Any]
+    changes: dict[str, Any]
+
+
+def trial_members(group: Group) -> list[TrialMember]:
+    """The trainings by which the variants of a group choose: each variant at each point of `select.grid`, with each of its seeds."""
+    if group.select is None:
+        return []
+    return [
+        TrialMember(
+            ",".join([*filter(None, [member.name]), *_words(point).values(), f"seed={seed}"]),
+            member.variant,
+            seed,
+            point,
+            {**member.changes, **point, **dict.fromkeys(SEED_KEYS, seed)},
+        )
+        for member in _unseeded(group)
+        for point in group.select.points()
+        for seed in group.select.seeds
+    ]
+
+
+def _unseeded(group: Group) -> list[Member]:
+    """Each of `runs` at each point of the grid, without the group's seeds. Without any of these, its name is empty."""
+    found = []
+    for of, settings in (group.runs or {"": {}}).items():
+        changes = {key: value for key, value in settings.items() if key != BASELINE}
+        for values in itertools.product(*group.grid.values()):
+            point = dict(zip(group.grid, values))
+            words = _words(point)
+            kept = [word for key, word in words.items() if key not in SEED_KEYS]
+            variant = ",".join([*filter(None, [of]), *kept]) or "all"
+            found.append(Member(",".join([*filter(None, [of]), *words.values()]), variant, of, {**changes, **point}))
+    return found
+
+
+def _words(point: dict[str, Any]) -> dict[str, str]:
+    return {key: f"{_said(key)}={_word(value)}" for key, value in point.items()}
+
+
+def _said(key: str) -> str:
+    """The key in a run's name: its last word, but for `data.seed`, which is another world and no seed of a run."""
+    return key if key == "data.seed" else key.rsplit(".", 1)[-1]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, dict):
+        return "+".join(f"{k}-{_word(v)}" for k, v in value.items())
+    return "+".join(map(_word, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,210 @@
+"""Selection: each variant chooses on validation with seeds of its own, is then run with fresh ones, and goes on where it was killed."""
+
+import io
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from remedy.data_gen.sealed import read_json, write_json
+from remedy.data_gen.settings import ConfigError, UserError, build
+from remedy.eval.report.selection import Tried, read_selection, selection_sections
+from remedy.launch.experiment import ExperimentConfig, Trial, expand, trials
+from remedy.launch.job import TRAINED
+from remedy.launch.plan import print_plan
+from remedy.launch.selection import choose, judged
+from remedy.launch.sweep import sweep
+from remedy.models.finished import TRAINING, read_training
+from remedy.train.config import DIVERGED
+from tests.launch.test_sweep import SWEEP, remedy
+
+GROUP: dict[str, Any] = {
+    **SWEEP["groups"]["swaps"],
+    "base": {
+        **SWEEP["groups"]["swaps"]["base"],
+        "train": {"max_steps": 30, "batch_size": 4, "logging_steps": 10, "threads": 1},
+        "tracking": {"wandb": False},
+    },
+    "grid": {"model.mixers": [["gru"], ["deltanet"]]},
+    "seeds": [0, 1],
+    "select": {"grid": {"train.learning_rate": [1e-5, 1e-2]}, "seeds": [100]},
+}
+
+
+def experiment(folder: Path, **changes: Any) -> ExperimentConfig:
+    return build(ExperimentConfig, {**SWEEP, "output": str(folder), "groups": {"swaps": {**GROUP, **changes}}}, "e")
+
+
+def test_trials_are_every_variant_at_every_point_with_seeds_that_no_run_has(tmp_path: Path) -> None:
+    config = experiment(tmp_path)
+    tried, jobs = trials(config, "e"), expand(config, "e")
+    assert [trial.name for trial in tried][:3] == [
+        "mixers=gru,learning_rate=1e-05,seed=100",
+        "mixers=gru,learning_rate=0.01,seed=100",
+        "mixers=deltanet,learning_rate=1e-05,seed=100",
+    ]
+    assert {(trial.train.train.seed, trial.train.train.data_seed) for trial in tried} == {(100, 100)}
+    assert {trial.train.train.evaluate_every for trial in tried} == {30}
+    assert {job.train.train.data_seed for job in jobs} == {0, 1}
+    assert {trial.train.data.seed for trial in tried} == {job.train.data.seed for job in jobs}
+    assert {job.train.train.evaluate_every for job in jobs} == {None}
+    choices = {
+        ("swaps", f"mixers={mixer}"): {"train.learning_rate": rate}
+        for mixer, rate in (("gru", 1e-2), ("deltanet", 1e-5))
+    }
+    made = expand(config, "e", choices)
+    assert [(job.variant, job.train.train.learning_rate) for job in made] == [
+        ("mixers=gru", 1e-2),
+        ("mixers=gru", 1e-2),
+        ("mixers=deltanet", 1e-5),
+        ("mixers=deltanet", 1e-5),
+    ]
+    assert made[0].chosen == {"train.learning_rate": 1e-2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"seeds": []}, "select needs `seeds`"),
+        ({"seeds": [100]}, r"select\.seeds: 100 is one of `seeds`"),
+        ({"select": {"grid": {"train.learning_rate": [1]}, "seeds": [9]}}, "leaves nothing to choose"),
+        ({"select": {"grid": {"train.learning_rate": []}, "seeds": [9]}}, r"grid\.train\.learning_rate has no values"),
+        ({"select": {"grid": {"train.learning_rate": [1, 1]}, "seeds": [9]}}, "has a value twice"),
+        ({"select": {"grid": {"train.seed": [1, 2]}, "seeds": [9]}}, "a seed is not to be chosen"),
+        (
+            {"select": {"grid": {"data.reveal.spacing": [1, 2]}, "seeds": [9]}},
+            "cannot be compared where `data` differs",
+        ),
+        ({"select": {"grid": {"model.mixers": [["gru"], ["lstm"]]}, "seeds": [9]}}, "grid.model.mixers does nothing"),
+        (
+            {"runs": {"a": {"train.learning_rate": 1}}},
+            r"runs\.a: train\.learning_rate does nothing, since `select` sets it",
+        ),
+        ({"runs": {"selection": {}}}, "is the name of the folder of trials"),
+    ],
+)
+def test_selections_that_choose_nothing_or_by_the_wrong_thing_are_refused(
+    tmp_path: Path, changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        experiment(tmp_path, **changes)
+
+
+def finish(trial: Trial, figures: tuple[float, float] | None) -> None:
+    """Make a trial's folder what training leaves: its loss and exact match, or that it diverged."""
+    output = Path(trial.train.output)
+    output.mkdir(parents=True)
+    if figures is None:
+        (output / DIVERGED).write_text("step 3\n")
+    else:
+        write_json(output / TRAINING, {"validation": {"loss": figures[0], "exact_match": figures[1]}})
+    (trial.folder / TRAINED).touch()
+
+
+@pytest.mark.parametrize(
+    ("metric", "figures", "chosen"),
+    [
+        ("loss", [(0.5, 0.1), (0.2, 0.0), (0.2, 0.3)], 2),  # of equals, the one with more exact matches
+        ("exact_match", [(0.5, 0.1), (0.2, 0.9), (0.1, 0.9)], 2),  # of equals, the one with less loss
+        ("exact_match", [(0.5, 0.1), (9.0, 0.9), None], 1),
+        ("loss", [None, (9.0, 0.9), None], 1),
+    ],
+)
+def test_the_best_on_validation_is_chosen(
+    tmp_path: Path, metric: str, figures: list[tuple[float, float] | None], chosen: int
+) -> None:
+    rates = [1e-3, 2e-3, 4e-3]
+    select = {"grid": {"train.learning_rate": rates}, "seeds": [100], "metric": metric}
+    config = experiment(tmp_path, select=select, grid={}, runs={"a": {}})
+    tried = trials(config, "e")
+    with pytest.raises(
+        UserError, match=r"3 of 3 trials of the selection are not finished, the first is .* \(--job 0\)"
+    ):
+        choose(config, tried)
+    for trial, found in zip(tried, figures, strict=True):
+        finish(trial, found)
+    assert choose(config, tried) == {("swaps", "a"): {"train.learning_rate": rates[chosen]}}
+    (section,) = selection_sections([read_selection(tmp_path / "swaps" / "selection")])
+    assert section.rows is not None
+    assert [row[-1] for row in section.rows[1:]] == ["chosen" if place == chosen else "" for place in range(3)]
+    assert [row[2] == "no finite loss" for row in section.rows[1:]] == [found is None for found in figures]
+
+
+def test_a_setting_that_diverges_with_one_seed_is_not_chosen_and_seeds_are_averaged(tmp_path: Path) -> None:
+    select = {"grid": {"train.learning_rate": [1, 2, 4]}, "seeds": [7, 8]}
+    config = experiment(tmp_path, select=select, grid={}, runs={"a": {}})
+    tried = trials(config, "e")
+    for trial, loss in zip(tried, (0.4, 0.2, 0.1, None, 0.35, 0.15), strict=True):
+        finish(trial, None if loss is None else (loss, 0.0))
+    group = config.groups["swaps"]
+    assert group.select is not None
+    found: list[Tried] = judged(group.select, tried, "a")
+    assert [(one["mean"], one["chosen"]) for one in found] == [(pytest.approx(0.3), False), (None, False), (0.25, True)]
+    for trial in tried:
+        (Path(trial.train.output) / DIVERGED).touch()
+    with pytest.raises(UserError, match="under every setting that was tried a loss became NaN"):
+        judged(group.select, tried, "a")
+
+
+def test_slurm_has_an_array_of_trials_and_one_of_runs_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "e.yaml"
+    path.write_text(yaml.safe_dump({**SWEEP, "output": str(tmp_path / "out"), "groups": {"swaps": GROUP}}))
+    sweep(str(path), [], tmp_path / "slurm", None, False)
+    assert "#SBATCH --array=0-3\n" in (tmp_path / "slurm" / "selection.sbatch").read_text()
+    assert "#SBATCH --array=4-7\n" in (tmp_path / "slurm" / "array.sbatch").read_text()
+    printed = capsys.readouterr().out
+    assert f"--dependency=afterok:$trials {tmp_path / 'slurm' / 'array.sbatch'}" in printed
+    with pytest.raises(UserError, match="4 of 4 trials of the selection are not finished"):
+        sweep(str(path), [], None, 4, False)
+    with pytest.raises(UserError, match="has 4 trials and 4 runs"):
+        sweep(str(path), [], None, 8, False)
+
+
+def test_a_plan_counts_the_trials(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    print_plan(experiment(tmp_path), "e", console=Console(file=screen, width=200))
+    assert "mixers=gru: selection" in screen.getvalue()
+    assert "4 trials choose settings on validation before the runs" in screen.getvalue()
+
+
+@pytest.mark.slow
+def test_a_selection_is_killed_and_continued_and_its_runs_have_what_it_chose(tmp_path: Path) -> None:
+    path, out = tmp_path / "e.yaml", tmp_path / "out"
+    rates = {"1e-05": 1e-5, "0.01": 1e-2, "0.001": 1e-3}
+    select = {"grid": {"train.learning_rate": list(rates.values())}, "seeds": [100]}
+    group = {**GROUP, "grid": {}, "runs": {"a": {"model.mixers": ["gru"]}}, "select": select}
+    path.write_text(yaml.safe_dump({**SWEEP, "output": str(out), "workers": 1, "groups": {"swaps": group}}))
+    command = [sys.executable, "-m", "remedy.launch.cli", "run", str(path)]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path)
+    trials_of = out / "swaps" / "selection"
+    while first.poll() is None and not list(trials_of.glob(f"*/{TRAINED}")):
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    said, _ = first.communicate()
+    done = {path: path.stat().st_mtime_ns for path in trials_of.glob("*/model/model.safetensors")}
+    assert 1 <= len(done) <= 2, said
+    assert "3 trials that choose settings on validation" in remedy("run", str(path), cwd=tmp_path)
+    assert all(path.stat().st_mtime_ns == when for path, when in done.items())
+
+    trained = [read_training(trials_of / f"a,learning_rate={rate},seed=100" / "model") for rate in rates]
+    figures = [training["validation"]["loss"] for training in trained if training and training["validation"]]
+    tried = read_selection(trials_of)["variants"]["a"]
+    assert [one["figures"] for one in tried] == [[figure] for figure in figures]
+    assert [one["chosen"] for one in tried] == [figure == min(figures) for figure in figures] == [False, True, False]
+    for seed in (0, 1):
+        folder = out / "swaps" / f"a,seed={seed}"
+        assert yaml.safe_load((folder / "train.yaml").read_text())["train"]["learning_rate"] == 0.01
+        training = read_json(folder / "evaluation" / "evaluation.json", "")["training"]
+        assert (training["chosen"], training["data_seed"]) == ({"train.learning_rate": 0.01}, seed)
+    # No test program was read before the choice: trials are not evaluated.
+    assert not list(trials_of.rglob("evaluat*"))
+    report = (out / "report" / "report.md").read_text()
+    assert "## What was tried" in report

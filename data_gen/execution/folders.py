@@ -5,6 +5,7 @@ The sandbox's server imports this module: it stays light.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -20,13 +21,14 @@ def remove(top: str) -> None:
         if not stat.S_ISDIR(os.lstat(top).st_mode):
             os.unlink(top)
             return
+        secret = os.urandom(8).hex()  # a name that the program has not taken
         waiting = _folders_after_emptying(top)
         moved = 0
         while waiting:
             folder = waiting.pop()
             for inner in _folders_after_emptying(folder):
                 moved += 1
-                os.rename(inner, place := os.path.join(top, f"remedy-{moved}-{os.getpid()}"))
+                os.rename(inner, place := os.path.join(top, f"remedy-{moved}-{secret}"))
                 waiting.append(place)
             os.rmdir(folder)
         os.rmdir(top)
@@ -49,18 +51,29 @@ def _folders_after_emptying(folder: str) -> list[str]:
 
 
 def too_much(top: str) -> bool:
-    """Whether a folder holds over `MOST_BYTES` on disk or `MOST_FILES` files and folders; stops counting there."""
+    """Whether a folder holds over `MOST_BYTES` on disk or `MOST_FILES` files and folders; stops counting there.
+
+    What cannot be counted, too deep for a path or closed to its owner, is too much: anything could be in it.
+    """
     files, size, waiting = 0, 0, [top]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
                     files += 1
-                    size += 512 * entry.stat(follow_symlinks=False).st_blocks
+                    size += _size(entry)
                     if files > MOST_FILES or size > MOST_BYTES:
                         return True
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-        except OSError:
-            continue
+        except OSError as error:
+            if error.errno in (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM):
+                return True
     return False
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return 512 * entry.stat(follow_symlinks=False).st_blocks
+    except FileNotFoundError:  # removed meanwhile, which must not keep the rest of its folder from being counted
+        return 0

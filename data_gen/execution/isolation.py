@@ -40,7 +40,10 @@ def server_command(python: str | None, isolation: Isolation, folder: str) -> lis
     command = [interpreter.path, "-s", "-c", _SERVE, package, folder, name]
     if name != "bubblewrap":
         return command
-    return [*_bubblewrap(interpreter, package), "--bind", folder, folder, "--chdir", folder, "--", *command]
+    # Nothing else can be written, Landlock or not: the next program would find it, and root's settings are in /proc.
+    closed = [part for path in ("/tmp", "/dev", "/proc", "/") for part in ("--remount-ro", path)]
+    walls = [*_bubblewrap(interpreter, package), "--bind", folder, folder, *closed, "--chdir", folder]
+    return [*walls, "--", *command]
 
 
 class Interpreter(NamedTuple):

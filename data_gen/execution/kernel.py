@@ -11,7 +11,7 @@ import struct
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
 _PATH_BENEATH = 1
-_PDEATHSIG, _KEEPCAPS, _SECCOMP, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 8, 22, 36, 38
+_PDEATHSIG, _DUMPABLE, _KEEPCAPS, _SECCOMP, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 4, 8, 22, 36, 38
 _SIGKILL = 9
 _CAPABILITY_VERSION = 0x20080522
 
@@ -100,6 +100,11 @@ def no_new_privileges() -> None:
 def die_with_parent() -> None:
     """Be killed when the thread that forked this process ends. A change of user id undoes it."""
     _control(_PDEATHSIG, _SIGKILL)
+
+
+def hide() -> None:
+    """Close this process's memory and descriptors in /proc to others of its user."""
+    _control(_DUMPABLE, 0)
 
 
 def adopt_orphans() -> None:

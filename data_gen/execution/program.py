@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 MARKER = "# << START_OF_TRACE"
-_MARKER_RE = re.compile(r"[ \t]*" + re.escape(MARKER))
+_MARKER_RE = re.compile(r"(?<![ \t])[ \t]*" + re.escape(MARKER))  # looks at blanks once: linear
 _PLAIN_ENTRY_RE = re.compile(r"^def (\w+)\(\):[ \t]*" + re.escape(MARKER) + r"[ \t]*$", re.MULTILINE)
 _LINE_END_RE = re.compile(r"\n|\r(?!\n)")
 _LONGEST_MESSAGE = 400

@@ -52,6 +52,7 @@ class Recorder:
         self._error: ProgramError | None = None
         self._builtins = dict(builtins.__dict__) if sealed else {}
         self._finished = False
+        self._dropped = False
         self.raised = False
         """Whether an exception left the entry."""
         self._tracer_left: object = None
@@ -94,6 +95,7 @@ class Recorder:
                 depth, frame = depth + 1, frame.f_back
             if depth < limit // 4:
                 refuse("forged", "changed how it is traced: it called sys.settrace")
+            self._dropped = True
 
         sys.addaudithook(hook)
 
@@ -113,6 +115,8 @@ class Recorder:
             if self._tracer_left is None:  # Python drops a trace function that cannot be called for want of stack
                 raise self._problem("recursion", "recursed too deeply to be traced, or switched its tracing off")
             raise self._problem("forged", "changed how it is traced: its entry's return is not on record")
+        if self._dropped:  # Python does not take one up again that it dropped
+            raise self._problem("forged", "changed how it is traced: it called sys.settrace")
         if self._sealer is not None:
             after = _state(self._functions)
             if len(after) != len(self._before) or not all(map(is_, after, self._before)):

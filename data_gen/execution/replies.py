@@ -6,6 +6,8 @@ program becomes the outcome `forged`.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -22,6 +24,27 @@ from remedy.data_gen.execution.program import (
 )
 
 _REPORTED = frozenset(OUTCOMES) - {"mismatch"}
+
+
+_LONG = 1 << 24
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_LOCAL = rb"\[%(s)b, %(s)b, %(s)b\]" % {b"s": _STRING}
+_FRAME = rb"\[%(s)b, %(s)b, (?:null|\[(?:%(l)b(?:, %(l)b)*+)?\]), (?:null|\[%(s)b, %(s)b\])\]" % {
+    b"s": _STRING,
+    b"l": _LOCAL,
+}
+_FRAMES = re.compile(rb'\{"frames": \[(?:%(f)b(?:, %(f)b)*+)?\], "raised": (?:true|false)\}' % {b"f": _FRAME})
+
+
+def parsed(data: bytes) -> Any:
+    """A reply as JSON. A long one has a tracer's form: in another, such as many empty lists, memory is 24 times the text.
+
+    Raises:
+        ValueError, RecursionError: it is no JSON, or none that a tracer writes.
+    """
+    if len(data) > _LONG and not _FRAMES.fullmatch(data):
+        raise ValueError("not in the form of a trace")
+    return json.loads(data)
 
 
 class _Forged(Exception):

@@ -35,8 +35,8 @@ from remedy.data_gen.execution.isolation import (
     server_command,
 )
 from remedy.data_gen.execution.program import Program, Trace
-from remedy.data_gen.execution.replies import checked
-from remedy.data_gen.execution.wire import receive, send
+from remedy.data_gen.execution.replies import checked, parsed
+from remedy.data_gen.execution.wire import receive, receive_bytes, send
 from remedy.data_gen.settings import ConfigError, Settings
 
 log = logging.getLogger(__name__)
@@ -185,7 +185,8 @@ class Sandbox:
         self._deadline = time.monotonic() + self.config.timeout_seconds + _MARGIN_SECONDS
         try:
             send(self._server.stdin, json.dumps(request).encode())
-            reply = receive(self._server.stdout)
+            data = receive_bytes(self._server.stdout)
+            reply = None if data is None else parsed(data)
         except OSError:
             reply = None
         except (ValueError, RecursionError):

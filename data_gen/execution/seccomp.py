@@ -23,7 +23,7 @@ preadv2:327:286 pwritev2:328:287 lseek:8:62 close:3:57 close_range:436:436 creat
 pipe:22:- pipe2:293:59 sendfile:40:71 copy_file_range:326:285 fadvise64:221:223 ftruncate:77:46 flock:73:32
 fsync:74:82 fdatasync:75:83 stat:4:- fstat:5:80 lstat:6:- newfstatat:262:79 statx:332:291 statfs:137:43 fstatfs:138:44
 access:21:- faccessat:269:48 faccessat2:439:439 readlink:89:- readlinkat:267:78 getdents:78:- getdents64:217:61
-getcwd:79:17 chdir:80:49 fchdir:81:50 umask:95:166 rename:82:- renameat:264:38 renameat2:316:276 mkdir:83:-
+getcwd:79:17 chdir:80:49 fchdir:81:50 umask:95:166 rename:82:- renameat:264:38 mkdir:83:-
 mkdirat:258:34 rmdir:84:- link:86:- linkat:265:37 unlink:87:- unlinkat:263:35 symlink:88:- symlinkat:266:36
 mmap:9:222 munmap:11:215 mremap:25:216 mprotect:10:226 madvise:28:233 msync:26:227 brk:12:214 membarrier:324:283
 futex:202:98 set_robust_list:273:99 rseq:334:293 set_tid_address:218:96 rt_sigaction:13:134 rt_sigprocmask:14:135
@@ -42,7 +42,7 @@ sched_get_priority_min:147:126 getcpu:309:168 getrandom:318:278 wait4:61:260 wai
 # Their arguments decide, see `_RULES`.
 _CHECKED = """
 open:2:- openat:257:56 fcntl:72:25 ioctl:16:29 fallocate:285:47 truncate:76:45 kill:62:129 tgkill:234:131 socketpair:53:199
-sendto:44:206 prlimit64:302:261 prctl:157:167
+sendto:44:206 prlimit64:302:261 prctl:157:167 renameat2:316:276
 """
 # Landlock does not restrict these: they are for a process that owns nothing outside its folder.
 _METADATA = """
@@ -92,6 +92,7 @@ _RULES = {
     "sendto": _null(4),
     "prlimit64": (_Check(0, (0, _SELF)), *_null(2)),
     "prctl": (_Check(0, (15, 16)),),  # a thread's name
+    "renameat2": (_Check(4, (0, 1, 2)),),  # not RENAME_WHITEOUT, which makes a device file
 }
 
 _LOAD, _AND, _EQUAL, _AT_LEAST, _JUMP, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x05, 0x06

@@ -13,7 +13,6 @@ import os
 import resource
 import select
 import signal
-import stat
 import struct
 import sys
 import time
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 _MEGABYTE = 1 << 20
 _WATCH_SECONDS = 0.2
 
+_Look = tuple[int, int, int, int]
+
 
 def serve(base: str, isolation: str) -> None:
     """Say hello, then answer requests until standard input ends; each program runs in a new folder in `base`, which is emptied."""
@@ -47,7 +48,12 @@ def serve(base: str, isolation: str) -> None:
     parent = select.poll()
     parent.register(requests.fileno(), 0)  # reports only that the other end is closed
     folder = os.path.join(base, "program")
-    while "problem" not in hello and _make(folder, base, walls) and (request := receive(requests)) is not None:
+    made: _Look | None = None
+    while (
+        "problem" not in hello
+        and (made := _make(folder, base, walls, made))
+        and (request := receive(requests)) is not None
+    ):
         reply, child = _run(request, folder, walls, parent)
         if not parent.poll(0):
             send(replies, reply)
@@ -71,11 +77,19 @@ def _walls(base: str, isolation: str) -> tuple[dict[str, Any], Walls | None]:
         return {"problem": str(error)} if isolation == "landlock" else {"holds": []}, None
 
 
-def _make(folder: str, base: str, walls: Walls | None) -> bool:
-    """Make the next program's folder. False if the last program, which no wall held, left no place for it."""
+def _make(folder: str, base: str, walls: Walls | None, made: _Look | None) -> _Look | None:
+    """Make the next program's folder, unless the last one is as it was made, and say how it looks.
+
+    Most programs write nothing, and making one anew costs a tenth of a trace. None if the last program, which no wall held, left
+    no place for it.
+    """
     try:
-        if _untouched(folder):
-            return True
+        with contextlib.suppress(OSError):
+            for left in os.listdir(base):  # without Landlock the program's user can write there
+                if left != os.path.basename(folder):
+                    remove(os.path.join(base, left))
+        if made is not None and _look(folder) == made and not os.listdir(folder):
+            return made
         remove(folder)
         try:
             os.mkdir(folder, 0o700)
@@ -85,17 +99,18 @@ def _make(folder: str, base: str, walls: Walls | None) -> bool:
             os.mkdir(folder, 0o700)
         if walls is not None:
             walls.give(folder)
+        return _look(folder)
     except OSError:
-        return False
-    return True
+        return None
 
 
-def _untouched(folder: str) -> bool:
-    """Whether the last program's folder is as it was made: most write nothing, and making one anew costs a tenth of a trace."""
+def _look(folder: str) -> _Look | None:
+    """What a program can see of its empty folder: a folder that once held many files stays large."""
     try:
-        return os.lstat(folder).st_mode == stat.S_IFDIR | 0o700 and not os.listdir(folder)
+        found = os.lstat(folder)
     except OSError:
-        return False
+        return None
+    return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns
 
 
 def _version() -> str:
@@ -129,7 +144,9 @@ def _run(request: dict[str, Any], folder: str, walls: Walls | None, parent: sele
         return _problem("time", name, f"stopped after {limits['timeout_seconds']:g} s"), child
     if why == "files":
         most = f"{MOST_BYTES // 1_000_000} MB or {MOST_FILES:,} files"
-        return _problem("files", name, f"wrote over {most} into its temporary folder"), child
+        return _problem(
+            "files", name, f"wrote over {most} into its temporary folder, or where they cannot be counted"
+        ), child
     how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
     return _problem("killed", name, f"ended its process before its trace was complete ({how})"), child
 
@@ -178,6 +195,10 @@ def _child(
     limits = request["limits"]
     os.setsid()
     os.chdir(folder)
+    null = os.open(os.devnull, os.O_RDWR)  # the server's own has flags and locks, which would outlive the program
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    os.close(null)
     seconds = int(limits["timeout_seconds"]) + 1
     for what, most in (
         (resource.RLIMIT_CPU, seconds),
@@ -237,7 +258,7 @@ def _collect(
 ) -> tuple[bytes | None, Literal["", "time", "files"]]:
     """The child's message, or None if it ended before the message was whole, or has to be, for want of time or of space for files.
 
-    A message longer than `most`, the child's own memory, is no honest one: reading on would only fill ours.
+    An honest one is in the child's memory, of `most` bytes, three times when it is sent: to read a longer one would only fill ours.
     """
     now = time.monotonic()
     deadline, watch = now + seconds, now + _WATCH_SECONDS
@@ -250,7 +271,7 @@ def _collect(
         if now > watch:
             if parent.poll(0):
                 return None, "time"  # nobody waits for it
-            if too_much(folder):
+            if too_much(os.path.dirname(folder)):
                 return None, "files"
             watch = time.monotonic() + _WATCH_SECONDS
         if not ready:
@@ -259,6 +280,6 @@ def _collect(
         if not chunk:
             return None, ""
         data += chunk
-        if len(data) > most:
+        if len(data) > most // 3:
             return None, ""
     return bytes(data[8:]), ""

@@ -62,6 +62,8 @@ class Walls:
             kernel.allow(self.rules, os.devnull, kernel.READ_FILE | kernel.WRITE_FILE | kernel.truncation(self.abi))
         elif not namespaces:
             raise OSError("this kernel has no Landlock, or has it switched off")
+        else:
+            kernel.hide()
         problems = []
         for identity in _ROOT if os.geteuid() == 0 else (Identity(f"uid {os.geteuid()}", None),):
             if identity.capabilities and not self.abi:

@@ -26,6 +26,12 @@ def receive(pipe: IO[bytes]) -> Any:
     Raises:
         ValueError, RecursionError: it is no JSON, or JSON that is nested too deeply.
     """
+    data = receive_bytes(pipe)
+    return None if data is None else json.loads(data)
+
+
+def receive_bytes(pipe: IO[bytes]) -> bytes | None:
+    """Read one message unread; None at the end of the stream."""
     header = pipe.read(8)
     if len(header) < 8:
         return None
@@ -33,7 +39,7 @@ def receive(pipe: IO[bytes]) -> Any:
     data = pipe.read(size)
     if len(data) < size:
         return None
-    return json.loads(data)
+    return data
 
 
 def problem_writer() -> Callable[[str, str], bytes]:

@@ -98,6 +98,13 @@ FORGERIES: dict[str, tuple[str, Program]] = {
             work="    x = 1\n    y = [x, 2]\n    sys.settrace(t)\n    z = y[1]\n    return z\n",
         ),
     ),
+    "the tracer off and on far down": (
+        "forged",
+        program(
+            "def inner():\n    return 1\nn = {}\nexec('def down(n, do): return do() if n == 0 else down(n - 1, do)', n)\n",
+            "t = sys.gettrace()\nn['down'](300, lambda: (sys.settrace(None), inner(), sys.settrace(t)))",
+        ),
+    ),
     "another tracer for a call": (
         "forged",
         program(

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remedy.data_gen.execution import replies
 from remedy.data_gen.execution.program import OUTCOMES, Program, ProgramError, Trace
-from remedy.data_gen.execution.replies import checked
+from remedy.data_gen.execution.replies import checked, parsed
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.execution.wire import problem_writer, reply_writer
@@ -52,6 +53,20 @@ def changed(*place: Any, to: Any) -> Any:
 def test_a_true_reply_is_the_trace() -> None:
     assert checked(TRUE, PROGRAM).frames == trace(PROGRAM).frames
     assert outcome(json.loads(problem_writer()("time", "mine.py: too long"))) == "time"
+
+
+def test_a_long_reply_is_read_only_in_a_tracers_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read as JSON, a reply of empty lists takes 24 times its size of our memory."""
+    monkeypatch.setattr(replies, "_LONG", 1000)
+    odd = ['x"\\', "\u20ac\n", "int"]
+    many = {"frames": [*FRAMES, ["line", "    y = x + 1\n", [odd, odd], None]] * 200, "raised": False}
+    text = json.dumps(many).encode()
+    assert parsed(text) == many
+    for filler in (b"[]", b"{}", b'[""]', b"1e9"):
+        inside = b",".join([filler] * 1000)
+        for junk in (b"[%b]" % inside, b'{"frames": [%b], "raised": false}' % inside, text[:-1] + b", %b}" % inside):
+            with pytest.raises(ValueError, match="form of a trace"):
+                parsed(junk)
 
 
 MALFORMED: dict[str, Any] = {

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,13 @@ def test_source_keeps_indentation_tabs_and_trailing_spaces() -> None:
     source = "\tx = 'a'  \n"
     frames = trace(Program(f"def main():  # << START_OF_TRACE\n{source}\treturn x")).frames
     assert frames[1].source == source
+
+
+def test_many_blanks_take_no_longer_than_they_are_long() -> None:
+    line = f"y = 1  #{' ' * 300_000}x {MARKER}\n"
+    begin = time.monotonic()
+    assert Program(line).physical_lines()[0] == f"y = 1  #{' ' * 300_000}x\n"
+    assert time.monotonic() - begin < 2
 
 
 def test_generators_are_frames_of_their_own() -> None:

@@ -222,6 +222,8 @@ def test_the_filter_allows_exactly_its_list(machine: str, open_to: bool) -> None
         ("fallocate", (3, 0), True),
         ("fallocate", (3, 1), False),
         ("truncate", (), open_to),
+        ("renameat2", (0, 1, 2, 3, 2), True),
+        ("renameat2", (0, 1, 2, 3, 4), False),
     ):
         assert (decide(code, architecture, checked[name], *arguments) == 0x7FFF0000) == allowed, (name, arguments)
 
@@ -367,7 +369,7 @@ def test_any_folder_can_be_removed(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (top / "link").symlink_to(tmp_path / "kept")
     (top / "dangling").symlink_to("nowhere")
-    assert not too_much(str(top))
+    assert too_much(str(top))  # too deep to be counted
     remove(str(top))
     assert not top.exists()
     assert (tmp_path / "kept").exists()
@@ -375,6 +377,92 @@ def test_any_folder_can_be_removed(tmp_path: Path) -> None:
     remove(str(tmp_path / "link"))
     assert os.listdir(tmp_path) == ["kept"]
     remove(str(tmp_path / "never"))
+
+
+def test_what_cannot_be_counted_is_too_much(tmp_path: Path) -> None:
+    place = tmp_path
+    for _ in range(3):
+        place = place / ("d" * 250)
+    place.mkdir(parents=True)
+    assert not too_much(str(tmp_path))
+    inside = os.open(place, os.O_RDONLY)
+    for _ in range(16):
+        os.mkdir("d" * 250, dir_fd=inside)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=inside)
+        os.close(inside)
+        inside = below
+    os.close(inside)
+    assert too_much(str(tmp_path))
+    remove(str(tmp_path / ("d" * 250)))
+    assert not os.listdir(tmp_path)
+
+
+def test_a_program_cannot_take_the_names_by_which_its_folder_is_emptied(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    for name in (*(f"remedy-{number}-{os.getpid()}" for number in range(1, 4)), "a/b/c", "a/b/d"):
+        (top / name / "inner").mkdir(parents=True)
+        (top / name / "inner" / "file").touch()
+    remove(str(top))
+    assert not top.exists()
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_program_leaves_no_sign_for_the_next(name: str) -> None:
+    """No flags of a shared descriptor, no folder that grew."""
+    looks = "import fcntl\nx = [fcntl.fcntl(0, fcntl.F_GETFL), os.stat('.').st_size, os.listdir('..'), os.listdir('.')]"
+    leaves = (
+        "import fcntl\nfcntl.fcntl(0, fcntl.F_SETFL, os.O_NONBLOCK | os.O_APPEND)\nx = 1",
+        "x = [os.mkdir('n' * 200 + str(i)) for i in range(300)]\nx = [os.rmdir(n) for n in os.listdir('.')]",
+    )
+    with box(name, timeout_seconds=10) as walled:
+        clean = value(walled, looks)
+        for body in leaves:
+            value(walled, body)
+            assert value(walled, looks) == clean
+
+
+def test_namespaces_hold_without_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a kernel before 5.13, where bubblewrap's mounts are the only wall around files."""
+    given = isolation.server_command
+
+    def blunted(*arguments: Any) -> list[str]:
+        command = given(*arguments)
+        place = command.index("-c") + 1
+        begin, end = command[place].split("from remedy.data_gen.execution.server")
+        mask = "from remedy.data_gen.execution import kernel\nkernel.landlock_abi = lambda: 0\n"
+        command[place] = f"{begin}{mask}from remedy.data_gen.execution.server{end}"
+        return command
+
+    monkeypatch.setattr(sandbox, "server_command", blunted)
+    with box("bubblewrap") as walled:
+        assert "Landlock" not in walled.environment.isolation
+        server = walled._server
+        # Nothing refuses a file beside its own folder, so that it is removed.
+        assert past_the_hook(walled, "'../left'", "os.O_WRONLY | os.O_CREAT") == "'open'"
+        assert value(walled, "x = os.listdir('..')") == "['program']"
+        for path in ("/left", "/tmp/left", "/dev/left", "/dev/shm/left", os.__file__):
+            assert past_the_hook(walled, f"'{path}'", "os.O_WRONLY | os.O_CREAT") == "'refused'", path
+        root = (
+            "'/proc/sys/kernel/core_pattern'",
+            "'/proc/sys/kernel/hostname'",
+            "f'/proc/{os.getppid()}/oom_score_adj'",
+        )
+        for path in root:
+            assert past_the_hook(walled, path, "os.O_WRONLY") == "'refused'", path
+        for path in (f"f'/proc/{{os.getppid()}}/{name}'" for name in ("mem", "environ", "fd/3", "fd/4")):
+            assert past_the_hook(walled, path, "os.O_RDONLY") == "'refused'", path
+        assert walled._server is server
+
+
+def past_the_hook(walled: Sandbox, path: str, flags: str) -> str:
+    """What an `open` gives a program that has blinded the hook to paths."""
+    body = (
+        "import gc, types\n"
+        "for f in [o for o in gc.get_objects() if isinstance(o, types.FunctionType) and 'inside' in o.__code__.co_freevars]:\n"
+        "    f.__closure__[f.__code__.co_freevars.index('inside')].cell_contents = lambda *a: True\n"
+        f"try: os.open({path}, {flags})\nexcept OSError: x = 'refused'\nelse: x = 'open'"
+    )
+    return value(walled, body)
 
 
 @pytest.mark.skipif(platform.system() != "Linux", reason="walls are Linux's")

@@ -106,6 +106,12 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
                 chosen = choices[group_name, member.variant]
             jobs.append(_job(config, group_name, member, chosen, label))
     _refuse_twice([job.name for job in jobs], where)
+    held: dict[Path, str] = {}
+    for job in jobs:
+        if (other := held.setdefault(job.folder, job.name)) != job.name:
+            raise ConfigError(
+                f"{where}: runs {shown(other)} and {shown(job.name)} would share {job.folder}: rename one"
+            )
     jobs = together(jobs)
     one_primary(config.comparisons)
     evaluations = {name: job.evaluate for job in jobs for name in (job.name, job.variant)}
@@ -158,7 +164,7 @@ def trials(config: ExperimentConfig, where: str) -> list[Trial]:
     for group_name, group in config.groups.items():
         for member in trial_members(group):
             label = f"{where}: groups.{cut(group_name)}.select, trial {cut(member.name)}"
-            folder = Path(config.output) / group_name / SELECTION_FOLDER / member.name.replace("/", "-")
+            folder = _folder(config, group_name, label) / SELECTION_FOLDER / _part(member.name.replace("/", "-"), label)
             train = _train(config, group_name, member, folder, member.changes, label)
             if train.train.evaluate_every is None:
                 train = train.changed({"train.evaluate_every": train.train.total_steps}, label)
@@ -177,9 +183,21 @@ def trials(config: ExperimentConfig, where: str) -> list[Trial]:
     return found
 
 
+def _folder(config: ExperimentConfig, group_name: str, label: str) -> Path:
+    """A group's folder."""
+    return Path(config.output) / _part(group_name, label)
+
+
+def _part(name: str, label: str) -> str:
+    """A name as one part of a path: a run's folder lies in its group's, and that in the experiment's."""
+    if name in ("", ".", "..") or "/" in name or not name.isprintable():
+        raise ConfigError(f"{label}: {shown(name)} cannot name the folder of a group or run: choose another name")
+    return name
+
+
 def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict[str, Any], label: str) -> Job:
     group = config.groups[group_name]
-    folder = Path(config.output) / group_name / member.name.replace("/", "-")
+    folder = _folder(config, group_name, label) / _part(member.name.replace("/", "-"), label)
     evaluation = build(EvalConfig, apply_changes(group.evaluate, group.evaluate_runs.get(member.of, {}), label), label)
     if config.max_examples is not None:
         evaluation = evaluation.changed(_fewer_examples(evaluation, config.max_examples), label)

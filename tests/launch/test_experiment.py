@@ -61,6 +61,26 @@ def test_shipped_experiments_are_valid_at_full_and_at_small_size(path: Path) -> 
         assert job.train.train.total_steps == 3
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "../../x", "/x", "a\x00", "a\n"])
+def test_folders_of_runs_are_their_own_and_inside_the_experiments(name: str) -> None:
+    group = EXPERIMENT["groups"]["g"]
+    with pytest.raises(ConfigError, match="cannot name the folder of a group or run"):
+        expand(build(ExperimentConfig, {**EXPERIMENT, "groups": {name: group}}), "e")
+    runs = {name: {}}
+    config = build(ExperimentConfig, {**EXPERIMENT, "groups": {"g": {**group, "runs": runs, "evaluate_runs": {}}}})
+    if "/" in name:  # of a value in a grid, for example: its folder has another sign there
+        (job,) = expand(config, "e")
+        assert job.folder.parent == Path("runs/e/g")
+    else:
+        with pytest.raises(ConfigError, match="cannot name the folder of a group or run"):
+            expand(config, "e")
+
+
+def test_runs_that_would_share_a_folder_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'a/b' and 'a-b' would share runs/e/g/a-b: rename one"):
+        expand(experiment(**{"groups.g.runs": {"a/b": {}, "a-b": {}}, "groups.g.evaluate_runs": {}}), "e")
+
+
 SIDE = {"run": "a"}
 
 

@@ -180,5 +180,6 @@ def _bubblewrap(interpreter: Interpreter, package: str, namespaces: str | None =
     system = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/alternatives"]
     needed = [*system, interpreter.prefix, interpreter.base_prefix, os.path.dirname(interpreter.path), package]
     binds = [part for path in needed if os.path.exists(path) for part in ("--ro-bind", path, path)]
-    walls = [*namespaces.split(), "--new-session", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc"]
+    # --as-pid-1: else a process of bwrap's own, with the server's pipes open, would be in sight of programs.
+    walls = [*namespaces.split(), "--as-pid-1", "--new-session", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc"]
     return ["bwrap", *walls, *binds]

@@ -449,8 +449,11 @@ def test_namespaces_hold_without_landlock(monkeypatch: pytest.MonkeyPatch) -> No
         )
         for path in root:
             assert past_the_hook(walled, path, "os.O_WRONLY") == "'refused'", path
-        for path in (f"f'/proc/{{os.getppid()}}/{name}'" for name in ("mem", "environ", "fd/3", "fd/4")):
+        for path in (
+            f"f'/proc/{{os.getppid()}}/{name}'" for name in ("mem", "environ", "fd/0", "fd/1", "fd/3", "fd/4")
+        ):
             assert past_the_hook(walled, path, "os.O_RDONLY") == "'refused'", path
+        assert value(walled, "x = [p for p in os.listdir('/proc') if p.isdigit()] == ['1', str(os.getpid())]") == "True"
         assert walled._server is server
 
 

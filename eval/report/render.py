@@ -17,6 +17,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from remedy.data_gen.files import replace_file, writing
+from remedy.eval.report.opening import opening
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import VERDICT_HEAD, VERDICT_NOTE, verdict_row
 from remedy.eval.sections import Rows, Section
@@ -52,6 +53,7 @@ def write_pages(
     environment = jinja2.Environment(loader=jinja2.PackageLoader("remedy.eval.report", "."), autoescape=True)
     page = environment.get_template("report.html.j2").render(
         title=title,
+        opening=opening(verdicts),
         head=VERDICT_HEAD,
         verdicts=[(str(verdict.word).replace(" ", "-"), verdict_row(verdict)) for verdict in verdicts],
         verdict_note=note,
@@ -84,7 +86,7 @@ def _svg(figure: Figure) -> str:
 
 def markdown(title: str, verdicts: Sequence[Verdict], note: str, sections: Sequence[Rendered]) -> str:
     """The report as Markdown, with its figures in `figures/`. `note`: below the verdicts."""
-    parts = [f"# {title}"]
+    parts = [f"# {title}", "\n".join(f"- {sentence}" for sentence in opening(verdicts))]
     if verdicts:
         parts += ["## Verdicts", _table([VERDICT_HEAD, *map(verdict_row, verdicts)]), note]
     for section in sections:

@@ -62,11 +62,15 @@ def diagnosis_rows(items: list[Verdict]) -> Rows:
 
 def rate_cell(found: Repeated) -> str:
     """A side's rate with its interval, and of several runs each one's, and how many solve the task."""
-    low, high = found.estimate.low, found.estimate.high
-    lines = [f"{100 * found.estimate.mean:.{places(low, high)}f} %", interval(low, high)]
+    lines = [rate_of(found), interval(found.estimate.low, found.estimate.high)]
     if len(found.points) > 1:
         lines += [f"seeds {each_seed(found)}", "solved " + solved(found).replace("\n", ", ") + " of all"]
     return "\n".join(lines)
+
+
+def rate_of(found: Repeated) -> str:
+    """A side's rate."""
+    return f"{100 * found.estimate.mean:.{places(found.estimate.low, found.estimate.high)}f} %"
 
 
 def difference_cell(item: Verdict) -> str:
@@ -105,15 +109,20 @@ def scope(item: Verdict) -> str:
     return "in this run" if before == after == 1 else "in these runs"
 
 
+def margin_of(item: Verdict) -> str:
+    """What a treatment may lose that is called as good: `2 points`."""
+    return f"{100 * item.comparison.margin:g} points"
+
+
 def _beside(item: Verdict) -> str:
-    found, margin = item.found, f"{100 * item.comparison.margin:g} points"
+    found = item.found
     match item.word:
         case VerdictWord.UNDECIDED:
             return f"seen from {100 * found.smallest(item.level):.0f} points on (power 80 %)"
         case VerdictWord.AS_GOOD:
-            return f"loses less than {margin}"
+            return f"loses less than {margin_of(item)}"
         case VerdictWord.WORSE if found.interval(item.level)[0] > -item.comparison.margin:
-            return f"by less than {margin}"
+            return f"by less than {margin_of(item)}"
         case VerdictWord.HELPED if found.repeated and item.treatment.solved == len(item.treatment.points):
             return f"all seeds solve it; to say fixed takes {seeds_for_fixed()}"
     return ""

@@ -55,10 +55,15 @@ class Difference(NamedTuple):
     def smallest(self, level: float = LEVEL, power: float = 0.8) -> float:
         """The smallest difference that such an interval would have left 0 out for with probability `power`, at most 1."""
         drawn_in = abs(self.difference / self.centre) if abs(self.centre) > 1e-9 else 1.0
-        return min(
-            max(drawn_in, 1.0) * (quantile(level, self.freedom) + quantile(2 * (1 - power), self.freedom)) * self.error,
-            1.0,
-        )
+        return min(max(drawn_in, 1.0) * self._reach(level, power), 1.0)
+
+    def times(self, distance: float, level: float = LEVEL, power: float = 0.8) -> float:
+        """How many times the programs, and the seeds where it is `repeated`, would tell with probability `power` a centre where it
+        is now from a value at this distance: variances go as one over their number."""
+        return math.inf if distance < 1e-9 else (self._reach(level, power) / distance) ** 2
+
+    def _reach(self, level: float, power: float) -> float:
+        return (quantile(level, self.freedom) + quantile(2 * (1 - power), self.freedom)) * self.error
 
 
 def compare(

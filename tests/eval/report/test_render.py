@@ -45,10 +45,12 @@ def test_the_page_is_self_contained_and_escaped(page: Path) -> None:
     assert '<a href="#a-table">' in html
     assert "Nothing to draw" not in html
     assert "Nobody named a baseline." in html
+    assert html.index('<div class="opening"><p>“&lt;b&gt; &amp; | co” fixed the failure;') < html.index("<nav>")
 
 
 def test_markdown_has_the_same_sections_with_figures_beside_it(page: Path) -> None:
     markdown = (page.parent / "report.md").read_text()
+    assert markdown.splitlines()[2].startswith("- “<b> & | co” fixed the failure; 100 % of its answers")
     assert "| <b> & \\| co |" in markdown
     assert "| 93.0%<br>89 to 96 % | <i> |" in markdown
     assert "![A figure (1)](figures/a-figure-1.png)" in markdown

@@ -1,0 +1,159 @@
+"""What a report says first, from its verdicts alone: what is cured and by what, what that costs in tokens, and how sure it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from remedy.eval.report.verdicts import ALONE, Verdict
+from remedy.eval.report.wording import margin_of, rate_of
+from remedy.eval.sections import points
+from remedy.eval.stats import VerdictWord
+
+NOTHING = (
+    "Nothing is compared here, so nothing is said to cure a failure.",
+    "What traces cost in tokens is set against no baseline either.",
+    "A verdict takes two recipes, or two runs, that were evaluated on the same programs.",
+)
+MOST_NAMED = 3
+"""Of comparisons with one word, so many are named; the table has all."""
+MOST_TIMES = 1000
+"""What would take more programs than so many times those at hand is not worth a figure."""
+
+
+def opening(verdicts: Sequence[Verdict]) -> tuple[str, str, str]:
+    """Three sentences. Of several comparisons they are on the primary one, if there is one, and else on all together."""
+    if not verdicts:
+        return NOTHING
+    primary = [item for item in verdicts if item.comparison.primary]
+    if not primary and len(verdicts) > 1:
+        return _outcomes(verdicts), _costs(verdicts), _certainties(verdicts)
+    item = (primary or list(verdicts))[0]
+    return _outcome(item), _cost(item), _certainty(item, [other for other in verdicts if other is not item])
+
+
+def _outcome(item: Verdict) -> str:
+    """Which failure is cured by what, or that none is."""
+    name, failure = _name(item), item.comparison.failure
+    of = "failure" if failure == "any" else f"failure it is meant for ({failure})"
+    match item.word:
+        case VerdictWord.FIXED:
+            said = f"{name} fixed the {of}"
+        case VerdictWord.HELPED:
+            said = f"{name} helped, but is not shown to have fixed the {of}"
+        case VerdictWord.AS_GOOD:
+            said = f"{name} is as good as its baseline: it loses less than {margin_of(item)}"
+        case VerdictWord.WORSE:
+            said = f"{name} is worse than its baseline"
+        case _:
+            said = f"It is undecided whether {name} does anything to the {of}"
+    start = "The primary comparison: " if item.comparison.primary else ""
+    return f"{start}{said}; {rate_of(item.treatment)} of its answers are right, {rate_of(item.baseline)} of the baseline's."
+
+
+def _cost(item: Verdict) -> str:
+    if math.isnan(item.token_ratio):
+        return "What it costs in tokens is not known, since no program has a trace on both sides."
+    return f"Its traces have {item.token_ratio:.2f} times the tokens of the baseline's."
+
+
+def _certainty(item: Verdict, others: Sequence[Verdict]) -> str:
+    """The interval, of what it is, what would decide it, and what became of the other comparisons."""
+    found = item.found
+    clusters = f" in {found.clusters} clusters" if found.clusters < found.programs else ""
+    programs = f"{found.programs} program{'s' if found.programs > 1 else ''}{clusters}"
+    parts = [f"The difference is {_difference(item)}, on {programs}, {_scope(item)}"]
+    if item.word is VerdictWord.UNDECIDED:
+        parts.append(decisive(item))
+    if others:
+        parts.append(f"of the other comparisons {_counted(others, lambda word, items: str(word))}")
+    return "; ".join(parts) + "."
+
+
+def _scope(item: Verdict) -> str:
+    before, after = item.found.seeds
+    if item.found.repeated:
+        return f"with {after} seeds against {before}, and the interval is for other seeds too"
+    runs = "one training a side" if before == after == 1 else f"{after} trainings against {before}"
+    return f"with {runs}, so it is of these runs alone: other seeds may say otherwise"
+
+
+def decisive(item: Verdict) -> str:
+    """What would decide a comparison if the difference is as it was seen."""
+    found, margin = item.found, item.comparison.margin
+    far = abs(found.centre) >= margin
+    times = found.times(abs(found.centre) if far else margin + found.centre, item.level)
+    said = f"about {math.ceil(times):,}" if times <= MOST_TIMES else f"more than {MOST_TIMES:,}"
+    more = "the seeds and the programs" if found.repeated else "the programs"
+    end = "tell it from 0" if far else f"show that less than {margin_of(item)} are lost"
+    return f"if the difference is as it was seen, {said} times {more} would mostly {end}"
+
+
+def _outcomes(verdicts: Sequence[Verdict]) -> str:
+    """How many comparisons have each word, and which."""
+
+    def said(word: VerdictWord, items: Sequence[Verdict]) -> str:
+        if word is VerdictWord.UNDECIDED:
+            return str(word)
+        named = [f"{_name(item)}, {_difference(item)}" for item in items[:MOST_NAMED]]
+        more = [f"{len(items) - MOST_NAMED} more"] if len(items) > MOST_NAMED else []
+        return f"{word} ({'; '.join([*named, *more])})"
+
+    none = "" if any(item.word is VerdictWord.FIXED for item in verdicts) else "none fixed the failure: "
+    return f"Of {len(verdicts)} comparisons {none}{_counted(verdicts, said)}."
+
+
+def _counted(verdicts: Sequence[Verdict], said: Callable[[VerdictWord, Sequence[Verdict]], str]) -> str:
+    groups = [(word, [item for item in verdicts if item.word is word]) for word in VerdictWord]
+    return ", ".join(f"{len(items)} {said(word, items)}" for word, items in groups if items)
+
+
+def _costs(verdicts: Sequence[Verdict]) -> str:
+    """What the traces cost of those that fixed something; if none did, of those that helped, or else are as good."""
+    for word in (VerdictWord.FIXED, VerdictWord.HELPED, VerdictWord.AS_GOOD):
+        items = [item for item in verdicts if item.word is word]
+        known = [item for item in items if not math.isnan(item.token_ratio)]
+        if known:
+            named = [f"{item.token_ratio:.2f} with {_name(item)}" for item in known[:MOST_NAMED]]
+            rest = len(items) - len(named)
+            left = f"; {rest} more in the table" if rest else ""
+            return (
+                f"Of what is called {word}, traces have so many times the baseline's tokens: {', '.join(named)}{left}."
+            )
+        if items:
+            return (
+                f"What it costs in tokens where it is {word} is not known, since no program has a trace on both sides."
+            )
+    return "Nothing is fixed, helped or as good whose tokens could be set against the baseline's."
+
+
+def _certainties(verdicts: Sequence[Verdict]) -> str:
+    """How many are of recipes, and what would have been seen where nothing is decided."""
+    repeated = [item for item in verdicts if item.found.repeated]
+    seeds = sorted({count for item in repeated for count in item.found.seeds})
+    span = f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else f"{seeds[0]} seeds" if seeds else ""
+    if not repeated:
+        said = "All are of single runs alone, and other seeds may say otherwise"
+    elif len(repeated) == len(verdicts):
+        said = f"All have {span} a side, and their intervals are for other seeds too"
+    else:
+        said = (
+            f"{len(repeated)} of {len(verdicts)} have {span} a side, and their intervals are for other seeds too; the others are of "
+            "these runs alone"
+        )
+    open_ones = [item for item in verdicts if item.word is VerdictWord.UNDECIDED]
+    if open_ones:
+        least = sorted({round(100 * item.found.smallest(item.level)) for item in open_ones})
+        span = f"{least[0]} points" if len(least) == 1 else f"{least[0]} to {least[-1]} points"
+        said += f"; the undecided would mostly have seen differences from {span} on, and more programs or seeds decide smaller ones"
+    return f"{said}."
+
+
+def _difference(item: Verdict) -> str:
+    low, high = item.found.interval(item.level)
+    confidence = "95 %" if item.level == ALONE else f"{100 * (1 - item.level):.2f} %"
+    return f"{points(item.found.difference)} points, {confidence} interval {points(low)} to {points(high)}"
+
+
+def _name(item: Verdict) -> str:
+    return f"“{item.comparison.mitigation}”"

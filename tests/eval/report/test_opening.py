@@ -1,0 +1,174 @@
+"""Holds that a report's first sentences say what its verdicts say, and nothing else."""
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remedy.eval.report.opening import MOST_NAMED, MOST_TIMES, NOTHING, decisive, opening
+from remedy.eval.report.verdicts import Comparison, Side, Verdict
+from remedy.eval.report.wording import verdict_row
+from remedy.eval.stats import VerdictWord, compare, levels, over_seeds, word
+
+
+def verdict(before: Any, after: Any, ratio: float = 0.5, level: float = 0.05, **settings: Any) -> Verdict:
+    sides = {"baseline": Side(run="a"), "treatment": Side(run="b")}
+    comparison = Comparison.model_validate({"mitigation": "M", **sides, **settings})
+    baseline, treatment = (np.atleast_2d(np.asarray(side, dtype=float)) for side in (before, after))
+    found = compare(baseline, treatment)
+    first, second = over_seeds(baseline), over_seeds(treatment)
+    return Verdict(comparison, found, first, second, level, ratio, word(found, first, second, level, comparison.margin))
+
+
+BAD, GOOD = [False] * 99 + [True], [True] * 100
+
+
+def test_one_comparison_of_two_runs() -> None:
+    assert opening([verdict(BAD, GOOD, 0.42, failure="strings")]) == (
+        "“M” fixed the failure it is meant for (strings); 100 % of its answers are right, 1 % of the baseline's.",
+        "Its traces have 0.42 times the tokens of the baseline's.",
+        "The difference is +99.0 points, 95 % interval +93.3 to +100.0, on 100 programs, with one training a side, so it is of these "
+        "runs alone: other seeds may say otherwise.",
+    )
+
+
+def test_a_primary_comparison_of_recipes_among_others() -> None:
+    primary = verdict([BAD] * 6, [GOOD] * 6, math.nan, primary=True)
+    first, cost, sure = opening([verdict(GOOD, BAD), primary, verdict(GOOD, GOOD), verdict(GOOD, GOOD)])
+    assert first.startswith("The primary comparison: “M” fixed the failure; 100 % of its answers")
+    assert cost == "What it costs in tokens is not known, since no program has a trace on both sides."
+    assert "with 6 seeds against 6, and the interval is for other seeds too" in sure
+    assert sure.endswith("; of the other comparisons 2 as good, 1 worse.")
+
+
+def test_nothing_compared() -> None:
+    assert opening([]) == NOTHING
+
+
+def test_many_comparisons_are_counted_and_the_first_few_named() -> None:
+    many = [verdict(BAD, GOOD, mitigation=f"m{n}") for n in range(5)] + [verdict(GOOD[:9], GOOD[:8] + [False])]
+    outcome, cost, sure = opening(many)
+    assert outcome.startswith("Of 6 comparisons 5 fixed (“m0”, +99.0 points, 95 % interval")
+    assert outcome.endswith("; 2 more), 1 undecided.")
+    assert cost == (
+        "Of what is called fixed, traces have so many times the baseline's tokens: 0.50 with “m0”, 0.50 with “m1”, 0.50 with “m2”; "
+        "2 more in the table."
+    )
+    assert sure.startswith(
+        "All are of single runs alone, and other seeds may say otherwise; the undecided would mostly"
+    )
+    none = opening(many[-1:] * 2)
+    assert none[0] == "Of 2 comparisons none fixed the failure: 2 undecided."
+    assert none[1] == "Nothing is fixed, helped or as good whose tokens could be set against the baseline's."
+
+
+def test_what_would_decide_a_comparison_mostly_does() -> None:
+    """Of runs that truly differ by as much as was seen, so many times the programs show it about four times in five."""
+    generator = np.random.default_rng(0)
+    seen = verdict([True] * 50 + [False] * 50, [True] * 43 + [False] * 45 + [True] * 12)
+    assert seen.word is VerdictWord.UNDECIDED
+    times = int(re.findall(r"about (\d+) times the programs would mostly tell it from 0", decisive(seen))[0])
+    rates = [0.43, 0.07, 0.12, 0.38]  # right on both sides, lost, gained, wrong on both
+    told = 0
+    for _ in range(200):
+        kinds = generator.choice(4, 100 * times, p=rates)
+        told += verdict(kinds < 2, (kinds == 0) | (kinds == 2)).word is VerdictWord.HELPED
+    assert 0.72 < told / 200 < 0.95
+
+
+SIDES = st.tuples(st.integers(1, 7), st.sampled_from([0.0, 0.3, 0.5, 0.9, 0.97, 1.0]))
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> list[Verdict]:
+    """The verdicts of a report, made up: any sizes, seeds, rates, failures, one primary or none."""
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count = draw(st.integers(1, 6))
+    primary = draw(st.integers(-1, count - 1))
+    found = []
+    for number in range(count):
+        (first, low), (second, high) = draw(SIDES), draw(SIDES)
+        programs = draw(st.sampled_from([1, 2, 30, 400]))
+        if number == primary:
+            first, second = (1, 1) if draw(st.booleans()) else (first, second)
+        sides = [generator.random((seeds, programs)) < rate for seeds, rate in ((first, low), (second, high))]
+        ratio = draw(st.sampled_from([math.nan, 0.25, 1.0, 3.0]))
+        failure = draw(st.sampled_from(["any", "strings", "token budget", "long horizon"]))
+        found.append(verdict(*sides, ratio, mitigation=f"m{number}", failure=failure, primary=number == primary))
+    shared = levels([item.found.p_value for item in found], 0.05)
+    return [
+        item
+        if item.comparison.primary
+        else item._replace(
+            level=level, word=word(item.found, item.baseline, item.treatment, level, item.comparison.margin)
+        )
+        for item, level in zip(found, shared)
+    ]
+
+
+ONE = {
+    VerdictWord.FIXED: "” fixed the failure",
+    VerdictWord.HELPED: " helped, but is not shown to have fixed the failure",
+    VerdictWord.AS_GOOD: " is as good as its baseline",
+    VerdictWord.WORSE: " is worse than its baseline",
+    VerdictWord.UNDECIDED: "It is undecided whether ",
+}
+
+
+@settings(max_examples=80, deadline=None)
+@given(reports())
+def test_the_sentences_never_contradict_the_table(verdicts: list[Verdict]) -> None:
+    outcome, cost, sure = opening(verdicts)
+    assert all(
+        sentence.endswith(".") and "nan" not in sentence and "inf" not in sentence for sentence in (outcome, cost, sure)
+    )
+    primary = [item for item in verdicts if item.comparison.primary]
+    if primary or len(verdicts) == 1:
+        check_one((primary or verdicts)[0], outcome, cost, sure)
+        return
+    for kind in VerdictWord:
+        items = [item for item in verdicts if item.word is kind]
+        counts = re.findall(rf"(\d+) {kind}\b", outcome)
+        assert counts == ([str(len(items))] if items else [])
+        for item in items[:MOST_NAMED] if kind is not VerdictWord.UNDECIDED else ():
+            row = verdict_row(item)
+            assert f"“{row[0]}”, {row[4].splitlines()[0]}, " in outcome
+            assert row[4].splitlines()[1].split(" (")[0] in outcome
+    assert ("none fixed" in outcome) == all(item.word is not VerdictWord.FIXED for item in verdicts)
+    for ratio, name in re.findall(r"([\d.]+) with “(m\d)”", cost):
+        (item,) = [one for one in verdicts if one.comparison.mitigation == name]
+        assert verdict_row(item)[6] == f"x {ratio}"
+        assert item.word is not None
+        assert f"called {item.word}," in cost
+    assert ("All are of single runs" in sure) == (not any(item.found.repeated for item in verdicts))
+    assert (re.match(r"All have \d", sure) is not None) == all(item.found.repeated for item in verdicts)
+    assert ("undecided" in sure) == any(item.word is VerdictWord.UNDECIDED for item in verdicts)
+
+
+def check_one(item: Verdict, outcome: str, cost: str, sure: str) -> None:
+    """The sentences on one comparison, against its line of the table."""
+    row = verdict_row(item)
+    assert [kind for kind, said in ONE.items() if said in outcome] == [item.word]
+    assert outcome.startswith("The primary comparison: ") == ("the primary comparison" in row[0])
+    assert re.findall(r"([\d.]+ %) of its answers are right, ([\d.]+ %) of", outcome) == [
+        (row[3].splitlines()[0], row[2].splitlines()[0])
+    ]
+    assert (f"({row[1]})" in outcome) == (
+        row[1] != "any" and item.word in (VerdictWord.FIXED, VerdictWord.HELPED, VerdictWord.UNDECIDED)
+    )
+    assert re.findall(r"([\d.]+) times", cost) == ([row[6][2:]] if row[6] else [])
+    assert row[4].splitlines()[0] in sure
+    assert row[4].splitlines()[1].split(" (")[0] in sure
+    assert ("for other seeds too" in sure) == item.found.repeated == ("of these runs alone" not in sure)
+    times = re.findall(r"(about|more than) ([\d,]+) times", sure)
+    assert bool(times) == (item.word is VerdictWord.UNDECIDED)
+    assert all(2 <= int(count.replace(",", "")) <= MOST_TIMES for _, count in times)
+
+
+@pytest.mark.parametrize("right", [[True] * 3, [False] * 3])
+def test_sides_that_are_alike_are_decided_by_more_programs(right: list[bool]) -> None:
+    assert "show that less than 2 points are lost" in decisive(verdict(right, right))

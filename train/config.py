@@ -109,6 +109,8 @@ class TrainSettings(Settings):
     """The peak of the schedule."""
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
     """How the learning rate goes on after the warm-up."""
+    min_lr_ratio: float = Field(default=0.0, ge=0, lt=1)
+    """The share of its peak at which the learning rate of `cosine` ends."""
     warmup_ratio: float = Field(default=0.05, ge=0, le=1)
     """The share of the steps in which the learning rate rises to its peak."""
     weight_decay: float = Field(default=0.01, ge=0, le=100)
@@ -162,6 +164,8 @@ class TrainSettings(Settings):
         )
         if self.keep_best is None:
             self.refuse_idle({"patience": "without keep_best"})
+        if self.lr_scheduler_type != "cosine":
+            self.refuse_idle({"min_lr_ratio": f"with lr_scheduler_type {self.lr_scheduler_type}"})
         if self.deepspeed is not None and self.deepspeed.stage == 0 and self.precision == "bf16":
             raise ValueError(
                 "deepspeed.stage 0 with bf16 uses a different optimizer path than stages 1 to 3: choose one"

@@ -146,6 +146,7 @@ OTHER: dict[type[Settings], dict[str, Any]] = {
         "pack": 3,
         "learning_rate": 0.5,
         "lr_scheduler_type": "linear",
+        "min_lr_ratio": 0.2,
         "warmup_ratio": 0.5,
         "weight_decay": 0.5,
         "max_grad_norm": 0.5,

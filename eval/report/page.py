@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import UserError
-from remedy.eval.checkpoint import Checkpoint
 from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.eval.report.budgets import NOTE as BUDGET_NOTE
+from remedy.eval.report.budgets import runs_table, unequal
 from remedy.eval.report.comparisons import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.costs import measure_sections
 from remedy.eval.report.failures import failure_sections, moved_section
@@ -76,9 +77,10 @@ def compose(
         said = chosen_baselines(found.conditions, variants, baselines)
         comparisons = default_comparisons(found.conditions, variants, baselines)
         comparisons += diagnoses(found.conditions, variants)
-    decided = decide(comparisons, found.records)
+    decided = [with_budgets(item, found.requests, variants) for item in decide(comparisons, found.records)]
     fingerprints = {request["run"]: request["checkpoint"]["tokenizer_fingerprint"] for request in found.requests}
-    sections = [Section("Runs", rows=runs_table(found))] if found.requests else []
+    trained = any(request.get("training") for request in found.requests)
+    sections = [Section("Runs", rows=runs_table(found), note=BUDGET_NOTE if trained else "")] if found.requests else []
     sections += selection_sections([read_selection(folder) for folder in selections])
     sections += missing_section(found)
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in found.conditions):
@@ -91,6 +93,15 @@ def compose(
         [read_measurement(folder) for folder in measured], found.conditions, found.records, fingerprints
     )
     return Report([item for item in decided if item.word is not None], said, said_once(sections))
+
+
+def with_budgets(item: Verdict, requests: Sequence[dict[str, Any]], variants: dict[str, str]) -> Verdict:
+    """A verdict that says in what the training of its two sides was unequal."""
+    baseline, treatment = (
+        [request for request in requests if side.run in (variants[request["run"]], request["run"])]
+        for side in (item.comparison.baseline, item.comparison.treatment)
+    )
+    return item._replace(unequal=tuple(unequal(baseline, treatment)))
 
 
 def chosen_baselines(
@@ -156,38 +167,3 @@ def missing_section(found: Evaluations) -> list[Section]:
     """The conditions that evaluations were asked for and have no records of, if there are any."""
     rows = [[run, condition.replace("__", ", ")] for run, conditions in found.missing for condition in conditions]
     return [Section("Not evaluated yet", rows=[["Run", "Condition"], *rows], note=MISSING_NOTE)] if rows else []
-
-
-def runs_table(found: Evaluations) -> list[list[str]]:
-    """What every run's checkpoint is, what it is evaluated on, and on how many examples it was scored."""
-    rows = [["Run", "Model", "Parameters", "Tokenizer", "Data", "Examples"]]
-    for request in found.requests:
-        about: Checkpoint = request["checkpoint"]
-        mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in about["mixers"].items())
-        count = sum(condition["examples"] for condition in found.conditions if condition["run"] == request["run"])
-        rows.append(
-            [
-                request["run"],
-                f"{mixers or about['model_type']}\n{about['num_hidden_layers']} layers, width {about['hidden_size']}",
-                f"{about['parameters']:,}",
-                phrase(about["tokenizer"]),
-                phrase(request["data"]["task"]),
-                f"{count:,}",
-            ]
-        )
-    return rows
-
-
-def phrase(settings: dict[str, Any]) -> str:
-    """Settings that have a kind, in words: `bpe: vocab_size 400`. Those that are empty are not said."""
-    said = []
-    for key, value in settings.items():
-        if isinstance(value, list):
-            value = " to ".join(map(str, value)) if _is_range(value) else ", ".join(map(str, value))
-        if key != "kind" and value not in ("", None, False) and not isinstance(value, dict):
-            said.append(key if value is True else f"{key} {value}")
-    return f"{settings['kind']}: {'; '.join(said)}" if said else str(settings["kind"])
-
-
-def _is_range(values: list[Any]) -> bool:
-    return len(values) == 2 and all(isinstance(value, int) for value in values)

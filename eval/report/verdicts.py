@@ -55,7 +55,8 @@ class Comparison(Settings):
 
 class Verdict(NamedTuple):
     """What a comparison says. `level`: 1 less that of the interval it is judged by; `token_ratio`: tokens of the treatment's traces
-    over the baseline's, NaN if none can be compared; `word`: None of a diagnosis, where the sides are fed different roles."""
+    over the baseline's, NaN if none can be compared; `word`: None of a diagnosis, where the sides are fed different roles;
+    `unequal`: in what the training of the two sides was."""
 
     comparison: Comparison
     found: Difference
@@ -64,6 +65,7 @@ class Verdict(NamedTuple):
     level: float
     token_ratio: float
     word: VerdictWord | None
+    unequal: tuple[str, ...] = ()
 
 
 def decide(comparisons: Sequence[Comparison], records: pd.DataFrame) -> list[Verdict]:

@@ -98,7 +98,8 @@ def tokens_cell(item: Verdict) -> str:
 def verdict_cell(item: Verdict) -> str:
     """The word, of what it is said, and what it leaves open."""
     assert item.word is not None
-    return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), _beside(item)]))
+    budgets = f"unequal training: {'; '.join(item.unequal)}" if item.unequal else ""
+    return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), _beside(item), budgets]))
 
 
 def scope(item: Verdict) -> str:

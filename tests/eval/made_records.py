@@ -104,7 +104,9 @@ def together(
     return conditions, records.assign(variant=[(variants or {}).get(run, run) for run in records["run"]])
 
 
-def write_evaluation(folder: Path, *parts: pd.DataFrame, variant: str = "") -> Path:
+def write_evaluation(
+    folder: Path, *parts: pd.DataFrame, variant: str = "", training: dict[str, Any] | None = None
+) -> Path:
     """A folder as `remedy evaluate` leaves it."""
     run = str(parts[0]["run"].iloc[0])
     checkpoint = {
@@ -122,6 +124,7 @@ def write_evaluation(folder: Path, *parts: pd.DataFrame, variant: str = "") -> P
         "run": run,
         "checkpoint": checkpoint,
         "variant": variant,
+        "training": training,
         "data": {"task": {"kind": "permutation"}},
         "conditions": names,
     }

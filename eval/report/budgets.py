@@ -1,0 +1,123 @@
+"""What each run is and what its training took; and whether the two sides of a comparison had the same of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from remedy.eval.checkpoint import Checkpoint
+from remedy.eval.report.reading import Evaluations
+from remedy.eval.sections import Rows
+
+Request = Mapping[str, Any]
+"""What an evaluation's folder says it holds: `checkpoint` and, of runs that were trained here, `training`."""
+TOLERANCE = 0.05
+"""Tokens and FLOPs that differ by less than this share are called equal: with random lengths no two seeds read the same number."""
+LEARNING_RATE = "train.learning_rate"
+NOTE = (
+    "Training: what the run took in all. Tokens are those read, without padding; FLOPs are estimated from the weights in products and "
+    "the mixers, three times a forward pass. State: numbers carried for one sequence, and those kept for each of its tokens."
+)
+
+
+def runs_table(found: Evaluations) -> Rows:
+    """What every run's checkpoint is, what its training took, what it is evaluated on, and on how many examples it was scored."""
+    head = ["Run", "Model", "Parameters", "State", "Training", "Learning rate", "Seed", "Tokenizer", "Data", "Examples"]
+    rows = [head]
+    for request in found.requests:
+        about: Checkpoint = request["checkpoint"]
+        mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in about["mixers"].items())
+        count = sum(condition["examples"] for condition in found.conditions if condition["run"] == request["run"])
+        rows.append(
+            [
+                request["run"],
+                f"{mixers or about['model_type']}\n{about['num_hidden_layers']} layers, width {about['hidden_size']}",
+                f"{about['parameters']:,}",
+                _state(about),
+                *_training(request.get("training")),
+                phrase(about["tokenizer"]),
+                phrase(request["data"]["task"]),
+                f"{count:,}",
+            ]
+        )
+    empty = [place for place in range(len(head)) if not any(row[place] for row in rows[1:])]
+    return [[cell for place, cell in enumerate(row) if place not in empty] for row in rows]
+
+
+def _state(about: Mapping[str, Any]) -> str:
+    fixed, growing = about.get("state_floats"), about.get("state_by_length")
+    if fixed is None:
+        return ""
+    return " + ".join(
+        filter(None, [f"{fixed:,}" if fixed or not growing else "", f"{growing:,} a token" if growing else ""])
+    )
+
+
+def _training(training: Mapping[str, Any] | None) -> list[str]:
+    """Training, learning rate and seed, as cells."""
+    if training is None:
+        return ["", "", ""]
+    lines = [
+        f"{training['steps']:,} steps",
+        f"{training['examples']:,} examples",
+        f"{training['tokens']:,} tokens",
+        f"{training['flops']:.2g} FLOPs",
+        f"the best kept, of step {training['kept_step']:,}" if training["kept_step"] != training["steps"] else "",
+        "stopped early" if training["stopped_early"] else "",
+    ]
+    rate = f"{training['learning_rate']:g}" + ("\nchosen" if LEARNING_RATE in training["chosen"] else "")
+    seed, data_seed = training["seed"], training["data_seed"]
+    return ["\n".join(filter(None, lines)), rate, str(seed) if seed == data_seed else f"{seed}, data {data_seed}"]
+
+
+def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
+    """In what the training of two variants, each with the requests of its runs, was unequal: `steps 1,600 against 800`, of the
+    treatment first. Empty where it was equal, or of neither side anything is known."""
+    before, after = ([request.get("training") for request in side] for side in (baseline, treatment))
+    known = [side for side in (before, after) if all(side)]
+    if len(known) < 2:
+        one_sided = any(before) != any(after)
+        return [f"only the {'treatment' if any(after) else 'baseline'} was trained here"] if one_sided else []
+    found = []
+    for key, name, tolerance, said in _BUDGETS:
+        mean = [sum(one[key] for one in side if one) / len(side) for side in (after, before)]
+        if abs(mean[0] - mean[1]) > tolerance * max(mean):
+            found.append(f"{name} {said(mean[0])} against {said(mean[1])}")
+    return found + _unequal_rates([one for one in before if one is not None], [one for one in after if one is not None])
+
+
+_BUDGETS: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (
+    ("steps", "steps", 0.0, "{:,.0f}".format),
+    ("examples", "examples", 0.0, "{:,.0f}".format),
+    ("tokens", "tokens", TOLERANCE, "{:.2g}".format),
+    ("flops", "FLOPs", TOLERANCE, "{:.2g}".format),
+)
+
+
+def _unequal_rates(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Learning rates are equal if both were chosen on validation, or neither and they are the same."""
+    chosen = [any(LEARNING_RATE in one["chosen"] for one in side) for side in (before, after)]
+    if all(chosen):
+        return []
+    if any(chosen):
+        return [f"learning rate chosen on validation for the {'baseline' if chosen[0] else 'treatment'} alone"]
+    rates = [sorted({one["learning_rate"] for one in side}) for side in (after, before)]
+    if rates[0] == rates[1]:
+        return []
+    words = [", ".join(f"{rate:g}" for rate in side) for side in rates]
+    return [f"learning rate {words[0]} against {words[1]}, neither chosen on validation"]
+
+
+def phrase(settings: dict[str, Any]) -> str:
+    """Settings that have a kind, in words: `bpe: vocab_size 400`. Those that are empty are not said."""
+    said = []
+    for key, value in settings.items():
+        if isinstance(value, list):
+            value = " to ".join(map(str, value)) if _is_range(value) else ", ".join(map(str, value))
+        if key != "kind" and value not in ("", None, False) and not isinstance(value, dict):
+            said.append(key if value is True else f"{key} {value}")
+    return f"{settings['kind']}: {'; '.join(said)}" if said else str(settings["kind"])
+
+
+def _is_range(values: list[Any]) -> bool:
+    return len(values) == 2 and all(isinstance(value, int) for value in values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from matplotlib import pyplot as plt
@@ -16,18 +16,10 @@ from remedy.data_gen.roles import Role
 from remedy.eval import plotting
 from remedy.eval.colours import COLOURS, ROLE_COLOURS
 from remedy.eval.plotting import LINES
-from remedy.eval.records import ROLE_COLUMNS, TRACE_COLUMNS, LabelValue, answered
-from remedy.eval.sections import Rows, Section, in_order, interval, named, p_value
-from remedy.eval.stats import rate, unpaired
+from remedy.eval.records import ROLE_COLUMNS, TRACE_COLUMNS
+from remedy.eval.report.cuts import CUT_NOTE, Measurement, cut_table, failures_by_cut, with_total
+from remedy.eval.sections import Rows, Section
 from remedy.eval.summary import ConditionSummary
-
-
-class Measurement(NamedTuple):
-    """One folder of `remedy measure`: what was asked for, token counts, and uses of patterns."""
-
-    request: Mapping[str, Any]
-    tokens: pd.DataFrame
-    cuts: pd.DataFrame
 
 
 def measure_sections(
@@ -69,16 +61,9 @@ def measure_sections(
             found.append(Section(f"How tokenizers cut strings{which}", rows=cut_table(measurement.cuts), note=note))
         beside = failures_by_cut(measurement, conditions, records, fingerprints)
         if len(beside) > 1:
-            note = "Programs that use a pattern, by whether the run's own tokenizer cuts one. Newcombe interval, Fisher's exact test."
-            found.append(Section(f"Failures with and without cut patterns{which}", rows=beside, note=note))
+            title = f"Failures with and without cut patterns{which}"
+            found.append(Section(title, rows=beside, note=CUT_NOTE))
     return found
-
-
-def with_total(tokens: pd.DataFrame) -> pd.DataFrame:
-    """The rows with `tokens`, what a model writes; missing where a program was not traced."""
-    if "format" not in tokens:
-        tokens = tokens.assign(format="cwm")  # measured when there was no other
-    return tokens.assign(tokens=tokens[TRACE_COLUMNS].sum(axis=1, min_count=1))
 
 
 def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> Rows:
@@ -167,60 +152,6 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
                 medians = (group["tokens"].median(), group["tokens_whole"].median())
                 shown = ("" if pd.isna(median) else f"{median:,.0f}" for median in medians)
                 table.append([*_texts(values), kind, str(len(group)), *shown])
-    return table
-
-
-def cut_table(cuts: pd.DataFrame) -> Rows:
-    """Share of uses whose pattern is cut, by operation and tokenizer."""
-    names = list(dict.fromkeys(cuts["tokenizer"]))
-    table = [["Operation", "Uses", *names]]
-    for operation, group in [*cuts.groupby("operation", sort=True), ("all", cuts)]:
-        cells = []
-        for name in names:
-            mine = group[group["tokenizer"] == name]
-            found = rate(mine["discontinuous"].astype(bool).tolist(), mine["example"].tolist())
-            cells.append(f"{found.mean:.0%}\n{interval(found.low, found.high)}")
-        table.append([str(operation), str(len(group) // len(names)), *cells])
-    return table
-
-
-def failures_by_cut(
-    measurement: Measurement,
-    conditions: Sequence[ConditionSummary],
-    records: pd.DataFrame,
-    fingerprints: Mapping[str, str],
-) -> Rows:
-    """Failure rates of a run's programs whose patterns its tokenizer cuts, and of those whose patterns it does not.
-
-    Each run's programs count once for a forcing: in the condition that comes first in the order of the labels.
-    """
-    table = [["Run", "Condition", "Cut: failed", "Not cut: failed", "Difference", "p"]]
-    names = {fingerprint: name for name, fingerprint in measurement.request["tokenizers"].items()}
-    seen: set[tuple[str, str, LabelValue, LabelValue]] = set()
-    for condition in in_order(conditions):
-        labels = condition["labels"]
-        cuts = measurement.cuts[measurement.cuts["tokenizer"] == names.get(fingerprints.get(condition["run"], ""))]
-        mine = records[(records["run"] == condition["run"]) & (records["condition"] == condition["condition"])]
-        mine = answered(mine[mine["example"].isin(cuts["example"])] if len(cuts) else mine[:0])
-        key = (condition["run"], condition["diagnostic"], labels["forcing"], labels["answer_only"])
-        if mine.empty or key in seen:
-            continue
-        seen.add(key)
-        cut = mine["example"].isin(cuts[cuts["discontinuous"].astype(bool)]["example"])
-        if not cut.any() or cut.all():
-            continue
-        failed = ~mine["right"].astype(bool)
-        found = unpaired(failed[~cut].tolist(), failed[cut].tolist())
-        table.append(
-            [
-                condition["run"],
-                named(labels, ["forcing", "answer_only"]),
-                f"{found.treatment:.1%}\nof {int(cut.sum())}",
-                f"{found.baseline:.1%}\nof {int((~cut).sum())}",
-                f"{found.difference:+.1%}\n{found.low:+.1%} to {found.high:+.1%}",
-                p_value(found.p_value),
-            ]
-        )
     return table
 
 

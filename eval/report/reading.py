@@ -15,7 +15,7 @@ from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
 from remedy.eval.evaluate import RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records import ROLE_COLUMNS, LabelValue, read_records, traced_only
-from remedy.eval.report.costs import Measurement
+from remedy.eval.report.cuts import Measurement
 from remedy.eval.report.selection import SELECTION
 from remedy.eval.summary import ConditionSummary, read_summary, summarise
 

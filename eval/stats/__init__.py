@@ -3,7 +3,7 @@
 from remedy.eval.stats.differences import Difference, compare
 from remedy.eval.stats.rates import Estimate, mean, pooled, rate
 from remedy.eval.stats.seeds import BAR, Repeated, clopper_pearson, over_seeds
-from remedy.eval.stats.unpaired import Unpaired, unpaired
+from remedy.eval.stats.strata import Stratified, stratified
 from remedy.eval.stats.words import MARGIN, VerdictWord, levels, word
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "Difference",
     "Estimate",
     "Repeated",
-    "Unpaired",
+    "Stratified",
     "VerdictWord",
     "clopper_pearson",
     "compare",
@@ -21,6 +21,6 @@ __all__ = [
     "over_seeds",
     "pooled",
     "rate",
-    "unpaired",
+    "stratified",
     "word",
 ]

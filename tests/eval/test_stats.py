@@ -18,7 +18,6 @@ from remedy.eval.stats import (
     mean,
     over_seeds,
     rate,
-    unpaired,
     word,
 )
 
@@ -55,16 +54,6 @@ def test_clopper_pearson_interval_of_a_published_example() -> None:
     assert [round(end, 4) for end in clopper_pearson(15, 148)] == [0.0578, 0.1617]
     assert clopper_pearson(3, 3) == (pytest.approx(0.025 ** (1 / 3)), 1.0)
     assert clopper_pearson(0, 0) == (0.0, 1.0)
-
-
-def test_independent_rates_have_newcombes_interval_and_fishers_test() -> None:
-    # Newcombe (1998), example a: 56 of 70 against 48 of 80, method 10.
-    result = unpaired([True] * 48 + [False] * 32, [True] * 56 + [False] * 14)
-    assert result.difference == pytest.approx(0.2)
-    assert (result.low, result.high) == (pytest.approx(0.0524, abs=1e-4), pytest.approx(0.3339, abs=1e-4))
-    assert result.p_value == pytest.approx(0.0115, abs=2e-3)
-    with pytest.raises(ValueError, match="no outcomes"):
-        unpaired([], [True])
 
 
 def test_holms_levels_of_an_example_by_hand() -> None:

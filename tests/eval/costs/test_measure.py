@@ -10,7 +10,8 @@ import pytest
 from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.costs.measure import MeasureConfig, measure
 from remedy.eval.costs.token_costs import CostSettings
-from remedy.eval.report.costs import Measurement, measure_sections, with_total
+from remedy.eval.report.costs import measure_sections
+from remedy.eval.report.cuts import Measurement, with_total
 from remedy.eval.report.reading import read_measurement
 from remedy.models.tokenizer import TokenizerError, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, Llama3Settings

@@ -97,9 +97,9 @@ class Cursor:
     """Walks one example: hands out fed tokens, takes generated ones, and knows when a generated run ends.
 
     A run between fed tokens ends when the model writes the token that truly follows it or any special token, neither of
-    which belongs to it, or at a limit; an event is a run of its own, of one token, whatever that is. A run at the end of the
-    example ends with the end-of-text token. `longest`: how many tokens the model can read in all; where a row comes to it, its
-    run is cut, and later runs are left empty.
+    which belongs to it, or at a limit, which alone ends it where `exact` is asked for; an event is a run of its own, of one
+    token, whatever that is. A run at the end of the example ends with the end-of-text token. `longest`: how many tokens the
+    model can read in all; where a row comes to it, its run is cut, and later runs are left empty.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Cursor:
             return True if self.current else None
         if last and self.current and self.current[-1] == self.tokenizer.eos_id:
             return True
-        if not last and (predicted == self.ids[stop] or self.tokenizer.is_special(predicted)):
+        if not last and not self.exact and (predicted == self.ids[stop] or self.tokenizer.is_special(predicted)):
             return True
         return self.exact and not last if len(self.current) >= self._limit(stop - start, last) else None
 

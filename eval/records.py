@@ -79,7 +79,7 @@ class Matches(TypedDict):
     state_exact: float | None
     """Share of the true trace's states that are shown with the same variables and values, in the same order."""
     action_exact: float | None
-    """Share of its frames that have the same event and source line."""
+    """Share of its frames with an event or a source line that have the same ones."""
     value_exact: float | None
     """Share of its returned and raised values that are written alike."""
     key_match: float | None
@@ -89,7 +89,7 @@ class Matches(TypedDict):
     states: int
     """States of the true trace, the denominator of `state_exact`."""
     actions: int
-    """Frames of the true trace, the denominator of `action_exact`."""
+    """Frames of the true trace with an event or a source line, the denominator of `action_exact`: the last of a session has none."""
     returns: int
     """Returned and raised values of the true trace, the denominator of `value_exact`."""
     respelled: int

@@ -132,5 +132,28 @@ class Diagnostic(Settings, ABC):
         )
 
 
+GENERATED = 100
+"""Generated programs that are evaluated if no number is given: they never end."""
+
+
+def extent(
+    kind: str, source: Task, split: str, trained_on: Task | None, examples: int | None = None
+) -> tuple[str, int]:
+    """The split and the number of a source's programs that a diagnostic of this kind evaluates. Programs that the checkpoint was
+    not trained on are all evaluated.
+
+    Raises:
+        ConfigError: the split has no program.
+    """
+    if source.count("all") is None:
+        return split, examples or GENERATED
+    trained = trained_on is not None and trained_on.name == source.name
+    split = split if trained else "all"
+    count = source.count(split)
+    if not count:
+        raise ConfigError(f"diagnostic {kind}: {source.name} has no program of the {split} split")
+    return split, min(count, examples or count)
+
+
 DIAGNOSTICS: Registry[type[Diagnostic]] = Registry("diagnostic")
 """Diagnostics by `kind`. To add one, subclass `Diagnostic` in a file of its own and register it here."""

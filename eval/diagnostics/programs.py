@@ -11,19 +11,16 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.registry import by_kind
 from remedy.data_gen.rewrites import REWRITES, Rewriting, rewrites_of
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import TASKS, Task
 from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.decoding import Forcing
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
+from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent
 from remedy.eval.records import label
 from remedy.eval.sections import Published
 
 BENCHMARK = label("benchmark", "Where the programs come from: a benchmark, a file, or a task that generates them.")
 REWRITE = label("rewrite", "The rewrite applied to every program, or `none`, or `all`.", ("none", *REWRITES, "all"))
-GENERATED = 100
-"""Generated programs that are evaluated if no number is given: they never end."""
 _FORCING: tuple[Forcing, ...] = ("free", "action_forced")
 
 
@@ -100,7 +97,7 @@ class ProgramsDiagnostic(Diagnostic):
         """Every set of programs, by rewrite, by how traces are written, and by how they are decoded."""
         found = []
         for source in self.sources or (data.task,):
-            from_split, count = self._extent(source, split, trained_on)
+            from_split, count = extent(self.kind, source, split, trained_on, self.examples)
             for rewrite, encoding in itertools.product(self.rewrites, self.string_encodings or (data.string_encoding,)):
                 task = source if rewrite == "none" else source.rewritten(rewrites_of(rewrite))
                 changes = {"task": task.model_dump(), "string_encoding": encoding}
@@ -121,14 +118,3 @@ class ProgramsDiagnostic(Diagnostic):
                 for shown in self.locals or (traced.locals,):
                     for forcing in self.forcing:
                         yield traced.changed({"spacing": spacing, "locals": shown}), forcing
-
-    def _extent(self, source: Task, split: str, trained_on: Task | None) -> tuple[str, int]:
-        """The split and the number of examples of a source. Programs that the checkpoint was not trained on are all evaluated."""
-        if source.count("all") is None:
-            return split, self.examples or GENERATED
-        trained = trained_on is not None and trained_on.name == source.name
-        split = split if trained else "all"
-        count = source.count(split)
-        if not count:
-            raise ConfigError(f"diagnostic programs: {source.name} has no program of the {split} split")
-        return split, min(count, self.examples or count)

@@ -9,14 +9,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.eval.records import TRACE_COLUMNS, label_columns
 from remedy.eval.stats import MARGIN, Difference, Repeated, VerdictWord, compare, levels, over_seeds, word
 
-Aim = Literal["token budget", "strings", "long horizon", "any"]
+Aim = Literal["token budget", "strings", "wrong action", "lost state", "any"]
+LONG_HORIZON = (
+    "'long horizon' is two failures by now: 'wrong action' (the program is shown) and 'lost state' (actions are given)"
+)
 FORMER_LABELS = {
     "every": "spacing",
     "show": "locals",
@@ -51,6 +54,13 @@ class Comparison(Settings):
     """A treatment that loses less than this share of right answers is called as good (0.02: 2 points)."""
     primary: bool = False
     """The one comparison that the experiment is made for: judged by itself, whatever the number of others."""
+
+    @field_validator("failure", mode="before")
+    @classmethod
+    def _former(cls, value: object) -> object:
+        if value == "long horizon":
+            raise ValueError(LONG_HORIZON)
+        return value
 
 
 class Verdict(NamedTuple):

@@ -172,13 +172,15 @@ def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTo
         alone = read_part(decoded, set(roles), tokenizer) if decoded.structure_fed else found
         return [*alone.in_full, *[None] * (len(true.frames) - len(alone.frames))]
 
-    states = actions = exact = named = valued = variables = values = returned = 0
+    states = actions = acted = exact = named = valued = variables = values = returned = 0
     parts = zip(
         true.in_full, part(Role.EVENT, Role.ACTION), part(Role.STATE), part(Role.QUERY, Role.STATE), part(Role.VALUE)
     )
     for frame, act, state, asked, said in parts:
         assert frame is not None
-        actions += act is not None and act.event is frame.event and act.source == frame.source
+        if frame.event is not None or frame.source:  # a session may end with a state alone
+            actions += 1
+            acted += act is not None and act.event is frame.event and act.source == frame.source
         if frame.value is not None:
             values += 1
             returned += said is not None and said.event is frame.event and said.value == frame.value
@@ -194,12 +196,12 @@ def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTo
     names = Role.QUERY if FORMATS[decoded.data.format].session else Role.STATE
     return {
         "state_exact": judged(decoded, {Role.STATE}, exact, states),
-        "action_exact": judged(decoded, {Role.EVENT, Role.ACTION}, actions, len(true.frames)),
+        "action_exact": judged(decoded, {Role.EVENT, Role.ACTION}, acted, actions),
         "value_exact": judged(decoded, {Role.VALUE}, returned, values),
         "key_match": judged(decoded, {names}, named, variables),
         "key_value_match": judged(decoded, {Role.STATE}, valued, variables),
         "states": states,
-        "actions": len(true.frames),
+        "actions": actions,
         "returns": values,
         "respelled": sum(_respelled(true, found, place) for place in range(len(true.frames))),
     }

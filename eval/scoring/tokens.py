@@ -74,7 +74,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "operation": "",
         "answer": storable(_answer(truth, whole, answer, tokenizer)[:ANSWER_CHARACTERS]),
         "true_answer": example.answer[:ANSWER_CHARACTERS],
-        **_matches(decoded, places, numbers),
+        **_matches(decoded, places),
         **(out_of(decoded, error.position, error.role) if error is not None else out_of(decoded)),
     }
     if error is None:
@@ -172,11 +172,13 @@ def _answer(truth: Encoded, ids: Sequence[int], answer: int, tokenizer: TraceTok
     return ",".join(said)
 
 
-def _matches(decoded: Decoded, places: Sequence[_Place], numbers: Sequence[int]) -> Matches:
+def _matches(decoded: Decoded, places: Sequence[_Place]) -> Matches:
     """Shares of the frames and variables that are right. A state's questions belong to it, unless true ones were read."""
     asked = {Role.STATE} if decoded.parallel else {Role.STATE, Role.QUERY}
     wrong_states = {place.frame for place in places if place.role in asked and not place.right}
-    wrong_actions = {place.frame for place in places if place.role is Role.ACTION and not place.right}
+    acts = [place for place in places if place.role is Role.ACTION]
+    actions = {place.frame for place in acts}
+    wrong_actions = {place.frame for place in acts if not place.right}
     shown = [place for place in places if place.role is Role.STATE]
     states = {place.frame for place in shown}
     named = {place.position: place.right for place in places if place.role is Role.QUERY}
@@ -185,12 +187,12 @@ def _matches(decoded: Decoded, places: Sequence[_Place], numbers: Sequence[int])
     respelled = {place.frame for place in shown if place.right and place.written != place.token}
     return Matches(
         state_exact=judged(decoded, {Role.STATE}, len(states - wrong_states), len(states)),
-        action_exact=judged(decoded, {Role.ACTION}, len(numbers) - len(wrong_actions), len(numbers)),
+        action_exact=judged(decoded, {Role.ACTION}, len(actions - wrong_actions), len(actions)),
         value_exact=judged(decoded, {Role.VALUE}, sum(returned), len(returned)),
         key_match=judged(decoded, {Role.QUERY}, sum(named.values()), len(named)),
         key_value_match=judged(decoded, {Role.STATE}, sum(values), len(values)),
         states=len(states),
-        actions=len(numbers),
+        actions=len(actions),
         returns=len(returned),
         respelled=len(respelled - wrong_states),
     )

@@ -17,6 +17,7 @@ from remedy.eval.stats import (
     levels,
     mean,
     over_seeds,
+    pooled,
     rate,
     word,
 )
@@ -242,3 +243,18 @@ def test_the_smallest_difference_is_seen_four_times_in_five() -> None:
         before, after = generator.random((1, 200)) < 0.5, generator.random((1, 200)) < 0.5 + smallest
         seen += compare(before, after).p_value < 0.05
     assert 0.74 <= seen / 400 <= 0.88
+
+
+def test_steps_of_one_example_stand_or_fall_together() -> None:
+    """Ten examples of ten steps, five wrong in all of them, say as much as ten outcomes; spread evenly, as a hundred."""
+    names = [str(number) for number in range(10)]
+    together = pooled([10] * 5 + [0] * 5, [10] * 10, names)
+    apart = pooled([5] * 10, [10] * 10, names)
+    assert together.mean == apart.mean == 0.5
+    assert together.size == apart.size == 100
+    assert together.effective == pytest.approx(10, rel=0.15)
+    assert together.high - together.low > 2 * (apart.high - apart.low)
+    ones = pooled([1, 0, 1], [1, 1, 1], ["a", "b", "c"])
+    assert ones == rate([True, False, True], ["a", "b", "c"])
+    with pytest.raises(ValueError, match="no steps"):
+        pooled([0], [0], ["a"])

@@ -1,0 +1,50 @@
+"""Four cells over the same programs: what each says, which failure it shows, and that a report draws them."""
+
+from pathlib import Path
+
+import pytest
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.settings import ConfigError, build
+from remedy.eval.checkpoint import Subject
+from remedy.eval.config import EvalConfig
+from remedy.eval.diagnostics.two_by_two import CELLS, cells_table
+from remedy.eval.evaluate import conditions_of, evaluate
+from remedy.eval.report.page import compose, report
+from tests.eval.made_records import made, together
+from tests.eval.test_evaluate import PERMUTATION, model_for
+
+CONFIG = build(EvalConfig, {"diagnostics": [{"kind": "two_by_two", "examples": 3}]}, "x")
+
+
+def test_all_cells_have_the_same_programs_and_a_report_draws_them(tmp_path: Path) -> None:
+    model, tokenizer = model_for(PERMUTATION, "symbols")
+    evaluate(model, tokenizer, Subject(PERMUTATION), CONFIG, tmp_path / "run", "gru")
+    sections = {section.title: section for section in compose([tmp_path / "run"]).sections}
+    head, *rows = sections["Who writes actions, who writes states: in numbers"].rows or [[]]
+    found = {(row[1], row[2]): dict(zip(head, row)) for row in rows}
+    assert set(found) == set(CELLS.values())
+    assert found["fed", "model"]["Actions right"] == found["model", "fed"]["States right"] == ""
+    assert found["fed", "model"]["States right"]
+    assert found["model", "fed"]["Actions right"]
+    assert found["model", "fed"]["Answer right"] == "" != found["model", "model"]["Answer right"]
+    page = report([tmp_path / "run"], tmp_path / "report")
+    assert "Who writes actions, who writes states: right per frame" in page.read_text()
+    assert any((tmp_path / "report" / "figures").glob("who-writes*"))
+
+
+def test_a_wrong_action_and_a_lost_state_are_told_apart() -> None:
+    free = made([False] * 4, diagnostic="two_by_two", first_error_role=["event", "action", "state", ""])
+    conditions, records = together(free)
+    head, row = cells_table(conditions, records)
+    said = dict(zip(head, row))
+    assert said["First error: wrong action"].endswith("2 of 4 traces")
+    assert said["First error: lost state"].endswith("1 of 4 traces")
+
+
+def test_the_program_must_be_shown_and_no_cell_is_left_out() -> None:
+    hidden = DataConfig.model_validate({**PERMUTATION.model_dump(), "context": False})
+    with pytest.raises(ConfigError, match="needs the program in the context"):
+        conditions_of(CONFIG, Subject(hidden))
+    with pytest.raises(ConfigError, match="leave forcing out"):
+        build(EvalConfig, {"diagnostics": [{"kind": "two_by_two", "forcing": ["free"]}]}, "x")

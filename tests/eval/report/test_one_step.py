@@ -1,0 +1,73 @@
+"""Where answers are fed: rates per frame stand in a report, single steps are compounded, and what asks for answers is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from remedy.data_gen.settings import ConfigError
+from remedy.eval.report.one_step import compound_table, compounded, one_step_sections, rates
+from remedy.eval.report.page import compose
+from remedy.eval.report.verdicts import Comparison, Side, decide
+from tests.eval.made_records import made, together, write_evaluation
+
+FED = {"length": 4, "forcing": "teacher_forced"}
+OWN = {"length": 4, "forcing": "action_forced"}
+ONE_STEP = {"state_exact": 0.9, "action_exact": None, "value_exact": None, "states": 10, "returns": 0}
+
+
+def one_step() -> object:
+    fed = made([True] * 4, labels=FED, **ONE_STEP).astype(
+        {"right": "boolean", "action_exact": float, "value_exact": float}
+    )
+    return fed.assign(right=None).astype({"right": "boolean"})
+
+
+def own(right: list[bool]) -> object:
+    return made(right, labels=OWN, **{**ONE_STEP, "state_exact": 0.8}).astype(
+        {"action_exact": float, "value_exact": float}
+    )
+
+
+def test_rates_per_frame_stand_where_answers_are_not_the_models() -> None:
+    conditions, _ = together(one_step())
+    (condition,) = conditions
+    assert condition["right"] is None
+    assert condition["per_frame"]["states"]["mean"] == pytest.approx(0.9)
+    assert condition["per_frame"]["states"]["examples"] == 40
+    assert set(condition["per_frame"]) == {"states"}
+    head, row = rates(conditions)
+    assert dict(zip(head, row))["States"].startswith("90 %")
+    assert dict(zip(head, row))["Actions"] == ""
+
+
+def test_single_steps_are_compounded_beside_what_is_observed() -> None:
+    conditions, _ = together(one_step(), own([True, False, False, False]))
+    (found,) = compounded(conditions)
+    assert found.expected[0] == pytest.approx(0.9**10)
+    assert found.expected[1] < found.expected[0] < found.expected[2]
+    head, row = compound_table([found])
+    assert dict(zip(head, row))["Difference in points"] == f"{25 - 100 * 0.9**10:+.1f}"
+    assert compounded([condition for condition in conditions if condition["right"] is not None]) == []
+    assert one_step_sections("Sorting", None, conditions[1:]) == []
+
+
+def test_a_report_holds_both_and_compares_no_answers_that_were_fed(tmp_path: Path) -> None:
+    write_evaluation(tmp_path / "a", one_step(), own([True, False, False, False]))
+    titles = [section.title for section in compose([tmp_path / "a"]).sections]
+    assert "Permutation programs: right per frame, given what was fed" in titles
+    assert "Permutation programs: what single steps come to, in numbers" in titles
+    _, records = together(one_step(), own([True] * 4))
+    sides = {"baseline": Side(run="run", where=OWN), "treatment": Side(run="run", where=FED)}
+    with pytest.raises(
+        ConfigError, match=r"teacher_forced has no right or wrong answers: what they are read from is fed"
+    ):
+        decide([Comparison(mitigation="x", **sides)], records)
+    with pytest.raises(ConfigError, match="'wrong action'"):
+        raise_for_former()
+
+
+def raise_for_former() -> None:
+    from remedy.data_gen.settings import build
+
+    side = {"run": "run"}
+    build(Comparison, {"mitigation": "x", "failure": "long horizon", "baseline": side, "treatment": side}, "x")

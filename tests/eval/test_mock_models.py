@@ -1,0 +1,37 @@
+"""Mock models, wrong where they are told to be, score what they must under every diagnostic, in every format, whatever is fed."""
+
+import pytest
+
+from remedy.eval.diagnostics import DIAGNOSTICS
+from tests.mock_models import CASES, KINDS, Line, matrix, same
+
+
+def test_mock_models_score_what_they_must_in_one_case() -> None:
+    check(list(matrix("permutation, symbolic", ("free", "action_forced", "state_forced", "teacher_forced"))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_mock_models_score_what_they_must(case: str) -> None:
+    check(list(matrix(case)))
+
+
+def check(lines: list[Line]) -> None:
+    assert [line for line in lines if not same(line)] == []
+    assert {line.kind for line in lines} == {kind.name for kind in KINDS}
+    assert_nothing_is_had_for_what_is_fed(lines)
+
+
+def assert_nothing_is_had_for_what_is_fed(lines: list[Line]) -> None:
+    for line in lines:
+        if line.kind == "right only where it is fed":
+            assert not any(line.said.values()), line
+        if line.kind == "right everywhere":
+            assert set(line.said.values()) <= {None, 1.0}, line
+        if line.kind.startswith("wrong in every state"):
+            assert not line.said["states"], line
+
+
+def test_every_diagnostic_has_its_cases() -> None:
+    kinds = {case.diagnostic["kind"] for case in CASES.values()}
+    assert kinds == set(DIAGNOSTICS)

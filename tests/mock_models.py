@@ -1,0 +1,258 @@
+"""Models that look the truth up and err where they are told to: whatever a score says of them is known beforehand.
+
+`python -m tests.mock_models FILE` writes what every diagnostic says of them, in every format, under every forcing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from math import isclose
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.settings import build
+from remedy.eval.config import EvalConfig
+from remedy.eval.decoding import ANSWERS, fed_roles, feeds_answers, forcing_name
+from remedy.eval.diagnostics import Condition
+from remedy.eval.evaluate import run_condition
+from remedy.eval.records import NULLABLE
+from remedy.eval.scoring.batch import written_roles
+from remedy.eval.summary import ConditionSummary, summarise
+from remedy.models.encoding import encoded_examples
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
+
+ACTS = frozenset({Role.EVENT, Role.ACTION})
+
+
+class Mock(nn.Module):
+    """A causal language model that finds its prompt among known sequences, and goes on as they do at the same place."""
+
+    def __init__(self, truths: Sequence[Encoded], continuations: Sequence[Sequence[int]], vocabulary: int) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(model_type="mock")
+        self.embedding = nn.Embedding(vocabulary, 1)
+        prompts = [truth.ids[: truth.roles.count(int(Role.CONTEXT))] for truth in truths]
+        self.known = [(list(prompt), list(ids)) for prompt, ids in zip(prompts, continuations)]
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embedding
+
+    def get_output_embeddings(self) -> None:
+        return None
+
+    def forward(self, input_ids: Tensor) -> SimpleNamespace:
+        vocabulary = self.embedding.num_embeddings
+        following = torch.zeros_like(input_ids)
+        for row, ids in enumerate(input_ids.tolist()):
+            found = next((known for prompt, known in self.known if ids[: len(prompt)] == prompt), None)
+            # Of what it does not know, something that depends on all of it, so that no state can be taken to be carried.
+            after = [*found[1:], *[0] * len(ids)] if found is not None else list(accumulate(ids))
+            following[row] = torch.tensor(after[: len(ids)]) % vocabulary
+        logits = torch.zeros(*input_ids.shape, vocabulary).scatter_(-1, following[..., None], 9.0)
+        return SimpleNamespace(logits=logits, loss=None)
+
+
+class Kind(NamedTuple):
+    """A mock model: which roles it is wrong in under a forcing, in every frame or in one alone."""
+
+    name: str
+    wrong: Callable[[Any], frozenset[Role]]
+    once: bool = False
+
+
+KINDS = (
+    Kind("right everywhere", lambda forcing: frozenset()),
+    Kind("right only where it is fed", lambda forcing: frozenset(Role) - fed_roles(forcing) or frozenset(Role)),
+    Kind("wrong in every state and value", lambda forcing: ANSWERS),
+    Kind("wrong in every state", lambda forcing: frozenset({Role.STATE})),
+    Kind("wrong in every action", lambda forcing: frozenset({Role.ACTION})),
+    Kind("wrong in every event", lambda forcing: frozenset({Role.EVENT})),
+    Kind("wrong in one action", lambda forcing: frozenset({Role.ACTION}), once=True),
+)
+FORCINGS: tuple[Any, ...] = (
+    "free",
+    "line_forced",
+    "action_forced",
+    "state_forced",
+    "teacher_forced",
+    ("context", "structure"),
+    ("context", "structure", "action"),
+    ("context", "structure", "state"),
+    ("context", "structure", "value"),
+    ("context", "structure", "state", "value", "query"),
+    ("context", "structure", "event", "action", "query", "state"),
+)
+PERMUTATION = {"kind": "permutation", "n": 3, "moves": "swaps", "length": 3}
+STRINGS = {"kind": "composition", "depth": 1, "functions": ["mirror_str"], "input_length": [2, 2]}
+DIFF = {"reveal": {"locals": "diff"}}
+
+
+class Case(NamedTuple):
+    """A diagnostic's settings over data in a format."""
+
+    diagnostic: dict[str, Any]
+    data: dict[str, Any]
+
+
+CASES = {
+    "permutation, cwm": Case({"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION}),
+    "permutation, cwm, answer in the state": Case(
+        {"kind": "permutation", "lengths": [3]}, {"task": {**PERMUTATION, "answer": "none"}, **DIFF}
+    ),
+    "permutation, repl": Case({"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "repl"}),
+    "permutation, symbolic": Case({"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "symbolic"}),
+    "composition, cwm": Case({"kind": "composition", "depths": []}, {"task": STRINGS}),
+    "composition, repl": Case({"kind": "composition", "depths": []}, {"task": STRINGS, "format": "repl"}),
+    "programs, cwm": Case({"kind": "programs", "answer_only": [False]}, {"task": STRINGS}),
+    "programs, repl": Case({"kind": "programs", "answer_only": [False]}, {"task": STRINGS, "format": "repl"}),
+    "programs, symbolic": Case(
+        {"kind": "programs", "answer_only": [False]}, {"task": PERMUTATION, "format": "symbolic"}
+    ),
+    "two_by_two, cwm": Case({"kind": "two_by_two"}, {"task": PERMUTATION}),
+    "two_by_two, repl": Case({"kind": "two_by_two"}, {"task": PERMUTATION, "format": "repl"}),
+    "two_by_two, symbolic": Case({"kind": "two_by_two"}, {"task": PERMUTATION, "format": "symbolic"}),
+}
+
+
+class Line(NamedTuple):
+    """What a condition's summary says of a mock model, and what it must say: None where nothing is to be said."""
+
+    case: str
+    forcing: str
+    kind: str
+    said: dict[str, float | None]
+    expected: dict[str, float | None]
+
+
+def matrix(name: str, forcings: Sequence[Any] = FORCINGS, examples: int = 1) -> Iterator[Line]:
+    """What a case's diagnostic says of every kind of mock model under the forcings that fit its data."""
+    settings, given = CASES[name]
+    data = build(DataConfig, given, name)
+    symbols = {"kind": "symbols" if data.format == "symbolic" else "chars"}
+    tokenizer = build_tokenizer(TOKENIZERS[symbols["kind"]].model_validate(symbols), data)
+    fitting = [one for one in forcings if one != "line_forced" or data.format == "cwm"]
+    if settings["kind"] != "two_by_two":
+        settings = {**settings, "forcing": fitting}
+    config = build(EvalConfig, {"diagnostics": [{**settings, "examples": examples}], "max_new_tokens": 2000}, name)
+    for condition in config.diagnostics[0].conditions(data, "test"):
+        batch = encoded_examples(condition.data, tokenizer, condition.split, range(condition.examples))
+        truths = [truth for _, truth in batch]
+        for kind in KINDS:
+            if kind.name == "wrong in every event" and condition.forcing == "free" and data.reveal.locals == "diff":
+                continue  # a diff says what has changed since a call, and where that is said wrongly, it says something else
+            wrong = kind.wrong(condition.forcing)
+            mock = Mock(
+                truths, [mistaken(truth, wrong, kind.once, tokenizer) for truth in truths], tokenizer.vocab_size
+            )
+            rows, _ = run_condition(ModelReader(mock), tokenizer, condition, config)
+            (summary,) = summarise(pd.DataFrame(rows).assign(run="mock", **condition.labels).astype(NULLABLE))
+            roles = {Role(role) for truth in truths for role in truth.roles}
+            in_state = any(example.answer_in_state for example, _ in batch) or Role.VALUE not in roles
+            empty = any(frame.locals == {} for example, _ in batch for frame in example.frames)
+            rates = {what: summary["per_frame"].get(what) for what in ("states", "actions", "returns")}
+            found = {"right": summary["right"], **rates}
+            said = {what: None if one is None else one["mean"] for what, one in found.items()}
+            must = expected(condition, kind, summary, roles, in_state, empty)
+            yield Line(name, forcing_name(condition.forcing), kind.name, said, must)
+
+
+def same(line: Line) -> bool:
+    """Whether it says what it must."""
+    pairs = zip(line.said.values(), line.expected.values(), strict=True)
+    return all(one is other or (one is not None and other is not None and isclose(one, other)) for one, other in pairs)
+
+
+def mistaken(truth: Encoded, wrong: frozenset[Role], once: bool, tokenizer: TraceTokenizer) -> list[int]:
+    """The true sequence with a token of every frame's part of these roles replaced: the last of it that is a letter or a digit, or
+    one that stands alone. `once`: of the second frame alone. A wrong event is another event of its kind."""
+    ids = list(truth.ids)
+    events = {Special.CALL_SEP: Special.LINE_SEP, Special.LINE_SEP: Special.CALL_SEP}
+    events |= {Special.RETURN_SEP: Special.EXCEPTION_SEP, Special.EXCEPTION_SEP: Special.RETURN_SEP}
+    other = {tokenizer.special_ids[one]: tokenizer.special_ids[two] for one, two in events.items()}
+    parts: dict[tuple[int, int], list[int]] = {}
+    for at, (role, frame) in enumerate(zip(truth.roles, truth.frames)):
+        if role != Role.CONTEXT and role in wrong:
+            parts.setdefault((frame, role), []).append(at)
+    chosen = sorted(parts)[1:2] if once else sorted(parts)
+    for key in chosen:
+        places = parts[key]
+        at = next((at for at in reversed(places) if tokenizer.decode([ids[at]]).isalnum()), places[-1])
+        ids[at] = other[ids[at]] if ids[at] in other else _plain(ids[at], tokenizer)
+    return ids
+
+
+def _plain(true: int, tokenizer: TraceTokenizer) -> int:
+    """Another token that is not special, and a letter or digit if it has to be text."""
+    rest = [one for one in [*range(true + 1, tokenizer.vocab_size), *range(true)] if not tokenizer.is_special(one)]
+    return next((one for one in rest if (text := tokenizer.decode([one])).isalnum() and text.isascii()), rest[0])
+
+
+def expected(
+    condition: Condition, kind: Kind, summary: ConditionSummary, roles: set[Role], in_state: bool, empty: bool
+) -> dict[str, float | None]:
+    """What a score must be, from which roles the model writes, is wrong in, and the answer is read from."""
+    writes = written_roles(condition) & roles
+    wrong = kind.wrong(condition.forcing) & writes
+
+    def share(part: frozenset[Role]) -> float | None:
+        if not part & writes:
+            return None
+        if lost or not part & wrong:
+            return 0.0 if lost else 1.0
+        return 1 - summary["examples"] / summary["per_frame"]["actions"]["examples"] if kind.once else 0.0
+
+    # Wrong everywhere is wrong in separators too, and a wrong state of no variables is none: what is then written freely cannot be
+    # read. An exception in place of a return is another answer, and its value not the returned one.
+    free = condition.forcing == "free"
+    lost = free and (Role.STRUCTURE in wrong or (Role.STATE in wrong and empty))
+    told = frozenset({Role.EVENT}) if free else frozenset()
+    read = frozenset({Role.STATE if in_state else Role.VALUE})
+    right = None if feeds_answers(condition.forcing) else 0.0 if (read | told) & wrong or lost else 1.0
+    returned = frozenset({Role.VALUE})
+    returns = 0.0 if told & wrong and returned & writes else share(returned)
+    return {"right": right, "states": share(frozenset({Role.STATE})), "actions": share(ACTS), "returns": returns}
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The lines as Markdown: a row for every case and mock model, a column for every forcing: right / states / actions / values."""
+    forcings = list(dict.fromkeys(line.forcing for line in lines))
+    cells = {(line.case, line.kind, line.forcing): line for line in lines}
+    rows = list(dict.fromkeys((line.case, line.kind) for line in lines))
+
+    def shown(line: Line | None) -> str:
+        if line is None:
+            return ""
+        values = " / ".join("-" if one is None else f"{one:.2g}" for one in line.said.values())
+        return values if same(line) else f"**{values}**"
+
+    text = ["| data | model | " + " | ".join(forcings) + " |", "|---" * (2 + len(forcings)) + "|"]
+    text += [
+        f"| {case} | {kind} | " + " | ".join(shown(cells.get((case, kind, forcing))) for forcing in forcings) + " |"
+        for case, kind in rows
+    ]
+    return "\n".join(text) + "\n"
+
+
+HEAD = """# What every diagnostic says of models that are known
+
+Mock models look the truth up and are wrong where their row says. Each cell: answer right / states right per frame / actions / returned
+values; a dash where it is undefined, since it was fed, or there is none. What is not as it must be would be bold. A model that is
+wrong in every state may still be right in its answer, where that is a value which it was not told to be wrong in: so both are shown.
+Made by `python -m tests.mock_models results/mock_models.md`, and held by `tests/eval/test_mock_models.py`.
+
+"""
+
+if __name__ == "__main__":
+    found = [line for name in CASES for line in matrix(name)]
+    Path(sys.argv[1]).write_text(HEAD + table(found), encoding="utf-8")

@@ -51,7 +51,7 @@ def last_right(
         return float((decoder(tokens).logits[:, -1].argmax(-1) == products[:, -1]).float().mean())
 
 
-# What can be learnt is learnt from one of a few starts (each of those tried did); what cannot be is tried once.
+# Both sides have as many starts: what can be learnt is learnt from one of them, what cannot be from none.
 STARTS = (0, 1, 2)
 
 
@@ -64,7 +64,7 @@ def test_parity_needs_an_eigenvalue_of_minus_one(mixer: str, steps: int) -> None
         return last_right(PARITY, steps, 24, 36, seed=seed, mixers=[mixer], eigenvalues=eigenvalues)
 
     assert any(right("signed", seed) > 0.95 for seed in STARTS)
-    assert right("positive", 0) < 0.65
+    assert all(right("positive", seed) < 0.65 for seed in STARTS)
 
 
 @pytest.mark.slow
@@ -75,4 +75,4 @@ def test_full_permutations_of_three_need_two_reflections_a_token() -> None:
         return last_right(S3, 700, 12, 30, True, seed, mixers=["deltaproduct"], num_householder=householders)
 
     assert any(right(2, seed) > 0.85 for seed in STARTS)
-    assert right(1, 0) < 0.6
+    assert all(right(1, seed) < 0.6 for seed in STARTS)

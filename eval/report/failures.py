@@ -35,6 +35,7 @@ HAZARDS = (
     "The first error of each example, by its role. A role of which more is written has more occasions to err: rates are out of the "
     "frames, and of the role's tokens, that the model wrote up to its first error or to the end. Wilson intervals over clusters."
 )
+IN_STRING = "any, in a string's text"
 OPERATION = "The operation of the line at which the first error stands: the first that it does of those listed."
 RIGHT = "right"
 CLASS_COLOURS = {
@@ -57,7 +58,11 @@ def failure_sections(name: str, conditions: Sequence[ConditionSummary]) -> list[
     failed = [condition for condition in conditions if condition["right"] is not None]
     if any(condition["failures"] for condition in failed):
         found += [
-            Section(f"{name}: failure classes", draw=partial(failure_classes, failed), note=RULES),
+            Section(
+                f"{name}: failure classes",
+                draw=partial(failure_classes, failed),
+                note=f"{RULES} {mixed(failed)}".strip(),
+            ),
             Section(f"{name}: failure classes, examples", rows=class_counts(failed)),
         ]
     operations = operation_counts(conditions)
@@ -66,7 +71,7 @@ def failure_sections(name: str, conditions: Sequence[ConditionSummary]) -> list[
     erred = any(condition["first_errors"] for condition in conditions)
     if found or erred:
         errors = f"{name}: where the first error stands"
-        note = f"{in_strings(conditions)} {of_another(conditions)}".strip()
+        note = f"{mixed(conditions)} {of_another(conditions)}".strip()
         found.append(Section(errors, draw=partial(first_errors, conditions), note=note))
     if erred:
         found.append(Section(f"{name}: rates of first errors", rows=hazard_table(conditions), note=HAZARDS))
@@ -83,12 +88,10 @@ def failure_classes(conditions: Sequence[ConditionSummary]) -> Figure:
 
 
 def first_errors(conditions: Sequence[ConditionSummary]) -> Figure:
-    """Share of examples by the role of the first error, whether the answer was right after all or not; a bar for every run and
-    way of decoding."""
-    decoding = [name for name in telling(conditions) if name in ("forcing", "answer_only")]
+    """Share of examples by the role of the first error, whether the answer was right after all or not; bars as for classes."""
     counts = {
         name: _sum("none", [(one["examples"], one["first_errors"]) for one in group])
-        for name, group in bars(conditions, decoding).items()
+        for name, group in bars(conditions, telling(conditions)).items()
     }
     return plotting.stacked_shares(counts, ROLE_COLOURS, "share of examples, by the role of the first error")
 
@@ -96,13 +99,27 @@ def first_errors(conditions: Sequence[ConditionSummary]) -> Figure:
 def bars(conditions: Sequence[ConditionSummary], names: Sequence[str]) -> dict[str, list[ConditionSummary]]:
     """The conditions of each bar, by its name: the run and the labels, without those of most values if bars are many."""
     found: dict[str, list[ConditionSummary]] = {}
+    kept = told(conditions, names)
     for condition in in_order(conditions):
-        said = named(condition["labels"], names)
+        said = named(condition["labels"], kept)
         found.setdefault(f"{condition['run']}, {said}" if said else condition["run"], []).append(condition)
-    if len(found) <= MOST_BARS or not names:
-        return found
-    most = max(names, key=lambda name: len({condition["labels"].get(name) for condition in conditions}))
-    return bars(conditions, [name for name in names if name != most])
+    return found
+
+
+def told(conditions: Sequence[ConditionSummary], names: Sequence[str]) -> list[str]:
+    """The labels that tell bars apart: those of most values are dropped until bars are few enough."""
+    kept = list(names)
+    while kept and len({(one["run"], named(one["labels"], kept)) for one in conditions}) > MOST_BARS:
+        kept.remove(max(kept, key=lambda name: len({condition["labels"].get(name) for condition in conditions})))
+    return kept
+
+
+def mixed(conditions: Sequence[ConditionSummary]) -> str:
+    """What the conditions of one bar differ in, as a sentence; empty where each has a bar."""
+    names = telling(conditions)
+    kept = told(conditions, names)
+    lost = [name for name in names if name not in kept]
+    return f"A bar holds conditions that differ in {', '.join(lost)}; the tables hold each by itself." if lost else ""
 
 
 def _sum(rest: str, parts: Sequence[tuple[int, Mapping[str, int]]]) -> Mapping[str, int]:
@@ -137,17 +154,13 @@ def class_counts(conditions: Sequence[ConditionSummary]) -> Rows:
 
 
 def operation_counts(conditions: Sequence[ConditionSummary]) -> Rows:
-    """Failures by class and operation, all conditions of a run and forcing together."""
-    counts: dict[tuple[str, str], dict[str, Counter[str]]] = {}
+    """Failures by class and operation, for every condition."""
+    labels = varying(conditions)
+    table = [["Run", *map(title, labels), "Failure", *(name.capitalize() for name in OPERATIONS)]]
     for condition in in_order(conditions):
-        mine = counts.setdefault((condition["run"], text(condition["labels"]["forcing"])), {})
-        for kind, operations in condition["operations"].items():
-            mine.setdefault(kind, Counter()).update(operations)
-    names = [*OPERATIONS]
-    table = [["Run", "Forcing", "Failure", *(name.capitalize() for name in names)]]
-    for (run, forcing), kinds in counts.items():
-        for kind, found in sorted(kinds.items(), key=lambda item: -item[1].total()):
-            table.append([run, forcing, kind, *(str(found[name]) for name in names)])
+        about = [condition["run"], *(text(condition["labels"].get(name, "")) for name in labels)]
+        for kind, found in sorted(condition["operations"].items(), key=lambda item: -sum(item[1].values())):
+            table.append([*about, kind, *(str(found.get(name, 0)) for name in OPERATIONS)])
     return table
 
 
@@ -170,6 +183,10 @@ def hazard_table(conditions: Sequence[ConditionSummary]) -> Rows:
                     per_token,
                 ]
             )
+        inside = str(condition["first_errors_in_string"])
+        if condition["hazards"]:
+            about = [condition["run"], *(text(condition["labels"].get(name, "")) for name in labels)]
+            table.append([*about, IN_STRING, inside, "", "", ""])
     return table
 
 
@@ -180,13 +197,6 @@ def of_another(conditions: Sequence[ConditionSummary]) -> str:
         return ""
     found = sum(condition["followed_another"] for condition in conditions)
     return f"Of {actions} first errors in an action, {found} wrote what follows the line before it where that one stands another time."
-
-
-def in_strings(conditions: Sequence[ConditionSummary]) -> str:
-    """How many of the first errors are in the text of a string value."""
-    errors = sum(sum(condition["first_errors"].values()) for condition in conditions)
-    inside = sum(condition["first_errors_in_string"] for condition in conditions)
-    return f"Of {errors:,} first errors, {inside:,} are in the text of a string value." if errors else ""
 
 
 def moved_section(comparisons: Sequence[Comparison], records: pd.DataFrame) -> list[Section]:

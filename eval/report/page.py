@@ -15,6 +15,7 @@ from remedy.eval.report.budgets import runs_table, unequal
 from remedy.eval.report.comparisons import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.costs import measure_sections
 from remedy.eval.report.failures import failure_sections, moved_section
+from remedy.eval.report.held_out import held_out_section
 from remedy.eval.report.one_step import one_step_sections
 from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
 from remedy.eval.report.render import write_pages
@@ -154,6 +155,7 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
         sections += axis_sections(name, axis, conditions)
     else:
         sections += metric_sections(name, conditions, kind.published if kind is not None else ())
+    sections += held_out_section(name, conditions, records, found.requests)
     sections += one_step_sections(name, axis, conditions)
     sections += failure_sections(name, conditions)
     if axis is None and not records.empty:

@@ -1,18 +1,20 @@
 """Holds that failures are counted by class, operation and what moved them, whatever the diagnostic."""
 
 import pandas as pd
+import pytest
 
 from remedy.eval.report import failures
 from remedy.eval.report.failures import (
     bars,
     class_counts,
     failure_sections,
-    in_strings,
+    hazard_table,
+    mixed,
     moved_classes,
     operation_counts,
 )
 from remedy.eval.report.verdicts import Comparison, Side
-from remedy.eval.sections import telling
+from remedy.eval.sections import telling, text, title
 from tests.eval.made_records import made, together
 
 FAILED = {
@@ -34,11 +36,15 @@ def test_classes_types_and_operations_are_counted_for_a_diagnostic_of_any_name()
     head, *rows = class_counts(conditions)
     assert head == ["Run", "Length", "Examples", "Right", "Truncated", "Wrong state", "Wrong states by type"]
     assert rows[1] == ["run", "8", "4", "1", "1", "2", "str 1, int 1"]
-    head, *rows = operation_counts(conditions)  # both lengths together
-    found = {row[2]: dict(zip(head[3:], row[3:])) for row in rows}
-    assert found["wrong state: str"]["String method"] == "2"
-    assert found["wrong state: int"]["Loop or counter"] == "2"
-    assert in_strings(conditions) == "Of 4 first errors, 2 are in the text of a string value."
+    head, *rows = operation_counts(conditions)
+    found = {tuple(row[1:3]): dict(zip(head[3:], row[3:])) for row in rows}
+    assert len(found) == 4
+    assert found["4", "wrong state: str"]["String method"] == "1"
+    assert found["8", "wrong state: int"]["Loop or counter"] == "1"
+    head, *rows = hazard_table(conditions)
+    assert [row[:4] for row in rows if row[2] == failures.IN_STRING] == [
+        ["run", length, failures.IN_STRING, "1"] for length in ("4", "8")
+    ]
     assert [section.title for section in failure_sections("Sorting", conditions)] == [
         "Sorting: failure classes",
         "Sorting: failure classes, examples",
@@ -54,6 +60,21 @@ def test_nothing_is_said_where_nothing_failed() -> None:
     assert len(moved_classes([], records)) == 1
 
 
+@pytest.mark.parametrize("label", ["spacing", "locals", "string_encoding", "benchmark"])
+def test_no_count_mixes_conditions(label: str) -> None:
+    """What is counted under one condition stays as it is, whatever is counted beside it."""
+    values: dict[str, tuple[object, object]] = {"spacing": (1.0, 4.0), "locals": ("full", "diff")}
+    first, second = values.get(label, ("plain", "spaced"))
+    parts = failed(labels={label: first}), failed(labels={label: second}, operation="loop or counter")
+    conditions, _ = together(*parts)
+    for count in (class_counts, operation_counts, hazard_table):
+        head, *both = count(conditions)
+        place = head.index(title(label))
+        for number, condition in enumerate(conditions):
+            mine = [row[:place] + row[place + 1 :] for row in both if row[place] == text((first, second)[number])]  # type: ignore[arg-type]
+            assert mine == count([condition])[1:]
+
+
 def test_many_bars_are_put_together_by_the_label_with_the_most_values() -> None:
     conditions, _ = together(
         *(failed(labels={"length": n, "forcing": f}) for n in range(1, 21) for f in ("free", "action_forced"))
@@ -63,6 +84,8 @@ def test_many_bars_are_put_together_by_the_label_with_the_most_values() -> None:
         "run, forcing free": 20,
         "run, forcing action_forced": 20,
     }
+    assert mixed(conditions) == "A bar holds conditions that differ in length; the tables hold each by itself."
+    assert mixed(conditions[:3]) == ""
     figure = failures.failure_classes(conditions)
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     assert widths == [0.25] * 2 + [0.25] * 2 + [0.5] * 2  # right, truncated, wrong state

@@ -42,7 +42,7 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     text = printed(tmp_path)
     assert "6 runs of 2 variants" in text
     assert "guessed from operations" in text
-    assert "permutation, length 2, forcing free" in text
+    assert "permutation, length 2, horizon 1, forcing free" in text
     row = next(line for line in text.splitlines() if "b (length 4)" in line)
     expected = [f"{100 * smallest_difference((3, 3), 50, level=level):.0f} points" for level in (0.05, 0.025)]
     assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "3 to 3", "50", *expected]

@@ -57,8 +57,8 @@ def test_an_experiment_is_tried_out_by_two_overrides() -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "experiment").glob("*.yaml")), ids=lambda p: p.stem)
 def test_shipped_experiments_are_valid_at_full_and_at_small_size(path: Path) -> None:
     assert expand(load(ExperimentConfig, path), path.name)
-    for job in expand(load(ExperimentConfig, path, ["max_steps=3", "max_examples=2"]), path.name):
-        assert job.train.train.total_steps == 3
+    for job in expand(load(ExperimentConfig, path, ["max_steps=4", "max_examples=2"]), path.name):
+        assert job.train.train.total_steps == 4
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../../x", "/x", "a\x00", "a\n"])

@@ -30,11 +30,17 @@ class Section(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Figures that others published, shown beside conditions with these labels. `metrics`: by the heads of columns."""
+    """Figures that others published, shown beside conditions with these labels. `metrics`: by the heads of columns; `unlike`: in what
+    they were made otherwise than ours, a sentence that stands wherever they do."""
 
     name: str
     labels: Mapping[str, LabelValue]
     metrics: Mapping[str, str]
+    unlike: str
+
+    def beside(self, conditions: Iterable[ConditionSummary]) -> bool:
+        """Whether one of the conditions is like the published one."""
+        return any(self.labels.items() <= condition["labels"].items() for condition in conditions)
 
 
 def text(value: LabelValue) -> str:

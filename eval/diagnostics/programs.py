@@ -26,7 +26,16 @@ _FORCING: tuple[Forcing, ...] = ("free", "action_forced")
 
 CWM_32B = Published(
     "facebook/cwm 32B, published",
-    {"benchmark": "cruxeval", "rewrite": "none", "answer_only": False, "forcing": "free"},
+    {
+        "benchmark": "cruxeval",
+        "rewrite": "none",
+        "format": "cwm",
+        "string_encoding": "plain",
+        "locals": "diff",
+        "spacing": 1.0,
+        "answer_only": False,
+        "forcing": "free",
+    },
     {
         "Examples": "800",
         "Answer right": "88.0%",
@@ -38,6 +47,8 @@ CWM_32B = Published(
         "Tokens a state": "11.7",
         "Tokens an action": "11.2",
     },
+    "measured by others on all 800 programs, with prompts, tracer, decoding and scoring of their own and no intervals: part of any "
+    "difference from the rows above may be these. To compare, evaluate that model here.",
 )
 """Code World Model's report on CruxEval-O, tracing freely."""
 

@@ -97,6 +97,7 @@ def metric_sections(
     left_out = untraced(conditions)
     notes = [METRICS, constant(conditions), f"Programs ran on {environments}." if environments else ""]
     notes.append(f"Left out, since they could not be run: {left_out}." if left_out else "")
+    notes += [f"{found.name}: {found.unlike}" for found in published if found.beside(conditions)]
     return [Section(name, rows=metric_table(conditions, published), note=" ".join(filter(None, notes)))]
 
 
@@ -131,7 +132,7 @@ def metric_table(conditions: Sequence[ConditionSummary], published: Sequence[Pub
             }
         )
     for found in published:
-        if any(found.labels.items() <= condition["labels"].items() for condition in conditions):
+        if found.beside(conditions):
             rows.append({"Run": found.name, **{title(k): text(v) for k, v in found.labels.items()}, **found.metrics})
     head = list(rows[0])
     return [head, *([row.get(name, "") for name in head] for row in rows)]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from remedy.eval.diagnostics.programs import ProgramsDiagnostic
 from remedy.eval.records import label
 from remedy.eval.report.results import (
     accuracy_by_axis,
@@ -60,7 +61,9 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
             failure=["untraced", ""],
         ),
     )
-    published = Published("a paper", {"benchmark": "cruxeval", "forcing": "free"}, {"Answer right": "88.0%"})
+    published = Published(
+        "a paper", {"benchmark": "cruxeval", "forcing": "free"}, {"Answer right": "88.0%"}, "other code."
+    )
     head, *rows = metric_table(conditions, [published])
     shown = [dict(zip(head, row)) for row in rows]
     assert [(row["Run"], row.get("Benchmark"), row["Answer right"].split("\n")[0]) for row in shown] == [
@@ -72,7 +75,27 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
     assert shown[1]["Examples"] == "1"
     (section,) = metric_sections("Programs", conditions)
     assert "Left out, since they could not be run: network 1." in section.note
-    assert len(metric_table(conditions[1:], [published])) == 2  # its programs are others
+    # It never stands there without a word on how it was made, and not beside other programs.
+    (section,) = metric_sections("Programs", conditions, [published])
+    assert section.note.endswith("a paper: other code.")
+    assert len(metric_table(conditions[1:], [published])) == 2
+    (section,) = metric_sections("Programs", conditions[1:], [published])
+    assert "a paper" not in section.note
+
+
+def test_published_figures_stand_beside_traces_that_are_written_alike_only() -> None:
+    alike = {"benchmark": "cruxeval", "rewrite": "none", "locals": "diff"}
+    changes: tuple[dict[str, object], ...] = (
+        {},
+        {"locals": "full"},
+        {"spacing": 4.0},
+        {"format": "repl"},
+        {"forcing": "action_forced"},
+        {"benchmark": "humaneval"},
+    )
+    for change in changes:
+        conditions, _ = together(made(MOSTLY, labels={**alike, **change}, diagnostic="programs"))
+        assert [one.beside(conditions) for one in ProgramsDiagnostic.published] == [not change]
 
 
 def test_every_run_has_its_points_by_cost() -> None:

@@ -92,7 +92,8 @@ def test_batches_lengths_and_threads_are_as_set(tmp_path: Path) -> None:
     batches: list[int] = []
     model.register_forward_pre_hook(lambda _, args, kwargs: batches.append(len(kwargs["input_ids"])), with_kwargs=True)
     evaluate(model, tokenizer, Subject(PERMUTATION), evaluation(batch_size=3), tmp_path / "batches", "gru")
-    assert set(batches) == {3, 1}
+    assert {3, 1} <= set(batches)  # how the model carries its state was tried on two rows
+    assert max(batches) == 3
     evaluate(model, tokenizer, Subject(PERMUTATION), evaluation(max_new_tokens=5), tmp_path / "short", "gru")
     (path,) = (tmp_path / "short" / "records").glob("*.parquet")
     assert read_records(path)["truncated"].all()

@@ -123,8 +123,12 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
     table = (runs / "report" / "report.md").read_text()
     assert "## Permutation programs: right answers over seeds" in table
     assert "| mixers=gru | 2 | 2 |" in table  # variant, length, runs
-    assert "## Verdicts" not in table  # no run is the baseline of those that repeat it
-    assert (runs / "report" / "figures" / "permutation-programs-right-answers-by-length-over-seeds.png").exists()
+    verdicts = table.split("## Verdicts")[1].split("##")[0]
+    assert [line.split(" | ")[0] for line in verdicts.splitlines() if line.startswith("| mixers")] == [
+        "| mixers=deltanet (length 2)",  # one for a variant, not for each of its runs
+        "| mixers=deltanet (length 3)",
+    ]
+    assert (runs / "report" / "figures" / "permutation-programs-right-answers-by-horizon-over-seeds.png").exists()
 
     for model in sorted(runs.glob("swaps/*/model")):  # training and evaluation are one offline run, to sync later
         ids = {folder.name.rsplit("-", 1)[1] for folder in (model / "wandb").glob("offline-run-*")}

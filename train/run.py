@@ -83,10 +83,10 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         train_dataset=rows,
         data_collator=Collator(tokenizer.pad_id, config.train.supervised()),
         callbacks=[
+            stop,  # before anything shows that training has begun
             Tracking([MetricsFile(output), WandbLogger(config)]),
             progress,
             Checkpoints(config.train.save_total_limit),
-            stop,
             *([FixUniversalOptimizerState()] if resharded else []),
         ],
         peak=device_peak(config.tracking.peak_tflops),

@@ -63,10 +63,6 @@ def _certainty(item: Verdict, others: Sequence[Verdict]) -> str:
     clusters = f" in {found.clusters} clusters" if found.clusters < found.programs else ""
     programs = f"{found.programs} program{'s' if found.programs > 1 else ''}{clusters}"
     parts = [f"The difference is {_difference(item)}, on {programs}, {_scope(item)}"]
-    if item.unequal:
-        parts.append(
-            f"the two sides were trained unequally ({', '.join(item.unequal)}), which may be what made the difference"
-        )
     if item.word is VerdictWord.UNDECIDED:
         parts.append(decisive(item))
     if others:
@@ -145,8 +141,6 @@ def _certainties(verdicts: Sequence[Verdict]) -> str:
             f"{len(repeated)} of {len(verdicts)} have {span} a side, and their intervals are for other seeds too; the others are of "
             "these runs alone"
         )
-    if uneven := sum(bool(item.unequal) for item in verdicts):
-        said += f"; {uneven} of {len(verdicts)} compare sides that were trained unequally, which may be what made the difference"
     open_ones = [item for item in verdicts if item.word is VerdictWord.UNDECIDED]
     if open_ones:
         least = sorted({round(100 * item.found.smallest(item.level)) for item in open_ones})

@@ -97,9 +97,8 @@ def reports(draw: st.DrawFn) -> list[Verdict]:
             first, second = (1, 1) if draw(st.booleans()) else (first, second)
         sides = [generator.random((seeds, programs)) < rate for seeds, rate in ((first, low), (second, high))]
         ratio = draw(st.sampled_from([math.nan, 0.25, 1.0, 3.0]))
-        failure = draw(st.sampled_from(["any", "strings", "token budget", "lost state"]))
-        made = verdict(*sides, ratio, mitigation=f"m{number}", failure=failure, primary=number == primary)
-        found.append(made._replace(unequal=draw(st.sampled_from([(), ("steps",), ("steps", "examples")]))))
+        failure = draw(st.sampled_from(["any", "strings", "token budget", "long horizon"]))
+        found.append(verdict(*sides, ratio, mitigation=f"m{number}", failure=failure, primary=number == primary))
     shared = levels([item.found.p_value for item in found], 0.05)
     return [
         item
@@ -145,10 +144,6 @@ def test_the_sentences_never_contradict_the_table(verdicts: list[Verdict]) -> No
         assert verdict_row(item)[6] == f"x {ratio}"
         assert item.word is not None
         assert f"called {item.word}," in cost
-    uneven = sum("unequal" in verdict_row(item)[7] for item in verdicts)
-    assert re.findall(r"(\d) of \d compare sides that were trained unequally", sure) == (
-        [str(uneven)] if uneven else []
-    )
     assert ("All are of single runs" in sure) == (not any(item.found.repeated for item in verdicts))
     assert (re.match(r"All have \d", sure) is not None) == all(item.found.repeated for item in verdicts)
     assert ("undecided" in sure) == any(item.word is VerdictWord.UNDECIDED for item in verdicts)
@@ -169,7 +164,6 @@ def check_one(item: Verdict, outcome: str, cost: str, sure: str) -> None:
     assert row[4].splitlines()[0] in sure
     assert row[4].splitlines()[1].split(" (")[0] in sure
     assert ("for other seeds too" in sure) == item.found.repeated == ("of these runs alone" not in sure)
-    assert ("trained unequally" in sure) == ("unequal" in row[7])
     times = re.findall(r"(about|more than) ([\d,]+) times", sure)
     assert bool(times) == (item.word is VerdictWord.UNDECIDED)
     assert all(2 <= int(count.replace(",", "")) <= MOST_TIMES for _, count in times)

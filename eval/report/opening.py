@@ -95,7 +95,7 @@ def _outcomes(verdicts: Sequence[Verdict]) -> str:
     def said(word: VerdictWord, items: Sequence[Verdict]) -> str:
         if word is VerdictWord.UNDECIDED:
             return str(word)
-        named = [f"{_name(item)}, {_difference(item)}" for item in items[:MOST_NAMED]]
+        named = [f"{_name(item)}{_meant(item)}, {_difference(item)}" for item in items[:MOST_NAMED]]
         more = [f"{len(items) - MOST_NAMED} more"] if len(items) > MOST_NAMED else []
         return f"{word} ({'; '.join([*named, *more])})"
 
@@ -157,3 +157,7 @@ def _difference(item: Verdict) -> str:
 
 def _name(item: Verdict) -> str:
     return f"“{item.comparison.mitigation}”"
+
+
+def _meant(item: Verdict) -> str:
+    return "" if item.comparison.failure == "any" else f" for {item.comparison.failure}"

@@ -136,7 +136,7 @@ def test_the_sentences_never_contradict_the_table(verdicts: list[Verdict]) -> No
         assert counts == ([str(len(items))] if items else [])
         for item in items[:MOST_NAMED] if kind is not VerdictWord.UNDECIDED else ():
             row = verdict_row(item)
-            assert f"“{row[0]}”, {row[4].splitlines()[0]}, " in outcome
+            assert f"“{row[0]}”{'' if row[1] == 'any' else f' for {row[1]}'}, {row[4].splitlines()[0]}, " in outcome
             assert row[4].splitlines()[1].split(" (")[0] in outcome
     assert ("none fixed" in outcome) == all(item.word is not VerdictWord.FIXED for item in verdicts)
     for ratio, name in re.findall(r"([\d.]+) with “(m\d)”", cost):

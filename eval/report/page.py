@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import UserError
 from remedy.eval.diagnostics import DIAGNOSTICS
+from remedy.eval.records import label_columns
 from remedy.eval.report.budgets import NOTE as BUDGET_NOTE
 from remedy.eval.report.budgets import runs_table, unequal
 from remedy.eval.report.comparisons import baseline_of, by_diagnostic, default_comparisons, diagnoses
@@ -141,7 +142,9 @@ def said_once(sections: Sequence[Section]) -> list[Section]:
 def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str, str]) -> list[Section]:
     """The sections on one diagnostic: its own, or those that any diagnostic has. `variants`: of every run."""
     conditions = [condition for condition in found.conditions if condition["diagnostic"] == diagnostic]
-    records = found.records[found.records["diagnostic"] == diagnostic].dropna(axis=1, how="all")
+    records = found.records[found.records["diagnostic"] == diagnostic]
+    others = [name for name in label_columns(records) if records[name].isna().all()]  # labels of other diagnostics
+    records = records.drop(columns=others)
     kind = DIAGNOSTICS.get(diagnostic)
     name, axis = (kind.title, kind.axis) if kind is not None else (diagnostic.capitalize(), None)
     if any(axis not in condition["labels"] for condition in conditions):

@@ -23,8 +23,8 @@ from tests.eval.made_records import made, together
 def test_tables_on_ones_own_programs(own: Path, tmp_path: Path) -> None:  # noqa: F811
     found = measured(own, tmp_path / "out", max_frames=500, costs={"max_tokens": 3000, "limits": [1000]})
     tokens = with_total(found.tokens)
-    assert [row[-1] for row in token_table(tokens, [1000]) if row[3:5] == ["full", "1"]] == ["2\n66.7%"]
-    kinds = {row[3]: row[4] for row in densest_table(tokens)[1:]}
+    assert [row[-1] for row in token_table(tokens, [1000]) if row[4:6] == ["full", "1"]] == ["2\n66.7%"]
+    kinds = {row[4]: row[5] for row in densest_table(tokens)[1:]}
     assert kinds == {"every state in full": "1", "wider spacing": "1", "nothing fits": "1"}
     sections = measure_sections([found], [], pd.DataFrame(), {})
     assert [section.title for section in sections] == [
@@ -42,7 +42,7 @@ def test_tables_on_ones_own_programs(own: Path, tmp_path: Path) -> None:  # noqa
 def test_the_densest_variants_are_listed_where_no_state_in_full_was_asked_for(own: Path, tmp_path: Path) -> None:  # noqa: F811
     found = measured(own, tmp_path / "out", max_frames=500, costs={"max_tokens": 3000, "locals": ["diff"]})
     head, *rows = densest_table(with_total(found.tokens))
-    assert sum(int(row[4]) for row in rows) == 3
+    assert sum(int(row[5]) for row in rows) == 3
     assert {dict(zip(head, row))["Each state in full"] for row in rows} == {""}
 
 

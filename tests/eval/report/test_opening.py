@@ -97,7 +97,7 @@ def reports(draw: st.DrawFn) -> list[Verdict]:
             first, second = (1, 1) if draw(st.booleans()) else (first, second)
         sides = [generator.random((seeds, programs)) < rate for seeds, rate in ((first, low), (second, high))]
         ratio = draw(st.sampled_from([math.nan, 0.25, 1.0, 3.0]))
-        failure = draw(st.sampled_from(["any", "strings", "token budget", "long horizon"]))
+        failure = draw(st.sampled_from(["any", "strings", "token budget", "wrong action", "lost state"]))
         found.append(verdict(*sides, ratio, mitigation=f"m{number}", failure=failure, primary=number == primary))
     shared = levels([item.found.p_value for item in found], 0.05)
     return [

@@ -1,6 +1,8 @@
 """Runs hostile programs in one sandbox, each followed by a good one, and says what became of each: JSON, one line a program.
 
 python hostile_driver.py ISOLATION FOLDER [--blind] FAMILY...    --blind: every program switches the audit hook off first
+
+The first line says which walls hold, or as `problem` why this isolation cannot be used by whoever runs this.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 
 from hostile import FAMILIES, source
 
+from remedy.data_gen.execution.isolation import PROBLEMS
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
 
@@ -170,6 +173,9 @@ def main() -> None:
     isolation, top, *rest = sys.argv[1:]
     hooked, families = "--blind" not in rest, [word for word in rest if word != "--blind"]
     os.environ["REMEDY_CANARY"] = CANARY
+    if problem := PROBLEMS[isolation]():
+        print(json.dumps({"problem": problem}))
+        return
     world = World(Path(top))
     try:
         with Sandbox(TracerConfig.model_validate({"isolation": isolation, **LIMITS})) as box:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -15,6 +15,19 @@ app = command_line(
     help="Test cures for the failures of code world models: generate, train, diagnose, compare.", no_args_is_help=True
 )
 
+
+def written_to(path: str) -> Path:
+    """What an option names to write to. A shell makes an empty name of a variable that is not set, and `Path` the current folder."""
+    if not path.strip():
+        raise typer.BadParameter("an empty name would mean the current folder: name a folder, or give . for this one")
+    return Path(path)
+
+
+def target(help: str) -> Any:
+    """The option that says where a command writes."""
+    return typer.Option(help=help, parser=written_to, metavar="<path>")
+
+
 Overrides = Annotated[Optional[list[str]], typer.Argument(metavar="[key=value ...]", help="settings to change")]  # noqa: UP045
 
 
@@ -22,7 +35,7 @@ Overrides = Annotated[Optional[list[str]], typer.Argument(metavar="[key=value ..
 def generate(
     config: Annotated[str, typer.Argument(help="YAML with `data`, `tokenizer` and `write`")],
     overrides: Overrides = None,
-    out: Annotated[Path, typer.Option(help="folder for shards and data card")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, target("folder for shards and data card")] = ...,  # type: ignore[assignment]
     shard: Annotated[str, typer.Option(help="i/N: make every N-th shard from the i-th, counted from 0")] = "0/1",
     workers: Annotated[int, typer.Option(min=1, max=1000, help="processes")] = 1,
 ) -> None:
@@ -77,7 +90,7 @@ def show(
         str, typer.Option(help="of an evaluation: words of the condition, for example 'length=8 forcing=free'")
     ] = "",
     ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
-    html: Annotated[Optional[Path], typer.Option(help="write a page instead")] = None,  # noqa: UP045
+    html: Annotated[Optional[Path], target("write a page instead")] = None,  # noqa: UP045
 ) -> None:
     """Show an example, a training row or a decoded record by role: what is not supervised is grey, strings are underlined."""
     from rich.console import Console
@@ -102,7 +115,7 @@ def train(
 @app.command()
 def merge(
     checkpoint: Annotated[str, typer.Argument(help="the folder of a run with model.lora")],
-    out: Annotated[Path, typer.Option(help="folder for the merged model")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, target("folder for the merged model")] = ...,  # type: ignore[assignment]
 ) -> None:
     """Write a LoRA run as one model that needs no adapters."""
     from remedy.models.loading import merge as run
@@ -116,7 +129,7 @@ def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")],
     config: Annotated[str, typer.Argument(help="YAML with `diagnostics`")],
     overrides: Overrides = None,
-    out: Annotated[Path, typer.Option(help="folder for records and summary")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, target("folder for records and summary")] = ...,  # type: ignore[assignment]
     name: Annotated[str, typer.Option(help="what reports call it (default: the checkpoint's path)")] = "",
 ) -> None:
     """Run diagnostics on a checkpoint; run again to continue."""
@@ -138,7 +151,7 @@ def evaluate(
 def measure(
     config: Annotated[str, typer.Argument(help="YAML with `sources` and `tokenizers`")],
     overrides: Overrides = None,
-    out: Annotated[Path, typer.Option(help="folder for the measurements")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, target("folder for the measurements")] = ...,  # type: ignore[assignment]
     workers: Annotated[int, typer.Option(min=1, max=1000, help="processes")] = 1,
 ) -> None:
     """Count what traces cost and how tokenizers cut strings, without a model; `remedy report` reads the folder."""
@@ -154,7 +167,7 @@ def report(
     directories: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="evaluations, the baseline first, and measurements")
     ],
-    out: Annotated[Path, typer.Option(help="folder for the report")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, target("folder for the report")] = ...,  # type: ignore[assignment]
     comparisons: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(help="an experiment's YAML: make its comparisons instead of each variant with the baseline"),
@@ -211,7 +224,7 @@ def sweep(
     overrides: Overrides = None,
     slurm: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="write the scripts of a Slurm array to this folder instead"),
+        target("write the scripts of a Slurm array to this folder instead"),
     ] = None,
     job: Annotated[Optional[int], typer.Option(help="do this run alone, counted from 0")] = None,  # noqa: UP045
     report_only: Annotated[bool, typer.Option("--report-only", help="report over the runs that are done")] = False,

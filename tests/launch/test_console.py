@@ -241,3 +241,28 @@ def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     assert "Permission denied; choose another path" in refused(["generate", DATA, *FEW, "--out", locked / "out"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("generate", DATA, "--out"),
+        ("merge", "run", "--out"),
+        ("evaluate", "run", "evaluation.yaml", "--out"),
+        ("measure", "measure.yaml", "--out"),
+        ("report", ".", "--out"),
+        ("show", DATA, "--html"),
+        ("sweep", QUICKSTART, "--slurm"),
+    ],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("empty", ["", " "])
+def test_nothing_is_written_to_an_empty_name(
+    command: tuple[object, ...], empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be the current folder."""
+    monkeypatch.chdir(tmp_path)
+    ended = remedy([*command, empty])
+    assert ended.status == 2
+    assert f"'{command[-1]}': an empty name would mean the current folder" in ended.errors
+    assert not list(tmp_path.iterdir())

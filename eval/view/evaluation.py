@@ -70,11 +70,7 @@ def record_view(folder: Path, index: int, words: str = "") -> View:
 
 
 def _condition(folder: Path, request: Mapping[str, Any], words: str) -> Condition:
-    where = str(folder / REQUEST)
-    data = build(DataConfig, request["data"], where)
-    trained_on = request["trained_on"] and build(DataConfig, {**request["data"], "task": request["trained_on"]}, where)
-    subject = Subject(data, trained_on.task if trained_on else None)
-    conditions = {c.slug: c for c in conditions_of(build(EvalConfig, request["evaluation"], where), subject)}
+    conditions = {c.slug: c for c in _conditions(folder, request)}
     asked = words.split()
     whole = [slug for slug in conditions if set(asked) <= {slug, *slug.split("__")}]
     found = whole or [slug for slug in conditions if all(word in slug for word in asked)]
@@ -87,6 +83,22 @@ def _condition(folder: Path, request: Mapping[str, Any], words: str) -> Conditio
     raise ConfigError(
         f"--condition: {folder} has {len(found)} conditions; give words that only one of them has:\n{names}"
     )
+
+
+def _conditions(folder: Path, request: Mapping[str, Any]) -> list[Condition]:
+    """All that were evaluated. The request is what was written, or its digest would say so: where it no longer validates the
+    settings are another version's."""
+    try:
+        data = build(DataConfig, request["data"])
+        trained_on = request["trained_on"] and build(DataConfig, {**request["data"], "task": request["trained_on"]})
+        settings = build(EvalConfig, request["evaluation"])
+    except (ConfigError, KeyError) as error:
+        why = str(error).splitlines()[0] if isinstance(error, ConfigError) else f"it has no {error}"
+        raise UserError(
+            f"{folder / REQUEST}: is of another version of remedy, whose settings this one does not read ({why}); "
+            "evaluate again to look at records"
+        ) from None
+    return conditions_of(settings, Subject(data, trained_on.task if trained_on else None))
 
 
 def _runs(written: Mapping[str, Any]) -> list[Generated]:

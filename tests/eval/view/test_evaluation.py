@@ -1,5 +1,6 @@
 """A record of an evaluation, opened: what its model wrote stands beside the truth, under the condition that is asked for."""
 
+import json
 import math
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import pytest
 
 from remedy.data_gen.examples import DataConfig, example
 from remedy.data_gen.roles import spans_text
+from remedy.data_gen.sealed import write_json
 from remedy.data_gen.settings import UserError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
-from remedy.eval.evaluate import evaluate
+from remedy.eval.evaluate import REQUEST, evaluate
 from remedy.eval.generations import read_generations
 from remedy.eval.records import read_records
 from remedy.eval.view.evaluation import record_view
@@ -55,6 +57,16 @@ def test_true_stands_beside_written(evaluated: tuple[DataConfig, Path], forcing:
         assert any(token.wrong for token in written) or any("not written" in block.note for block in blocks)
     for least in generation["frame_logprob_min"]:
         assert any(f"least likely token {math.exp(least):.2g}" in block.note for block in blocks)
+
+
+def test_an_evaluation_of_another_version_is_said_to_be_one(evaluated: tuple[DataConfig, Path], tmp_path: Path) -> None:
+    _, folder = evaluated
+    request = json.loads((folder / REQUEST).read_text())
+    del request["digest"]
+    request["data"]["reveal"]["every"] = request["data"]["reveal"].pop("spacing")
+    write_json(tmp_path / REQUEST, request)
+    with pytest.raises(UserError, match=r"another version .*'reveal\.every' is now 'spacing'.*evaluate again"):
+        record_view(tmp_path, 0, "forcing=free")
 
 
 def test_of_a_model_that_was_not_run_nothing_is_shown_as_written(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STYLES = {"chance": "-", "start": "--", "majority": ":"}
+MARKS = {"chance": "_", "start": "x", "majority": "+"}
 NAMES = {"chance": "chance", "start": "answering with the start", "majority": "most frequent answer"}
 """How reports call them."""
 
@@ -70,6 +72,39 @@ def draw(panel: Axes, shares: Mapping[str, Mapping[float, float]]) -> None:
     for name, points in shares.items():
         xs = sorted(points)
         panel.plot(xs, [points[x] for x in xs], STYLES[name], color="0.6", lw=1.2, label=NAMES[name], zorder=1)
+
+
+def mark(panel: Axes, points: Iterable[tuple[float, Mapping[str, object]]]) -> None:
+    """Grey marks of every baseline's share of each condition, at a number of its own."""
+    at: dict[str, list[tuple[float, float]]] = {}
+    for x, condition in points:
+        for name, shares in of([condition]).items():
+            at.setdefault(name, []).extend((x, share) for share in shares)
+    for name in NAMES:
+        if name in at:
+            panel.plot(*zip(*at[name]), MARKS[name], color="0.6", ms=5, label=NAMES[name], zorder=1)
+
+
+def by(rows: pd.DataFrame, at: pd.Series) -> dict[str, dict[float, float]]:
+    """The share of each baseline among the rows of every value of `at`. The most frequent answer is that of a row's condition: of
+    a few rows alone it would be right for being few."""
+    answers = rows["true_answer"]
+    frequent = answers.groupby([rows["run"], rows["condition"]]).transform(_most_frequent)
+    hits = ((answers == frequent) & (answers != "")).astype(float)
+    judged = rows.assign(majority=hits if (answers != "").any() else math.nan)
+    columns = {"chance": "chance", "start": "start_right", "majority": "majority"}
+    found: dict[str, dict[float, float]] = {}
+    for value, group in judged.groupby(at):
+        for name, column in columns.items():
+            share = _mean(group[column])
+            if share is not None:
+                found.setdefault(name, {})[float(value)] = share
+    return found
+
+
+def _most_frequent(answers: pd.Series) -> str:
+    known = answers[answers != ""]
+    return str(known.value_counts().index[0]) if len(known) else ""
 
 
 def along(conditions: Iterable[Mapping[str, object]], axis: str) -> dict[str, dict[float, float]]:

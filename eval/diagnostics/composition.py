@@ -26,7 +26,7 @@ from remedy.eval.diagnostics.composition_null import (
 )
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
 from remedy.eval.records import answered, label, rank
-from remedy.eval.sections import Rows, Section, constant, interval, named, rate_table
+from remedy.eval.sections import WITHOUT, Rows, Section, constant, interval, named, rate_table
 from remedy.eval.stats import rate
 from remedy.eval.summary import ConditionSummary
 
@@ -213,7 +213,7 @@ def composition_figure(records: pd.DataFrame) -> Figure:
 
 def expectation_table(records: pd.DataFrame) -> Rows:
     """Observed and expected accuracies by depth, a row for every run, family, forcing, form and depth."""
-    table: Rows = [["Run", "Family", "Forcing", "Form", "Depth", "Observed", PUBLISHED, CORRECTED, GIVEN]]
+    table: Rows = [["Run", "Family", "Forcing", "Form", "Depth", "Observed", PUBLISHED, CORRECTED, GIVEN, WITHOUT]]
     for group in _groups(records):
         published, corrected = published_line(group.rows), corrected_line(group.rows)
         for form, rows in group.rows[group.rows["form"] != ATOMIC].groupby("form"):
@@ -222,8 +222,9 @@ def expectation_table(records: pd.DataFrame) -> Rows:
             for depth, found in _observed(rows).items():
                 expected = f"{published[depth]:.0%}" if depth in published else ""
                 lines = [_shown(line.get(depth)) for line in (corrected, true_inputs)]
-                row = [group.run, group.family, group.forcing, str(form), str(depth), _shown(found), expected, *lines]
-                table.append(row)
+                without = baselines.best([{"baselines": baselines.baselines(rows[rows["depth"] == depth])}])
+                place = [group.run, group.family, group.forcing, str(form), str(depth)]
+                table.append([*place, _shown(found), expected, *lines, without])
     return table
 
 

@@ -11,9 +11,10 @@ from pydantic import Field, field_validator
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.tasks import Task
+from remedy.eval import baselines
 from remedy.eval.decoding import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent
-from remedy.eval.sections import Rows, Section, constant, in_order, named, percent, telling
+from remedy.eval.sections import WITHOUT, Rows, Section, constant, in_order, named, percent, telling
 from remedy.eval.stats import rate
 from remedy.eval.summary import ConditionSummary
 
@@ -81,7 +82,7 @@ class TwoByTwoDiagnostic(Diagnostic):
 def cells_table(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> Rows:
     """A line for every run and cell."""
     names = [name for name in telling(conditions) if name != "forcing"]
-    head = ["Run", "Actions", "States", "Answer right", "States right", "Actions right", "Values right"]
+    head = ["Run", "Actions", "States", "Answer right", WITHOUT, "States right", "Actions right", "Values right"]
     table = [[*head, "First error: wrong action", "First error: lost state"]]
     for condition in in_order(conditions):
         said = named(condition["labels"], names)
@@ -93,6 +94,7 @@ def cells_table(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -
                 condition["run"] + (f", {said}" if said else ""),
                 *cell,
                 percent(condition["right"]),
+                baselines.best([condition]) if condition["right"] is not None else "",
                 *(percent(condition["per_frame"].get(kind)) for kind in ("states", "actions", "returns")),
                 _share(((roles != "") & ~roles.isin(LOST)).tolist(), mine["cluster"].tolist()),
                 _share(roles.isin(LOST).tolist(), mine["cluster"].tolist()),

@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from remedy.eval import baselines
 from remedy.eval.records import answered
-from remedy.eval.sections import Rows, Section, in_order, interval, places, text, title, varying
+from remedy.eval.sections import WITHOUT, Rows, Section, in_order, interval, places, text, title, varying
 from remedy.eval.stats import rate
 from remedy.eval.summary import ConditionSummary
 
@@ -35,7 +36,7 @@ def held_out_table(
     labels = [label for label in varying(conditions) if label != "function"]
     depths = {run: task.get("held_out_depths", ()) for run, task in tasks.items()}
     functions = {run: set(task.get("held_out_functions", ())) for run, task in tasks.items()}
-    table = [["Run", *map(title, labels), "Depth held out", "Of trained functions", "With one held out"]]
+    table = [["Run", *map(title, labels), "Depth held out", "Of trained functions", "With one held out", WITHOUT]]
     mine = [one for one in in_order(conditions) if depths.get(one["run"]) or functions.get(one["run"])]
     groups: dict[tuple[str, ...], list[str]] = {}
     for one in mine:
@@ -51,7 +52,8 @@ def held_out_table(
         deep = used.map(len).isin(depths[run])
         for kept, said in ((~deep, "no"), (deep, "yes")):
             if kept.any():
-                table.append([run, *values, said, _cell(rows[kept & ~new]), _cell(rows[kept & new])])
+                without = baselines.best([{"baselines": baselines.baselines(rows[kept])}])
+                table.append([run, *values, said, _cell(rows[kept & ~new]), _cell(rows[kept & new]), without])
     return table
 
 

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from remedy.eval import plotting
+from remedy.eval import baselines, plotting
 from remedy.eval.colours import COLOURS
 from remedy.eval.plotting import LINES
 from remedy.eval.records import LabelValue
 from remedy.eval.sections import (
+    WITHOUT,
     Rows,
     Section,
     in_order,
@@ -119,7 +120,7 @@ def compound_table(compounds: Sequence[Compound]) -> Rows:
     labels = varying([one.condition for one in compounds])
     if "forcing" not in labels:
         labels = [*labels, "forcing"]
-    table = [["Run", *map(title, labels), "Steps", "Expected", "Answer right", "Difference in points"]]
+    table = [["Run", *map(title, labels), "Steps", "Expected", "Answer right", "Difference in points", WITHOUT]]
     for condition, steps, (expected, low, high) in compounds:
         right = condition["right"]
         assert right is not None
@@ -131,6 +132,7 @@ def compound_table(compounds: Sequence[Compound]) -> Rows:
                 f"{100 * expected:.0f} %\n{interval(low, high)}",
                 percent(right),
                 points(right["mean"] - expected),
+                baselines.best([condition]),
             ]
         )
     return table
@@ -166,6 +168,7 @@ def compound_figure(compounds: Sequence[Compound], axis: str) -> Figure:
                 color=COLOURS[number % len(COLOURS)],
                 label=f"{said}: (1 - h)^N",
             )
+        baselines.draw(panel, baselines.along((c for c in conditions if c["labels"]["forcing"] == forcing), axis))
         plotting.numbers(panel, [float(one.condition["labels"][axis]) for one in compounds])
         plotting.rates(panel)
         panel.set(xlabel=axis, title=f"{forcing}")

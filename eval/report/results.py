@@ -155,6 +155,7 @@ def accuracy_by_cost(conditions: Sequence[ConditionSummary]) -> Figure:
         marker, colour = MARKERS[number % len(MARKERS)], COLOURS[number % len(COLOURS)]
         if points:
             axis.plot(*zip(*points), marker, color=colour, label=run, alpha=0.8)
+    baselines.mark(axis, ((one["trace_tokens"], one) for one in conditions if one["right"] is not None))
     plotting.powers(axis)
     plotting.rates(axis)
     axis.set(xlabel="tokens of the true trace, mean of a condition", ylabel="answers right")
@@ -178,12 +179,14 @@ def by_trace_tokens(records: pd.DataFrame) -> Figure | None:
     names, runs = list(dict.fromkeys(how)), list(dict.fromkeys(rows["run"]))
     figure, axes = plotting.panels(len(names))
     for panel, name in zip(axes, names):
-        for run, group in rows[how == name].groupby("run", sort=False):
+        mine = rows[how == name]
+        for run, group in mine.groupby("run", sort=False):
             found = {
                 at: rate(one["right"].astype(bool).tolist(), one["cluster"].tolist())[:3]
                 for at, one in group.groupby("bin")
             }
             plotting.line(panel, found, str(run), runs.index(run))
+        baselines.draw(panel, baselines.by(mine, mine["bin"]))
         plotting.powers(panel)
         plotting.rates(panel)
         panel.set(xlabel="tokens of the true trace, from", title=name)

@@ -96,7 +96,7 @@ def test_the_right_null_is_every_call_right_after_a_true_past() -> None:
     assert mean == 0.75
     assert 0.55 < low < 0.75 < high < 0.9
     head, row = expectation_table(records)
-    assert (row[head.index("Forcing")], row[5].split("\n")[0], row[-1].split("\n")[0]) == ("free", "50%", "75%")
+    assert (row[head.index("Forcing")], row[5].split("\n")[0], row[8].split("\n")[0]) == ("free", "50%", "75%")
 
 
 def test_compositions_stand_beside_what_single_functions_let_expect() -> None:

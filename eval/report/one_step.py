@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import prod
 from typing import NamedTuple
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from remedy.eval import baselines, plotting
 from remedy.eval.colours import COLOURS
 from remedy.eval.plotting import LINES
-from remedy.eval.records import LabelValue
+from remedy.eval.records import LabelValue, traced_only
 from remedy.eval.sections import (
     WITHOUT,
     Rows,
@@ -27,6 +27,7 @@ from remedy.eval.sections import (
     title,
     varying,
 )
+from remedy.eval.stats import compound
 from remedy.eval.summary import ConditionSummary
 
 PARALLEL = "teacher_forced"
@@ -37,27 +38,31 @@ RATES = (
 )
 COMPOUND = (
     "Expected: (1 - h)^N, the share of traces without an error if each of N steps failed as rarely as one step does given the true "
-    "past (teacher forcing), for every kind of step that the model writes: the product of their rates, each to the power of their mean "
-    "number in a trace; the interval is that of the rates. What is observed below it is the cost of reading what it wrote itself. An "
-    "answer may be right in spite of an error, so that more than is expected can be right."
+    "past (teacher forcing), for every kind of step that the model writes: the product of their rates, each to the power of their "
+    "number in a program's trace, and the mean of that over programs. The interval is for the rates and for other programs. What is "
+    "observed below it is the cost of reading what it wrote itself. An answer may be right in spite of an error, so that more than is "
+    "expected can be right."
 )
 
 
 class Compound(NamedTuple):
-    """What one condition's steps come to: expected from one-step rates (with an interval), beside what is observed."""
+    """What one condition's steps come to: expected from one-step rates (with an interval), beside what is observed. `steps`: mean of
+    a program."""
 
     condition: ConditionSummary
     steps: float
     expected: tuple[float, float, float]
 
 
-def one_step_sections(name: str, axis: str | None, conditions: Sequence[ConditionSummary]) -> list[Section]:
+def one_step_sections(
+    name: str, axis: str | None, conditions: Sequence[ConditionSummary], records: pd.DataFrame
+) -> list[Section]:
     """The sections of conditions in which answers are not the model's; none where there are none."""
     fed = [condition for condition in conditions if condition["right"] is None and condition["per_frame"]]
     found = []
     if fed:
         found.append(Section(f"{name}: right per frame, given what was fed", rows=rates(fed), note=RATES))
-    compounds = compounded(conditions)
+    compounds = compounded(conditions, records)
     if compounds:
         how = f"{name}: what single steps come to"
         numeric = axis is not None and len({one.condition["labels"][axis] for one in compounds}) > 1
@@ -89,7 +94,7 @@ def rate_of(condition: ConditionSummary, kind: str) -> str:
     return f"{percent(found)}\nof {found['examples']:,}" if found is not None else ""
 
 
-def compounded(conditions: Sequence[ConditionSummary]) -> list[Compound]:
+def compounded(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Compound]:
     """Every condition with right answers beside which the same one is teacher-forced."""
     single = {_key(one): one["per_frame"] for one in conditions if one["labels"]["forcing"] == PARALLEL}
     found = []
@@ -98,16 +103,15 @@ def compounded(conditions: Sequence[ConditionSummary]) -> list[Compound]:
         written = condition["per_frame"]
         if condition["right"] is None or not written or not written.keys() <= steps.keys():
             continue
-        counts = {kind: rate["examples"] / condition["examples"] for kind, rate in written.items()}
-        ends = [
-            prod(rate ** counts[kind] for kind, rate in chosen.items())
-            for chosen in (
-                {kind: steps[kind]["mean"] for kind in counts},
-                {kind: steps[kind]["low"] for kind in counts},
-                {kind: steps[kind]["high"] for kind in counts},
-            )
-        ]
-        found.append(Compound(condition, sum(counts.values()), (ends[0], ends[1], ends[2])))
+        mine = (records["run"] == condition["run"]) & (records["condition"] == condition["condition"])
+        rows = traced_only(records[mine])
+        counts = rows[list(written)]
+        expected = compound(
+            counts.to_numpy(dtype=float),
+            [(steps[kind]["mean"], steps[kind]["low"], steps[kind]["high"]) for kind in written],
+            rows["cluster"].tolist(),
+        )
+        found.append(Compound(condition, float(counts.sum(axis=1).mean()), expected))
     return found
 
 

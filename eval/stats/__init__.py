@@ -1,7 +1,7 @@
 """Statistics of right-or-wrong outcomes: rates, differences of two recipes or two runs, and the words for them."""
 
 from remedy.eval.stats.differences import Difference, compare
-from remedy.eval.stats.rates import Estimate, mean, pooled, rate
+from remedy.eval.stats.rates import Estimate, compound, mean, pooled, rate
 from remedy.eval.stats.seeds import BAR, Repeated, clopper_pearson, over_seeds
 from remedy.eval.stats.strata import Stratified, stratified
 from remedy.eval.stats.words import MARGIN, VerdictWord, levels, word
@@ -16,6 +16,7 @@ __all__ = [
     "VerdictWord",
     "clopper_pearson",
     "compare",
+    "compound",
     "levels",
     "mean",
     "over_seeds",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remedy.eval.stats.clusters import LEVEL, codes, design_effect, freedom, quantile, variance_of_mean
+from remedy.eval.stats.clusters import LEVEL, Floats, codes, design_effect, freedom, quantile, variance_of_mean
 
 
 class Estimate(NamedTuple):
@@ -58,6 +58,26 @@ def pooled(right: Sequence[int], of: Sequence[int], clusters: Sequence[object]) 
     effective = len(values) / design_effect(values, steps)
     share = float(values.mean())
     return Estimate(share, *_wilson(share, _shrunk(effective, freedom(steps))), len(values), effective)
+
+
+def compound(
+    steps: Floats, rates: Sequence[tuple[float, float, float]], clusters: Sequence[object]
+) -> tuple[float, float, float]:
+    """The share of programs without an error, and its 95 % interval, if their steps failed independently at given rates: the mean
+    over programs of the product of the rates, each to the power of the program's own number of steps.
+
+    `steps`: of every program and kind, (P, K); `rates`: share of right steps and the ends of its interval, for each kind. The
+    interval joins what the rates leave open, all at their lower or upper ends, and what other programs would change (Zou and
+    Donner, "Construction of confidence intervals about effect measures: a general approach", Statistics in Medicine 27, 2008).
+    """
+    counts = np.asarray(steps, dtype=float)
+    centres, lows, highs = (np.prod(np.asarray(ends) ** counts, axis=1) for ends in zip(*rates, strict=True))
+    expected, of = float(centres.mean()), codes(clusters, len(counts))
+    degrees = int(of.max())
+    among = quantile(LEVEL, degrees) * math.sqrt(variance_of_mean(centres, of)) if degrees else 0.0
+    low = expected - math.hypot(expected - lows.mean(), among)
+    high = expected + math.hypot(highs.mean() - expected, among)
+    return expected, max(low, 0.0), min(high, 1.0)
 
 
 def mean(values: Sequence[float], clusters: Sequence[object] | None = None) -> Estimate:

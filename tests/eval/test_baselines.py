@@ -92,7 +92,7 @@ def test_they_stand_in_the_tables_of_diagnostics_and_of_single_steps() -> None:
         .astype({"right": "boolean"}),
     )
     requests = [{"run": "run", "trained_on": {"held_out_functions": ["new"]}}]
-    compounds = compounded(conditions)
+    compounds = compounded(conditions, records)
     tables = [
         expectation_table(records),
         held_out_table(conditions, records, requests),

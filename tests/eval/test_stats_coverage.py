@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.verdicts import bimodal, changed, clusters, covered_rate, false_verdict, smooth, two_recipes
-from remedy.eval.stats import VerdictWord, compare, over_seeds, word
+from remedy.eval.stats import VerdictWord, compare, compound, over_seeds, pooled, word
 
 DRAWS = 400
 FEWEST, MOST = 0.92, 0.075  # 93 % and 5 %, as far as 400 draws can tell
@@ -71,3 +71,20 @@ def test_a_recipe_of_which_half_the_trainings_solve_is_rarely_called_fixed() -> 
         before, after, of = two_recipes(generator, bimodal(0.0), bimodal(0.5), 6, "60 programs")
         fixed += word(compare(before, after, of), over_seeds(before, of), over_seeds(after, of)) == VerdictWord.FIXED
     assert fixed / DRAWS <= 0.05
+
+
+@pytest.mark.parametrize("error", [0.005, 0.1])
+@pytest.mark.parametrize("spread", [0.0, 0.8])
+def test_the_interval_of_what_single_steps_come_to_covers_it(error: float, spread: float) -> None:
+    """Programs whose traces are alike or of very unequal length, and errors that are rare or frequent."""
+    generator = np.random.default_rng(0)
+    lengths = np.exp(generator.normal(np.log(20), spread, 100_000)).round().clip(1)
+    truth, covered = float(((1 - error) ** lengths).mean()), 0
+    for _ in range(DRAWS // 2):
+        steps = generator.choice(lengths, 60).astype(int)
+        right = generator.binomial(steps, 1 - error)
+        found = pooled(right.tolist(), steps.tolist(), range(60))
+        expected, low, high = compound(steps[:, None], [found[:3]], range(60))
+        assert low <= expected <= high
+        covered += low <= truth <= high
+    assert covered / (DRAWS // 2) >= FEWEST

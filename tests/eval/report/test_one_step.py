@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from remedy.data_gen.settings import ConfigError
@@ -15,14 +16,14 @@ OWN = {"length": 4, "forcing": "action_forced"}
 ONE_STEP = {"state_exact": 0.9, "action_exact": None, "value_exact": None, "states": 10, "returns": 0}
 
 
-def one_step() -> object:
-    fed = made([True] * 4, labels=FED, **ONE_STEP).astype(
+def one_step(programs: int = 4) -> pd.DataFrame:
+    fed = made([True] * programs, labels=FED, **ONE_STEP).astype(
         {"right": "boolean", "action_exact": float, "value_exact": float}
     )
     return fed.assign(right=None).astype({"right": "boolean"})
 
 
-def own(right: list[bool]) -> object:
+def own(right: list[bool]) -> pd.DataFrame:
     return made(right, labels=OWN, **{**ONE_STEP, "state_exact": 0.8}).astype(
         {"action_exact": float, "value_exact": float}
     )
@@ -41,14 +42,26 @@ def test_rates_per_frame_stand_where_answers_are_not_the_models() -> None:
 
 
 def test_single_steps_are_compounded_beside_what_is_observed() -> None:
-    conditions, _ = together(one_step(), own([True, False, False, False]))
-    (found,) = compounded(conditions)
+    conditions, records = together(one_step(), own([True, False, False, False]))
+    (found,) = compounded(conditions, records)
     assert found.expected[0] == pytest.approx(0.9**10)
     assert found.expected[1] < found.expected[0] < found.expected[2]
     head, row = compound_table([found])
     assert dict(zip(head, row))["Difference in points"] == f"{25 - 100 * 0.9**10:+.1f}"
-    assert compounded([condition for condition in conditions if condition["right"] is not None]) == []
-    assert one_step_sections("Sorting", None, conditions[1:]) == []
+    assert compounded([condition for condition in conditions if condition["right"] is not None], records) == []
+    assert one_step_sections("Sorting", None, conditions[1:], records) == []
+
+
+def test_every_program_has_its_own_number_of_steps() -> None:
+    """Of one trace of 2 states and one of 38, the mean of what each comes to is far from what 20 states come to."""
+    lengths = [2, 38] * 10
+    fed, written = (part.assign(states=lengths) for part in (one_step(20), own([True] * 20)))
+    conditions, records = together(fed, written)
+    (found,) = compounded(conditions, records)
+    h = conditions[0]["per_frame"]["states"]["mean"]
+    assert found.steps == 20
+    assert found.expected[0] == pytest.approx((h**2 + h**38) / 2)
+    assert found.expected[0] > 3 * h**20
 
 
 def test_a_report_holds_both_and_compares_no_answers_that_were_fed(tmp_path: Path) -> None:

@@ -77,11 +77,11 @@ class Matches(TypedDict):
     """
 
     state_exact: float | None
-    """Share of the true trace's states that are shown with the same variables and values, in the same order."""
+    """Share of the true trace's states that are shown with the same variables and values, in the same order and spelling."""
     action_exact: float | None
     """Share of its frames with an event or a source line that have the same ones."""
     value_exact: float | None
-    """Share of its returned and raised values that are written alike."""
+    """Share of its returned and raised values that are right, compared by what they mean as answers are (1 is 1.0)."""
     key_match: float | None
     """Share of the variables shown by its states that are shown."""
     key_value_match: float | None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
+from remedy.data_gen.traces.values import same_value
 from remedy.eval.failures import Failure
 from remedy.eval.records import Matches, Score
 from remedy.eval.scoring.answers import answer_text, same_answer
@@ -103,7 +105,7 @@ def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | No
         other = found.in_full[place] if place < len(found.frames) else None
         if other is None or frame is None:
             return _Error(place, Failure.MALFORMED)
-        if other == frame:
+        if other == frame or _same_but_spelled(other, frame):
             continue
         if other.event is not frame.event:
             return _Error(place, Failure.WRONG_ACTION, Role.EVENT)
@@ -116,6 +118,14 @@ def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | No
     if len(found.frames) > len(true.frames):
         return _of(len(true.frames), Failure.WRONG_ACTION)
     return None if found.whole else _Error(len(true.frames), Failure.MALFORMED)
+
+
+def _same_but_spelled(written: ReadFrame, true: ReadFrame) -> bool:
+    """Whether a frame is the true one but for how its value is spelled: answers are compared by what they mean, and so are others.
+    States are compared by their text: of what lives on, type and order matter."""
+    if written.value is None or true.value is None or replace(written, value=true.value) != true:
+        return False
+    return same_value(written.value, true.value)
 
 
 def _stands(
@@ -183,7 +193,7 @@ def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTo
             acted += act is not None and act.event is frame.event and act.source == frame.source
         if frame.value is not None:
             values += 1
-            returned += said is not None and said.event is frame.event and said.value == frame.value
+            returned += said is not None and said.event is frame.event and same_value(said.value or "", frame.value)
         if frame.locals is None:
             continue
         states += 1

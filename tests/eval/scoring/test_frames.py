@@ -130,6 +130,28 @@ def assert_right(data: DataConfig, forcing: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("result", "spelled", "same"),
+    [
+        ("{1, 2}", "{2, 1}", True),
+        ("{'a': 1, 'b': 2}", "{'b': 2, 'a': 1}", True),
+        ("[1, 2]", "[ 1,2 ]", True),
+        ("2", "2.0", True),
+        ("2", "'2'", False),
+        ("[1, 2]", "[2, 1]", False),
+    ],
+)
+def test_a_value_on_the_way_is_right_by_what_it_means(tmp_path: Path, result: str, spelled: str, same: bool) -> None:
+    path = tmp_path / "own.jsonl"
+    code = f"def f(x):\n    g()\n    return x\ndef g():\n    return {result}"
+    path.write_text(json.dumps({"code": code, "input": "7"}))
+    record = scored(config(path), replaced(f'"{result}"', f'"{spelled}"'))
+    assert record["right"]
+    assert record["value_exact"] == (1 if same else pytest.approx(2 / 3))
+    assert record["first_error_role"] == ("" if same else "value")
+    assert record["state_exact"] == 1
+
+
+@pytest.mark.parametrize(
     ("change", "failure", "value_type", "operation"),
     [
         (replaced("['ab', 'AB']", "['ab', 'Ab']"), "wrong state", "list", "other"),

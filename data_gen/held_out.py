@@ -1,4 +1,5 @@
-"""What is held out of training must keep something from it: a misspelt value would leave in what was meant to be kept out."""
+"""What is held out of training must keep something from it, and from all of it: a misspelt value, or a part of a mixture that has
+none, would leave in what was meant to be kept out."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from typing import Any
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.messages import cut
+from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.tasks import Task
 
 
 def refuse_held_out_in_vain(sources: Iterable[DataConfig]) -> None:
@@ -28,3 +31,34 @@ def refuse_held_out_in_vain(sources: Iterable[DataConfig]) -> None:
             raise ValueError(
                 f"data.task.{key}: {cut(str(value))} keeps nothing from training, since {reason}: remove it"
             )
+
+
+def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, DataConfig]]) -> None:
+    """Refuse values that are held out of some sources of a run and not of others: reports go by what `data` holds out.
+
+    `sources`: what training draws from, with the place in the configuration that makes it differ from `data`.
+
+    Raises:
+        ValueError: naming the place, the setting, the value and what to do.
+    """
+    whole = set(data.task.held_out())
+    for where, source in sources:
+        own = set(source.task.held_out())
+        for key, value in sorted(own - whole, key=str):
+            raise ValueError(
+                f"{where}: task.{key} {cut(str(value))} is held out here alone: hold it out in data.task, from the whole run, so "
+                "that no other part trains on it and reports can set it apart"
+            )
+        for key, value in sorted(whole - own, key=str):
+            if _occurs(source.task, key, value):
+                raise ValueError(
+                    f"{where}: trains on {cut(str(value))}, which data.task.{key} keeps from training: hold it out here too"
+                )
+
+
+def _occurs(task: Task, key: str, value: Any) -> bool:
+    """Whether a task that does not hold a value out has programs with it."""
+    try:
+        return task.changed({key: (value,)}).held_out().get((key, value)) == ""
+    except ConfigError:  # it has no such setting, or no such value
+        return False

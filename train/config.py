@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.held_out import refuse_held_out_in_vain
+from remedy.data_gen.held_out import refuse_held_out_in_vain, refuse_held_out_of_a_part
 from remedy.data_gen.mixture import MOST_SEEDS, Part
 from remedy.data_gen.roles import ROLES, Role, RoleName
 from remedy.data_gen.settings import ConfigError, Settings
@@ -256,8 +257,10 @@ class RunConfig(Settings):
                     )
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        sources = [source for data in stages for source in self._parts(data) or [data]]
+        placed = list(self._sources(stages))
+        sources = [source for _, source in placed]
         refuse_held_out_in_vain(sources)
+        refuse_held_out_of_a_part(self.data, placed)
         # Events were structure: a configuration of then would not train what it says it trains.
         roles = self.train.supervised()
         if Role.STRUCTURE in roles and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):
@@ -272,6 +275,14 @@ class RunConfig(Settings):
         where = "train.curriculum.{}.set"
         stages = self.train.curriculum
         return [self.data.changed(s.set, where.format(i)) for i, s in enumerate(stages)] or [self.data]
+
+    def _sources(self, stages: Sequence[DataConfig]) -> Iterator[tuple[str, DataConfig]]:
+        """What training draws from, each with the place in the configuration that makes it."""
+        for number, data in enumerate(stages):
+            stage = f"train.curriculum.{number}" if self.train.curriculum else ""
+            yield from zip((f"mixture.{name}" for name in self.mixture), self._parts(data))
+            if not self.mixture:
+                yield stage, data
 
     def _parts(self, data: DataConfig) -> list[DataConfig]:
         return [data.changed(part.set, f"mixture.{name}.set") for name, part in self.mixture.items()]

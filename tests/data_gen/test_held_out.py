@@ -64,6 +64,51 @@ def test_stages_and_parts_are_looked_at_together() -> None:
         run(held_out, mixture={"short": {}, "other": {"set": {"task": STRINGS}}})
 
 
+STRINGS_OUT = {**STRINGS, "held_out_functions": ["rotate_str"], "held_out_depths": [2]}
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "says"),
+    [
+        (
+            STRINGS,
+            {"mixture": {"a": {}, "b": {"set": {"task.held_out_functions": ["rotate_str"]}}}},
+            "mixture.b: task.held_out_functions rotate_str is held out here alone: hold it out in data.task",
+        ),
+        (
+            SWAPS,
+            {"mixture": {"a": {}, "b": {"set": {"task": STRINGS_OUT}}}},
+            "mixture.b: task.held_out_depths 2 is held out here alone",
+        ),
+        (
+            STRINGS_OUT,
+            {"mixture": {"a": {}, "b": {"set": {"task": STRINGS}}}},
+            "mixture.b: trains on 2, which data.task.held_out_depths keeps from training: hold it out here too",
+        ),
+        (
+            {**SWAPS, "held_out_lengths": [3]},
+            {"train": {"curriculum": [{"steps": 1, "set": {}}, {"steps": 1, "set": {"task.held_out_lengths": []}}]}},
+            "train.curriculum.1: trains on 3, which data.task.held_out_lengths keeps from training",
+        ),
+    ],
+)
+def test_what_is_held_out_is_held_out_of_the_whole_run(
+    task: dict[str, Any], settings: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        run(task, **settings)
+    assert says in str(error.value)
+
+
+def test_parts_that_cannot_have_what_is_held_out_need_not_hold_it_out() -> None:
+    others = {
+        "booleans": {**STRINGS, "family": "booleans", "depth": 1},
+        "swaps": SWAPS,
+        "single": {**STRINGS_OUT, "depth": 1},
+    }
+    run(STRINGS_OUT, mixture={"strings": {}, **{name: {"set": {"task": task}} for name, task in others.items()}})
+
+
 def test_a_program_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     rows = [{"id": f"own/{n}", "code": f"def f(x):\n    return x + {n}", "input": "1"} for n in range(30)]

@@ -61,6 +61,13 @@ def forcing_name(forcing: Forcing) -> str:
     return forcing if isinstance(forcing, str) else "+".join(forcing)
 
 
+def gives_half_an_action(name: str) -> bool:
+    """Whether the forcing of this name (`forcing_name`) feeds a frame's event or its source line, and not both. Shares of right
+    actions are of both together, so that under teacher forcing they say nothing of the half that the model writes here."""
+    fed = fed_roles(name if name in FORCINGS else tuple(name.split("+")))
+    return (Role.EVENT in fed) != (Role.ACTION in fed)
+
+
 def check_forcing(forcing: Forcing) -> None:
     """Whether a forcing can be decoded.
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
+from remedy.eval.decoding import gives_half_an_action
 from remedy.eval.stats import rate
 
 ATOMIC = "atomic"
@@ -45,7 +46,10 @@ def corrected_line(rows: pd.DataFrame) -> Line:
 
 def given_true_inputs(rows: pd.DataFrame, forcing: str = "free") -> Line:
     """Of one-step records: the share of composed programs in which every frame is right after true ones, as far as the model writes
-    it under `forcing`. A call is then right or not, and the product over a program's calls is 1 or 0."""
+    it under `forcing`. A call is then right or not, and the product over a program's calls is 1 or 0. Nothing where lines are fed
+    and events are not: under teacher forcing the two are right or wrong together."""
+    if gives_half_an_action(forcing):
+        return {}
     written = ["state_exact", "value_exact"] + (["action_exact"] if forcing != "action_forced" else [])
     composed = rows[(rows["form"] != ATOMIC) & (rows["forcing"] == ONE_STEP)]
     found: Line = {}

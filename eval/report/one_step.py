@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from remedy.eval import baselines, plotting
 from remedy.eval.colours import COLOURS
+from remedy.eval.decoding import gives_half_an_action
 from remedy.eval.plotting import LINES
 from remedy.eval.records import LabelValue, traced_only
 from remedy.eval.sections import (
@@ -41,7 +42,8 @@ COMPOUND = (
     "past (teacher forcing), for every kind of step that the model writes: the product of their rates, each to the power of their "
     "number in a program's trace, and the mean of that over programs. The interval is for the rates and for other programs. What is "
     "observed below it is the cost of reading what it wrote itself. An answer may be right in spite of an error, so that more than is "
-    "expected can be right."
+    "expected can be right. Where lines are fed and events are not (line_forced), nothing is expected: under teacher forcing the two "
+    "are right or wrong together."
 )
 
 
@@ -95,13 +97,16 @@ def rate_of(condition: ConditionSummary, kind: str) -> str:
 
 
 def compounded(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Compound]:
-    """Every condition with right answers beside which the same one is teacher-forced."""
+    """Every condition with right answers beside which the same one is teacher-forced. One in which the model writes events and is
+    given their lines has none: under teacher forcing the two are right or wrong together."""
     single = {_key(one): one["per_frame"] for one in conditions if one["labels"]["forcing"] == PARALLEL}
     found = []
     for condition in in_order(conditions):
         steps = single.get(_key(condition), {})
         written = condition["per_frame"]
         if condition["right"] is None or not written or not written.keys() <= steps.keys():
+            continue
+        if "actions" in written and gives_half_an_action(str(condition["labels"]["forcing"])):
             continue
         mine = (records["run"] == condition["run"]) & (records["condition"] == condition["condition"])
         rows = traced_only(records[mine])

@@ -52,6 +52,20 @@ def test_single_steps_are_compounded_beside_what_is_observed() -> None:
     assert one_step_sections("Sorting", None, conditions[1:], records) == []
 
 
+def test_lines_that_are_fed_are_not_demanded_of_single_steps() -> None:
+    """Events and states always right, every second line wrong: with the lines given nothing goes wrong, and (1 - h)^N of events and
+    lines together would expect 0.1 %."""
+    shares = {"state_exact": 1.0, "value_exact": 1.0, "states": 10, "actions": 10}
+    fed = made([True] * 20, labels=FED, **shares, action_exact=0.5)
+    fed = fed.assign(right=None).astype({"right": "boolean"})
+    lines, free = (
+        made([True] * 20, labels={**OWN, "forcing": forcing}, **shares, action_exact=share)
+        for forcing, share in (("line_forced", 1.0), ("free", 0.5))
+    )
+    conditions, records = together(fed, lines, free)
+    assert [one.condition["labels"]["forcing"] for one in compounded(conditions, records)] == ["free"]
+
+
 def test_every_program_has_its_own_number_of_steps() -> None:
     """Of one trace of 2 states and one of 38, the mean of what each comes to is far from what 20 states come to."""
     lengths = [2, 38] * 10

@@ -9,6 +9,9 @@ The rules, in order, for an example whose answer is wrong:
    right, its source line differs, or the trace goes on after the true end; `wrong query` if it asks for another state;
    `wrong state` if its locals differ, with the type of the first wrong variable's true value, or `names` if a variable is
    missing or made up; `wrong return` if only the returned or raised value differs, so that no check of states sees it.
+
+A class is of one frame of one example. The failures of long traces that comparisons aim at are of a model: `wrong action` shows as
+the class of that name; `lost state` as `wrong state` or `wrong return`, and by itself where actions are fed.
 """
 
 from __future__ import annotations

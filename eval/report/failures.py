@@ -24,7 +24,8 @@ RULES = (
     "model left the truth and wrote until its tokens ran out. Else by the first frame that differs: malformed, if it is no frame; "
     "wrong action, if its event or source line differs; wrong query, if it asks for another state; wrong state, if its locals do "
     "(with the type of the first wrong variable's true value, or `names`); wrong return, if only the value does, so that no check of "
-    "states sees it."
+    "states sees it. A class is of one frame; of the two failures that comparisons aim at, wrong action shows as the class of that "
+    "name, and lost state as wrong state or wrong return, by itself where actions are fed."
 )
 MOVED = (
     "On the same examples: how many failed in this way under the baseline, how many of those are right under the treatment, and how "

@@ -185,22 +185,26 @@ def _print_comparisons(
     )
     for one in judged:
         seeds = len(_jobs(one.baseline, variants)), len(_jobs(one.treatment, variants))
-        examples = [_examples(side, variants, conditions) for side in (one.baseline, one.treatment)]
-        if 0 in examples:
+        sides = [_condition(side, variants, conditions) for side in (one.baseline, one.treatment)]
+        found = [side for side in sides if side is not None]
+        if len(found) < len(sides):
             table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", "no such condition", "", "")
             continue
+        examples = min(side.examples for side in found)
+        clusters = min(side.data.task.clusters(side.split, side.examples) for side in found)
         alone, worst = (
-            f"{100 * smallest_difference(seeds, min(examples), rate, spread, level):.0f} points"
+            f"{100 * smallest_difference(seeds, clusters, rate, spread, level):.0f} points"
             for level in (ALONE, ALONE if one.primary else ALONE / others)
         )
-        table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", str(min(examples)), alone, worst)
+        table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", _sized(examples, clusters), alone, worst)
     console.print(table)
     console.print(
         f"Assumed: baseline {rate:.0%} right (--rate), seeds {100 * spread:.0f} points apart (--spread, standard deviation; measured "
-        f"9 to 28 for one recipe), outcomes on a program correlated by {CORRELATION:g}, every example by itself. The last column: "
-        "if it must hold together with the others (Holm, at worst). With one seed a side, a difference is of these runs. To say fixed "
-        f"of a recipe takes {seeds_for_fixed()} seeds that all solve it; where some solve it and others do not, 2 a side "
-        "decide nothing, and 3 only a comparison by itself."
+        f"9 to 28 for one recipe), outcomes on a program correlated by {CORRELATION:g}; executions of one function right or wrong "
+        "together, the worst that can be, and every other example by itself. The last column: if it must hold together with the "
+        "others (Holm, at worst). With one seed a side, a difference is of these runs. To say fixed of a recipe takes "
+        f"{seeds_for_fixed()} seeds that all solve it; where some solve it and others do not, 2 a side decide nothing, and 3 only a "
+        "comparison by itself."
     )
 
 
@@ -225,10 +229,15 @@ def _jobs(side: Side, variants: dict[str, list[Job]]) -> list[Job]:
     return variants.get(side.run) or [job for jobs in variants.values() for job in jobs if job.name == side.run]
 
 
-def _examples(side: Side, variants: dict[str, list[Job]], conditions: dict[str, list[Condition]]) -> int:
-    """Examples of the condition of a side; 0 where it fits none."""
+def _sized(examples: int, clusters: int) -> str:
+    """How many examples there are, and in how many clusters where these are fewer."""
+    return str(examples) if clusters == examples else f"{examples} in {clusters} clusters"
+
+
+def _condition(side: Side, variants: dict[str, list[Job]], conditions: dict[str, list[Condition]]) -> Condition | None:
+    """The condition of a side; None where it fits none."""
     for one in conditions[_jobs(side, variants)[0].name]:
         labels = {"diagnostic": one.diagnostic, **one.labels}
         if all(labels.get(key) == value for key, value in side.where.items()):
-            return one.examples
-    return 0
+            return one
+    return None

@@ -78,6 +78,10 @@ class ProgramsTask(Task):
     def count(self, split: str) -> int:
         return len(split_cases(self, split))
 
+    def clusters(self, split: str, count: int) -> int:
+        """Executions of one function are one."""
+        return len({case.group for case in split_cases(self, split)[:count]})
+
     def rewritten(self, kinds: Iterable[str]) -> ProgramsTask:
         return self.changed({"rewrites": tuple(kinds)})
 

@@ -111,6 +111,10 @@ class Task(Settings, ABC):
         """How many programs a split has (of given programs, the split `all` has every one); None where they never end."""
         return None
 
+    def clusters(self, split: str, count: int) -> int:
+        """In how many clusters the first so many programs of a split stand or fall; by default, each by itself."""
+        return count
+
     def symbols(self) -> list[str] | None:
         """Every piece of text that the symbolic format writes, if that is a finite list: its vocabulary."""
         return None

@@ -49,6 +49,20 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
+    """Of 40 executions of 10 functions, as many differences are seen as with 10 programs."""
+    path = tmp_path / "own.jsonl"
+    codes = [f"def f(x):\n    return x + {number}" for number in range(10)]
+    path.write_text("".join(json.dumps({"code": code, "input": str(n)}) + "\n" for code in codes for n in range(4)))
+    task = {"kind": "programs", "path": str(path), "tracer": {"isolation": "trusted"}}
+    base = {**GROUP["base"], "data": {"task": task}, "tokenizer": {"kind": "chars"}}
+    evaluate = {"diagnostics": [{"kind": "programs", "answer_only": [False]}], "split": "all"}
+    text = printed(tmp_path / "e", groups={"g": {**GROUP, "base": base, "evaluate": evaluate}})
+    row = next(line for line in text.splitlines() if "3 to 3" in line)
+    seen = f"{100 * smallest_difference((3, 3), 10):.0f} points"
+    assert [cell.strip() for cell in row.split("│")[3:5]] == ["40 in 10 clusters", seen]
+
+
 def test_speed_is_that_of_a_run_of_the_variant_where_one_has_logged_it(tmp_path: Path) -> None:
     model = tmp_path / "g" / "a,seed=1" / "model"
     model.mkdir(parents=True)

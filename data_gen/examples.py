@@ -53,6 +53,9 @@ class DataConfig(Settings):
     """Which frames are written, which of them show their state, and how."""
     string_encoding: EncodingName = "plain"
     """How string values are written in the trace."""
+    memory: int | None = Field(default=None, ge=1, le=1_000_000)
+    """How many frames before the one being predicted a model still sees, after the context, in training and decoding; positions begin
+    anew at every frame. None: all. With fewer than `reveal.spacing` no state may be in sight; nor what `..` of a diff stands for."""
     seed: int = Field(default=0, ge=0, lt=2**64)
     """Chooses the programs, together with the split and the index."""
 
@@ -78,6 +81,16 @@ class DataConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _frames_to_remember(self) -> DataConfig:
+        able = [name for name, format in FORMATS.items() if format.closes_frames or format.one_token]
+        if self.memory is not None and self.format not in able:
+            raise ValueError(
+                f"memory {self.memory}: nothing that a model writes in the {self.format} format says where a frame ends: use "
+                f"{', '.join(able)}, or remove memory"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _settings_have_an_effect(self) -> DataConfig:
         self.refuse_idle(self.without_effect())
         return self
@@ -90,6 +103,8 @@ class DataConfig(Settings):
             found["reveal.call_depth"] = "in a session, which calls nothing"
         if not self.task.has_strings(session):
             found["string_encoding"] = "where no value is a string or holds one"
+        if self.reveal.answer_only:
+            found["memory"] = "with reveal.answer_only, which writes no frames before the answer"
         if not self.task.is_seeded:
             found["seed"] = f"for task {self.task.kind}, whose programs are given"
         return found

@@ -214,13 +214,17 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def data_hash(data: DataConfig) -> str:
-    """Identifies a data configuration."""
-    return hashlib.sha256(json.dumps(data.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:16]
+    """Identifies what a data configuration writes: whole examples, whatever a model is to see of them."""
+    return hashlib.sha256(json.dumps(_written(data), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _written(data: DataConfig) -> dict[str, Any]:
+    return data.model_dump(mode="json", exclude={"memory"})
 
 
 def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: str) -> str:
     manifest = {
-        "data": data.model_dump(mode="json"),
+        "data": _written(data),
         "data_hash": data_hash(data),
         "tokenizer": fingerprint,
         "roles": _ROLES,

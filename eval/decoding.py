@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import torch
 
-from remedy.data_gen.roles import ROLES, Role
+from remedy.data_gen.roles import ROLES, Role, Special
+from remedy.eval.memory import Sight, read_in_windows
 from remedy.models.protocol import Reader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -106,7 +107,10 @@ class Cursor:
     A run between fed tokens ends when the model writes the token that truly follows it or any special token, neither of
     which belongs to it, or at a limit, which alone ends it where `exact` is asked for; an event is a run of its own, of one
     token, whatever that is. A run at the end of the example ends with the end-of-text token. `longest`: how many tokens the
-    model can read in all; where a row comes to it, its run is cut, and later runs are left empty.
+    model can read at once; where a row comes to it, its run is cut, and later runs are left empty.
+
+    `memory`: how many frames it sees before the one that it is at (None: all). Where it forgets one it waits to be read anew. Frames
+    that are written freely end where the model says so; else, and where every token has its place, they are the true ones.
     """
 
     def __init__(
@@ -117,15 +121,22 @@ class Cursor:
         exact: bool,
         max_new_tokens: int,
         longest: int | None = None,
+        memory: int | None = None,
     ) -> None:
         self.ids = truth.ids
         self.roles = truth.roles
+        self.frames = truth.frames
         self.tokenizer = tokenizer
         self.exact = exact
         self.max_new_tokens = max_new_tokens
         self.runs = _runs(truth, fed)
         self.run = 0
-        self.offset = 0
+        context = next((at for at, role in enumerate(truth.roles) if role != Role.CONTEXT), len(truth.ids))
+        self.offset = context if Role.CONTEXT in fed else 0
+        self.sight = Sight(truth.ids[: self.offset], memory)
+        self.waits = True
+        own = Role.STRUCTURE not in fed and not exact
+        self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if own else None
         self.read = 0
         self.longest = longest
         self.current: list[int] = []
@@ -137,19 +148,46 @@ class Cursor:
         return self.run == len(self.runs)
 
     def prompt(self) -> list[int]:
-        """The tokens fed before the first generated one, which the model reads at once."""
-        start, stop, is_fed = self.runs[0]
-        self.offset = self.read = stop - start if is_fed else 0
-        return list(self.ids[: self.read])
+        """What the model reads at once: all that is seen here, and what is fed before the next token that it writes, if it writes any;
+        else, or where that is more than it can read, the example is done."""
+        start, stop, is_fed = self.runs[self.run]
+        if is_fed:
+            for at in range(start + self.offset, stop):
+                self.sight.take(self.ids[at], self._is_last(at))
+            self.run, self.offset = self.run + 1, 0
+        self.waits = False
+        tokens = self.sight.tokens()
+        self.read = len(tokens)
+        if self.longest is not None and self.read > self.longest:
+            self._cut()
+        return tokens
 
     def next_token(self, predicted: int, logprob: float) -> int | None:
-        """The token the model reads next; `predicted` is what it just wrote. None once the example is complete."""
-        token = self._next(predicted, logprob)
-        self.read += token is not None
-        if token is not None and self.longest is not None and self.read > self.longest:
+        """The token the model reads next; `predicted` is what it just wrote. None once the example is complete, or waits."""
+        token = None if self.waits else self._next(predicted, logprob)
+        if token is None:
+            return None
+        self.read += 1
+        self.waits = self.sight.take(token, self._closes(token))
+        if self.waits:
+            return None
+        if self.longest is not None and self.read > self.longest:
             self._cut()
             return None
         return token
+
+    def _closes(self, token: int) -> bool:
+        """Whether a token that was just handed out is the last of its frame."""
+        if self.frame_end is not None:
+            return token == self.frame_end
+        start, _, is_fed = self.runs[self.run]
+        if is_fed:
+            return self._is_last(start + self.offset - 1)
+        return self.exact and self._is_last(start + len(self.current) - 1)
+
+    def _is_last(self, at: int) -> bool:
+        """Whether a place of the true sequence is the last of its frame, and another follows."""
+        return at + 1 < len(self.frames) and self.frames[at] != self.frames[at + 1]
 
     def _next(self, predicted: int, logprob: float) -> int | None:
         while not self.done:
@@ -217,41 +255,52 @@ def decode(
     *,
     exact: bool = False,
     max_new_tokens: int = 4096,
+    memory: int | None = None,
 ) -> list[list[Generated]]:
     """Greedy decoding of a batch; per example, the runs the model wrote, in order.
 
     Prompts are read at once, each from its own first token; from there all examples step together and only fed tokens differ.
     `exact`: a run has as many tokens as the true one (one-token formats). `max_new_tokens`: limit on the tokens of a run that
-    nothing follows. A row that comes to the reader's limit is cut there.
+    nothing follows. A row that comes to the reader's limit is cut there. With a `memory`, a row that forgets a frame waits until all
+    others have come to such a place, or to their end; then all that wait are read anew together.
     """
-    cursors = [Cursor(example, fed, tokenizer, exact, max_new_tokens, reader.limit) for example in examples]
-    prompts = [cursor.prompt() for cursor in cursors]
-    if not all(prompts):
-        raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
+    cursors = [Cursor(example, fed, tokenizer, exact, max_new_tokens, reader.limit, memory) for example in examples]
+    while waiting := [cursor for cursor in cursors if not cursor.done]:
+        prompts = [(cursor, cursor.prompt()) for cursor in waiting]
+        if not all(prompt for _, prompt in prompts):
+            raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
+        reading = [(cursor, prompt) for cursor, prompt in prompts if not cursor.done]
+        if reading:
+            _step(reader, [cursor for cursor, _ in reading], [prompt for _, prompt in reading])
+    return [cursor.generated for cursor in cursors]
+
+
+def _step(reader: Reader, cursors: Sequence[Cursor], prompts: Sequence[Sequence[int]]) -> None:
+    """Read the prompts and then token by token, until every row is complete or waits."""
     logits = reader.prefill(prompts)
     while True:
         predicted, logprobs = _most_likely(logits)
         following = [cursor.next_token(*token) for cursor, token in zip(cursors, zip(predicted, logprobs))]
         if all(token is None for token in following):
-            return [cursor.generated for cursor in cursors]
+            return
         logits = reader.step(following)
 
 
-def predict(reader: Reader, examples: Sequence[Encoded], predicted: frozenset[Role]) -> list[list[Generated]]:
+def predict(
+    reader: Reader, examples: Sequence[Encoded], predicted: frozenset[Role], memory: int | None = None
+) -> list[list[Generated]]:
     """Teacher forcing: the token the model would write in place of each token whose role is in `predicted`, given the true
-    ones before it, as one run for every stretch of them."""
+    ones before it that its `memory` holds, as one run for every stretch of them."""
+    ids = [[0] * len(example.ids) for example in examples]
+    logprobs = [[0.0] * len(example.ids) for example in examples]
+    for number, window, logits in read_in_windows(reader, examples, memory):  # one at a time: float32 logits take room
+        places = slice(window.stop - len(logits), window.stop)
+        ids[number][places], logprobs[number][places] = _most_likely(logits)
     found = []
-    rows = reader.parallel([example.ids for example in examples])
-    for row, example in zip(rows, examples):  # a row at a time: float32 logits of a large vocabulary take much room
-        ids, logprobs = _most_likely(row[:-1])
+    for number, example in enumerate(examples):
         stretches = _runs(example, frozenset(Role) - predicted)
-        found.append(
-            [
-                Generated(start, stop, ids[start - 1 : stop - 1], logprobs[start - 1 : stop - 1], True)
-                for start, stop, is_fed in stretches
-                if not is_fed
-            ]
-        )
+        written = [(start, stop) for start, stop, is_fed in stretches if not is_fed]
+        found.append([Generated(a, b, ids[number][a:b], logprobs[number][a:b], complete=True) for a, b in written])
     return found
 
 

@@ -18,13 +18,14 @@ from remedy.data_gen.sealed import DamagedFile, digest_of, foreign_table, read_j
 from remedy.data_gen.settings import ConfigError, UserError
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks import Task
+from remedy.data_gen.windows import longest_seen
 from remedy.eval.checkpoint import Subject, describe
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import TEACHER_FORCED, fed_roles
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.horizon import solved_horizons
 from remedy.eval.generations import Generation, read_generations, write_generations
-from remedy.eval.records import CURE, ROLE_COLUMNS, read_records, token_counts, write_records
+from remedy.eval.records import CURE, read_records, token_counts, write_records
 from remedy.eval.scoring import score_batch
 from remedy.eval.summary import summarise, write_summary
 from remedy.models.encoding import encoded_examples
@@ -112,8 +113,8 @@ def evaluate(
         records = _kept(directory, condition, evaluation)
         if records is None:
             path = directory / RECORDS / f"{condition.slug}.parquet"
-            rows, kept = run_condition(reader, tokenizer, condition, config)
-            past = _warn_of_long(reader, condition, rows, past)
+            rows, kept, lengths = run_condition(reader, tokenizer, condition, config)
+            past = _warn_of_long(reader, condition, lengths, past)
             # Records come last: where they are, so is what they lead to.
             write_generations(directory / GENERATIONS / path.name, kept, evaluation)
             write_records(path, name, rows, condition.labels, evaluation)
@@ -206,12 +207,22 @@ def _grid(config: EvalConfig, data: DataConfig, split: str, trained_on: Task | N
     return [one for diagnostic in config.diagnostics for one in diagnostic.conditions(data, split, trained_on)]
 
 
-def run_condition(
-    reader: Reader, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig
-) -> tuple[list[dict[str, Any]], list[Generation]]:
-    """What became of every example of a condition, as records that do not name the run yet, and what the model wrote."""
+class Ran(NamedTuple):
+    """What became of every example of a condition."""
+
+    rows: list[dict[str, Any]]
+    """Records that do not name the run yet."""
+    kept: list[Generation]
+    """What the model wrote."""
+    lengths: list[int]
+    """The most tokens of the true sequence that are seen at once."""
+
+
+def run_condition(reader: Reader, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig) -> Ran:
+    """Decode and score every example of a condition."""
     rows: list[dict[str, Any]] = []
     kept: list[Generation] = []
+    lengths: list[int] = []
     python, isolation = condition.data.task.environment()
     for start in range(0, condition.examples, config.batch_size):
         indices = range(start, min(start + config.batch_size, condition.examples))
@@ -220,19 +231,27 @@ def run_condition(
         for (example, truth), result in zip(batch, results):
             rows.append({**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score})
             kept.append(result.generation)
-    return rows, kept
+            lengths.append(longest_seen(truth.roles, truth.frames, condition.data.memory))
+    return Ran(rows, kept, lengths)
 
 
-def _warn_of_long(reader: ModelReader, condition: Condition, rows: list[dict[str, Any]], warned: bool) -> bool:
-    """Say how many examples are longer than the model's limit; of one that reads on untrained, once (`warned`: it was said)."""
+def _warn_of_long(reader: ModelReader, condition: Condition, lengths: list[int], warned: bool) -> bool:
+    """Say how many examples show more at once than the model's limit; of one that reads on untrained, once (`warned`: it was said)."""
     context = reader.context
-    lengths = [sum(row[column] for column in ROLE_COLUMNS.values()) for row in rows]
     long = [length for length in lengths if context is not None and length > context.tokens]
     if context is None or not long or (warned and not context.hard):
         return warned
     log.warning(
         "%s: %d of %d examples have more than the %s tokens of %s (%s), up to %s: %s",
-        *(condition.slug, len(long), len(rows), f"{context.tokens:,}", reader.name, context.setting, f"{max(long):,}"),
+        *(
+            condition.slug,
+            len(long),
+            len(lengths),
+            f"{context.tokens:,}",
+            reader.name,
+            context.setting,
+            f"{max(long):,}",
+        ),
         "it cannot read them, and they count as truncated"
         if context.hard
         else "it reads them beyond what it was made for (this is said once)",

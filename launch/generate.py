@@ -35,6 +35,15 @@ class GenerateConfig(Settings):
         refuse_held_out_in_vain([self.data])
         return self
 
+    @model_validator(mode="after")
+    def _whole_examples(self) -> GenerateConfig:
+        if self.data.memory is not None:
+            raise ValueError(
+                f"data.memory {self.data.memory} does nothing in a data set, which holds whole examples: remove it here, and set it "
+                "in the runs that read them"
+            )
+        return self
+
 
 def generate(config: str, overrides: Sequence[str], out: Path, shard: str, workers: int) -> None:
     """Write the missing shards of this part, and the card once all are there."""

@@ -13,6 +13,7 @@ from remedy.data_gen.files import replace_file
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml
 from remedy.data_gen.splits import SPLITS
+from remedy.data_gen.windows import windows
 from remedy.eval.view.page import page
 from remedy.eval.view.structure import Part, View, blocks_of, tokens_of
 from remedy.eval.view.terminal import show_view
@@ -108,6 +109,10 @@ def example_view(settings: GenerateConfig | RunConfig, index: int, split: str, n
     [(example, encoded)] = encoded_examples(data, tokenizer, split, [index])
     part = _part("", tokenizer, example, encoded, [role in roles for role in encoded.roles])
     facts = {"split": split, "format": data.format, "tokenizer": tokenizer.settings.kind, **_facts(example)}
+    if data.memory is not None:
+        found = windows(encoded.roles, encoded.frames, data.memory)
+        most = max(window.size for window in found)
+        facts["memory"] = f"{len(found)} windows, in which {most} of {len(encoded.ids)} tokens are seen at most"
     return View(f"Example {index} of {name}", (part,), facts)
 
 
@@ -131,6 +136,9 @@ def row_view(config: RunConfig, row: int, name: str) -> View:
         [(example, encoded)] = encoded_examples(member.data, tokenizer, "train", [member.index])
         outcome = "" if example.outcome == "ok" else f" ({example.outcome})"
         heading = f"{member.part or 'train'} example {member.index}{outcome}"
+        if member.data.memory is not None:
+            heading += f", a window of {rows[row].size} of its {len(encoded.ids)} tokens"
+            encoded = Encoded(*(column.tolist() for column in rows[row]))
         stop = start + len(encoded.ids)
         parts.append(_part(heading, tokenizer, example, encoded, labels[start:stop]))
         start = stop

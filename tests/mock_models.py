@@ -155,7 +155,7 @@ def matrix(name: str, forcings: Sequence[Any] = FORCINGS, examples: int = 1) -> 
             mock = Mock(
                 truths, [mistaken(truth, wrong, kind.once, tokenizer) for truth in truths], tokenizer.vocab_size
             )
-            rows, _ = run_condition(ModelReader(mock), tokenizer, condition, config)
+            rows, *_ = run_condition(ModelReader(mock), tokenizer, condition, config)
             (summary,) = summarise(pd.DataFrame(rows).assign(run="mock", **condition.labels).astype(NULLABLE))
             roles = {Role(role) for truth in truths for role in truth.roles}
             in_state = any(example.answer_in_state for example, _ in batch) or Role.VALUE not in roles

@@ -38,13 +38,14 @@ FLOORS = {
         ["rewrites"],
         ["tasks"],
         ["examples"],
-        ["shards", "card", "mixture"],
+        ["shards", "card", "mixture", "windows"],
     ],
     "eval": [
         [
             "baselines",
             "colours",
             "decoding",
+            "memory",
             "stats",
             "failures",
             "records",

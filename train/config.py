@@ -261,6 +261,8 @@ class RunConfig(Settings):
         sources = [source for _, source in placed]
         refuse_held_out_in_vain(sources)
         refuse_held_out_of_a_part(self.data, placed)
+        if any(one.memory is not None for one in sources):
+            self._check_windows()
         # Events were structure: a configuration of then would not train what it says it trains.
         roles = self.train.supervised()
         if Role.STRUCTURE in roles and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):
@@ -269,6 +271,18 @@ class RunConfig(Settings):
                 "which a model never learns where a call or a return begins: add event"
             )
         return self
+
+    def _check_windows(self) -> None:
+        if self.train.pack > 1:
+            raise ValueError(
+                f"train.pack {self.train.pack} does not go with data.memory: in a row of several examples a model would see more than "
+                "it is to remember: remove one of them"
+            )
+        if Role.CONTEXT in self.train.supervised():
+            raise ValueError(
+                "train.loss_roles has context, which with data.memory holds the frames that are remembered: they would be learnt again "
+                "in every window: remove it"
+            )
 
     def stage_data(self) -> list[DataConfig]:
         """The data of each stage; of the whole run without a curriculum."""

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from remedy.data_gen import rng
 from remedy.data_gen.examples import DataConfig, token_arrays
 from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.data_gen.tokens import Tokens
+from remedy.data_gen.windows import drawn_window
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import RunConfig
@@ -49,6 +51,14 @@ def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], s
     )
 
 
+def trained_on(tokens: Tokens, data: DataConfig, index: int, learnt: frozenset[Role]) -> Tokens:
+    """What a row holds of an example: all of it, or with `data.memory` one window, a function of the example's index."""
+    if data.memory is None:
+        return tokens
+    bits = rng.bits(rng.key(data.seed, rng.WINDOW, index), 0)
+    return drawn_window(tokens, data.memory, np.array(sorted(learnt), np.int8), bits)
+
+
 class TraceDataset(Dataset[Tokens]):
     """The rows of a run in training order: row i is a function of i alone, whatever process asks.
 
@@ -58,7 +68,7 @@ class TraceDataset(Dataset[Tokens]):
 
     def __init__(self, config: RunConfig, tokenizer: TraceTokenizer) -> None:
         self.tokenizer = tokenizer
-        self.pack = config.train.pack
+        self.pack, self.learnt = config.train.pack, config.train.supervised()
         self.mixtures = [Mixture(data, config.mixture, config.train.data_seed) for data in config.stage_data()]
         self.ends = np.array(config.train.stage_ends()) * config.train.batch_size
 
@@ -78,9 +88,10 @@ class TraceDataset(Dataset[Tokens]):
             sources, indices = mixture.place(numbers[here])
             for number in np.unique(sources):
                 mine = sources == number
-                data = mixture.sources[number].data
-                encoded = encode_rows(data, self.tokenizer, "train", indices[mine].tolist())
-                found.update(zip(here[mine].tolist(), encoded))
+                data, chosen = mixture.sources[number].data, indices[mine].tolist()
+                encoded = encode_rows(data, self.tokenizer, "train", chosen)
+                read = [trained_on(tokens, data, index, self.learnt) for tokens, index in zip(encoded, chosen)]
+                found.update(zip(here[mine].tolist(), read))
         return [joined([found[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
 
     def members(self, row: int) -> list[Member]:

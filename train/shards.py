@@ -19,7 +19,7 @@ from remedy.data_gen.shards import WriteConfig, data_hash, look_at_shard, plan, 
 from remedy.data_gen.tokens import Tokens
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import TrainSettings
-from remedy.train.data import Member, as_tokens, joined, ranges
+from remedy.train.data import Member, as_tokens, joined, ranges, trained_on
 
 
 class ShardDataset(Dataset[Tokens]):
@@ -54,7 +54,7 @@ class ShardDataset(Dataset[Tokens]):
         sizes = np.array([shard.stop - shard.start for shard in train])[self.order]
         self.ends = np.cumsum(sizes)
         self.starts: list[int] = [train[number].start for number in self.order]
-        self.data, self.pack = data, config.pack
+        self.data, self.pack, self.learnt = data, config.pack, config.supervised()
         self.rows = config.total_steps * config.batch_size
 
     def __len__(self) -> int:
@@ -78,7 +78,8 @@ class ShardDataset(Dataset[Tokens]):
 
     def _example(self, number: int) -> Tokens:
         turn, place = self._place(number)
-        return as_tokens(*(column[place].as_py() for column in _columns(self.paths[self.order[turn]], self.data_set)))
+        whole = as_tokens(*(column[place].as_py() for column in _columns(self.paths[self.order[turn]], self.data_set)))
+        return trained_on(whole, self.data, self.starts[turn] + place, self.learnt)
 
     def _index(self, number: int) -> int:
         turn, place = self._place(number)

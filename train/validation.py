@@ -13,6 +13,7 @@ from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tokens import Tokens
+from remedy.data_gen.windows import seen, windows
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import RunConfig
@@ -20,10 +21,11 @@ from remedy.train.data import encode_rows, padded
 from remedy.train.processes import Process, summed
 
 
-def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[Tokens]:
+def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[Tokens]]:
     """The held-out examples: the first of the validation split of the run's `data`, parts of a mixture in their shares.
 
-    They are the same for all stages of a curriculum and all seeds of a recipe. Given programs are there once each.
+    They are the same for all stages of a curriculum and all seeds of a recipe. Given programs are there once each. Each is a list of
+    rows: itself, or with `data.memory` all of its windows.
 
     Raises:
         ConfigError: there is no such program, or no token of the examples has a role that is learnt.
@@ -31,30 +33,37 @@ def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[Tokens
     mixture = Mixture(config.data, config.mixture, split="validation")
     place = mixture.place(range(config.train.validation_examples))
     chosen = list(dict.fromkeys(zip(place.sources.tolist(), place.indices.tolist())))
-    rows: list[Tokens] = []
+    found: list[list[Tokens]] = []
     for number, source in enumerate(mixture.sources):
         mine = [index for at, index in chosen if at == number]
-        rows += encode_rows(source.data, tokenizer, "validation", mine) if mine else []
+        memory = source.data.memory
+        for whole in encode_rows(source.data, tokenizer, "validation", mine) if mine else []:
+            cut = [] if memory is None else windows(whole.roles.tolist(), whole.frames.tolist(), memory)
+            found.append([seen(whole, window) for window in cut] or [whole])
     supervised = config.train.supervised()
-    if not any(np.isin(row.roles[1:], sorted(supervised)).any() for row in rows):
+    if not any(np.isin(row.roles[1:], sorted(supervised)).any() for rows in found for row in rows):
         raise ConfigError(
-            f"train.evaluate_every: no token of {len(rows)} validation examples has a role of train.loss_roles "
+            f"train.evaluate_every: no token of {len(found)} validation examples has a role of train.loss_roles "
             f"[{', '.join(config.train.loss_roles)}]: raise train.validation_examples, or do without validation"
         )
-    return rows
+    return found
 
 
 class Validation:
-    """Held-out examples, and what a model makes of them.
+    """Held-out examples, each a list of rows, and what a model makes of them.
 
     An example's role is an exact match if the model would have chosen each of its tokens, given the true tokens before. Where the
     learnt roles are all that a forcing leaves to the model, this is the share of examples that it decodes without a fault.
     """
 
-    def __init__(self, rows: Sequence[Tokens], pad_id: int, roles: frozenset[Role], batch_size: int) -> None:
-        self.rows = sorted(rows, key=lambda row: len(row.ids))
-        self.pad_id, self.batch_size = pad_id, batch_size
-        learnt = np.concatenate([row.roles[1:] for row in rows])
+    def __init__(
+        self, examples: Sequence[Sequence[Tokens]], pad_id: int, roles: frozenset[Role], batch_size: int
+    ) -> None:
+        numbered = [(row, number) for number, rows in enumerate(examples) for row in rows]
+        ordered = sorted(numbered, key=lambda one: len(one[0].ids))
+        self.rows, self.example_of = [row for row, _ in ordered], np.array([number for _, number in ordered])
+        self.pad_id, self.batch_size, self.examples = pad_id, batch_size, len(examples)
+        learnt = np.concatenate([row.roles[1:] for row in self.rows])
         self.roles = [role for role in sorted(roles) if (learnt == role).any()]
 
     def figures(self, model: CausalLM, device: torch.device, process: Process) -> dict[str, float]:
@@ -62,25 +71,34 @@ class Validation:
 
         Every process takes a share of the batches, and gets the figures of all.
         """
-        sums = np.zeros((len(self.roles) + 1, 4))
-        for rows, counts in self._batches(process):
-            found = self._of_batch(model, device, rows)
-            sums += found if counts else 0.0
-        sums = summed(torch.from_numpy(sums)).numpy()
+        sums = np.zeros((len(self.roles) + 1, 2))
+        tokens = np.zeros((len(self.roles) + 1, 2, self.examples))
+        for start, counts in self._batches(process):
+            stop = start + self.batch_size
+            losses, of_rows = self._of_batch(model, device, self.rows[start:stop])
+            if counts:
+                sums += losses
+                np.add.at(tokens.T, self.example_of[start:stop], of_rows.T)  # an example may have several rows
+        sums, tokens = (summed(torch.from_numpy(part)).numpy() for part in (sums, tokens))
+        learnt, wrong = (tokens > 0).swapaxes(0, 1)
+        exact = (learnt & ~wrong).sum(-1) / learnt.sum(-1)
         names = ["", *(f"_{role.label}" for role in self.roles)]
-        losses = {f"loss{name}": float(row[0] / row[1]) for name, row in zip(names, sums)}
-        return losses | {f"exact_match{name}": float(row[2] / row[3]) for name, row in zip(names, sums)}
+        figures = {f"loss{name}": float(row[0] / row[1]) for name, row in zip(names, sums)}
+        return figures | {f"exact_match{name}": float(share) for name, share in zip(names, exact)}
 
-    def _batches(self, process: Process) -> Iterator[tuple[list[Tokens], bool]]:
-        """This process's batches, and whether each counts: processes run equally many, since a divided model needs them all."""
+    def _batches(self, process: Process) -> Iterator[tuple[int, bool]]:
+        """The first row of each of this process's batches, and whether each counts: processes run equally many, since a divided model
+        needs them all."""
         count = -(-len(self.rows) // self.batch_size)
         for first in range(0, count, process.world_size):
             number = first + process.rank
-            start = min(number, count - 1) * self.batch_size
-            yield self.rows[start : start + self.batch_size], number < count
+            yield min(number, count - 1) * self.batch_size, number < count
 
-    def _of_batch(self, model: CausalLM, device: torch.device, rows: list[Tokens]) -> npt.NDArray[np.float64]:
-        """For all learnt roles together, then for each: the sum of losses, tokens, examples without a fault, examples."""
+    def _of_batch(
+        self, model: CausalLM, device: torch.device, rows: list[Tokens]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """For all learnt roles together, then for each: the sum of losses, and tokens (R, 2); and of every row, tokens, and those that
+        are wrong (R, 2, B)."""
         ids, roles = padded(rows, self.pad_id)
         learnt = np.isin(roles[:, 1:], self.roles)
         batch, where = torch.from_numpy(ids).to(device), torch.from_numpy(learnt).to(device)
@@ -91,9 +109,9 @@ class Validation:
         losses = cross_entropy(logits, targets, reduction="none").double().cpu().numpy()
         wrong = (logits.argmax(-1) != targets).cpu().numpy()
         row_of, role_of = np.nonzero(learnt)[0], roles[:, 1:][learnt]
-        sums = np.zeros((len(self.roles) + 1, 4))
+        sums = np.zeros((len(self.roles) + 1, 2))
+        of_rows = np.zeros((len(self.roles) + 1, 2, len(rows)), np.int64)
         for place, mine in enumerate([learnt[learnt], *(role_of == role for role in self.roles)]):
-            there = np.bincount(row_of[mine], minlength=len(rows)) > 0
-            faulty = np.bincount(row_of[mine & wrong], minlength=len(rows)) > 0
-            sums[place] = losses[mine].sum(), mine.sum(), (there & ~faulty).sum(), there.sum()
-        return sums
+            sums[place] = losses[mine].sum(), mine.sum()
+            of_rows[place] = [np.bincount(row_of[part], minlength=len(rows)) for part in (mine, mine & wrong)]
+        return sums, of_rows

@@ -33,6 +33,7 @@ class Cwm(Format):
     """Prompt, then one frame after another."""
 
     events = True
+    closes_frames = True
     answers_only = True
     seeded: ClassVar[bool] = True
     """The first frame belongs to the prompt."""

@@ -113,7 +113,8 @@ class ProgramsDiagnostic(Diagnostic):
                 task = source if rewrite == "none" else source.rewritten(rewrites_of(rewrite))
                 changes = {"task": task.model_dump(), "string_encoding": encoding}
                 for reveal, forcing in self._reveals(data):
-                    changed = data.changed({**changes, "reveal": reveal.model_dump()}, "diagnostic programs")
+                    seen = {"memory": None} if reveal.answer_only else {}
+                    changed = data.changed({**changes, **seen, "reveal": reveal.model_dump()}, "diagnostic programs")
                     labels = {"benchmark": source.name, "rewrite": rewrite}
                     found.append(self.condition(changed, forcing, count, from_split, **labels))
         return found

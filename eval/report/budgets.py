@@ -36,12 +36,17 @@ def runs_table(found: Evaluations) -> Rows:
                 _state(about),
                 *_training(request.get("training")),
                 phrase(about["tokenizer"]),
-                phrase(request["data"]["task"]),
+                _data(request["data"]),
                 f"{count:,}",
             ]
         )
     empty = [place for place in range(len(head)) if not any(row[place] for row in rows[1:])]
     return [[cell for place, cell in enumerate(row) if place not in empty] for row in rows]
+
+
+def _data(data: Mapping[str, Any]) -> str:
+    memory = data.get("memory")
+    return phrase(data["task"]) + (f"\nmemory {memory}" if memory is not None else "")
 
 
 def _state(about: Mapping[str, Any]) -> str:

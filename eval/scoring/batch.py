@@ -8,6 +8,7 @@ from typing import NamedTuple
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
+from remedy.data_gen.windows import longest_seen
 from remedy.eval.decoding import ANSWERS, TEACHER_FORCED, Generated, decode, fed_roles, feeds_answers, predict
 from remedy.eval.diagnostics.condition import Condition
 from remedy.eval.generations import Generation, generation
@@ -35,12 +36,12 @@ def score_batch(
     max_new_tokens: int,
 ) -> list[Result]:
     """Decode a batch under a condition's forcing and score every example."""
-    fed = fed_roles(condition.forcing)
+    fed, memory = fed_roles(condition.forcing), condition.data.memory
     decoded = [
         place
         for place, (example, truth) in enumerate(batch)
         if example.outcome == "ok"
-        and (reader.limit is None or len(truth.ids) <= reader.limit)
+        and (reader.limit is None or longest_seen(truth.roles, truth.frames, memory) <= reader.limit)
         and (fed == TEACHER_FORCED or _to_write(truth, fed) <= max_new_tokens)
     ]
     chosen = [batch[place][1] for place in decoded]
@@ -67,11 +68,11 @@ def generate(
     reader: Reader, tokenizer: TraceTokenizer, truths: Sequence[Encoded], condition: Condition, max_new_tokens: int
 ) -> list[list[Generated]]:
     """What the model writes for each example under a condition's forcing."""
-    fed = fed_roles(condition.forcing)
+    fed, memory = fed_roles(condition.forcing), condition.data.memory
     if fed == TEACHER_FORCED:
-        return predict(reader, truths, written_roles(condition))
+        return predict(reader, truths, written_roles(condition), memory)
     exact = FORMATS[condition.data.format].one_token
-    return decode(reader, tokenizer, truths, fed, exact=exact, max_new_tokens=max_new_tokens)
+    return decode(reader, tokenizer, truths, fed, exact=exact, max_new_tokens=max_new_tokens, memory=memory)
 
 
 def written_roles(condition: Condition) -> frozenset[Role]:

@@ -92,6 +92,7 @@ ELSEWHERE = {
     "task.path": "chooses the programs: tests of the programs task",
     "task.tracer.python": "needs another interpreter: tests of the sandbox",
     "task.tracer.isolation": "tests of the sandbox",
+    "memory": "chooses what is seen of an example, not what is written: tests of the windows",
     "task.tracer": "a section",
     "task": "a section",
     "reveal": "a section",
@@ -180,6 +181,10 @@ def _has(data: DataConfig, key: str) -> bool:
         (
             {"task": {"kind": "permutation"}, "reveal": {"answer_only": True, "spacing": 4}},
             "spacing 4 does nothing with answer",
+        ),
+        (
+            {"task": {"kind": "permutation"}, "reveal": {"answer_only": True}, "memory": 2},
+            "memory 2 does nothing with reveal.answer_only, which writes no frames",
         ),
         ({"task": {"kind": "programs", "path": "x"}, "seed": 3}, "seed 3 does nothing for task programs"),
     ],

@@ -182,6 +182,22 @@ def test_a_row_is_what_the_model_reads_and_learns(tmp_path: Path, row: int) -> N
     assert all(part.blocks[0].tokens[0].id == tokenizer.bos_id for part in view.parts)
 
 
+def test_a_window_is_shown_as_the_model_reads_and_learns_it(tmp_path: Path) -> None:
+    data = {**SESSION, "format": "symbolic", "memory": 1}
+    path = written(tmp_path, data, tokenizer={"kind": "symbols"}, train={"batch_size": 2})
+    view = config_view(path, [], None, "", 3)
+    config = load(RunConfig, path)
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    row = build_rows(config, tokenizer)[3]
+    tokens = list(view.tokens())
+    assert [token.id for token in tokens] == row.ids.tolist()
+    assert [token.supervised for token in tokens] == [role != Role.CONTEXT for role in row.roles]
+    whole = config_view(path, [], 3, "train", None)
+    count = len(list(whole.tokens()))
+    assert view.parts[0].heading == f"train example 3, a window of {row.size} of its {count} tokens"
+    assert whole.facts["memory"].endswith(f" of {count} tokens are seen at most")
+
+
 def test_a_row_says_where_it_comes_from(tmp_path: Path) -> None:
     view = config_view(written(tmp_path, SESSION, **TRAINING), [], None, "", 4)
     assert view.facts == {"step": "3 of 5", "stage": "2 of 2 (reveal.spacing 2)"}

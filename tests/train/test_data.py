@@ -14,6 +14,7 @@ from remedy.data_gen.examples import DataConfig, example
 from remedy.data_gen.mixture import STRIDE
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError, build
+from remedy.data_gen.windows import seen, windows
 from remedy.launch.generate import generate
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, SymbolSettings
@@ -85,6 +86,43 @@ def test_a_row_is_a_function_of_its_number(order: list[int]) -> None:
     rows = TraceDataset(run_of(SYMBOLIC, **CURRICULUM), SYMBOLS)
     together = rows.__getitems__(order)
     assert [r.ids.tolist() for r in together] == [rows[i].ids.tolist() for i in order]
+
+
+def test_a_row_with_a_memory_is_a_window_on_its_example_that_has_something_to_learn() -> None:
+    learnt = {"loss_roles": ["action"], "max_steps": 30, "batch_size": 4}
+    rows = TraceDataset(run_of(SYMBOLIC.changed({"memory": 1}), **learnt), SYMBOLS)
+    found = [rows[number] for number in range(120)]
+    wholes = encode_rows(SYMBOLIC, SYMBOLS, "train", range(120))
+    predicted: dict[int, list[int]] = {}
+    for row, whole in zip(found, wholes):
+        cuts = [seen(whole, window) for window in windows(whole.roles.tolist(), whole.frames.tolist(), 1)]
+        assert any(all((one == other).all() for one, other in zip(row, cut)) for cut in cuts if cut.size == row.size)
+        assert Role.ACTION in row.roles[1:]
+        count = len({*whole.frames.tolist()}) - 3  # frames of commands, without the context, the last state and the end
+        frame = int(row.frames[row.roles == Role.ACTION][0])
+        predicted.setdefault(count, []).append(frame)
+    assert all({*frames} == {0, *range(2, count)} for count, frames in predicted.items())
+    assert [row.ids.tolist() for row in rows.__getitems__([7, 3])] == [found[7].ids.tolist(), found[3].ids.tolist()]
+
+
+def test_a_memory_longer_than_the_examples_leaves_rows_as_they_are(tmp_path: Path) -> None:
+    plain, other = (TraceDataset(run_of(SYMBOLIC.changed({"memory": k})), SYMBOLS) for k in (None, 9))
+    for row in range(20):
+        assert all((mine == yours).all() for mine, yours in zip(plain[row], other[row], strict=True))
+
+
+def test_shards_hold_whole_examples_whatever_is_to_be_seen_of_them(tmp_path: Path) -> None:
+    data = TEXT.changed({"format": "cwm"})
+    (tmp_path / "data.yaml").write_text(
+        "data: {task: {kind: permutation, n: 3, length: [2, 5]}}\n"
+        "tokenizer: {kind: chars}\nwrite: {splits: {train: 6}, shard_size: 4}\n"
+    )
+    generate(str(tmp_path / "data.yaml"), [], tmp_path / "out", "0/1", 1)
+    for memory in (None, 2):
+        config = run_of(data.changed({"memory": memory}), max_steps=2, batch_size=3)
+        cached, made = ShardDataset(tmp_path / "out", config.data, CHARS, config.train), TraceDataset(config, CHARS)
+        for row in range(6):
+            assert all((mine == other).all() for mine, other in zip(cached[row], made[row], strict=True))
 
 
 def test_packing_joins_consecutive_examples() -> None:

@@ -103,9 +103,13 @@ def test_training_is_the_same_to_the_bit_with_validation_and_without(tmp_path: P
     assert (other["tokens"], other["flops"]) == (account["tokens"], account["flops"])
 
 
-def test_an_exact_match_of_what_a_forcing_leaves_is_a_decoding_without_a_fault(tmp_path: Path) -> None:
+@pytest.mark.parametrize("memory", [None, 1])
+def test_an_exact_match_of_what_a_forcing_leaves_is_a_decoding_without_a_fault(
+    memory: int | None, tmp_path: Path
+) -> None:
     data = {
         **CONFIG["data"],
+        "memory": memory,
         "context": False,
         "task": {**CONFIG["data"]["task"], "length": [1, 3], "distinct_values": True},
     }

@@ -21,6 +21,7 @@ from remedy.eval.diagnostics.composition_null import (
     ATOMIC,
     Line,
     corrected_line,
+    every_frame_right,
     given_true_inputs,
     published_line,
 )
@@ -36,11 +37,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Form = Literal["nested", "flattened"]
 PUBLISHED, CORRECTED, GIVEN = "Product of single functions", "Product, corrected", "Given true inputs"
+EVERY_FRAME = "Every frame, after a true past"
 EXPECTED = (
     f"{PUBLISHED}: the mean product of the accuracies of a program's functions alone, the published null. {CORRECTED}: these "
     "accuracies drawn towards each other by a beta-binomial model, with a 95 % interval; functions that were chosen for doing well, "
-    f"or measured on few programs, did so partly by luck. {GIVEN}: programs in which every call is right after a true past, under "
-    "teacher forcing, at the values that really occur: the right null, where it was evaluated."
+    f"or measured on few programs, did so partly by luck. {GIVEN}: the share of right values that calls return after a true past "
+    "(teacher forcing), at the values that really occur, to the power of each program's number of calls: the right null, where it was "
+    "evaluated. It leaves out states that are wrong within a call. "
+    f"{EVERY_FRAME}: programs with no frame wrong under teacher forcing, none of them taken for independent; an answer can be right "
+    "in spite of a wrong frame, so that more answers can be right than this."
 )
 
 FAMILY = label("family", "The family of functions that are composed.")
@@ -194,12 +199,12 @@ def composition_figure(records: pd.DataFrame) -> Figure:
     for panel, group in zip(axes, groups):
         published = published_line(group.rows)
         panel.plot(list(published), list(published.values()), "k--", label=PUBLISHED)
-        nulls = {CORRECTED: corrected_line(group.rows), GIVEN: given_true_inputs(group.every, group.forcing)}
-        for number, (name, line) in enumerate(nulls.items()):
-            plotting.line(panel, line, name, 4 + number, ":")
+        plotting.line(panel, corrected_line(group.rows), CORRECTED, 4, ":")
         forms = sorted(group.rows.groupby("form"), key=lambda pair: rank("form", pair[0]))
         for number, (form, rows) in enumerate(forms):
             plotting.line(panel, _observed(rows), str(form), number)
+            true_inputs = given_true_inputs(group.every[group.every["form"] == form])
+            plotting.line(panel, true_inputs, f"{GIVEN}, {form}", number, ":")
         by_depth = {depth: baselines.baselines(rows) for depth, rows in group.rows.groupby("depth")}
         summaries = [{"labels": {"depth": depth}, "baselines": found} for depth, found in by_depth.items()]
         baselines.draw(panel, baselines.along(summaries, "depth"))
@@ -213,15 +218,17 @@ def composition_figure(records: pd.DataFrame) -> Figure:
 
 def expectation_table(records: pd.DataFrame) -> Rows:
     """Observed and expected accuracies by depth, a row for every run, family, forcing, form and depth."""
-    table: Rows = [["Run", "Family", "Forcing", "Form", "Depth", "Observed", PUBLISHED, CORRECTED, GIVEN, WITHOUT]]
+    table: Rows = [
+        ["Run", "Family", "Forcing", "Form", "Depth", "Observed", PUBLISHED, CORRECTED, GIVEN, EVERY_FRAME, WITHOUT]
+    ]
     for group in _groups(records):
         published, corrected = published_line(group.rows), corrected_line(group.rows)
         for form, rows in group.rows[group.rows["form"] != ATOMIC].groupby("form"):
             same_form = group.every[group.every["form"] == form]
-            true_inputs = given_true_inputs(same_form, group.forcing)
+            single = (given_true_inputs(same_form), every_frame_right(same_form, group.forcing))
             for depth, found in _observed(rows).items():
                 expected = f"{published[depth]:.0%}" if depth in published else ""
-                lines = [_shown(line.get(depth)) for line in (corrected, true_inputs)]
+                lines = [_shown(line.get(depth)) for line in (corrected, *single)]
                 without = baselines.best([{"baselines": baselines.baselines(rows[rows["depth"] == depth])}])
                 place = [group.run, group.family, group.forcing, str(form), str(depth)]
                 table.append([*place, _shown(found), expected, *lines, without])

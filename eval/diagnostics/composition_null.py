@@ -2,9 +2,11 @@
 
 Three lines by depth. *Published*: the product of the accuracies that a program's functions have alone. *Corrected*: the same after
 these accuracies, which a few programs each have measured, are drawn towards each other as a beta-binomial model says; functions
-that were chosen because they did well did so partly by luck. *Given true inputs*: the share of programs in which every call is right
-where all before it is true (one-step forcing); calls meet the values that really occur, which grow with depth, and nothing is
-assumed to be independent. A line above what is observed leaves something for the model's own errors to explain.
+that were chosen because they did well did so partly by luck. *Given true inputs*: how often a call returns the right value where all
+before it is true (one-step forcing), multiplied along each program's calls; they meet the values that really occur, which grow with
+depth. Beside it stands how many programs have every frame right after a true past, in which nothing is assumed to be independent: an
+answer may be right in spite of a wrong frame, so more can be right than that. A line above what is observed leaves something for the
+model's own errors to explain.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import pandas as pd
 from scipy import special
 
 from remedy.eval.decoding import gives_half_an_action
-from remedy.eval.stats import rate
+from remedy.eval.stats import compound, pooled, rate
 
 ATOMIC = "atomic"
 ONE_STEP = "teacher_forced"
@@ -44,20 +46,37 @@ def corrected_line(rows: pd.DataFrame) -> Line:
     return {depth: _summary(found) for depth, found in _products(rows, accuracies).items()}
 
 
-def given_true_inputs(rows: pd.DataFrame, forcing: str = "free") -> Line:
-    """Of one-step records: the share of composed programs in which every frame is right after true ones, as far as the model writes
-    it under `forcing`. A call is then right or not, and the product over a program's calls is 1 or 0. Nothing where lines are fed
-    and events are not: under teacher forcing the two are right or wrong together."""
+def given_true_inputs(rows: pd.DataFrame) -> Line:
+    """Of one-step records of one form: the share of right values among all that calls return or raise after a true past, to the power
+    of each program's number of them, and the mean of that over programs."""
+    found: Line = {}
+    for depth, one in _one_step(rows).groupby("depth"):
+        called = one[one["returns"] > 0]
+        returns, clusters = called["returns"], called["cluster"].tolist()
+        if called.empty:
+            continue
+        right = (called["value_exact"] * returns).round().astype(int)
+        step = pooled(right.tolist(), returns.tolist(), clusters)
+        found[int(depth)] = compound(returns.to_numpy(dtype=float)[:, None], [step[:3]], clusters)
+    return found
+
+
+def every_frame_right(rows: pd.DataFrame, forcing: str = "free") -> Line:
+    """Of one-step records of one form: the share of composed programs in which every frame is right after true ones, as far as the
+    model writes it under `forcing`. Nothing where lines are fed and events are not: under teacher forcing the two are right or wrong
+    together."""
     if gives_half_an_action(forcing):
         return {}
     written = ["state_exact", "value_exact"] + (["action_exact"] if forcing != "action_forced" else [])
-    composed = rows[(rows["form"] != ATOMIC) & (rows["forcing"] == ONE_STEP)]
     found: Line = {}
-    for depth, one in composed.groupby("depth"):
+    for depth, one in _one_step(rows).groupby("depth"):
         right = (one[written].astype(float).fillna(1.0) == 1.0).all(axis=1)
-        estimate = rate(right.tolist(), one["cluster"].tolist())
-        found[int(depth)] = (estimate.mean, estimate.low, estimate.high)
+        found[int(depth)] = rate(right.tolist(), one["cluster"].tolist())[:3]
     return found
+
+
+def _one_step(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[(rows["form"] != ATOMIC) & (rows["forcing"] == ONE_STEP)]
 
 
 def posterior(right: Floats, tried: Floats) -> Floats:

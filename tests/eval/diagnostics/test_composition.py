@@ -15,7 +15,12 @@ from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.composition import CompositionDiagnostic, composition_figure, expectation_table
-from remedy.eval.diagnostics.composition_null import corrected_line, given_true_inputs, published_line
+from remedy.eval.diagnostics.composition_null import (
+    corrected_line,
+    every_frame_right,
+    given_true_inputs,
+    published_line,
+)
 from remedy.eval.evaluate import evaluate
 from remedy.eval.summary import read_summary
 from tests.eval.made_records import made, together
@@ -88,15 +93,42 @@ def test_the_correction_undoes_the_luck_of_functions_that_were_chosen() -> None:
     assert covered >= 11
 
 
-def test_the_right_null_is_every_call_right_after_a_true_past() -> None:
-    labels = {"family": "strings", "form": "nested", "depth": 3, "function": "", "forcing": "teacher_forced"}
-    one_step = made([None] * 40, labels=labels, functions=["a a a"] * 40, state_exact=[1.0] * 30 + [0.9] * 10)  # type: ignore[list-item]
-    _, records = together(condition("nested", 3, [True] * 20 + [False] * 20, ["a a a"] * 40), one_step)
+def one_step(form: str, **columns: Any) -> pd.DataFrame:
+    labels = {"family": "strings", "form": form, "depth": 3, "function": "", "forcing": "teacher_forced"}
+    return made([None] * 40, diagnostic="composition", labels=labels, functions=["a a a"] * 40, **columns)  # type: ignore[list-item]
+
+
+def test_the_right_null_is_of_calls_and_not_of_frames() -> None:
+    """One call of eight fails given its true input, and the four calls of a program are expected to be right as often as that four
+    times over; states that are wrong beside right answers lower what is said of frames alone."""
+    fed = one_step("nested", returns=4, value_exact=[1.0] * 20 + [0.75] * 20, state_exact=[0.9] * 10 + [1.0] * 30)
+    _, records = together(condition("nested", 3, [True] * 20 + [False] * 20, ["a a a"] * 40), fed)
     mean, low, high = given_true_inputs(records)[3]
-    assert mean == 0.75
-    assert 0.55 < low < 0.75 < high < 0.9
+    assert mean == pytest.approx(0.875**4)
+    assert 0.4 < low < mean < high < 0.8
+    assert every_frame_right(records)[3][0] == 0.25
     head, row = expectation_table(records)
-    assert (row[head.index("Forcing")], row[5].split("\n")[0], row[8].split("\n")[0]) == ("free", "50%", "75%")
+    cells = {name: cell.split("\n")[0] for name, cell in zip(head, row)}
+    assert (cells["Forcing"], cells["Observed"]) == ("free", "50%")
+    assert (cells["Given true inputs"], cells["Every frame, after a true past"]) == ("59%", "25%")
+
+
+def test_lines_that_are_fed_are_not_demanded_of_frames() -> None:
+    fed = one_step("nested", action_exact=0.5)
+    _, records = together(condition("nested", 3, [True] * 40, ["a a a"] * 40), fed)
+    assert every_frame_right(records, "line_forced") == {}
+    assert every_frame_right(records, "action_forced")[3][0] == 1
+    assert every_frame_right(records, "free")[3][0] == 0
+
+
+def test_forms_are_never_pooled() -> None:
+    """Nested calls always go right after a true past, flattened ones never: each line stands by itself, and none in between."""
+    fed = [one_step("nested", value_exact=1.0), one_step("flattened", value_exact=0.0)]
+    own = [condition(form, 3, [True] * 40, ["a a a"] * 40) for form in ("nested", "flattened")]
+    _, records = together(*own, *fed)
+    lines = {line.get_label(): list(line.get_ydata()) for line in composition_figure(records).axes[0].get_lines()}
+    assert lines["Given true inputs, nested"] == [1]
+    assert lines["Given true inputs, flattened"] == [0]
 
 
 def test_compositions_stand_beside_what_single_functions_let_expect() -> None:

@@ -15,8 +15,7 @@ from remedy.eval import baselines
 from remedy.eval.decoding import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent
 from remedy.eval.sections import WITHOUT, Rows, Section, constant, in_order, named, percent, telling
-from remedy.eval.stats import rate
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.summary import ConditionSummary, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,11 +37,15 @@ CELLS: dict[str, Cell] = {
 LOST = {"state", "value"}
 """The roles of first errors by which a state is lost; by any other, what happens next is wrong."""
 NOTE = (
-    "Rates per frame, with Wilson intervals over clusters, of what the model writes; what is fed has none. A state that is wrong "
+    "Rates per frame of what the model writes; what is fed has none. Of one run with Wilson intervals over clusters; of several seeds "
+    "their mean, and each in small print. A state that is wrong "
     "where actions are fed is a lost state; an action that is wrong where states are fed is a wrong action. Teacher forcing is one "
     "step: what is right given the true past. In free decoding frames are compared at their place in the trace, so all that follows "
     "a wrong action may count as wrong: there the shares of traces whose first error is one or the other tell more."
 )
+
+
+CELLS_NOTE = "Bars: means over the seeds of a variant; points: each seed with its interval over programs."
 
 
 @DIAGNOSTICS.register("two_by_two")
@@ -73,66 +76,113 @@ class TwoByTwoDiagnostic(Diagnostic):
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
         """Rates per frame by cell, as a figure and in numbers."""
+        cells = found_cells(conditions, records)
+        note = CELLS_NOTE if any(len(cell.runs) > 1 for cell in cells) else ""
         return [
-            Section(f"{cls.title}: right per frame", draw=partial(cells_figure, conditions), note=constant(conditions)),
-            Section(f"{cls.title}: in numbers", rows=cells_table(conditions, records), note=NOTE),
+            Section(
+                f"{cls.title}: right per frame",
+                draw=partial(cells_figure, cells),
+                note=" ".join(filter(None, (note, constant(conditions)))),
+            ),
+            Section(f"{cls.title}: in numbers", rows=cells_table(cells), note=NOTE),
         ]
 
 
-def cells_table(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> Rows:
-    """A line for every run and cell."""
+class Found(NamedTuple):
+    """One variant under one forcing. `name`: the variant with the labels that tell its conditions apart; `rows`: the records."""
+
+    name: str
+    forcing: str
+    runs: list[ConditionSummary]
+    rows: pd.DataFrame
+
+    def rates(self, kind: str) -> list[Interval]:
+        """The rate per frame of each run; none where all of the kind was fed."""
+        return [run["per_frame"][kind] for run in self.runs if kind in run["per_frame"]]
+
+
+def found_cells(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Found]:
+    """Variant by variant, its cells."""
+    variants = dict(zip(records["run"], records.get("variant", records["run"])))
     names = [name for name in telling(conditions) if name != "forcing"]
-    head = ["Run", "Actions", "States", "Answer right", WITHOUT, "States right", "Actions right", "Values right"]
-    table = [[*head, "First error: wrong action", "First error: lost state"]]
+    groups: dict[tuple[str, str], list[ConditionSummary]] = {}
     for condition in in_order(conditions):
-        said = named(condition["labels"], names)
-        cell = CELLS[str(condition["labels"]["forcing"])]
-        mine = records[(records["run"] == condition["run"]) & (records["condition"] == condition["condition"])]
-        roles = mine["first_error_role"]
+        variant, said = variants.get(condition["run"], condition["run"]), named(condition["labels"], names)
+        key = (f"{variant}, {said}" if said else variant, str(condition["labels"]["forcing"]))
+        groups.setdefault(key, []).append(condition)
+    places = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in groups))}
+    found = []
+    for (name, forcing), runs in sorted(
+        groups.items(), key=lambda item: (places[item[0][0]], list(CELLS).index(item[0][1]))
+    ):
+        mine = records["run"].isin([run["run"] for run in runs]) & (records["condition"] == runs[0]["condition"])
+        found.append(Found(name, forcing, runs, records[mine]))
+    return found
+
+
+def cells_table(cells: Sequence[Found]) -> Rows:
+    """A line for every variant and cell."""
+    head = ["Variant" if any(len(cell.runs) > 1 for cell in cells) else "Run", "Actions", "States", "Answer right"]
+    head += [WITHOUT, "States right", "Actions right", "Values right"]
+    table = [[*head, "First error: wrong action", "First error: lost state"]]
+    for cell in cells:
+        roles = cell.rows["first_error_role"]
+        right = [run["right"] for run in cell.runs if run["right"] is not None]
         table.append(
             [
-                condition["run"] + (f", {said}" if said else ""),
-                *cell,
-                percent(condition["right"]),
-                baselines.best([condition]) if condition["right"] is not None else "",
-                *(percent(condition["per_frame"].get(kind)) for kind in ("states", "actions", "returns")),
-                _share(((roles != "") & ~roles.isin(LOST)).tolist(), mine["cluster"].tolist()),
-                _share(roles.isin(LOST).tolist(), mine["cluster"].tolist()),
+                cell.name,
+                *CELLS[cell.forcing],
+                _said(right),
+                baselines.best(cell.runs) if right else "",
+                *(_said(cell.rates(kind)) for kind in ("states", "actions", "returns")),
+                _share((roles != "") & ~roles.isin(LOST)),
+                _share(roles.isin(LOST)),
             ]
         )
     return table
 
 
-def _share(outcomes: list[bool], clusters: list[str]) -> str:
-    if not outcomes:
-        return ""
-    found = rate(outcomes, clusters)
-    return f"{100 * found.mean:.0f} %\n{sum(outcomes)} of {len(outcomes)} traces"
+def _said(rates: Sequence[Interval]) -> str:
+    """A rate with its interval; of several seeds, their mean, and each in small print."""
+    if len(rates) < 2:
+        return percent(rates[0] if rates else None)
+    each = ", ".join(f"{100 * one['mean']:.0f}" for one in rates)
+    return f"{100 * mean(rates):.0f} %\n{each}"
 
 
-def cells_figure(conditions: Sequence[ConditionSummary]) -> Figure:
-    """States right where actions are written, fed, or all is fed; and actions right where states are."""
+def mean(rates: Sequence[Interval]) -> float:
+    """The mean over seeds."""
+    return sum(one["mean"] for one in rates) / len(rates)
+
+
+def _share(outcomes: pd.Series) -> str:
+    return f"{100 * outcomes.mean():.0f} %\n{outcomes.sum()} of {len(outcomes)} traces" if len(outcomes) else ""
+
+
+def cells_figure(cells: Sequence[Found]) -> Figure:
+    """States right where actions are written, fed, or all is fed; and actions right where states are. A bar for every variant: the
+    mean of its runs, which are points with their intervals."""
     from remedy.eval import plotting
     from remedy.eval.colours import COLOURS
 
-    names = [name for name in telling(conditions) if name != "forcing"]
-    ordered = in_order(conditions)
-    lines = list(dict.fromkeys((one["run"], named(one["labels"], names)) for one in ordered))
+    names = list(dict.fromkeys(cell.name for cell in cells))
     figure, axes = plotting.panels(2)
     kinds = [("states", "action_forced", "actions fed"), ("actions", "state_forced", "states fed")]
+    width = 0.8 / len(names)
     for panel, (kind, alone, fed) in zip(axes, kinds):
         places = {"free": (0, "all written"), alone: (1, fed), "teacher_forced": (2, "one step")}
-        for number, (run, said) in enumerate(lines):
-            for one in ordered:
-                forcing = str(one["labels"]["forcing"])
-                found = one["per_frame"].get(kind)
-                if (one["run"], named(one["labels"], names)) != (run, said) or forcing not in places or found is None:
-                    continue
-                at = places[forcing][0] + (number - (len(lines) - 1) / 2) * 0.8 / len(lines)
-                ends = [[found["mean"] - found["low"]], [found["high"] - found["mean"]]]
-                colour, label = COLOURS[number % len(COLOURS)], f"{run}, {said}" if said else run
-                panel.bar([at], [found["mean"]], width=0.7 / len(lines), color=colour, alpha=0.8, label=label)
-                panel.errorbar([at], [found["mean"]], yerr=ends, color="black", lw=1)
+        for cell in cells:
+            rates = cell.rates(kind)
+            if cell.forcing not in places or not rates:
+                continue
+            number = names.index(cell.name)
+            at = places[cell.forcing][0] + (number - (len(names) - 1) / 2) * width
+            colour = COLOURS[number % len(COLOURS)]
+            panel.bar([at], [mean(rates)], width=0.88 * width, color=colour, alpha=0.6, label=cell.name)
+            for place, one in enumerate(rates):
+                beside = at + (place - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
+                ends = [[one["mean"] - one["low"]], [one["high"] - one["mean"]]]
+                panel.errorbar([beside], [one["mean"]], yerr=ends, fmt="o", ms=3, color="black", lw=1)
         panel.set_xticks([place for place, _ in places.values()], [name for _, name in places.values()])
         plotting.rates(panel)
         panel.set(title=f"{kind} right, per frame")

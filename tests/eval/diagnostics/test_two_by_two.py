@@ -8,7 +8,7 @@ from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
-from remedy.eval.diagnostics.two_by_two import CELLS, cells_table
+from remedy.eval.diagnostics.two_by_two import CELLS, cells_table, found_cells
 from remedy.eval.evaluate import conditions_of, evaluate
 from remedy.eval.report.page import compose, report
 from tests.eval.made_records import made, together
@@ -36,7 +36,7 @@ def test_all_cells_have_the_same_programs_and_a_report_draws_them(tmp_path: Path
 def test_a_wrong_action_and_a_lost_state_are_told_apart() -> None:
     free = made([False] * 4, diagnostic="two_by_two", first_error_role=["event", "action", "state", ""])
     conditions, records = together(free)
-    head, row = cells_table(conditions, records)
+    head, row = cells_table(found_cells(conditions, records))
     said = dict(zip(head, row))
     assert said["First error: wrong action"].endswith("2 of 4 traces")
     assert said["First error: lost state"].endswith("1 of 4 traces")

@@ -147,10 +147,10 @@ def _said(rates: Sequence[Interval]) -> str:
     if len(rates) < 2:
         return percent(rates[0] if rates else None)
     each = ", ".join(f"{100 * one['mean']:.0f}" for one in rates)
-    return f"{100 * mean(rates):.0f} %\n{each}"
+    return f"{100 * _mean(rates):.0f} %\n{each}"
 
 
-def mean(rates: Sequence[Interval]) -> float:
+def _mean(rates: Sequence[Interval]) -> float:
     """The mean over seeds."""
     return sum(one["mean"] for one in rates) / len(rates)
 
@@ -178,7 +178,7 @@ def cells_figure(cells: Sequence[Found]) -> Figure:
             number = names.index(cell.name)
             at = places[cell.forcing][0] + (number - (len(names) - 1) / 2) * width
             colour = COLOURS[number % len(COLOURS)]
-            panel.bar([at], [mean(rates)], width=0.88 * width, color=colour, alpha=0.6, label=cell.name)
+            panel.bar([at], [_mean(rates)], width=0.88 * width, color=colour, alpha=0.6, label=cell.name)
             for place, one in enumerate(rates):
                 beside = at + (place - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
                 ends = [[one["mean"] - one["low"]], [one["high"] - one["mean"]]]

@@ -140,6 +140,7 @@ def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], sou
         "benchmark": source_name(source),
         "source": case.id,
         "example": f"{text_hash(case.identity):016x}",
+        "cluster": f"{text_hash(case.group):016x}",
         "outcome": getattr(outcome, "kind", "ok"),
     }
     tokens = token_rows(outcome, case.program, config.costs, source.tracer, counters)

@@ -41,16 +41,18 @@ def with_total(tokens: pd.DataFrame) -> pd.DataFrame:
 
 
 def cut_table(cuts: pd.DataFrame) -> Rows:
-    """Share of uses whose pattern is cut, by operation and tokenizer."""
+    """Share of uses whose pattern is cut, by benchmark, operation and tokenizer, with intervals over clusters: executions of one
+    function use the same patterns."""
     names = list(dict.fromkeys(cuts["tokenizer"]))
-    table = [["Operation", "Uses", *names]]
-    for operation, group in [*cuts.groupby("operation", sort=True), ("all", cuts)]:
-        cells = []
-        for name in names:
-            mine = group[group["tokenizer"] == name]
-            found = rate(mine["discontinuous"].astype(bool).tolist(), mine["example"].tolist())
-            cells.append(f"{found.mean:.0%}\n{interval(found.low, found.high)}")
-        table.append([str(operation), str(len(group) // len(names)), *cells])
+    table = [["Benchmark", "Operation", "Uses", *names]]
+    for benchmark, those in cuts.groupby("benchmark", sort=False):
+        for operation, group in [*those.groupby("operation", sort=True), ("all", those)]:
+            cells = []
+            for name in names:
+                mine = group[group["tokenizer"] == name]
+                found = rate(mine["discontinuous"].astype(bool).tolist(), mine["cluster"].tolist())
+                cells.append(f"{found.mean:.0%}\n{interval(found.low, found.high)}")
+            table.append([str(benchmark), str(operation), str(len(group) // len(names)), *cells])
     return table
 
 

@@ -66,8 +66,9 @@ def test_rates_of_cut_patterns_by_operation_and_tokenizer() -> None:
         [
             {
                 "tokenizer": name,
+                "benchmark": "own",
                 "operation": operation,
-                "example": operation,
+                "cluster": operation,
                 "discontinuous": name == "a" and operation == "split",
             }
             for operation in ("split", "find")
@@ -75,12 +76,28 @@ def test_rates_of_cut_patterns_by_operation_and_tokenizer() -> None:
         ]
     )
     table = cut_table(cuts)
-    assert table[0] == ["Operation", "Uses", "a", "b"]
-    assert {row[0]: (row[1], row[2].split("\n")[0]) for row in table[1:]} == {
+    assert table[0] == ["Benchmark", "Operation", "Uses", "a", "b"]
+    assert {row[1]: (row[2], row[3].split("\n")[0]) for row in table[1:]} == {
         "find": ("1", "0%"),
         "split": ("1", "100%"),
         "all": ("2", "50%"),
     }
+
+
+def test_patterns_that_executions_of_one_function_share_count_by_function_and_benchmark() -> None:
+    """Twenty executions of two functions, one of which is always cut, say no more than two programs do; benchmarks are not pooled."""
+    cuts = pd.DataFrame(
+        [
+            {"tokenizer": "a", "operation": "split", "discontinuous": number % 2 == 0, "benchmark": benchmark}
+            | {"cluster": f"{number % 2 if benchmark == 'shared' else number}"}
+            for benchmark in ("shared", "apart")
+            for number in range(20)
+        ]
+    )
+    found = {(row[0], row[1]): row[3] for row in cut_table(cuts)[1:]}
+    assert set(found) == {(benchmark, of) for benchmark in ("shared", "apart") for of in ("split", "all")}
+    assert found["apart", "all"] == "50%\n30 to 70 %"
+    assert found["shared", "all"] == "50%\n0 to 100 %"
 
 
 def test_failures_are_set_beside_what_the_runs_own_tokenizer_cuts() -> None:

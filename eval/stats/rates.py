@@ -68,7 +68,7 @@ def compound(
 
     `steps`: of every program and kind, (P, K); `rates`: share of right steps and the ends of its interval, for each kind. The
     interval joins what the rates leave open, all at their lower or upper ends, and what other programs would change (Zou and
-    Donner, "Construction of confidence intervals about effect measures: a general approach", Statistics in Medicine 27, 2008).
+    Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27, 2008).
     """
     counts = np.asarray(steps, dtype=float)
     centres, lows, highs = (np.prod(np.asarray(ends) ** counts, axis=1) for ends in zip(*rates, strict=True))

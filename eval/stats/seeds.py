@@ -44,7 +44,8 @@ def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None) -> Re
     The interval of the mean is for other seeds and other programs: the two variances added less their interaction, counted in
     both (Cameron, Gelbach and Miller, "Robust inference with multiway clustering", JBES 29, 2011), with Satterthwaite's degrees of
     freedom. Recipes that reach `BAR` often do so with some seeds and stay at chance with others, which a few seeds that agree do
-    not show; so where one reaches it, two seeds are imagined beside them, at 0 and at 1, as Agresti and Coull (1998) do for rates.
+    not show; so where one reaches it, two seeds are imagined beside them, at 0 and at 1: the one success and one failure that Agresti
+    and Caffo (2000) add to each sample (Agresti and Coull, 1998, add two of each to a single one).
     Of one seed it is the interval of that run.
 
     Raises:
@@ -74,7 +75,7 @@ def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None) -> Re
 
 def seed_variance(points: Floats, imagined: Sequence[float]) -> tuple[float, tuple[float, int]]:
     """Mean of seeds' rates with the imagined ones, and its variance over seeds with its degrees of freedom: unbiased without
-    imagined seeds, and as Agresti, Coull and Caffo have it with them."""
+    imagined seeds, and as Agresti and Caffo have it with them."""
     every = np.append(points, imagined)
     count = len(every)
     return float(every.mean()), (float(every.var(ddof=0 if imagined else 1)) / count, count - 1)

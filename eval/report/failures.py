@@ -34,9 +34,11 @@ MOVED = (
 )
 HAZARDS = (
     "The first error of each example, by its role. A role of which more is written has more occasions to err: rates are out of the "
-    "frames, and of the role's tokens, that the model wrote up to its first error or to the end. Wilson intervals over clusters."
+    "frames, and of the role's tokens, that the model wrote up to its first error or to the end. Wilson intervals over clusters. After "
+    "another occurrence: how many of these are lines that do follow the line before them, where that one stands another time."
 )
 IN_STRING = "any, in a string's text"
+ANOTHER = "After another occurrence"
 OPERATION = "The operation of the line at which the first error stands: the first that it does of those listed."
 RIGHT = "right"
 CLASS_COLOURS = {
@@ -72,8 +74,7 @@ def failure_sections(name: str, conditions: Sequence[ConditionSummary]) -> list[
     erred = any(condition["first_errors"] for condition in conditions)
     if found or erred:
         errors = f"{name}: where the first error stands"
-        note = f"{mixed(conditions)} {of_another(conditions)}".strip()
-        found.append(Section(errors, draw=partial(first_errors, conditions), note=note))
+        found.append(Section(errors, draw=partial(first_errors, conditions), note=mixed(conditions)))
     if erred:
         found.append(Section(f"{name}: rates of first errors", rows=hazard_table(conditions), note=HAZARDS))
     return found
@@ -168,7 +169,9 @@ def operation_counts(conditions: Sequence[ConditionSummary]) -> Rows:
 def hazard_table(conditions: Sequence[ConditionSummary]) -> Rows:
     """First errors of every role, out of frames and out of what was written of the role."""
     labels = varying(conditions)
-    table = [["Run", *map(title, labels), "Role", "First errors", "Tokens written", "Per frame", "Per 1,000 tokens"]]
+    table = [
+        ["Run", *map(title, labels), "Role", "First errors", ANOTHER, "Tokens written", "Per frame", "Per 1,000 tokens"]
+    ]
     for condition in in_order(conditions):
         for role, hazard in condition["hazards"].items():
             found = hazard["per_token"]
@@ -179,6 +182,7 @@ def hazard_table(conditions: Sequence[ConditionSummary]) -> Rows:
                     *(text(condition["labels"].get(name, "")) for name in labels),
                     role,
                     str(hazard["errors"]),
+                    str(condition["followed_another"]) if role == Role.ACTION.label else "",
                     f"{hazard['tokens']:,}\nin {hazard['frames']:,} frames",
                     percent(hazard["per_frame"]),
                     per_token,
@@ -187,17 +191,8 @@ def hazard_table(conditions: Sequence[ConditionSummary]) -> Rows:
         inside = str(condition["first_errors_in_string"])
         if condition["hazards"]:
             about = [condition["run"], *(text(condition["labels"].get(name, "")) for name in labels)]
-            table.append([*about, IN_STRING, inside, "", "", ""])
+            table.append([*about, IN_STRING, inside, "", "", "", ""])
     return table
-
-
-def of_another(conditions: Sequence[ConditionSummary]) -> str:
-    """How many first errors are lines that follow another occurrence of the line before them."""
-    actions = sum(condition["first_errors"].get(Role.ACTION.label, 0) for condition in conditions)
-    if not actions:
-        return ""
-    found = sum(condition["followed_another"] for condition in conditions)
-    return f"Of {actions} first errors in an action, {found} wrote what follows the line before it where that one stands another time."
 
 
 def moved_section(comparisons: Sequence[Comparison], records: pd.DataFrame) -> list[Section]:

@@ -54,6 +54,27 @@ def test_classes_types_and_operations_are_counted_for_a_diagnostic_of_any_name()
     ]
 
 
+def test_actions_that_follow_another_occurrence_are_counted_for_each_condition() -> None:
+    """Formats that number their lines are for this count, which a sum over formats or forcings would hide."""
+    wrong = {"right": [False] * 4, "first_error_role": ["action"] * 4}
+    parts = [
+        made(
+            **wrong,
+            labels={"format": kind, "forcing": forcing},
+            followed_another=[True] * count + [False] * (4 - count),
+        )  # type: ignore[arg-type]
+        for kind, forcing, count in (("cwm", "free", 3), ("cwm_numbered", "free", 1), ("cwm", "state_forced", 2))
+    ]
+    conditions, _ = together(*parts)
+    head, *rows = hazard_table(conditions)
+    lines = [dict(zip(head, row)) for row in rows]
+    found = {
+        (one["Format"], one["Forcing"]): one["After another occurrence"] for one in lines if one["Role"] == "action"
+    }
+    assert found == {("cwm", "free"): "3", ("cwm_numbered", "free"): "1", ("cwm", "state_forced"): "2"}
+    assert {one["After another occurrence"] for one in lines if one["Role"] != "action"} == {""}
+
+
 def test_nothing_is_said_where_nothing_failed() -> None:
     conditions, records = together(made([True] * 3))
     assert failure_sections("Sorting", conditions) == []

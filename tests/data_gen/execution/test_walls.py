@@ -1,13 +1,11 @@
-"""The kernel's walls one by one: older versions of Landlock, the filter of system calls, who a program runs as, and what is said."""
+"""The kernel's walls one by one: older versions of Landlock, namespaces alone, what runs behind them and ends with them, and what is said."""
 
 from __future__ import annotations
 
 import os
 import platform
-import re
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -18,8 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from remedy.data_gen.execution import isolation, sandbox, seccomp
-from remedy.data_gen.execution.folders import remove, too_much
+from remedy.data_gen.execution import isolation, sandbox
 from remedy.data_gen.execution.isolation import PROBLEMS, described, resolve
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
@@ -138,98 +135,6 @@ def test_no_modes_are_changed_behind_landlock_alone(tmp_path: Path) -> None:
         refused(lambda: os.setxattr("own", "user.x", b"x"))
 
     assert in_a_child(tries) == 0
-
-
-@pytest.mark.parametrize("machine", seccomp.ARCHITECTURES)
-def test_numbers_of_system_calls_are_the_kernels(machine: str) -> None:
-    column, _ = seccomp.ARCHITECTURES[machine]
-    header = Path("/usr/include/asm-generic/unistd.h" if column else "/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
-    if not header.exists():
-        pytest.skip(f"no {header}")
-    found = dict(re.findall(r"#define __NR3?2?6?4?_?(\w+)\s+(\d+)", header.read_text()))
-    tables = seccomp._PLAIN + seccomp._CHECKED + seccomp._METADATA + seccomp._ATTRIBUTES + seccomp._ABSENT
-    renamed = {"lseek": "3264_lseek"}
-    known = 0
-    for name, number in seccomp.numbers(tables, column).items():
-        for kernels in (name, renamed.get(name, name), f"3264_{name}"):
-            if kernels in found:
-                assert int(found[kernels]) == number, name
-                known += 1
-                break
-    assert known > 100
-
-
-def decide(code: bytes, architecture: int, number: int, *arguments: int) -> int:
-    """What a filter returns for a call: classic BPF, executed."""
-    data = struct.pack("<iIQ6Q", number, architecture, 0, *(*arguments, *[0] * 6)[:6])
-    instructions = list(struct.iter_unpack("<HBBI", code))
-    accumulator = position = 0
-    while True:
-        what, yes, no, constant = instructions[position]
-        position += 1
-        if what == 0x20:
-            (accumulator,) = struct.unpack_from("<I", data, constant)
-        elif what == 0x54:
-            accumulator &= constant
-        elif what == 0x15:
-            position += yes if accumulator == constant else no
-        elif what == 0x35:
-            position += yes if accumulator >= constant else no
-        elif what == 0x05:
-            position += constant
-        else:
-            assert what == 0x06
-            return constant
-
-
-@pytest.mark.parametrize("machine", seccomp.ARCHITECTURES)
-@pytest.mark.parametrize("open_to", [False, True])
-def test_the_filter_allows_exactly_its_list(machine: str, open_to: bool) -> None:
-    column, architecture = seccomp.ARCHITECTURES[machine]
-    code = seccomp.compile_filter(machine, metadata=open_to, truncate=open_to)
-    assert code is not None
-    assert code.count(struct.pack("<I", seccomp._SELF)) == 3
-    code = seccomp.for_process(code, 4242)
-    plain = set(seccomp.numbers(seccomp._PLAIN + (seccomp._METADATA if open_to else ""), column).values())
-    checked = seccomp.numbers(seccomp._CHECKED, column)
-    for number in [*range(600), 0x3FFFFFFF, 0x40000000, 0x40000208, 0xFFFFFFFF - (1 << 31)]:
-        allowed = decide(code, architecture, number) == 0x7FFF0000
-        if number not in checked.values():
-            assert allowed == (number in plain), number
-        assert decide(code, 0x40000003, number) == 0x80000000  # another architecture's call ends the program
-    for name, arguments, allowed in (
-        ("openat", (0, 0, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), True),
-        ("openat", (0, 0, os.O_TRUNC), False),
-        ("openat", (0, 0, 3), False),
-        ("kill", (4242, 9), True),
-        ("kill", (4243, 9), False),
-        ("kill", (0xFFFFFFFF, 9), False),
-        ("tgkill", (4242, 1, 6), True),
-        ("tgkill", (1, 1, 6), False),
-        ("socketpair", (1, 0x80801), True),
-        ("socketpair", (1, 2), False),
-        ("socketpair", (2, 1), False),
-        ("sendto", (3, 4, 5, 0, 0), True),
-        ("sendto", (3, 4, 5, 0, 1 << 40), False),
-        ("prlimit64", (0, 7, 0), True),
-        ("prlimit64", (0, 7, 1), False),
-        ("prlimit64", (1, 7, 0), False),
-        ("fcntl", (0, 3), True),
-        ("fcntl", (0, 8), False),
-        ("fcntl", (0, 10), False),
-        ("prctl", (15,), True),
-        ("prctl", (4,), False),
-        ("fallocate", (3, 0), True),
-        ("fallocate", (3, 1), False),
-        ("truncate", (), open_to),
-        ("renameat2", (0, 1, 2, 3, 2), True),
-        ("renameat2", (0, 1, 2, 3, 4), False),
-    ):
-        assert (decide(code, architecture, checked[name], *arguments) == 0x7FFF0000) == allowed, (name, arguments)
-
-
-def test_another_architecture_has_no_filter() -> None:
-    assert seccomp.compile_filter("riscv64", metadata=True, truncate=True) is None
 
 
 def test_where_nothing_works_untrusted_programs_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,59 +256,6 @@ def test_too_much_space_ends_as_files(name: str, monkeypatch: pytest.MonkeyPatch
     ):
         full.trace(program("list(map(os.mkdir, map(str, range(10_001))))\nimport time; time.sleep(29)"))
     assert error.value.kind == "files"
-
-
-def test_any_folder_can_be_removed(tmp_path: Path) -> None:
-    top = tmp_path / "top"
-    top.mkdir()
-    inside = os.open(top, os.O_RDONLY)
-    for _ in range(1500):
-        os.mkdir("d" * 40, dir_fd=inside)
-        below = os.open("d" * 40, os.O_RDONLY, dir_fd=inside)
-        os.close(inside)
-        inside = below
-    os.close(inside)
-    (top / "shut" / "inner").mkdir(parents=True)
-    os.chmod(top / "shut" / "inner", 0)
-    os.chmod(top / "shut", 0)
-    (tmp_path / "kept").mkdir()
-    (top / "link").symlink_to(tmp_path / "kept")
-    (top / "dangling").symlink_to("nowhere")
-    assert too_much(str(top))  # too deep to be counted
-    remove(str(top))
-    assert not top.exists()
-    assert (tmp_path / "kept").exists()
-    (tmp_path / "link").symlink_to(tmp_path / "kept")
-    remove(str(tmp_path / "link"))
-    assert os.listdir(tmp_path) == ["kept"]
-    remove(str(tmp_path / "never"))
-
-
-def test_what_cannot_be_counted_is_too_much(tmp_path: Path) -> None:
-    place = tmp_path
-    for _ in range(3):
-        place = place / ("d" * 250)
-    place.mkdir(parents=True)
-    assert not too_much(str(tmp_path))
-    inside = os.open(place, os.O_RDONLY)
-    for _ in range(16):
-        os.mkdir("d" * 250, dir_fd=inside)
-        below = os.open("d" * 250, os.O_RDONLY, dir_fd=inside)
-        os.close(inside)
-        inside = below
-    os.close(inside)
-    assert too_much(str(tmp_path))
-    remove(str(tmp_path / ("d" * 250)))
-    assert not os.listdir(tmp_path)
-
-
-def test_a_program_cannot_take_the_names_by_which_its_folder_is_emptied(tmp_path: Path) -> None:
-    top = tmp_path / "top"
-    for name in (*(f"remedy-{number}-{os.getpid()}" for number in range(1, 4)), "a/b/c", "a/b/d"):
-        (top / name / "inner").mkdir(parents=True)
-        (top / name / "inner" / "file").touch()
-    remove(str(top))
-    assert not top.exists()
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -1,4 +1,4 @@
-"""The kernel's walls one by one: older versions of Landlock, namespaces alone, what runs behind them and ends with them, and what is said."""
+"""The kernel's walls one by one: older versions of Landlock, namespaces alone, what runs behind them and ends with them."""
 
 from __future__ import annotations
 

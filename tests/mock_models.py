@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
+from remedy.data_gen.windows import windows
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import ANSWERS, fed_roles, feeds_answers, forcing_name
 from remedy.eval.diagnostics import Condition
@@ -35,15 +36,21 @@ from remedy.models.tokenizer_backends import TOKENIZERS
 ACTS = frozenset({Role.EVENT, Role.ACTION})
 
 
-class Mock(nn.Module):
-    """A causal language model that finds its prompt among known sequences, and goes on as they do at the same place."""
+class Known(NamedTuple):
+    """A sequence of a mock model: what it is told by, and how it goes on."""
 
-    def __init__(self, truths: Sequence[Encoded], continuations: Sequence[Sequence[int]], vocabulary: int) -> None:
+    prompt: list[int]
+    ids: list[int]
+
+
+class Mock(nn.Module):
+    """A causal language model that finds the longest prompt it knows, and goes on as known at the same place."""
+
+    def __init__(self, known: Sequence[Known], vocabulary: int) -> None:
         super().__init__()
         self.config = SimpleNamespace(model_type="mock")
         self.embedding = nn.Embedding(vocabulary, 1)
-        prompts = [truth.ids[: truth.roles.count(int(Role.CONTEXT))] for truth in truths]
-        self.known = [(list(prompt), list(ids)) for prompt, ids in zip(prompts, continuations)]
+        self.known = sorted(known, key=lambda one: len(one.prompt), reverse=True)
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.embedding
@@ -61,6 +68,21 @@ class Mock(nn.Module):
             following[row] = torch.tensor(after[: len(ids)]) % vocabulary
         logits = torch.zeros(*input_ids.shape, vocabulary).scatter_(-1, following[..., None], 9.0)
         return SimpleNamespace(logits=logits, loss=None)
+
+
+def sequences(truth: Encoded, ids: Sequence[int], condition: Condition, frame_end: int) -> Iterator[Known]:
+    """What a model that writes `ids` in place of the true ones sees under a condition, and what it writes there: one sequence, or
+    with a memory one for every window. Its own frames end where it says so."""
+    fed, memory = fed_roles(condition.forcing), condition.data.memory
+    frames = list(truth.frames)
+    if Role.STRUCTURE not in fed and any(
+        (one == frame_end) != (other == frame_end) for one, other in zip(truth.ids, ids)
+    ):
+        frames = [min(frame, 0) for frame in frames]  # it closes none
+    read = [true if role in fed else own for true, role, own in zip(truth.ids, truth.roles, ids)]
+    for context, begin, start, stop in windows(truth.roles, frames, memory):
+        prompt = [*read[:context], *read[begin : max(begin, start)]]
+        yield Known(prompt, [*prompt, *ids[max(start, context) : stop]])
 
 
 class Kind(NamedTuple):
@@ -112,6 +134,13 @@ CASES = {
     ),
     "permutation, repl": Case({"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "repl"}),
     "permutation, symbolic": Case({"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "symbolic"}),
+    "permutation, cwm_numbered, a memory of one frame": Case(
+        {"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "cwm_numbered", "memory": 1}
+    ),
+    "permutation, symbolic, a memory of two frames": Case(
+        {"kind": "permutation", "lengths": [3]},
+        {"task": {**PERMUTATION, "distinct_values": True}, "format": "symbolic", "memory": 2},
+    ),
     "composition, cwm": Case({"kind": "composition", "depths": []}, {"task": STRINGS}),
     "composition, repl": Case({"kind": "composition", "depths": []}, {"task": STRINGS, "format": "repl"}),
     "programs, cwm": Case({"kind": "programs", "answer_only": [False]}, {"task": STRINGS}),
@@ -141,7 +170,7 @@ def matrix(name: str, forcings: Sequence[Any] = FORCINGS, examples: int = 1) -> 
     data = build(DataConfig, given, name)
     symbols = {"kind": "symbols" if data.format == "symbolic" else "chars"}
     tokenizer = build_tokenizer(TOKENIZERS[symbols["kind"]].model_validate(symbols), data)
-    fitting = [one for one in forcings if one != "line_forced" or data.format == "cwm"]
+    fitting = [one for one in forcings if one != "line_forced" or data.format.startswith("cwm")]
     if settings["kind"] != "two_by_two":
         settings = {**settings, "forcing": fitting}
     config = build(EvalConfig, {"diagnostics": [{**settings, "examples": examples}], "max_new_tokens": 2000}, name)
@@ -152,9 +181,10 @@ def matrix(name: str, forcings: Sequence[Any] = FORCINGS, examples: int = 1) -> 
             if kind.name == "wrong in every event" and condition.forcing == "free" and data.reveal.locals == "diff":
                 continue  # a diff says what has changed since a call, and where that is said wrongly, it says something else
             wrong = kind.wrong(condition.forcing)
-            mock = Mock(
-                truths, [mistaken(truth, wrong, kind.once, tokenizer) for truth in truths], tokenizer.vocab_size
-            )
+            written = [mistaken(truth, wrong, kind.once, tokenizer) for truth in truths]
+            end = tokenizer.special_ids[Special.FRAME_SEP]
+            known = [one for pair in zip(truths, written) for one in sequences(*pair, condition, end)]
+            mock = Mock(known, tokenizer.vocab_size)
             rows, *_ = run_condition(ModelReader(mock), tokenizer, condition, config)
             (summary,) = summarise(pd.DataFrame(rows).assign(run="mock", **condition.labels).astype(NULLABLE))
             roles = {Role(role) for truth in truths for role in truth.roles}

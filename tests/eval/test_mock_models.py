@@ -10,6 +10,10 @@ def test_mock_models_score_what_they_must_in_one_case() -> None:
     check(list(matrix("permutation, symbolic", ("free", "action_forced", "state_forced", "teacher_forced"))))
 
 
+def test_mock_models_score_what_they_must_with_a_memory() -> None:
+    check(list(matrix("permutation, symbolic, a memory of two frames", ("free", "action_forced", "teacher_forced"))))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_mock_models_score_what_they_must(case: str) -> None:

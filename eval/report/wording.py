@@ -13,7 +13,8 @@ VERDICT_HEAD = ["Compared", "Failure", "Baseline", "With it", "Difference", "p",
 VERDICT_NOTE = (
     "Right answers on the same programs. With several seeds on both sides, intervals are for other seeds and other programs; with one "
     "they are for other programs alone, and the words speak of these runs, not of a recipe. Programs that stand or fall together, as "
-    "executions of one function, count as one cluster. The interval of a difference and its p-value are one method (docs/guide.md). "
+    "executions of one function, count as one cluster; compositions speak of the very functions that they are made of. "
+    "The interval of a difference and its p-value are one method (docs/guide.md). "
     "Comparisons but the primary one share the level of one (Holm), and each interval is that of the level it is judged at. "
     f"Helped, worse: the interval leaves out 0. Fixed: helped, the baseline is below {BAR:.0%} with all of its interval, and the "
     f"treatment reaches {BAR:.0%} with the lower end of its own; of a recipe, so that more than half of all trainings do (six of six "

@@ -130,7 +130,8 @@ def execute_repl_trace():
 def main():  # << START_OF_TRACE
     execute_repl_trace()
 '''
-"""As published in the blog that goes with "Debugging code world models", with the indentation that the page lost."""
+"""As published in the blog that goes with "Debugging code world models", with the indentation that the page lost, and two spaces
+before the marker, as the trace format's prompts have: the page shows one, and nowhere a run of spaces."""
 
 
 def published_batch() -> PermutationBatch:

@@ -43,6 +43,8 @@ class Training(TypedDict):
     """Whether validation ended it before its last step."""
     validation: dict[str, float] | None
     """Figures of the model that was kept, as `loss` and `exact_match`; null without validation."""
+    curve: list[tuple[float, float, float]]
+    """Of every validation, its step, loss and exact match."""
 
 
 def read_training(folder: Path) -> Training | None:

@@ -159,8 +159,8 @@ def training_account(config: RunConfig, state: TrainerState) -> Training:
     settings = config.train
     kept = state.best_global_step if settings.keep_best else None
     step = state.global_step if kept is None else kept
-    figures = [record for record in state.log_history if "eval_loss" in record and record["step"] == step]
-    names = {name: name.removeprefix("eval_") for name in (figures[-1] if figures else {}) if name.startswith("eval_")}
+    validated = {record["step"]: record for record in state.log_history if "eval_loss" in record}
+    figures = validated.get(step, {})
     return {
         "steps": state.global_step,
         "examples": state.global_step * settings.batch_size * settings.pack,
@@ -171,7 +171,9 @@ def training_account(config: RunConfig, state: TrainerState) -> Training:
         "data_seed": settings.data_seed,
         "kept_step": step,
         "stopped_early": state.global_step < settings.total_steps,
-        "validation": {short: figures[-1][name] for name, short in names.items()} or None,
+        "validation": {n.removeprefix("eval_"): figure for n, figure in figures.items() if n.startswith("eval_")}
+        or None,
+        "curve": [(at, one["eval_loss"], one["eval_exact_match"]) for at, one in validated.items()],
     }
 
 

@@ -15,6 +15,7 @@ from remedy.eval.report.budgets import NOTE as BUDGET_NOTE
 from remedy.eval.report.budgets import runs_table, unequal
 from remedy.eval.report.comparisons import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.costs import measure_sections
+from remedy.eval.report.curves import curve_section
 from remedy.eval.report.failures import failure_sections, moved_section
 from remedy.eval.report.held_out import held_out_section
 from remedy.eval.report.one_step import one_step_sections
@@ -83,6 +84,7 @@ def compose(
     fingerprints = {request["run"]: request["checkpoint"]["tokenizer_fingerprint"] for request in found.requests}
     trained = any(request.get("training") for request in found.requests)
     sections = [Section("Runs", rows=runs_table(found), note=BUDGET_NOTE if trained else "")] if found.requests else []
+    sections += curve_section(found.requests, variants)
     sections += selection_sections([read_selection(folder) for folder in selections])
     sections += missing_section(found)
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in found.conditions):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import matplotlib
 
@@ -12,7 +12,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
+from matplotlib.transforms import ScaledTranslation, Transform
 
 from remedy.eval.colours import COLOURS
 
@@ -21,6 +23,8 @@ LINES = ["-", "--", ":", "-."]
 PANEL_COLUMNS = 3
 LEGEND_CHARACTERS = 105
 """Characters of a legend's row that fit below a figure of full width."""
+MOST_ASIDE = 80.0
+"""What stands beside each other at one place takes no more typographic points than this."""
 
 plt.rcParams.update(
     {
@@ -38,6 +42,7 @@ plt.rcParams.update(
 
 Interval = tuple[float, float, float]
 """An estimate and the ends of its interval."""
+Thing = TypeVar("Thing", bound=Hashable)
 
 
 def panels(count: int) -> tuple[Figure, list[Axes]]:
@@ -52,15 +57,39 @@ def panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, axes[:count]
 
 
-def line(panel: Axes, points: Mapping[Any, Interval], label: str, number: int, style: str = "-") -> None:
-    """Estimates with their intervals against numbers; `number` gives colour and marker."""
+def line(
+    panel: Axes,
+    points: Mapping[Any, Interval],
+    label: str,
+    number: int,
+    style: str = "-",
+    marker: int | None = None,
+    aside: float = 0.0,
+) -> None:
+    """Estimates with their intervals against numbers. `number` gives the colour, and the marker where `marker` gives no other;
+    `aside`: how far to the right of its place it is drawn, in typographic points."""
     xs = sorted(points)
     if not xs:
         return
     centre, low, high = zip(*(points[x] for x in xs))
-    colour = COLOURS[number % len(COLOURS)]
-    panel.plot(xs, centre, style, marker=MARKERS[number % len(MARKERS)], color=colour, label=label)
-    panel.fill_between(xs, low, high, color=colour, alpha=0.13, lw=0)
+    colour, shape = COLOURS[number % len(COLOURS)], MARKERS[(number if marker is None else marker) % len(MARKERS)]
+    place = moved(panel, aside)
+    if len(xs) == 1:  # a band has no width there
+        panel.vlines(xs, low, high, color=colour, alpha=0.5, lw=1.2, transform=place)
+    else:
+        panel.fill_between(xs, low, high, color=colour, alpha=0.13, lw=0)
+    panel.plot(xs, centre, style, marker=shape, color=colour, label=label, transform=place)
+
+
+def moved(panel: Axes, aside: float) -> Transform:
+    """Where data stand in a panel, moved to the right by so many typographic points."""
+    return panel.transData + ScaledTranslation(aside / 72, 0.0, panel.get_figure(root=True).dpi_scale_trans)
+
+
+def asides(things: Sequence[Thing]) -> dict[Thing, float]:
+    """How far to the right each of several things stands that would else be drawn upon each other, in typographic points."""
+    step = min(6.0, MOST_ASIDE / max(1, len(things)))
+    return {thing: step * (number - (len(things) - 1) / 2) for number, thing in enumerate(things)}
 
 
 def rates(panel: Axes) -> None:
@@ -101,12 +130,35 @@ def stacked_shares(counts: Mapping[str, Mapping[str, int]], colours: Mapping[str
     return figure
 
 
-def legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """Lay the figure out with one legend of all panels below it."""
-    found: dict[str, Any] = {}
+def called(name: str, kind: str) -> str:
+    """What a line of a name and a kind is called."""
+    return f"{name}, {kind}" if kind else name
+
+
+def key(
+    figure: Figure, axes: Sequence[Axes], names: Sequence[str], kinds: Sequence[str], alone: Collection[str] = ()
+) -> None:
+    """Lay the figure out with a legend of its lines, which are `called` by name and kind: where there are several kinds, a colour
+    for every name and a style and marker for every kind, in place of an entry for each of both. `alone`: kinds of one point."""
+    if len(kinds) < 2:
+        return legend(figure, axes)
+    entries: dict[str, Any] = {
+        name: Line2D([], [], color=COLOURS[number % len(COLOURS)], lw=4) for number, name in enumerate(names)
+    }
+    for number, kind in enumerate(kinds):
+        style, marker = "" if kind in alone else LINES[number % len(LINES)], MARKERS[number % len(MARKERS)]
+        entries[kind or "otherwise"] = Line2D([], [], color="0.25", linestyle=style, marker=marker)
+    legend(figure, axes, entries, {called(name, kind) for name in names for kind in kinds})
+
+
+def legend(
+    figure: Figure, axes: Sequence[Axes], entries: Mapping[str, Any] | None = None, hidden: Collection[str] = ()
+) -> None:
+    """Lay the figure out with one legend of all panels below it: `entries` first, then what is drawn but for what is `hidden`."""
+    found: dict[str, Any] = dict(entries or {})
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
-        found |= {label: handle for label, handle in zip(labels, handles) if label not in found}
+        found |= {label: handle for label, handle in zip(labels, handles) if label not in found and label not in hidden}
     figure.tight_layout()
     longest = max(map(len, found), default=1) + 6
     columns = max(1, min(4, len(found), LEGEND_CHARACTERS // longest))

@@ -28,11 +28,14 @@ CURE = "evaluate again, which makes it anew"
 
 
 class Label(NamedTuple):
-    """A property that tells conditions apart. `order`: its values as reports sort them; empty if they sort by themselves."""
+    """A property that tells conditions apart. `order`: its values as reports sort them; empty if they sort by themselves. `along`: of
+    one that figures have on their x axis, labels whose values a line runs through where they grow with it; all others tell lines apart.
+    """
 
     name: str
     meaning: str
     order: tuple[str, ...] = ()
+    along: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -43,14 +46,14 @@ class Label(NamedTuple):
 LABELS: Registry[Label] = Registry("label")
 
 
-def label(name: str, meaning: str, order: Sequence[str] = ()) -> Label:
+def label(name: str, meaning: str, order: Sequence[str] = (), along: Sequence[str] = ()) -> Label:
     """Declare a label; two diagnostics that use one name must mean the same.
 
     Raises:
         ValueError: the name has another meaning already.
     """
     found = LABELS.get(name)
-    made = Label(name, meaning, tuple(order))
+    made = Label(name, meaning, tuple(order), tuple(along))
     return found if found == made else LABELS.register(name)(made)
 
 

@@ -81,16 +81,52 @@ def telling(conditions: Sequence[ConditionSummary]) -> list[str]:
     return [name for name in varying(conditions) if name in found]
 
 
-def beside(conditions: Sequence[ConditionSummary], names: Iterable[str], axis: str) -> list[str]:
-    """The labels among `names` that tell conditions apart where `axis` has one value: those that do not go with it."""
-    found = []
-    for name in names:
-        values: dict[LabelValue, set[str]] = {}
-        for condition in conditions:
-            values.setdefault(_of(condition, axis), set()).add(repr(condition["labels"].get(name)))
-        if name != axis and any(len(several) > 1 for several in values.values()):
-            found.append(name)
-    return found
+class Line(NamedTuple):
+    """Conditions of one run that stand on one line along an axis. `labels`: those that tell it from the run's other lines."""
+
+    run: str
+    labels: Mapping[str, LabelValue]
+    conditions: list[ConditionSummary]
+
+    @property
+    def kind(self) -> str:
+        """What the line is, besides its run and forcing."""
+        return named(self.labels, [name for name in self.labels if name != "forcing"])
+
+
+def lines(conditions: Sequence[ConditionSummary], names: Sequence[str], axis: str) -> list[Line]:
+    """The lines along `axis`, told apart by labels among `names`.
+
+    Each of these labels tells lines apart, but those that a line runs through (`Label.along`): of these, only where conditions that
+    are else alike would have several at one value of the axis.
+    """
+    along = LABELS[axis].along if axis in LABELS else ()
+    others = [name for name in names if name != axis and name not in along]
+    alike: dict[tuple[LabelValue, ...], list[ConditionSummary]] = {}
+    for condition in conditions:
+        alike.setdefault(tuple(_of(condition, name) for name in others), []).append(condition)
+    told = {key: {*others, *(name for name in along if _several(group, name, axis))} for key, group in alike.items()}
+    found: dict[tuple[object, ...], Line] = {}
+    for condition in conditions:
+        kept = told[tuple(_of(condition, name) for name in others)]
+        labels = {name: _of(condition, name) for name in names if name in kept}
+        line = found.setdefault((condition["run"], *labels.items()), Line(condition["run"], labels, []))
+        line.conditions.append(condition)
+    runs = list(dict.fromkeys(line.run for line in found.values()))
+
+    def place(line: Line) -> tuple[object, ...]:
+        values = [(name, line.labels.get(name, "")) for name in (*others, *along)]
+        return (runs.index(line.run), *((value != "", rank(name, value)) for name, value in values))
+
+    return sorted(found.values(), key=place)
+
+
+def _several(conditions: Sequence[ConditionSummary], name: str, axis: str) -> bool:
+    """Whether a label has several values at one value of an axis."""
+    values: dict[LabelValue, set[LabelValue]] = {}
+    for condition in conditions:
+        values.setdefault(_of(condition, axis), set()).add(_of(condition, name))
+    return any(len(found) > 1 for found in values.values())
 
 
 def constant(conditions: Sequence[ConditionSummary]) -> str:
@@ -170,29 +206,49 @@ def rate_table(conditions: Sequence[ConditionSummary], across: str) -> Rows:
     """Right answers with intervals and the mean tokens of a trace: a column for every value of `across`, which is a label or
     `run`, and a row for every combination of the run and the other labels that vary."""
     ordered = in_order(conditions)
-    kept = varying(ordered) if across == "run" else beside(ordered, varying(ordered), across)
-    down = [name for name in ("run", *kept) if name != across]
-    columns = list(dict.fromkeys(_of(condition, across) for condition in ordered))
-    if across != "run":
-        columns.sort(key=lambda value: rank(across, value))
-    lines: dict[tuple[LabelValue, ...], dict[LabelValue, str]] = {}
-    for condition in ordered:
-        cells = lines.setdefault(tuple(_of(condition, name) for name in down), {})
-        if condition["right"] is not None:
-            cells[_of(condition, across)] = f"{percent(condition['right'])}; {condition['trace_tokens']:.0f} tokens"
-    start = "" if across == "run" else f"{title(across)} "
-    head = [*map(title, down), *(start + text(column) for column in columns)]
-    rows = [[*map(text, key), *(cells.get(column, "") for column in columns)] for key, cells in lines.items()]
+    names = varying(ordered)
     if across == "run":
-        groups = [[c for c in ordered if tuple(_of(c, name) for name in down) == key] for key in lines]
-        best = [baselines.best(group) for group in groups]
-        return [[*head, WITHOUT], *([*row, one] for row, one in zip(rows, best))] if any(best) else [head, *rows]
+        return _runs_side_by_side(ordered, names)
+    found = lines(ordered, names, across)
+    told = [name for name in names if any(name in line.labels for line in found)]
+    columns = sorted({_of(condition, across) for condition in ordered}, key=lambda value: rank(across, value))
+    rows = [["Run", *map(title, told), *(f"{title(across)} {text(column)}" for column in columns)]]
+    for line in found:
+        cells = {_of(condition, across): _cell(condition) for condition in line.conditions}
+        rows.append(
+            [
+                line.run,
+                *(text(line.labels.get(name, "")) for name in told),
+                *(cells.get(column, "") for column in columns),
+            ]
+        )
     for name in baselines.of(ordered):
         shares = [baselines.of(c for c in ordered if _of(c, across) == column).get(name) for column in columns]
-        found = [baselines.said(share) if share else "" for share in shares]
-        rows.append([baselines.NAMES[name], *[""] * (len(down) - 1), *found])
-    return [head, *rows]
+        said = [baselines.said(share) if share else "" for share in shares]
+        rows.append([baselines.NAMES[name], *[""] * len(told), *said])
+    return rows
+
+
+def _runs_side_by_side(conditions: Sequence[ConditionSummary], names: Sequence[str]) -> Rows:
+    """A column for every run."""
+    runs = list(dict.fromkeys(condition["run"] for condition in conditions))
+    groups: dict[tuple[LabelValue, ...], list[ConditionSummary]] = {}
+    for condition in conditions:
+        groups.setdefault(tuple(_of(condition, name) for name in names), []).append(condition)
+    rows = []
+    for key, group in groups.items():
+        cells = {condition["run"]: _cell(condition) for condition in group}
+        rows.append([*map(text, key), *(cells.get(run, "") for run in runs)])
+    best = [baselines.best(group) for group in groups.values()]
+    head = [*map(title, names), *runs]
+    return [[*head, WITHOUT], *([*row, one] for row, one in zip(rows, best))] if any(best) else [head, *rows]
+
+
+def _cell(condition: ConditionSummary) -> str:
+    if condition["right"] is None:
+        return ""
+    return f"{percent(condition['right'])}; {condition['trace_tokens']:.0f} tokens"
 
 
 def _of(condition: ConditionSummary, name: str) -> LabelValue:
-    return condition["run"] if name == "run" else condition["labels"].get(name, "")
+    return condition["labels"].get(name, "")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from remedy.eval.records import LabelValue
-from remedy.eval.sections import Rows, Section, beside, in_order, text, title, varying
+from remedy.eval.sections import Line, Rows, Section, in_order, lines, text, title, varying
 from remedy.eval.stats import BAR
 from remedy.eval.summary import ConditionSummary
 
@@ -32,22 +32,17 @@ class SolvedHorizon(TypedDict):
 
 
 def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizon]:
-    """One for every run and combination of the labels that tell its conditions apart at one horizon."""
+    """One for every run and line along the horizon: conditions that differ in spacing or forcing are never one."""
     scored = [one for one in in_order(conditions) if AXIS in one["labels"] and one["right"] is not None]
-    names = beside(scored, varying(scored), AXIS)
-    groups: dict[tuple[str, ...], list[ConditionSummary]] = {}
-    for condition in scored:
-        key = (condition["run"], *(text(condition["labels"].get(name, "")) for name in names))
-        groups.setdefault(key, []).append(condition)
-    return [_solved(group, names) for group in groups.values()]
+    return [_solved(line) for line in lines(scored, varying(scored), AXIS)]
 
 
-def _solved(group: Sequence[ConditionSummary], names: Sequence[str]) -> SolvedHorizon:
-    low = {int(one["labels"][AXIS]): one["right"]["low"] for one in group if one["right"] is not None}
+def _solved(line: Line) -> SolvedHorizon:
+    low = {int(one["labels"][AXIS]): one["right"]["low"] for one in line.conditions if one["right"] is not None}
     solved = max((at for at, bound in low.items() if bound >= BAR), default=None)
     return {
-        "run": group[0]["run"],
-        "labels": {name: group[0]["labels"][name] for name in names if name in group[0]["labels"]},
+        "run": line.run,
+        "labels": dict(line.labels),
         "solved": solved,
         "tested": sorted(low),
         "failed_below": [at for at in sorted(low) if solved is not None and at < solved and low[at] < BAR],

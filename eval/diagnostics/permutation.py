@@ -23,6 +23,7 @@ HORIZON = label(
     "horizon",
     "Commands since the last state that shows all variables, at most: what a model has to follow by itself. All of a program's where "
     "its states show one variable, or only the first and the last are kept.",
+    along=("length",),
 )
 
 

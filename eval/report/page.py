@@ -157,7 +157,7 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
     if own is not None:
         sections += own
     elif axis is not None:
-        sections += axis_sections(name, axis, conditions)
+        sections += axis_sections(name, axis, conditions, variants)
     else:
         sections += metric_sections(name, conditions, kind.published if kind is not None else ())
     sections += held_out_section(name, conditions, records, found.requests)

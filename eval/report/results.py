@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pandas as pd
@@ -11,21 +11,20 @@ from matplotlib.figure import Figure
 
 from remedy.eval import baselines, plotting
 from remedy.eval.colours import COLOURS
-from remedy.eval.plotting import LINES, MARKERS
+from remedy.eval.plotting import MARKERS
 from remedy.eval.records import LABELS, TRACE_COLUMNS, answered
+from remedy.eval.report.along import Drawn, figure_along
 from remedy.eval.sections import (
     WITHOUT,
+    Line,
     Published,
     Rows,
     Section,
-    beside,
     constant,
     in_order,
-    named,
     percent,
     rate_table,
     sized,
-    telling,
     text,
     title,
     varying,
@@ -44,14 +43,21 @@ METRICS = (
 )
 
 
-def axis_sections(name: str, axis: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """The sections of a diagnostic whose conditions differ in a number above all, as in the horizon of programs."""
+def axis_sections(
+    name: str, axis: str, conditions: Sequence[ConditionSummary], variants: Mapping[str, str]
+) -> list[Section]:
+    """The sections of a diagnostic whose conditions differ in a number above all, as in the horizon of programs. `variants`: of
+    every run."""
     how = f"{name}: right answers by {axis}"
     judged = [condition for condition in conditions if condition["right"] is not None]
     if not judged:
         return []
+    several = len({variants[one["run"]] for one in judged}) < len({one["run"] for one in judged})
+    note = said(judged, axis) + (
+        " A line for every run; runs that differ in their seeds have one colour." if several else ""
+    )
     return [
-        Section(how, draw=partial(accuracy_by_axis, judged, axis), note=said(judged, axis)),
+        Section(how, draw=partial(accuracy_by_axis, judged, axis, variants), note=note.strip()),
         Section(f"{how}, in numbers", rows=rate_table(judged, axis), note=RATES),
     ]
 
@@ -62,31 +68,23 @@ def said(conditions: Sequence[ConditionSummary], axis: str) -> str:
     return meaning + constant(conditions)
 
 
-def accuracy_by_axis(conditions: Sequence[ConditionSummary], axis: str) -> Figure:
-    """Right answers against a label, a line for every run and combination of the other labels, a panel for every forcing."""
-    ordered = in_order(conditions)
-    forcings = list(dict.fromkeys(condition["labels"]["forcing"] for condition in ordered))
-    others = [name for name in beside(ordered, telling(ordered), axis) if name != "forcing"]
-    runs = list(dict.fromkeys(condition["run"] for condition in conditions))
-    kinds = list(dict.fromkeys(named(condition["labels"], others) for condition in ordered))
-    figure, axes = plotting.panels(len(forcings))
-    for panel, forcing in zip(axes, forcings):
-        lines: dict[tuple[str, str], dict[object, plotting.Interval]] = {}
-        for condition in ordered:
-            labels, right = condition["labels"], condition["right"]
-            if labels["forcing"] == forcing and right is not None:
-                points = lines.setdefault((condition["run"], named(labels, others)), {})
-                points[labels[axis]] = (right["mean"], right["low"], right["high"])
-        for (run, kind), points in lines.items():
-            style = LINES[kinds.index(kind) % len(LINES)]
-            plotting.line(panel, points, f"{run}, {kind}" if kind else run, runs.index(run), style)
-        baselines.draw(panel, baselines.along((c for c in ordered if c["labels"]["forcing"] == forcing), axis))
-        plotting.numbers(panel, [float(condition["labels"][axis]) for condition in ordered])
-        plotting.rates(panel)
-        panel.set(xlabel=axis, title=f"{forcing}")
-    axes[0].set_ylabel("answers right")
-    plotting.legend(figure, axes)
-    return figure
+def accuracy_by_axis(conditions: Sequence[ConditionSummary], axis: str, variants: Mapping[str, str]) -> Figure:
+    """Right answers against a label, a line for every run and combination of the other labels, a panel for every forcing. Runs of one
+    variant have one colour."""
+
+    def drawn(group: Sequence[Line]) -> list[Drawn]:
+        return [
+            Drawn(
+                {
+                    float(one["labels"][axis]): (right["mean"], right["low"], right["high"])
+                    for one in line.conditions
+                    if (right := one["right"]) is not None
+                }
+            )
+            for line in group
+        ]
+
+    return figure_along(conditions, axis, variants, drawn, "answers right")
 
 
 def metric_sections(

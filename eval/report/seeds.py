@@ -9,22 +9,19 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from remedy.eval import baselines, plotting
-from remedy.eval.colours import COLOURS
-from remedy.eval.plotting import LINES
+from remedy.eval import baselines
 from remedy.eval.records import TRACE_COLUMNS
+from remedy.eval.report.along import Drawn, figure_along
 from remedy.eval.report.verdicts import PAIRED
 from remedy.eval.sections import (
     WITHOUT,
+    Line,
     Rows,
     Section,
-    beside,
     constant,
     in_order,
     interval,
-    named,
     places,
-    telling,
     text,
     title,
     varying,
@@ -149,29 +146,11 @@ def accuracy_over_seeds(
     conditions: Sequence[ConditionSummary], records: pd.DataFrame, axis: str, variants: Mapping[str, str]
 ) -> Figure:
     """Mean share of right answers over the runs of a variant against a label, with its interval, and each run's as a dot."""
-    forcings = list(dict.fromkeys(condition["labels"]["forcing"] for condition in in_order(conditions)))
-    others = [name for name in beside(conditions, telling(conditions), axis) if name != "forcing"]
-    names = list(dict.fromkeys(variants.values()))
-    figure, axes = plotting.panels(len(forcings))
-    for panel, forcing in zip(axes, forcings):
-        mine = [condition for condition in conditions if condition["labels"]["forcing"] == forcing]
-        kinds = list(dict.fromkeys(named(condition["labels"], others) for condition in mine))
-        for kind in kinds:
-            chosen = [condition for condition in mine if named(condition["labels"], others) == kind]
-            found = cells(chosen, records, [axis], variants)
-            for variant in dict.fromkeys(key[0] for key in found):
-                number = names.index(variant)
-                line = {float(key[1]): cell.found for key, cell in found.items() if key[0] == variant}
-                label = f"{variant}, {kind}" if kind else variant
-                means = {at: one.estimate[:3] for at, one in line.items()}
-                plotting.line(panel, means, label, number, LINES[kinds.index(kind) % len(LINES)])
-                for at, one in line.items():
-                    colour = COLOURS[number % len(COLOURS)]
-                    panel.scatter([at] * len(one.points), one.points, s=9, color=colour, alpha=0.6, zorder=3)
-        baselines.draw(panel, baselines.along(mine, axis))
-        plotting.numbers(panel, [float(condition["labels"][axis]) for condition in mine])
-        plotting.rates(panel)
-        panel.set(xlabel=axis, title=f"{forcing}")
-    axes[0].set_ylabel("answers right, mean over seeds")
-    plotting.legend(figure, axes)
-    return figure
+
+    def drawn(group: Sequence[Line]) -> list[Drawn]:
+        conditions = [condition for line in group for condition in line.conditions]
+        found = {float(at): cell.found for (_, at), cell in cells(conditions, records, [axis], variants).items()}
+        dots = [(at, rate) for at, one in found.items() for rate in one.points]
+        return [Drawn({at: one.estimate[:3] for at, one in found.items()}, dots)]
+
+    return figure_along(conditions, axis, variants, drawn, "answers right, mean over seeds")

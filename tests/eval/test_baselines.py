@@ -46,7 +46,7 @@ def test_they_stand_in_every_table_and_figure_of_accuracy() -> None:
     assert {line[head.index("Without a model")] for line in lines} == {"50 %\nmost frequent answer"}
     head, *lines = seed_table(conditions, records, {"a-0": "a", "a-1": "a"})
     assert {line[head.index("Without a model")] for line in lines} == {"50 %\nmost frequent answer"}
-    (panel,) = accuracy_by_axis(conditions, "horizon").axes
+    (panel,) = accuracy_by_axis(conditions, "horizon", {"a-0": "a", "a-1": "a"}).axes
     drawn = {line.get_label(): list(line.get_ydata()) for line in panel.get_lines()}
     assert drawn["most frequent answer"] == [0.5, 0.5]
     assert along(conditions, "horizon")["start"] == {4.0: 0.25, 8.0: 0.25}

@@ -10,6 +10,9 @@ from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.diagnostics.horizon import solved_horizon_section, solved_horizons
 from remedy.eval.diagnostics.permutation import horizon
+from remedy.eval.report.results import accuracy_by_axis
+from remedy.eval.report.seeds import accuracy_over_seeds
+from remedy.eval.sections import rate_table
 from tests.eval.made_records import made, together
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 4}, "format": "repl"})
@@ -91,4 +94,58 @@ def test_lengths_beyond_a_horizon_are_lines_of_their_own() -> None:
     assert [(one["labels"], one["solved"]) for one in solved_horizons(conditions)] == [
         ({"length": 8}, 4),
         ({"length": 64}, 4),
+    ]
+
+
+@pytest.mark.parametrize("spacing", [1.0, 4.0])
+def test_a_line_runs_through_lengths_and_never_through_spacings(spacing: float) -> None:
+    """Every fourth state, or every one, and none on the way, at two lengths: the same horizon at both, and one of each length."""
+    grid = [(n, k, horizon(n, RevealConfig(spacing=k))) for k in (spacing, math.inf) for n in (16, 64)]
+    parts = [
+        made([True] * 400, run=run, labels={"length": n, "horizon": at, "spacing": k})
+        for run in ("a-0", "a-1", "b-0")
+        for n, k, at in grid
+    ]
+    conditions, records = together(*parts)
+    (section,) = solved_horizon_section("Permutation programs", conditions)
+    assert section.rows is not None
+    assert section.rows[:4] == [
+        ["Run", "Length", "Spacing", "Solved horizon"],
+        ["a-0", "16", f"{spacing:g}", f"{spacing:g}\ntested: {spacing:g}"],
+        ["a-0", "64", f"{spacing:g}", f"{spacing:g}\ntested: {spacing:g}"],
+        ["a-0", "", "inf", "64\ntested: 16, 64"],
+    ]
+    table = rate_table(conditions, "horizon")
+    assert table[0] == ["Run", "Length", "Spacing", *(f"Horizon {at:g}" for at in (spacing, 16, 64))]
+    assert [[bool(cell) for cell in row[3:]] for row in table[1:4]] == [[True, False, False]] * 2 + [
+        [False, True, True]
+    ]
+    variants = {"a-0": "a", "a-1": "a", "b-0": "b"}
+    drawn = {
+        "a": accuracy_by_axis(conditions, "horizon", variants),
+        "b": accuracy_over_seeds(conditions, records, "horizon", variants),
+    }
+    for figure in drawn.values():
+        (panel,) = figure.axes
+        lines = {(line.get_label(), tuple(line.get_xdata())) for line in panel.get_lines()}
+        assert lines == {
+            *((f"{name}, spacing inf", (16, 64)) for name in "ab"),
+            *((f"{name}, length {n}, spacing {spacing:g}", (spacing,)) for name in "ab" for n in (16, 64)),
+        }
+        entries = [entry.get_text() for entry in figure.legends[0].get_texts()]
+        assert entries == ["a", "b", "spacing inf", *(f"length {n}, spacing {spacing:g}" for n in (16, 64))]
+
+
+def test_a_line_does_not_run_through_what_states_show() -> None:
+    shown = {"full": 4, "one_in_turn": 0}
+    parts = [
+        made([True] * 400, labels={"length": n, "horizon": at or n, "spacing": 4.0, "locals": name})
+        for name, at in shown.items()
+        for n in (16, 64)
+    ]
+    found = [(one["labels"], one["tested"]) for one in solved_horizons(together(*parts)[0])]
+    assert found == [
+        ({"length": 16, "locals": "full"}, [4]),
+        ({"length": 64, "locals": "full"}, [4]),
+        ({"locals": "one_in_turn"}, [16, 64]),
     ]

@@ -29,7 +29,7 @@ def test_a_line_for_every_run_and_other_label_and_a_panel_for_every_forcing() ->
             for spacing in (1.0, 4.0)
         )
     )
-    figure = accuracy_by_axis(conditions, "length")
+    figure = accuracy_by_axis(conditions, "length", {run: run for run in "ab"})
     assert [panel.get_title() for panel in figure.axes] == ["free", "action_forced"]
     for panel in figure.axes:
         assert [line.get_label() for line in panel.get_lines()] == [
@@ -38,7 +38,7 @@ def test_a_line_for_every_run_and_other_label_and_a_panel_for_every_forcing() ->
         assert all(list(line.get_xdata()) == [4, 8, 32] for line in panel.get_lines())
         assert all(set(line.get_ydata()) == {0.9} for line in panel.get_lines())
         assert [tick.get_text() for tick in panel.get_xticklabels()] == ["4", "8", "32"]
-    drawn, in_numbers = axis_sections("Sorting", "length", conditions)
+    drawn, in_numbers = axis_sections("Sorting", "length", conditions, {run: run for run in "ab"})
     assert drawn.title == "Sorting: right answers by length"
     assert in_numbers.rows is not None
     assert len(in_numbers.rows) == 1 + 8

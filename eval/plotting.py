@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import matplotlib
 
@@ -19,11 +19,12 @@ from matplotlib.transforms import ScaledTranslation, Transform
 from remedy.eval.colours import COLOURS
 
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-LINES = ["-", "--", ":", "-."]
+Style = Literal["-", "--", ":", "-.", ""]
+LINES: list[Style] = ["-", "--", ":", "-."]
 PANEL_COLUMNS = 3
 LEGEND_CHARACTERS = 105
 """Characters of a legend's row that fit below a figure of full width."""
-MOST_ASIDE = 80.0
+MOST_ASIDE = 56.0
 """What stands beside each other at one place takes no more typographic points than this."""
 
 plt.rcParams.update(
@@ -62,28 +63,30 @@ def line(
     points: Mapping[Any, Interval],
     label: str,
     number: int,
-    style: str = "-",
+    style: Style = "-",
     marker: int | None = None,
     aside: float = 0.0,
+    band: bool = True,
 ) -> None:
     """Estimates with their intervals against numbers. `number` gives the colour, and the marker where `marker` gives no other;
-    `aside`: how far to the right of its place it is drawn, in typographic points."""
+    `aside`: how far to the right of its place it is drawn, in typographic points. Intervals are a band, or else, and of one point,
+    bars."""
     xs = sorted(points)
     if not xs:
         return
     centre, low, high = zip(*(points[x] for x in xs))
     colour, shape = COLOURS[number % len(COLOURS)], MARKERS[(number if marker is None else marker) % len(MARKERS)]
     place = moved(panel, aside)
-    if len(xs) == 1:  # a band has no width there
-        panel.vlines(xs, low, high, color=colour, alpha=0.5, lw=1.2, transform=place)
-    else:
+    if band and len(xs) > 1:
         panel.fill_between(xs, low, high, color=colour, alpha=0.13, lw=0)
+    else:
+        panel.vlines(xs, low, high, color=colour, alpha=0.5, lw=1.2, transform=place)
     panel.plot(xs, centre, style, marker=shape, color=colour, label=label, transform=place)
 
 
 def moved(panel: Axes, aside: float) -> Transform:
     """Where data stand in a panel, moved to the right by so many typographic points."""
-    return panel.transData + ScaledTranslation(aside / 72, 0.0, panel.get_figure(root=True).dpi_scale_trans)
+    return panel.transData + ScaledTranslation(aside / 72, 0.0, panel.figure.dpi_scale_trans)
 
 
 def asides(things: Sequence[Thing]) -> dict[Thing, float]:
@@ -146,7 +149,8 @@ def key(
         name: Line2D([], [], color=COLOURS[number % len(COLOURS)], lw=4) for number, name in enumerate(names)
     }
     for number, kind in enumerate(kinds):
-        style, marker = "" if kind in alone else LINES[number % len(LINES)], MARKERS[number % len(MARKERS)]
+        style: Style = "" if kind in alone else LINES[number % len(LINES)]
+        marker = MARKERS[number % len(MARKERS)]
         entries[kind or "otherwise"] = Line2D([], [], color="0.25", linestyle=style, marker=marker)
     legend(figure, axes, entries, {called(name, kind) for name in names for kind in kinds})
 

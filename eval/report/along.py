@@ -52,7 +52,8 @@ def figure_along(
                 plotting.line(panel, points, plotting.called(name, kind), number, style, marker, aside)
                 moved, colour = plotting.moved(panel, aside), COLOURS[number % len(COLOURS)]
                 if dots:
-                    panel.scatter(*zip(*dots), s=9, color=colour, alpha=0.6, zorder=3, transform=moved)
+                    xs, ys = zip(*dots)
+                    panel.scatter(xs, ys, s=9, color=colour, alpha=0.6, zorder=3, transform=moved)
         plotting.numbers(panel, [float(condition["labels"][axis]) for condition in ordered])
         plotting.rates(panel)
         if asides:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from remedy.eval import baselines, plotting
 from remedy.eval.colours import COLOURS
 from remedy.eval.decoding import gives_half_an_action
-from remedy.eval.plotting import LINES
+from remedy.eval.plotting import MARKERS
 from remedy.eval.records import LabelValue, traced_only
 from remedy.eval.sections import (
     WITHOUT,
+    Line,
     Rows,
     Section,
     in_order,
     interval,
-    named,
+    lines,
     percent,
     points,
     telling,
@@ -28,7 +30,7 @@ from remedy.eval.sections import (
     title,
     varying,
 )
-from remedy.eval.stats import compound
+from remedy.eval.stats import apart, compound
 from remedy.eval.summary import ConditionSummary
 
 PARALLEL = "teacher_forced"
@@ -37,13 +39,18 @@ RATES = (
     "of all states, actions and returned or raised values that are right given what was fed, with Wilson intervals over clusters. "
     "Nothing stands where all of a kind was fed."
 )
+OBSERVED, EXPECTED = "observed", "expected, (1 - h)^N"
+ENDS: dict[str, tuple[plotting.Style, int]] = {OBSERVED: ("-", 0), EXPECTED: ("--", 2)}
+"""The style of each, and the number of its marker."""
 COMPOUND = (
     "Expected: (1 - h)^N, the share of traces without an error if each of N steps failed as rarely as one step does given the true "
     "past (teacher forcing), for every kind of step that the model writes: the product of their rates, each to the power of their "
     "number in a program's trace, and the mean of that over programs. The interval is for the rates and for other programs. What is "
-    "observed below it is the cost of reading what it wrote itself. An answer may be right in spite of an error, so that more than is "
-    "expected can be right. Where lines are fed and events are not (line_forced), nothing is expected: under teacher forcing the two "
-    "are right or wrong together."
+    "observed below it is the cost of reading what it wrote itself; the interval of the difference joins the two as if they were "
+    "independent, and is mostly too wide. The two are different events: expected is a trace without any error, observed a right "
+    "answer, which may be right in spite of one. So a difference that is not below 0 does not show that nothing is lost. "
+    "Where lines are fed and events are not (line_forced), nothing is expected: under teacher forcing the two are right or wrong "
+    "together."
 )
 
 
@@ -57,9 +64,13 @@ class Compound(NamedTuple):
 
 
 def one_step_sections(
-    name: str, axis: str | None, conditions: Sequence[ConditionSummary], records: pd.DataFrame
+    name: str,
+    axis: str | None,
+    conditions: Sequence[ConditionSummary],
+    records: pd.DataFrame,
+    variants: Mapping[str, str],
 ) -> list[Section]:
-    """The sections of conditions in which answers are not the model's; none where there are none."""
+    """The sections of conditions in which answers are not the model's; none where there are none. `variants`: of every run."""
     fed = [condition for condition in conditions if condition["right"] is None and condition["per_frame"]]
     found = []
     if fed:
@@ -69,7 +80,7 @@ def one_step_sections(
         how = f"{name}: what single steps come to"
         numeric = axis is not None and len({one.condition["labels"][axis] for one in compounds}) > 1
         if numeric and axis is not None:
-            found.append(Section(how, draw=partial(compound_figure, compounds, axis), note=COMPOUND))
+            found.append(Section(how, draw=partial(compound_figure, compounds, axis, variants), note=COMPOUND))
         found.append(Section(f"{how}, in numbers", rows=compound_table(compounds), note=COMPOUND))
     return found
 
@@ -133,6 +144,7 @@ def compound_table(compounds: Sequence[Compound]) -> Rows:
     for condition, steps, (expected, low, high) in compounds:
         right = condition["right"]
         assert right is not None
+        difference, least, most = apart((right["mean"], right["low"], right["high"]), (expected, low, high))
         table.append(
             [
                 condition["run"],
@@ -140,47 +152,55 @@ def compound_table(compounds: Sequence[Compound]) -> Rows:
                 f"{steps:.0f}",
                 f"{100 * expected:.0f} %\n{interval(low, high)}",
                 percent(right),
-                points(right["mean"] - expected),
+                f"{points(difference)}\n{points(least)} to {points(most)}",
                 baselines.best([condition]),
             ]
         )
     return table
 
 
-def compound_figure(compounds: Sequence[Compound], axis: str) -> Figure:
-    """Right answers along an axis, and dashed what single steps let expect; a panel for every forcing."""
+def compound_figure(compounds: Sequence[Compound], axis: str, variants: Mapping[str, str]) -> Figure:
+    """Right answers along an axis, and dashed what single steps let expect; a panel for every variant and forcing, in which lines of
+    one kind have one colour, each run its own."""
     conditions = [one.condition for one in compounds]
-    forcings = list(dict.fromkeys(condition["labels"]["forcing"] for condition in conditions))
-    others = [name for name in telling(conditions) if name not in (axis, "forcing")]
-    lines = list(dict.fromkeys((one["run"], named(one["labels"], others)) for one in conditions))
-    figure, axes = plotting.panels(len(forcings))
-    for panel, forcing in zip(axes, forcings):
-        for number, (run, kind) in enumerate(lines):
-            mine = [
-                one
-                for one in compounds
-                if (one.condition["run"], named(one.condition["labels"], others)) == (run, kind)
-                and one.condition["labels"]["forcing"] == forcing
-            ]
-            observed = {
-                one.condition["labels"][axis]: (right["mean"], right["low"], right["high"])
-                for one in mine
-                if (right := one.condition["right"]) is not None
-            }
-            said = f"{run}, {kind}" if kind else run
-            plotting.line(panel, observed, said, number, LINES[0])
-            at = sorted(mine, key=lambda one: float(one.condition["labels"][axis]))
-            panel.plot(
-                [one.condition["labels"][axis] for one in at],
-                [one.expected[0] for one in at],
-                "--",
-                color=COLOURS[number % len(COLOURS)],
-                label=f"{said}: (1 - h)^N",
-            )
-        baselines.draw(panel, baselines.along((c for c in conditions if c["labels"]["forcing"] == forcing), axis))
-        plotting.numbers(panel, [float(one.condition["labels"][axis]) for one in compounds])
+    found = drawn_lines(conditions, axis)
+    expected = {(one.condition["run"], one.condition["condition"]): one.expected for one in compounds}
+    kinds = list(dict.fromkeys(line.kind for line in found))
+    panels = list(dict.fromkeys((variants[line.run], str(line.labels["forcing"])) for line in found))
+    figure, axes = plotting.panels(len(panels))
+    for panel, (variant, forcing) in zip(axes, panels):
+        mine = [line for line in found if (variants[line.run], line.labels["forcing"]) == (variant, forcing)]
+        asides = plotting.asides(
+            [(line.run, line.kind, end) for line in mine if len(line.conditions) == 1 for end in (OBSERVED, EXPECTED)]
+        )
+        for line in mine:
+            number = kinds.index(line.kind)
+            points: dict[str, dict[float, plotting.Interval]] = {OBSERVED: {}, EXPECTED: {}}
+            for one in line.conditions:
+                at, right = float(one["labels"][axis]), one["right"]
+                assert right is not None
+                points[OBSERVED][at] = right["mean"], right["low"], right["high"]
+                points[EXPECTED][at] = expected[one["run"], one["condition"]]
+            for end, (style, marker) in ENDS.items():
+                aside, label = asides.get((line.run, line.kind, end), 0.0), plotting.called(end, line.kind)
+                plotting.line(panel, points[end], label, number, style, marker, aside, end == OBSERVED)
+        baselines.draw(panel, baselines.along((one for line in mine for one in line.conditions), axis))
+        plotting.numbers(panel, [float(one["labels"][axis]) for one in conditions])
         plotting.rates(panel)
-        panel.set(xlabel=axis, title=f"{forcing}")
+        if asides:
+            panel.margins(x=0.2)
+        panel.set(xlabel=axis, title=f"{variant}\n{forcing}")
     axes[0].set_ylabel("answers right")
-    plotting.legend(figure, axes)
+    ends = {end: Line2D([], [], color="0.25", linestyle=ENDS[end][0], marker=MARKERS[ENDS[end][1]]) for end in ENDS}
+    colours = {kind: Line2D([], [], color=COLOURS[number % len(COLOURS)], lw=4) for number, kind in enumerate(kinds)}
+    named_kinds = {kind: handle for kind, handle in colours.items() if kind}
+    hidden = {plotting.called(end, kind) for end in ENDS for kind in kinds}
+    plotting.legend(figure, axes, ends | named_kinds, hidden - ends.keys())
     return figure
+
+
+def drawn_lines(conditions: Sequence[ConditionSummary], axis: str) -> list[Line]:
+    """The lines to draw. Where there are more kinds than colours, those of one point, as of single functions, are in the table only."""
+    found = lines(conditions, [*telling(conditions), "forcing"], axis)
+    several = [line for line in found if len(line.conditions) > 1]
+    return several if several and len({line.kind for line in found}) > len(COLOURS) else found

@@ -161,7 +161,7 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
     else:
         sections += metric_sections(name, conditions, kind.published if kind is not None else ())
     sections += held_out_section(name, conditions, records, found.requests)
-    sections += one_step_sections(name, axis, conditions, records)
+    sections += one_step_sections(name, axis, conditions, records, variants)
     sections += failure_sections(name, conditions)
     if axis is None and not records.empty:
         sections.append(

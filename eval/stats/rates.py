@@ -10,6 +10,9 @@ import numpy as np
 
 from remedy.eval.stats.clusters import LEVEL, Floats, codes, design_effect, freedom, quantile, variance_of_mean
 
+Interval = tuple[float, float, float]
+"""An estimate and the ends of its interval."""
+
 
 class Estimate(NamedTuple):
     """A rate or a mean of `size` values with its 95 % interval, of the kind that the function names which estimates it.
@@ -78,6 +81,15 @@ def compound(
     low = expected - math.hypot(expected - lows.mean(), among)
     high = expected + math.hypot(highs.mean() - expected, among)
     return expected, max(low, 0.0), min(high, 1.0)
+
+
+def apart(first: Interval, second: Interval) -> Interval:
+    """The difference of two estimates, the first less the second, with an interval made of theirs (Zou and Donner, as in `compound`)
+    as if they were independent: too wide where they rise and fall together."""
+    low = math.hypot(first[0] - first[1], second[2] - second[0])
+    high = math.hypot(first[2] - first[0], second[0] - second[1])
+    difference = first[0] - second[0]
+    return difference, difference - low, difference + high
 
 
 def mean(values: Sequence[float], clusters: Sequence[object] | None = None) -> Estimate:

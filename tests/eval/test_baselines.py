@@ -101,5 +101,5 @@ def test_they_stand_in_the_tables_of_diagnostics_and_of_single_steps() -> None:
     ]
     for head, row in tables:
         assert dict(zip(head, row))["Without a model"] == said
-    (panel,) = compound_figure(compounds, "depth").axes
+    (panel,) = compound_figure(compounds, "depth", {"run": "run"}).axes
     assert drawn(panel)["most frequent answer"] == [(2, 0.5)]

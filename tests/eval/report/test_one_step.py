@@ -1,12 +1,15 @@
 """Where answers are fed: rates per frame stand in a report, single steps are compounded, and what asks for answers is refused."""
 
+import itertools
+import math
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from remedy.data_gen.settings import ConfigError
-from remedy.eval.report.one_step import compound_table, compounded, one_step_sections, rates
+from remedy.eval.report.one_step import compound_figure, compound_table, compounded, one_step_sections, rates
 from remedy.eval.report.page import compose
 from remedy.eval.report.verdicts import Comparison, Side, decide
 from tests.eval.made_records import made, together, write_evaluation
@@ -47,9 +50,12 @@ def test_single_steps_are_compounded_beside_what_is_observed() -> None:
     assert found.expected[0] == pytest.approx(0.9**10)
     assert found.expected[1] < found.expected[0] < found.expected[2]
     head, row = compound_table([found])
-    assert dict(zip(head, row))["Difference in points"] == f"{25 - 100 * 0.9**10:+.1f}"
+    difference, ends = dict(zip(head, row))["Difference in points"].split("\n")
+    assert difference == f"{25 - 100 * 0.9**10:+.1f}"
+    low, high = map(float, ends.split(" to "))
+    assert low < 25 - 100 * 0.9**10 < high
     assert compounded([condition for condition in conditions if condition["right"] is not None], records) == []
-    assert one_step_sections("Sorting", None, conditions[1:], records) == []
+    assert one_step_sections("Sorting", None, conditions[1:], records, {"run": "run"}) == []
 
 
 def test_lines_that_are_fed_are_not_demanded_of_single_steps() -> None:
@@ -98,3 +104,44 @@ def raise_for_former() -> None:
 
     side = {"run": "run"}
     build(Comparison, {"mitigation": "x", "failure": "long horizon", "baseline": side, "treatment": side}, "x")
+
+
+def test_a_figure_has_a_panel_for_each_variant_and_an_entry_for_each_kind_of_line() -> None:
+    """Two variants of two seeds, every fourth state or none at two lengths, under three forcings."""
+    grid = [(16, 4.0, 4), (64, 4.0, 4), (16, math.inf, 16), (64, math.inf, 64)]
+    parts = []
+    for run, (length, spacing, horizon) in itertools.product(("a-0", "a-1", "b-0", "b-1"), grid):
+        labels = {"length": length, "spacing": spacing, "horizon": horizon}
+        parts += [part.assign(run=run, **labels) for part in (one_step(), own([True, False, False, False]))]
+        for part, forcing in zip(parts[-2:], ("teacher_forced", "action_forced")):
+            part["condition"] = f"{forcing} {length} {spacing}"
+    conditions, records = together(*parts)
+    compounds = compounded(conditions, records)
+    assert len(compounds) == 16
+    variants = {run: run[0] for run in records["run"]}
+    figure = compound_figure(compounds, "horizon", variants)
+    assert [panel.get_title() for panel in figure.axes] == ["a\naction_forced", "b\naction_forced"]
+    entries = [entry.get_text() for entry in figure.legends[0].get_texts()]
+    kinds = ["length 16, spacing 4", "length 64, spacing 4", "spacing inf"]
+    assert entries == ["observed", "expected, (1 - h)^N", *kinds]
+    for panel in figure.axes:
+        found = Counter((line.get_label(), tuple(line.get_xdata())) for line in panel.get_lines())
+        ends = ("observed", "expected, (1 - h)^N")
+        assert found == {
+            **{(f"{end}, {kind}", (4.0,)): 2 for end in ends for kind in kinds[:2]},
+            **{(f"{end}, {kinds[2]}", (16.0, 64.0)): 2 for end in ends},
+        }
+
+
+def test_single_functions_are_left_to_the_table_where_they_are_more_than_colours() -> None:
+    def parts(form: str, depth: int, function: str = "") -> list[pd.DataFrame]:
+        labels = {"form": form, "depth": depth, "function": function}
+        made_of = (one_step(), own([True] * 4))
+        return [part.assign(condition=f"{n} {form} {depth} {function}", **labels) for n, part in enumerate(made_of)]
+
+    single = [part for number in range(9) for part in parts("atomic", 1, f"f{number}")]
+    conditions, records = together(*single, *parts("nested", 2), *parts("nested", 3))
+    compounds = compounded(conditions, records)
+    assert len(compounds) == 11
+    (panel,) = compound_figure(compounds, "depth", {"run": "run"}).axes
+    assert {tuple(line.get_xdata()) for line in panel.get_lines()} == {(2.0, 3.0)}

@@ -53,6 +53,8 @@ CLASS_COLOURS = {
 }
 MOST_BARS = 24
 """A figure with more bars puts conditions together."""
+NEVER_TOGETHER = ("forcing", "answer_only")
+"""Labels that a bar has one value of, however many bars there are: what is fed, and whether a trace is written at all."""
 
 
 def failure_sections(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
@@ -109,10 +111,13 @@ def bars(conditions: Sequence[ConditionSummary], names: Sequence[str]) -> dict[s
 
 
 def told(conditions: Sequence[ConditionSummary], names: Sequence[str]) -> list[str]:
-    """The labels that tell bars apart: those of most values are dropped until bars are few enough."""
+    """The labels that tell bars apart: those of most values are dropped until bars are few enough, or none is left to drop."""
     kept = list(names)
-    while kept and len({(one["run"], named(one["labels"], kept)) for one in conditions}) > MOST_BARS:
-        kept.remove(max(kept, key=lambda name: len({condition["labels"].get(name) for condition in conditions})))
+    loose = [name for name in names if name not in NEVER_TOGETHER]
+    while loose and len({(one["run"], named(one["labels"], kept)) for one in conditions}) > MOST_BARS:
+        dropped = max(loose, key=lambda name: len({condition["labels"].get(name) for condition in conditions}))
+        kept.remove(dropped)
+        loose.remove(dropped)
     return kept
 
 
@@ -205,7 +210,7 @@ def moved_classes(comparisons: Sequence[Comparison], records: pd.DataFrame) -> R
     """For every failure class and comparison: before, of these right after, and in this class after."""
     pairs = [(comparison.mitigation, merged(comparison, records)) for comparison in comparisons]
     pairs = [(name, both) for name, both in pairs if not both[["right_before", "right_after"]].all(axis=None)]
-    table = [["Failure class", "Mitigation", "Before", "Of these right after", "In this class after"]]
+    table = [["Failure class", "Compared", "Before", "Of these right after", "In this class after"]]
     for kind in Failure:
         for name, both in pairs:
             before, after = both["failure_before"] == kind, both["failure_after"] == kind

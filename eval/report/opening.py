@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from remedy.eval.report.verdicts import ALONE, Verdict
-from remedy.eval.report.wording import margin_of, rate_of
+from remedy.eval.report.wording import margin_of, rate_of, scope
 from remedy.eval.sections import points
 from remedy.eval.stats import VerdictWord
 
@@ -33,22 +33,26 @@ def opening(verdicts: Sequence[Verdict]) -> tuple[str, str, str]:
 
 
 def _outcome(item: Verdict) -> str:
-    """Which failure is cured by what, or that none is."""
-    name, failure = _name(item), item.comparison.failure
+    """Which failure is cured by what, or that none is; and of what that is said, this run or recipes over seeds."""
+    name, failure, where = _name(item), item.comparison.failure, _where(item)
     of = "failure" if failure == "any" else f"failure it is meant for ({failure})"
     match item.word:
         case VerdictWord.FIXED:
-            said = f"{name} fixed the {of}"
+            said = f"{name} fixed the {of}{where}"
         case VerdictWord.HELPED:
-            said = f"{name} helped, but is not shown to have fixed the {of}"
+            said = f"{name} helped, but is not shown to have fixed the {of}{where}"
         case VerdictWord.AS_GOOD:
-            said = f"{name} is as good as its baseline: it loses less than {margin_of(item)}"
+            said = f"{name} is as good as its baseline{where}: it loses less than {margin_of(item)}"
         case VerdictWord.WORSE:
-            said = f"{name} is worse than its baseline"
+            said = f"{name} is worse than its baseline{where}"
         case _:
-            said = f"It is undecided whether {name} does anything to the {of}"
+            said = f"It is undecided whether {name} does anything to the {of}{where}"
     start = "The primary comparison: " if item.comparison.primary else ""
     return f"{start}{said}; {rate_of(item.treatment)} of its answers are right, {rate_of(item.baseline)} of the baseline's."
+
+
+def _where(item: Verdict) -> str:
+    return f" ({scope(item)})" if item.found.repeated else f" {scope(item)}"
 
 
 def _cost(item: Verdict) -> str:
@@ -95,7 +99,7 @@ def _outcomes(verdicts: Sequence[Verdict]) -> str:
     def said(word: VerdictWord, items: Sequence[Verdict]) -> str:
         if word is VerdictWord.UNDECIDED:
             return str(word)
-        named = [f"{_name(item)}{_meant(item)}, {_difference(item)}" for item in items[:MOST_NAMED]]
+        named = [f"{_name(item)}{_meant(item)}, {_difference(item)}, {scope(item)}" for item in items[:MOST_NAMED]]
         more = [f"{len(items) - MOST_NAMED} more"] if len(items) > MOST_NAMED else []
         return f"{word} ({'; '.join([*named, *more])})"
 

@@ -29,7 +29,7 @@ BAD, GOOD = [False] * 99 + [True], [True] * 100
 
 def test_one_comparison_of_two_runs() -> None:
     assert opening([verdict(BAD, GOOD, 0.42, failure="strings")]) == (
-        "“M” fixed the failure it is meant for (strings); 100 % of its answers are right, 1 % of the baseline's.",
+        "“M” fixed the failure it is meant for (strings) in this run; 100 % of its answers are right, 1 % of the baseline's.",
         "Its traces have 0.42 times the tokens of the baseline's.",
         "The difference is +99.0 points, 95 % interval +93.3 to +100.0, on 100 programs, with one training a side, so it is of these "
         "runs alone: other seeds may say otherwise.",
@@ -39,7 +39,7 @@ def test_one_comparison_of_two_runs() -> None:
 def test_a_primary_comparison_of_recipes_among_others() -> None:
     primary = verdict([BAD] * 6, [GOOD] * 6, math.nan, primary=True)
     first, cost, sure = opening([verdict(GOOD, BAD), primary, verdict(GOOD, GOOD), verdict(GOOD, GOOD)])
-    assert first.startswith("The primary comparison: “M” fixed the failure; 100 % of its answers")
+    assert first.startswith("The primary comparison: “M” fixed the failure (6 seeds against 6); 100 % of its answers")
     assert cost == "What it costs in tokens is not known, since no program has a trace on both sides."
     assert "with 6 seeds against 6, and the interval is for other seeds too" in sure
     assert sure.endswith("; of the other comparisons 2 as good, 1 worse.")
@@ -53,6 +53,7 @@ def test_many_comparisons_are_counted_and_the_first_few_named() -> None:
     many = [verdict(BAD, GOOD, mitigation=f"m{n}") for n in range(5)] + [verdict(GOOD[:9], GOOD[:8] + [False])]
     outcome, cost, sure = opening(many)
     assert outcome.startswith("Of 6 comparisons 5 fixed (“m0”, +99.0 points, 95 % interval")
+    assert outcome.count(", in this run") == 3
     assert outcome.endswith("; 2 more), 1 undecided.")
     assert cost == (
         "Of what is called fixed, traces have so many times the baseline's tokens: 0.50 with “m0”, 0.50 with “m1”, 0.50 with “m2”; "
@@ -137,7 +138,7 @@ def test_the_sentences_never_contradict_the_table(verdicts: list[Verdict]) -> No
         for item in items[:MOST_NAMED] if kind is not VerdictWord.UNDECIDED else ():
             row = verdict_row(item)
             assert f"“{row[0]}”{'' if row[1] == 'any' else f' for {row[1]}'}, {row[4].splitlines()[0]}, " in outcome
-            assert row[4].splitlines()[1].split(" (")[0] in outcome
+            assert f"{row[4].splitlines()[1].split(' (')[0]}, {row[7].splitlines()[1]}" in outcome
     assert ("none fixed" in outcome) == all(item.word is not VerdictWord.FIXED for item in verdicts)
     for ratio, name in re.findall(r"([\d.]+) with “(m\d)”", cost):
         (item,) = [one for one in verdicts if one.comparison.mitigation == name]
@@ -153,6 +154,7 @@ def check_one(item: Verdict, outcome: str, cost: str, sure: str) -> None:
     """The sentences on one comparison, against its line of the table."""
     row = verdict_row(item)
     assert [kind for kind, said in ONE.items() if said in outcome] == [item.word]
+    assert row[7].splitlines()[1] in outcome.split("; ")[0]
     assert outcome.startswith("The primary comparison: ") == ("the primary comparison" in row[0])
     assert re.findall(r"([\d.]+ %) of its answers are right, ([\d.]+ %) of", outcome) == [
         (row[3].splitlines()[0], row[2].splitlines()[0])

@@ -62,4 +62,6 @@ def _cell(rows: pd.DataFrame) -> str:
         return ""
     found = rate(rows["right"].astype(bool).tolist(), rows["cluster"].tolist())
     shown = f"{100 * found.mean:.{places(found.low, found.high)}f} %"
-    return f"{shown}\n{interval(found.low, found.high)}\nof {found.size}"
+    programs = rows["example"].nunique()
+    of = f"of {found.size}" + (f"\n{programs} programs" if programs < found.size else "")
+    return f"{shown}\n{interval(found.low, found.high)}\n{of}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from remedy.eval.report.verdicts import ALONE, Verdict
-from remedy.eval.report.wording import margin_of, rate_of, scope
+from remedy.eval.report.wording import drawn, margin_of, rate_of, scope
 from remedy.eval.sections import points
 from remedy.eval.stats import VerdictWord
 
@@ -63,10 +63,7 @@ def _cost(item: Verdict) -> str:
 
 def _certainty(item: Verdict, others: Sequence[Verdict]) -> str:
     """The interval, of what it is, what would decide it, and what became of the other comparisons."""
-    found = item.found
-    clusters = f" in {found.clusters} clusters" if found.clusters < found.programs else ""
-    programs = f"{found.programs} program{'s' if found.programs > 1 else ''}{clusters}"
-    parts = [f"The difference is {_difference(item)}, on {programs}, {_scope(item)}"]
+    parts = [f"The difference is {_difference(item)}, on {drawn(item)}, {_scope(item)}"]
     if item.word is VerdictWord.UNDECIDED:
         parts.append(decisive(item))
     if others:

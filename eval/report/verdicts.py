@@ -66,7 +66,7 @@ class Comparison(Settings):
 class Verdict(NamedTuple):
     """What a comparison says. `level`: 1 less that of the interval it is judged by; `token_ratio`: tokens of the treatment's traces
     over the baseline's, NaN if none can be compared; `word`: None of a diagnosis, where the sides are fed different roles;
-    `unequal`: in what the training of the two sides was."""
+    `programs`: how many distinct ones the examples are; `unequal`: in what the training of the two sides was."""
 
     comparison: Comparison
     found: Difference
@@ -75,6 +75,7 @@ class Verdict(NamedTuple):
     level: float
     token_ratio: float
     word: VerdictWord | None
+    programs: int
     unequal: tuple[str, ...] = ()
 
 
@@ -116,12 +117,14 @@ def _compared(comparison: Comparison, records: pd.DataFrame) -> Verdict:
             f"comparison {comparison.mitigation!r}: {idle} does nothing: its sides are fed different roles, which makes it a "
             "diagnosis without a verdict"
         )
-    clusters = before.drop_duplicates(PAIRED)["cluster"].tolist()
+    examples = before.drop_duplicates(PAIRED)
+    clusters = examples["cluster"].tolist()
     outcomes = _by_run(before), _by_run(after)
     found = compare(*outcomes, clusters, same_runs=set(before["run"]) == set(after["run"]))
     baseline, treatment = (over_seeds(side, clusters) for side in outcomes)
     ratio = _token_ratio(_paired(before, after))
-    return Verdict(comparison, found, baseline, treatment, ALONE, ratio, None if diagnosis else VerdictWord.UNDECIDED)
+    undecided = None if diagnosis else VerdictWord.UNDECIDED
+    return Verdict(comparison, found, baseline, treatment, ALONE, ratio, undecided, examples["example"].nunique())
 
 
 PAIRED = ["example", "index", "split", "cluster"]

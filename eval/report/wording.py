@@ -79,16 +79,23 @@ def difference_cell(item: Verdict) -> str:
     found = item.found
     low, high = found.interval(item.level)
     confidence = "" if item.level == ALONE else f" ({1 - item.level:.2%})"
-    count = (
-        f"{found.programs}" if found.clusters == found.programs else f"{found.programs} in {found.clusters} clusters"
-    )
     agree = "" if math.isnan(found.correlation) else f", correlation {round(found.correlation, 2) + 0:.2f}"
     return "\n".join(
         [
             f"{points(found.difference)} points",
             f"{points(low)} to {points(high)}{confidence}",
-            f"{found.gained:.0f} gained, {found.lost:.0f} lost of {count}{agree}",
+            f"{found.gained:.0f} gained, {found.lost:.0f} lost of {drawn(item)}{agree}",
         ]
+    )
+
+
+def drawn(item: Verdict) -> str:
+    """What a comparison is on: `100 programs`, or `100 examples of 40 programs in 10 clusters`."""
+    found, programs = item.found, item.programs
+    said = f"{programs} program{'s' if programs > 1 else ''}"
+    said = said if programs == found.examples else f"{found.examples} examples of {said}"
+    return (
+        said if found.clusters == programs else f"{said} in {found.clusters} cluster{'s' if found.clusters > 1 else ''}"
     )
 
 

@@ -14,15 +14,16 @@ from remedy.eval.stats.seeds import BAR, adjusted, crossed, program_variance, se
 
 
 class Difference(NamedTuple):
-    """Treatment less baseline on the same programs. Rates are means over seeds and programs.
+    """Treatment less baseline on the same examples. Rates are means over seeds and examples.
 
-    `seeds`: of the baseline, of the treatment. `repeated`: whether the interval is for other seeds too, and not for these runs
-    alone. `gained`, `lost`: programs wrong in the baseline and right in the treatment, and the reverse; with several seeds, the mean
-    over pairs of runs. `correlation`: of the two sides' rates over programs; NaN where one does not vary. `centre`, `error` and
-    `freedom`: of the t distribution that interval and p-value are of; the centre is the difference drawn towards 0.
+    `examples`: of each seed; a program that is drawn twice is two of them, in one of the `clusters`. `seeds`: of the baseline, of
+    the treatment. `repeated`: whether the interval is for other seeds too, and not for these runs alone. `gained`, `lost`: programs
+    wrong in the baseline and right in the treatment, and the reverse; with several seeds, the mean over pairs of runs.
+    `correlation`: of the two sides' rates over programs; NaN where one does not vary. `centre`, `error` and `freedom`: of the t
+    distribution that interval and p-value are of; the centre is the difference drawn towards 0.
     """
 
-    programs: int
+    examples: int
     clusters: int
     effective: float
     seeds: tuple[int, int]

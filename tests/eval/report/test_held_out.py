@@ -14,7 +14,13 @@ def request(run: str = "run", **task: Any) -> dict[str, Any]:
 
 def test_held_out_functions_and_depths_stand_apart() -> None:
     single = [
-        made([right] * 5, diagnostic="composition", labels={"depth": 1, "function": name}, functions=name)
+        made(
+            [right] * 5,
+            diagnostic="composition",
+            labels={"depth": 1, "function": name},
+            functions=name,
+            example=[f"{name} {place}" for place in (0, 0, 1, 2, 3)],
+        )
         for name, right in (("old", True), ("older", False), ("new", True))
     ]
     nested = made(
@@ -30,7 +36,7 @@ def test_held_out_functions_and_depths_stand_apart() -> None:
         ["run", "1", "no", "50 %", "100 %"],
         ["run", "2", "yes", "50 %", "0 %"],
     ]
-    assert [row[3].split("\n")[-1] for row in rows] == ["of 10", "of 2"]
+    assert [row[3].split("\n")[2:] for row in rows] == [["of 10", "8 programs"], ["of 2"]]
     (section,) = held_out_section("Composed functions", conditions, records, [request(**TASK)])
     assert section.title == "Composed functions: held out from training"
 

@@ -21,7 +21,8 @@ def verdict(before: Any, after: Any, ratio: float = 0.5, level: float = 0.05, **
     baseline, treatment = (np.atleast_2d(np.asarray(side, dtype=float)) for side in (before, after))
     found = compare(baseline, treatment)
     first, second = over_seeds(baseline), over_seeds(treatment)
-    return Verdict(comparison, found, first, second, level, ratio, word(found, first, second, level, comparison.margin))
+    said = word(found, first, second, level, comparison.margin)
+    return Verdict(comparison, found, first, second, level, ratio, said, baseline.shape[1])
 
 
 BAD, GOOD = [False] * 99 + [True], [True] * 100

@@ -45,12 +45,14 @@ def test_the_page_is_self_contained_and_escaped(page: Path) -> None:
     assert '<a href="#a-table">' in html
     assert "Nothing to draw" not in html
     assert "Nobody named a baseline." in html
-    assert html.index('<div class="opening"><p>“&lt;b&gt; &amp; | co” fixed the failure;') < html.index("<nav>")
+    assert html.index('<div class="opening"><p>“&lt;b&gt; &amp; | co” fixed the failure in this run;') < html.index(
+        "<nav>"
+    )
 
 
 def test_markdown_has_the_same_sections_with_figures_beside_it(page: Path) -> None:
     markdown = (page.parent / "report.md").read_text()
-    assert markdown.splitlines()[2].startswith("- “<b> & | co” fixed the failure; 100 % of its answers")
+    assert markdown.splitlines()[2].startswith("- “<b> & | co” fixed the failure in this run; 100 % of its answers")
     assert "| <b> & \\| co |" in markdown
     assert "| 93.0%<br>89 to 96 % | <i> |" in markdown
     assert "![A figure (1)](figures/a-figure-1.png)" in markdown
@@ -62,7 +64,7 @@ def test_a_verdict_is_a_row_of_numbers_and_a_word() -> None:
     _, records = together(made([False] * 100, run="a"), made([True] * 100, run="b"))
     row = dict(zip(VERDICT_HEAD, verdict_row(decide([NAMED], records)[0])))
     assert (row["Baseline"], row["With it"]) == ("0 %\n0 to 4 %", "100 %\n96 to 100 %")
-    assert row["Difference"] == "+100.0 points\n+94.7 to +100.0\n100 gained, 0 lost of 100"
+    assert row["Difference"] == "+100.0 points\n+94.7 to +100.0\n100 gained, 0 lost of 100 programs"
     assert row["Tokens"] == "x 1.00"
     assert row["p"] == "<\N{NO-BREAK SPACE}0.001"
     assert row["Verdict"] == "Fixed\nin this run"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.settings import ConfigError
+from remedy.eval.report.opening import opening
 from remedy.eval.report.verdicts import Comparison, Verdict, decide
 from remedy.eval.report.wording import verdict_cell, verdict_row
 from remedy.eval.stats import VerdictWord
@@ -26,7 +27,7 @@ def test_the_verdict_of_two_runs() -> None:
     _, records = together(made(WORSE, run="a", tokens_state=100), made(BETTER, run="b", tokens_state=42))
     found = decided(records, "a", "b")
     assert found.word is VerdictWord.FIXED
-    assert (found.found.gained, found.found.lost, found.found.programs) == (99, 0, 100)
+    assert (found.found.gained, found.found.lost, found.found.examples) == (99, 0, 100)
     assert found.token_ratio == pytest.approx((42 + 15) / (100 + 15))
     assert decided(records, "b", "a").word is VerdictWord.WORSE
     assert decided(records, "b", "b").word is VerdictWord.AS_GOOD
@@ -57,10 +58,21 @@ def test_programs_that_stand_or_fall_together_are_one() -> None:
     alike = [f"{number // 10}" for number in range(100)]
     _, records = together(made(before, run="a", cluster=alike), made(BETTER, run="b", cluster=alike))
     found = decided(records, "a", "b")
-    assert (found.found.programs, found.found.clusters) == (100, 10)
+    assert (found.found.examples, found.found.clusters) == (100, 10)
     assert found.word is VerdictWord.UNDECIDED
+    assert verdict_row(found)[4].endswith("lost of 100 programs in 10 clusters")
     _, records = together(made(before, run="a"), made(BETTER, run="b"))
     assert decided(records, "a", "b").word is not VerdictWord.UNDECIDED
+
+
+def test_programs_that_are_drawn_several_times_are_counted_once() -> None:
+    alike = [f"{number // 10}" for number in range(100)]
+    sides = (made(outcomes, run=run, example=alike, cluster=alike) for run, outcomes in (("a", WORSE), ("b", BETTER)))
+    _, records = together(*sides)
+    found = decided(records, "a", "b")
+    assert (found.found.examples, found.programs, found.found.clusters) == (100, 10, 10)
+    assert "lost of 100 examples of 10 programs" in verdict_row(found)[4]
+    assert ", on 100 examples of 10 programs, with one training a side" in opening([found])[2]
 
 
 def test_comparisons_share_the_level_of_one_but_for_the_primary() -> None:
@@ -103,7 +115,7 @@ def test_examples_are_paired_and_those_not_written_cost_nothing() -> None:
     after = made([True, True], run="b", **changed).assign(tokens_structure=0, tokens_action=[1, 0], tokens_value=0)
     _, records = together(before, after)
     found = decided(records, "a", "b")
-    assert (found.found.programs, found.found.gained) == (2, 1)
+    assert (found.found.examples, found.found.gained) == (2, 1)
     assert found.token_ratio == pytest.approx(9 / 23)
     tokens = ("tokens_structure", "tokens_action", "tokens_query", "tokens_state", "tokens_value")
     assert math.isnan(decided(records.assign(**dict.fromkeys(tokens, 0)), "a", "b").token_ratio)

@@ -90,7 +90,7 @@ def compose(
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in found.conditions):
         sections += diagnostic_sections(diagnostic, found, variants)
     if found.conditions:
-        sections.append(Section("Right answers by tokens", draw=partial(accuracy_by_cost, found.conditions)))
+        sections.append(Section("Right answers by tokens", draw=partial(accuracy_by_cost, found.conditions, variants)))
     sections += diagnosis_section([item for item in decided if item.word is None])
     sections += moved_section([item.comparison for item in decided if item.word is not None], found.records)
     sections += measure_sections(
@@ -165,7 +165,9 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
     sections += failure_sections(name, conditions)
     if axis is None and not records.empty:
         sections.append(
-            Section(f"{name}: right answers by tokens of the true trace", draw=partial(by_trace_tokens, records))
+            Section(
+                f"{name}: right answers by tokens of the true trace", draw=partial(by_trace_tokens, records, conditions)
+            )
         )
     return sections
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from remedy.eval import baselines, plotting
@@ -22,15 +21,17 @@ from remedy.eval.sections import (
     Section,
     constant,
     in_order,
+    named,
     percent,
     rate_table,
     sized,
+    telling,
     text,
     title,
     varying,
 )
 from remedy.eval.stats import rate
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.summary import ConditionSummary, Interval
 
 RATES = (
     "Share of right answers with its Wilson 95 % interval over clusters, and the mean tokens of a true trace without its program and "
@@ -140,29 +141,47 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-def accuracy_by_cost(conditions: Sequence[ConditionSummary]) -> Figure:
-    """Right answers against the mean tokens of a trace, one point for every run and condition."""
-    figure, axis = plt.subplots(figsize=(8, 4.2))
-    runs = list(dict.fromkeys(condition["run"] for condition in conditions))
-    for number, run in enumerate(runs):
-        points = sorted(
-            (condition["trace_tokens"], condition["right"]["mean"])
-            for condition in conditions
-            if condition["run"] == run and condition["right"] is not None
-        )
-        marker, colour = MARKERS[number % len(MARKERS)], COLOURS[number % len(COLOURS)]
-        if points:
-            axis.plot(*zip(*points), marker, color=colour, label=run, alpha=0.8)
-    baselines.mark(axis, ((one["trace_tokens"], one) for one in conditions if one["right"] is not None))
-    plotting.powers(axis)
-    plotting.rates(axis)
-    axis.set(xlabel="tokens of the true trace, mean of a condition", ylabel="answers right")
-    plotting.legend(figure, [axis])
+def accuracy_by_cost(conditions: Sequence[ConditionSummary], variants: Mapping[str, str]) -> Figure:
+    """Right answers with their intervals against the mean tokens of a trace, a point for every run and condition: a panel for every
+    forcing, a colour for every variant, a marker for every diagnostic, and for answers at once."""
+    judged = [condition for condition in in_order(conditions) if condition["right"] is not None]
+    names = list(dict.fromkeys(variants[one["run"]] for one in judged))
+    kinds = list(dict.fromkeys(_kind(one) for one in judged))
+    forcings = list(dict.fromkeys(str(one["labels"]["forcing"]) for one in judged))
+    figure, axes = plotting.panels(len(forcings))
+    for panel, forcing in zip(axes, forcings):
+        mine = [one for one in judged if one["labels"]["forcing"] == forcing]
+        groups: dict[tuple[str, str, str], list[tuple[float, Interval]]] = {}
+        for one in mine:
+            assert one["right"] is not None
+            key = one["run"], variants[one["run"]], _kind(one)
+            groups.setdefault(key, []).append((one["trace_tokens"], one["right"]))
+        for (_, name, kind), found in groups.items():
+            number, colour = names.index(name), COLOURS[names.index(name) % len(COLOURS)]
+            marker = MARKERS[(kinds.index(kind) if len(kinds) > 1 else number) % len(MARKERS)]
+            found = sorted(found, key=lambda point: point[0])
+            at = [tokens for tokens, _ in found]
+            panel.vlines(
+                at, [one["low"] for _, one in found], [one["high"] for _, one in found], color=colour, alpha=0.4
+            )
+            label = plotting.called(name, kind if len(kinds) > 1 else "")
+            panel.plot(at, [one["mean"] for _, one in found], marker, color=colour, label=label, alpha=0.8)
+        baselines.mark(panel, ((one["trace_tokens"], one) for one in mine))
+        plotting.powers(panel)
+        plotting.rates(panel)
+        panel.set(xlabel="tokens of the true trace, mean", title=forcing)
+    axes[0].set_ylabel("answers right")
+    plotting.key(figure, axes, names, kinds, kinds)
     return figure
 
 
-def by_trace_tokens(records: pd.DataFrame) -> Figure | None:
-    """Right answers by the tokens of an example's longest true trace, in doublings; a panel for every forcing.
+def _kind(condition: ConditionSummary) -> str:
+    return condition["diagnostic"] + (", answer_only" if condition["labels"]["answer_only"] else "")
+
+
+def by_trace_tokens(records: pd.DataFrame, conditions: Sequence[ConditionSummary]) -> Figure | None:
+    """Right answers by the tokens of an example's longest true trace, in doublings: a line for every run, and a panel for every forcing
+    and combination of the other labels that tell its conditions apart. Runs of one variant have one colour.
 
     Answers at once stand where the traces of the same programs do. None if no record has a trace.
     """
@@ -172,18 +191,20 @@ def by_trace_tokens(records: pd.DataFrame) -> Figure | None:
     rows = rows.assign(cost=rows["example"].map(cost)).query("cost > 0")
     if rows.empty:
         return None
+    titles = _panel_titles(conditions)
+    how = pd.Series([titles[key] for key in zip(rows["run"], rows["condition"])], index=rows.index)
     rows = rows.assign(bin=rows["cost"].map(lambda tokens: 2 ** (int(tokens).bit_length() - 1)))
-    how = rows["forcing"].where(~rows["answer_only"].astype(bool), "answer_only")
-    names, runs = list(dict.fromkeys(how)), list(dict.fromkeys(rows["run"]))
-    figure, axes = plotting.panels(len(names))
-    for panel, name in zip(axes, names):
+    variants = list(dict.fromkeys(rows["variant"]))
+    shown = [one for one in dict.fromkeys(titles.values()) if (how == one).any()]
+    figure, axes = plotting.panels(len(shown))
+    for panel, name in zip(axes, shown):
         mine = rows[how == name]
-        for run, group in mine.groupby("run", sort=False):
+        for (variant, _), group in mine.groupby(["variant", "run"], sort=False):
             found = {
                 at: rate(one["right"].astype(bool).tolist(), one["cluster"].tolist())[:3]
                 for at, one in group.groupby("bin")
             }
-            plotting.line(panel, found, str(run), runs.index(run))
+            plotting.line(panel, found, str(variant), variants.index(variant))
         baselines.draw(panel, baselines.by(mine, mine["bin"]))
         plotting.powers(panel)
         plotting.rates(panel)
@@ -191,3 +212,17 @@ def by_trace_tokens(records: pd.DataFrame) -> Figure | None:
     axes[0].set_ylabel("answers right")
     plotting.legend(figure, axes)
     return figure
+
+
+def _panel_titles(conditions: Sequence[ConditionSummary]) -> dict[tuple[str, str], str]:
+    """For every condition of a run: how it is decoded, and in what else it differs from others. Answers at once show no states."""
+    names = [name for name in telling(conditions) if name not in ("forcing", "answer_only")]
+    found = {}
+    for condition in in_order(conditions):
+        labels, key = condition["labels"], (condition["run"], condition["condition"])
+        if labels["answer_only"]:
+            said = ["answer_only", named(labels, [name for name in names if name not in ("spacing", "locals")])]
+        else:
+            said = [str(labels["forcing"]), named(labels, names)]
+        found[key] = "\n".join(filter(None, said))
+    return found

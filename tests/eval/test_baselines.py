@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from remedy.eval.baselines import NAMES, along, best, of, said
 from remedy.eval.diagnostics.composition import expectation_table
-from remedy.eval.diagnostics.two_by_two import cells_table
+from remedy.eval.diagnostics.two_by_two import cells_table, found_cells
 from remedy.eval.report.held_out import held_out_table
 from remedy.eval.report.one_step import compound_figure, compound_table, compounded
 from remedy.eval.report.results import accuracy_by_axis, accuracy_by_cost, by_trace_tokens, metric_table
@@ -60,7 +60,7 @@ def drawn(panel: Axes) -> dict[str, list[tuple[float, float]]]:
 
 def test_they_are_marked_where_right_answers_stand_by_cost() -> None:
     conditions, _ = together(made(RIGHT, labels={"horizon": 4}, **ANSWERS), made(RIGHT, labels={"horizon": 8}))
-    (panel,) = accuracy_by_cost(conditions).axes
+    (panel,) = accuracy_by_cost(conditions, {"run": "run"}).axes
     assert drawn(panel) == {
         "chance": [(23, pytest.approx(1 / 3))],
         "answering with the start": [(23, 0.25)],
@@ -69,15 +69,15 @@ def test_they_are_marked_where_right_answers_stand_by_cost() -> None:
 
 
 def test_they_are_drawn_by_the_tokens_of_traces_and_few_programs_have_no_answer_of_their_own() -> None:
-    _, records = together(*(made(RIGHT, run=run, tokens_state=[10, 10, 10, 1000], **ANSWERS) for run in "ab"))
-    figure = by_trace_tokens(records)
+    conditions, records = together(*(made(RIGHT, run=run, tokens_state=[10, 10, 10, 1000], **ANSWERS) for run in "ab"))
+    figure = by_trace_tokens(records, conditions)
     assert figure is not None
     found = drawn(figure.axes[0])
     assert found["answering with the start"] == [(16, pytest.approx(1 / 3)), (512, 0)]
     assert found["most frequent answer"] == [(16, pytest.approx(2 / 3)), (512, 0)]
     assert [share for _, share in found["chance"]] == pytest.approx([1 / 3, 1 / 3])
-    _, without = together(made(RIGHT, tokens_state=[10, 10, 10, 1000]))
-    figure = by_trace_tokens(without)
+    conditions, without = together(made(RIGHT, tokens_state=[10, 10, 10, 1000]))
+    figure = by_trace_tokens(without, conditions)
     assert figure is not None
     assert drawn(figure.axes[0]) == {}
 
@@ -97,7 +97,7 @@ def test_they_stand_in_the_tables_of_diagnostics_and_of_single_steps() -> None:
         expectation_table(records),
         held_out_table(conditions, records, requests),
         compound_table(compounds),
-        cells_table(conditions[:1], records),
+        cells_table(found_cells(conditions[:1], records)),
     ]
     for head, row in tables:
         assert dict(zip(head, row))["Without a model"] == said

@@ -102,20 +102,62 @@ def test_every_run_has_its_points_by_cost() -> None:
     conditions, records = together(
         *(made(MOSTLY, run=run, labels={"length": n}, tokens_state=n) for run in "ab" for n in (4, 8))
     )
-    (axis,) = accuracy_by_cost(conditions).axes
+    (axis,) = accuracy_by_cost(conditions, {run: run for run in "ab"}).axes
     assert [list(line.get_xdata()) for line in axis.get_lines()] == [[19, 23], [19, 23]]
-    assert by_trace_tokens(records) is not None
+    assert by_trace_tokens(records, conditions) is not None
 
 
 def test_answers_at_once_stand_where_the_traces_of_their_programs_do() -> None:
-    _, records = together(
+    conditions, records = together(
         made([True] * 4, tokens_state=[10, 10, 1000, 1000]),
         made([True, True, False, False], labels={"answer_only": True}, tokens_state=0),
     )
-    figure = by_trace_tokens(records)
+    figure = by_trace_tokens(records, conditions)
     assert figure is not None
     at_once = next(panel for panel in figure.axes if panel.get_title() == "answer_only")
     (line,) = at_once.get_lines()
     assert dict(zip(line.get_xdata(), line.get_ydata())) == {16: 1.0, 512: 0.0}
-    assert by_trace_tokens(records[records["answer_only"]]) is None
+    assert by_trace_tokens(records[records["answer_only"]], conditions) is None
     assert line.get_ydata() == pytest.approx([1.0, 0.0])
+
+
+def test_no_line_by_tokens_holds_several_conditions() -> None:
+    """A program under two rewrites and two spacings is one example of each, not four of one line."""
+    variants = {"a-0": "a", "a-1": "a", "b-0": "b"}
+    conditions, records = together(
+        *(
+            made(MOSTLY, run=run, labels={"rewrite": rewrite, "spacing": spacing}, diagnostic="programs")
+            for run in variants
+            for rewrite in ("none", "all")
+            for spacing in (1.0, 4.0)
+        ),
+        variants=variants,
+    )
+    figure = by_trace_tokens(records, conditions)
+    assert figure is not None
+    panels = [panel for panel in figure.axes if panel.get_visible()]
+    assert {panel.get_title() for panel in panels} == {
+        f"free\nrewrite {rewrite}, spacing {spacing}" for rewrite in ("none", "all") for spacing in (1, 4)
+    }
+    assert all([line.get_label() for line in panel.get_lines()] == ["a", "a", "b"] for panel in panels)
+    assert [entry.get_text() for entry in figure.legends[0].get_texts()] == ["a", "b"]
+
+
+def test_points_by_cost_have_intervals_a_panel_for_each_forcing_and_a_marker_for_each_diagnostic() -> None:
+    conditions, _ = together(
+        *(
+            made(MOSTLY, run=run, diagnostic=diagnostic, labels={"forcing": forcing}, tokens_state=tokens)
+            for run in ("a-0", "a-1")
+            for diagnostic, tokens in (("permutation", 8), ("programs", 80))
+            for forcing in ("free", "action_forced")
+        )
+    )
+    figure = accuracy_by_cost(conditions, {"a-0": "a", "a-1": "a"})
+    assert [panel.get_title() for panel in figure.axes] == ["free", "action_forced"]
+    for panel in figure.axes:
+        found = {(line.get_label(), line.get_marker()) for line in panel.get_lines()}
+        assert found == {("a, permutation", "o"), ("a, programs", "s")}
+        bars = [tuple(path.vertices[:, 1]) for drawn in panel.collections for path in drawn.get_paths()]
+        assert len(bars) == 4
+        assert all(low < 0.9 < high for low, high in bars)
+    assert [entry.get_text() for entry in figure.legends[0].get_texts()] == ["a", "permutation", "programs"]

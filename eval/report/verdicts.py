@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, Settings
+from remedy.eval import baselines
 from remedy.eval.records import TRACE_COLUMNS, label_columns
 from remedy.eval.stats import MARGIN, Difference, Repeated, VerdictWord, compare, levels, over_seeds, word
 
@@ -66,7 +67,8 @@ class Comparison(Settings):
 class Verdict(NamedTuple):
     """What a comparison says. `level`: 1 less that of the interval it is judged by; `token_ratio`: tokens of the treatment's traces
     over the baseline's, NaN if none can be compared; `word`: None of a diagnosis, where the sides are fed different roles;
-    `programs`: how many distinct ones the examples are; `unequal`: in what the training of the two sides was."""
+    `programs`: how many distinct ones the examples are; `without`: the best that is right on them without a model; `unequal`: in
+    what the training of the two sides was."""
 
     comparison: Comparison
     found: Difference
@@ -76,6 +78,7 @@ class Verdict(NamedTuple):
     token_ratio: float
     word: VerdictWord | None
     programs: int
+    without: str
     unequal: tuple[str, ...] = ()
 
 
@@ -123,8 +126,11 @@ def _compared(comparison: Comparison, records: pd.DataFrame) -> Verdict:
     found = compare(*outcomes, clusters, same_runs=set(before["run"]) == set(after["run"]))
     baseline, treatment = (over_seeds(side, clusters) for side in outcomes)
     ratio = _token_ratio(_paired(before, after))
+    without = baselines.best([{"baselines": baselines.baselines(examples)}])
     undecided = None if diagnosis else VerdictWord.UNDECIDED
-    return Verdict(comparison, found, baseline, treatment, ALONE, ratio, undecided, examples["example"].nunique())
+    return Verdict(
+        comparison, found, baseline, treatment, ALONE, ratio, undecided, examples["example"].nunique(), without
+    )
 
 
 PAIRED = ["example", "index", "split", "cluster"]
@@ -205,4 +211,6 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         )
     places = {run: place for place, run in enumerate(sorted(chosen["run"].unique()))}
     chosen = chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1), place=chosen["run"].map(places))
-    return chosen[["run", "place", *PAIRED, "right", "cost", "failure", "forcing"]]
+    return chosen[
+        ["run", "place", *PAIRED, "right", "cost", "failure", "forcing", "chance", "start_right", "true_answer"]
+    ]

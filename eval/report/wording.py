@@ -6,10 +6,10 @@ import math
 
 from remedy.eval.report.seeds import each_seed, solved
 from remedy.eval.report.verdicts import ALONE, Verdict
-from remedy.eval.sections import Rows, interval, p_value, places, points
+from remedy.eval.sections import WITHOUT, Rows, interval, p_value, places, points
 from remedy.eval.stats import BAR, Repeated, VerdictWord, clopper_pearson
 
-VERDICT_HEAD = ["Compared", "Failure", "Baseline", "With it", "Difference", "p", "Tokens", "Verdict"]
+VERDICT_HEAD = ["Compared", "Failure", "Baseline", "With it", WITHOUT, "Difference", "p", "Tokens", "Verdict"]
 VERDICT_NOTE = (
     "Right answers on the same programs. With several seeds on both sides, intervals are for other seeds and other programs; with one "
     "they are for other programs alone, and the words speak of these runs, not of a recipe. Programs that stand or fall together, as "
@@ -19,9 +19,10 @@ VERDICT_NOTE = (
     f"Helped, worse: the interval leaves out 0. Fixed: helped, the baseline is below {BAR:.0%} with all of its interval, and the "
     f"treatment reaches {BAR:.0%} with the lower end of its own; of a recipe, so that more than half of all trainings do (six of six "
     "seeds). As good: it loses less than the margin. Undecided: none of these; smaller differences than the one named are mostly not "
-    "seen. Tokens: those of the trace, without the program, relative to the baseline's."
+    "seen. Without a model: the most that a guess, the start given back or one answer for all has right on these programs. Tokens: "
+    "those of the trace, without the program, relative to the baseline's."
 )
-DIAGNOSIS_HEAD = ["Fed", "Without", "With it", "Difference", "Tokens"]
+DIAGNOSIS_HEAD = ["Fed", "Without", "With it", WITHOUT, "Difference", "Tokens"]
 DIAGNOSIS_NOTE = (
     "What a model does when it is fed more of the truth says where it fails. It is no mitigation and gets no verdict: nobody has the "
     "truth to feed. On programs with branches and loops, true actions also give away the values of conditions. 95 % intervals, each "
@@ -37,6 +38,7 @@ def verdict_row(item: Verdict) -> list[str]:
         item.comparison.failure,
         rate_cell(item.baseline),
         rate_cell(item.treatment),
+        item.without,
         difference_cell(item),
         p_value(item.found.p_value) + level,
         tokens_cell(item),
@@ -53,6 +55,7 @@ def diagnosis_rows(items: list[Verdict]) -> Rows:
                 item.comparison.mitigation,
                 rate_cell(item.baseline),
                 rate_cell(item.treatment),
+                item.without,
                 difference_cell(item),
                 tokens_cell(item),
             ]

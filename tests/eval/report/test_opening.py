@@ -22,7 +22,7 @@ def verdict(before: Any, after: Any, ratio: float = 0.5, level: float = 0.05, **
     found = compare(baseline, treatment)
     first, second = over_seeds(baseline), over_seeds(treatment)
     said = word(found, first, second, level, comparison.margin)
-    return Verdict(comparison, found, first, second, level, ratio, said, baseline.shape[1])
+    return Verdict(comparison, found, first, second, level, ratio, said, baseline.shape[1], "")
 
 
 BAD, GOOD = [False] * 99 + [True], [True] * 100
@@ -138,12 +138,12 @@ def test_the_sentences_never_contradict_the_table(verdicts: list[Verdict]) -> No
         assert counts == ([str(len(items))] if items else [])
         for item in items[:MOST_NAMED] if kind is not VerdictWord.UNDECIDED else ():
             row = verdict_row(item)
-            assert f"“{row[0]}”{'' if row[1] == 'any' else f' for {row[1]}'}, {row[4].splitlines()[0]}, " in outcome
-            assert f"{row[4].splitlines()[1].split(' (')[0]}, {row[7].splitlines()[1]}" in outcome
+            assert f"“{row[0]}”{'' if row[1] == 'any' else f' for {row[1]}'}, {row[5].splitlines()[0]}, " in outcome
+            assert f"{row[5].splitlines()[1].split(' (')[0]}, {row[8].splitlines()[1]}" in outcome
     assert ("none fixed" in outcome) == all(item.word is not VerdictWord.FIXED for item in verdicts)
     for ratio, name in re.findall(r"([\d.]+) with “(m\d)”", cost):
         (item,) = [one for one in verdicts if one.comparison.mitigation == name]
-        assert verdict_row(item)[6] == f"x {ratio}"
+        assert verdict_row(item)[7] == f"x {ratio}"
         assert item.word is not None
         assert f"called {item.word}," in cost
     assert ("All are of single runs" in sure) == (not any(item.found.repeated for item in verdicts))
@@ -155,7 +155,7 @@ def check_one(item: Verdict, outcome: str, cost: str, sure: str) -> None:
     """The sentences on one comparison, against its line of the table."""
     row = verdict_row(item)
     assert [kind for kind, said in ONE.items() if said in outcome] == [item.word]
-    assert row[7].splitlines()[1] in outcome.split("; ")[0]
+    assert row[8].splitlines()[1] in outcome.split("; ")[0]
     assert outcome.startswith("The primary comparison: ") == ("the primary comparison" in row[0])
     assert re.findall(r"([\d.]+ %) of its answers are right, ([\d.]+ %) of", outcome) == [
         (row[3].splitlines()[0], row[2].splitlines()[0])
@@ -163,9 +163,9 @@ def check_one(item: Verdict, outcome: str, cost: str, sure: str) -> None:
     assert (f"({row[1]})" in outcome) == (
         row[1] != "any" and item.word in (VerdictWord.FIXED, VerdictWord.HELPED, VerdictWord.UNDECIDED)
     )
-    assert re.findall(r"([\d.]+) times", cost) == ([row[6][2:]] if row[6] else [])
-    assert row[4].splitlines()[0] in sure
-    assert row[4].splitlines()[1].split(" (")[0] in sure
+    assert re.findall(r"([\d.]+) times", cost) == ([row[7][2:]] if row[7] else [])
+    assert row[5].splitlines()[0] in sure
+    assert row[5].splitlines()[1].split(" (")[0] in sure
     assert ("for other seeds too" in sure) == item.found.repeated == ("of these runs alone" not in sure)
     times = re.findall(r"(about|more than) ([\d,]+) times", sure)
     assert bool(times) == (item.word is VerdictWord.UNDECIDED)

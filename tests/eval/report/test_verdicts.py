@@ -8,7 +8,7 @@ import pytest
 from remedy.data_gen.settings import ConfigError
 from remedy.eval.report.opening import opening
 from remedy.eval.report.verdicts import Comparison, Verdict, decide
-from remedy.eval.report.wording import verdict_cell, verdict_row
+from remedy.eval.report.wording import VERDICT_HEAD, diagnosis_rows, verdict_cell, verdict_row
 from remedy.eval.stats import VerdictWord
 from tests.eval.made_records import made, together
 
@@ -60,9 +60,21 @@ def test_programs_that_stand_or_fall_together_are_one() -> None:
     found = decided(records, "a", "b")
     assert (found.found.examples, found.found.clusters) == (100, 10)
     assert found.word is VerdictWord.UNDECIDED
-    assert verdict_row(found)[4].endswith("lost of 100 programs in 10 clusters")
+    assert verdict_row(found)[5].endswith("lost of 100 programs in 10 clusters")
     _, records = together(made(before, run="a"), made(BETTER, run="b"))
     assert decided(records, "a", "b").word is not VerdictWord.UNDECIDED
+
+
+def test_what_needs_no_model_stands_beside_both_sides() -> None:
+    answers = {"chance": 0.25, "true_answer": ["x"] * 40 + ["y"] * 60}
+    _, records = together(made(WORSE, run="a", **answers), made(BETTER, run="b", **answers))
+    row = verdict_row(decided(records, "a", "b"))
+    assert dict(zip(VERDICT_HEAD, row, strict=True))["Without a model"] == "60 %\nmost frequent answer"
+    fed = [made(BETTER, labels={"forcing": forcing}, **answers) for forcing in ("free", "action_forced")]
+    _, records = together(*fed)
+    sides = ({"run": "run", "where": {"forcing": forcing}} for forcing in ("free", "action_forced"))
+    head, diagnosed = diagnosis_rows(decide([comparison(*sides)], records))
+    assert dict(zip(head, diagnosed, strict=True))["Without a model"] == "60 %\nmost frequent answer"
 
 
 def test_programs_that_are_drawn_several_times_are_counted_once() -> None:
@@ -71,7 +83,7 @@ def test_programs_that_are_drawn_several_times_are_counted_once() -> None:
     _, records = together(*sides)
     found = decided(records, "a", "b")
     assert (found.found.examples, found.programs, found.found.clusters) == (100, 10, 10)
-    assert "lost of 100 examples of 10 programs" in verdict_row(found)[4]
+    assert "lost of 100 examples of 10 programs" in verdict_row(found)[5]
     assert ", on 100 examples of 10 programs, with one training a side" in opening([found])[2]
 
 
@@ -84,7 +96,7 @@ def test_comparisons_share_the_level_of_one_but_for_the_primary() -> None:
     sides = {"run": "a"}, {"run": "b"}
     six = decide([comparison(*sides)] * 6, records)
     assert {(one.word, one.level) for one in six} == {(VerdictWord.AS_GOOD, 0.05 / 6)}
-    assert "judged at 0.0083" in verdict_row(six[0])[5]
+    assert "judged at 0.0083" in verdict_row(six[0])[6]
     first, *rest = decide([comparison(*sides, primary=True), *[comparison(*sides)] * 6], records)
     assert (first.word, first.level) == (VerdictWord.HELPED, 0.05)
     assert {one.level for one in rest} == {0.05 / 6}

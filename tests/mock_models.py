@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
+from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.windows import windows
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import ANSWERS, fed_roles, feeds_answers, forcing_name
@@ -118,6 +119,7 @@ FORCINGS: tuple[Any, ...] = (
 PERMUTATION = {"kind": "permutation", "n": 3, "moves": "swaps", "length": 3}
 STRINGS = {"kind": "composition", "depth": 1, "functions": ["mirror_str"], "input_length": [2, 2]}
 DIFF = {"reveal": {"locals": "diff"}}
+RAISING = {"kind": "programs", "path": "tests/fixtures/raising.jsonl", "tracer": {"isolation": "trusted"}}
 
 
 class Case(NamedTuple):
@@ -148,6 +150,25 @@ CASES = {
     "programs, symbolic": Case(
         {"kind": "programs", "answer_only": [False]}, {"task": PERMUTATION, "format": "symbolic"}
     ),
+    "permutation, cwm_unseeded": Case(
+        {"kind": "permutation", "lengths": [3]},
+        {"task": {**PERMUTATION, "answer": "print"}, "format": "cwm_unseeded", **DIFF},
+    ),
+    "permutation, cwm_numbered": Case(
+        {"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "cwm_numbered"}
+    ),
+    "permutation, cwm_numbers": Case(
+        {"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "cwm_numbers"}
+    ),
+    "permutation, symbolic, one in turn": Case(
+        {"kind": "permutation", "lengths": [3]},
+        {"task": PERMUTATION, "format": "symbolic", "reveal": {"locals": "one_in_turn"}},
+    ),
+    "composition, cwm, depth 2": Case(
+        {"kind": "composition", "depths": [2]}, {"task": {**STRINGS, "functions": ["add_prefix"]}}
+    ),
+    "programs, cwm, answer only": Case({"kind": "programs", "answer_only": [True]}, {"task": STRINGS}),
+    "programs, cwm, raising": Case({"kind": "programs", "answer_only": [False]}, {"task": RAISING}),
     "two_by_two, cwm": Case({"kind": "two_by_two"}, {"task": PERMUTATION}),
     "two_by_two, repl": Case({"kind": "two_by_two"}, {"task": PERMUTATION, "format": "repl"}),
     "two_by_two, symbolic": Case({"kind": "two_by_two"}, {"task": PERMUTATION, "format": "symbolic"}),
@@ -170,8 +191,8 @@ def matrix(name: str, forcings: Sequence[Any] = FORCINGS, examples: int = 1) -> 
     data = build(DataConfig, given, name)
     symbols = {"kind": "symbols" if data.format == "symbolic" else "chars"}
     tokenizer = build_tokenizer(TOKENIZERS[symbols["kind"]].model_validate(symbols), data)
-    fitting = [one for one in forcings if one != "line_forced" or data.format.startswith("cwm")]
-    if settings["kind"] != "two_by_two":
+    fitting = [one for one in forcings if one != "line_forced" or FORMATS[data.format].events]
+    if settings["kind"] != "two_by_two" and settings.get("answer_only") != [True]:
         settings = {**settings, "forcing": fitting}
     config = build(EvalConfig, {"diagnostics": [{**settings, "examples": examples}], "max_new_tokens": 2000}, name)
     for condition in config.diagnostics[0].conditions(data, "test"):
@@ -205,7 +226,7 @@ def same(line: Line) -> bool:
 
 def mistaken(truth: Encoded, wrong: frozenset[Role], once: bool, tokenizer: TraceTokenizer) -> list[int]:
     """The true sequence with a token of every frame's part of these roles replaced: the last of it that is a letter or a digit, or
-    one that stands alone. `once`: of the second frame alone. A wrong event is another event of its kind."""
+    one that stands alone. `once`: of the second frame alone, or the only one. A wrong event is another event of its kind."""
     ids = list(truth.ids)
     events = {Special.CALL_SEP: Special.LINE_SEP, Special.LINE_SEP: Special.CALL_SEP}
     events |= {Special.RETURN_SEP: Special.EXCEPTION_SEP, Special.EXCEPTION_SEP: Special.RETURN_SEP}
@@ -214,7 +235,7 @@ def mistaken(truth: Encoded, wrong: frozenset[Role], once: bool, tokenizer: Trac
     for at, (role, frame) in enumerate(zip(truth.roles, truth.frames)):
         if role != Role.CONTEXT and role in wrong:
             parts.setdefault((frame, role), []).append(at)
-    chosen = sorted(parts)[1:2] if once else sorted(parts)
+    chosen = (sorted(parts)[1:2] or sorted(parts)) if once else sorted(parts)
     for key in chosen:
         places = parts[key]
         at = next((at for at in reversed(places) if tokenizer.decode([ids[at]]).isalnum()), places[-1])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.diagnostics import DIAGNOSTICS
 from tests.mock_models import CASES, KINDS, Line, matrix, same
 
@@ -39,3 +40,7 @@ def assert_nothing_is_had_for_what_is_fed(lines: list[Line]) -> None:
 def test_every_diagnostic_has_its_cases() -> None:
     kinds = {case.diagnostic["kind"] for case in CASES.values()}
     assert kinds == set(DIAGNOSTICS)
+
+
+def test_every_format_has_its_cases() -> None:
+    assert {case.data.get("format", "cwm") for case in CASES.values()} == set(FORMATS)

@@ -209,7 +209,7 @@ def _per_frame(rows: pd.DataFrame) -> dict[str, Interval]:
         judged = rows[rows[share].notna() & (rows[of] > 0)]
         if len(judged):
             right = (judged[share] * judged[of]).round().astype(int)
-            found[of] = _interval(pooled(right.tolist(), judged[of].tolist(), judged["cluster"].tolist()))
+            found[of] = as_interval(pooled(right.tolist(), judged[of].tolist(), judged["cluster"].tolist()))
     return found
 
 
@@ -225,8 +225,8 @@ def _hazards(rows: pd.DataFrame) -> dict[str, Hazard]:
             "errors": int(errors.sum()),
             "frames": int(frames.sum()),
             "tokens": int(tokens.sum()),
-            "per_frame": _interval(pooled(errors.tolist(), frames.tolist(), clusters)),
-            "per_token": _interval(pooled(errors.tolist(), tokens.tolist(), clusters)),
+            "per_frame": as_interval(pooled(errors.tolist(), frames.tolist(), clusters)),
+            "per_token": as_interval(pooled(errors.tolist(), tokens.tolist(), clusters)),
         }
     return found
 
@@ -238,14 +238,15 @@ def _operations(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 
 def _rate(rows: pd.DataFrame, name: str) -> Interval | None:
-    return _interval(rate(rows[name].astype(bool).tolist(), rows["cluster"].tolist())) if len(rows) else None
+    return as_interval(rate(rows[name].astype(bool).tolist(), rows["cluster"].tolist())) if len(rows) else None
 
 
 def _share(rows: pd.DataFrame, name: str) -> Interval | None:
-    return _interval(mean(rows[name].tolist(), rows["cluster"].tolist())) if len(rows) else None
+    return as_interval(mean(rows[name].tolist(), rows["cluster"].tolist())) if len(rows) else None
 
 
-def _interval(found: Estimate) -> Interval:
+def as_interval(found: Estimate) -> Interval:
+    """An estimate as summaries hold it."""
     return {
         "mean": found.mean,
         "low": found.low,

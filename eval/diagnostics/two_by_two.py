@@ -14,8 +14,9 @@ from remedy.data_gen.tasks import Task
 from remedy.eval import baselines
 from remedy.eval.decoding import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent
-from remedy.eval.sections import WITHOUT, Rows, Section, constant, in_order, named, percent, telling
-from remedy.eval.summary import ConditionSummary, Interval
+from remedy.eval.sections import WITHOUT, Rows, Section, constant, in_order, interval, named, percent, telling
+from remedy.eval.stats import mean, rate
+from remedy.eval.summary import ConditionSummary, Interval, as_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,11 +38,11 @@ CELLS: dict[str, Cell] = {
 LOST = {"state", "value"}
 """The roles of first errors by which a state is lost; by any other, what happens next is wrong."""
 NOTE = (
-    "Rates per frame of what the model writes; what is fed has none. Of one run with Wilson intervals over clusters; of several seeds "
-    "their mean, and each in small print. A state that is wrong "
-    "where actions are fed is a lost state; an action that is wrong where states are fed is a wrong action. Teacher forcing is one "
-    "step: what is right given the true past. In free decoding frames are compared at their place in the trace, so all that follows "
-    "a wrong action may count as wrong: there the shares of traces whose first error is one or the other tell more."
+    "Rates per frame of what the model writes; what is fed has none. Of one run with Wilson intervals over clusters; of several "
+    "seeds their mean with a t interval for other seeds on these programs, and each in small print. A state that is wrong where "
+    "actions are fed is a lost state; an action that is wrong where states are fed is a wrong action. Teacher forcing is one "
+    "step: what is right given the true past. In free decoding frames are compared at their place in the trace, so all that "
+    "follows a wrong action may count as wrong: there the shares of traces whose first error is one or the other tell more."
 )
 
 
@@ -135,28 +136,29 @@ def cells_table(cells: Sequence[Found]) -> Rows:
                 _said(right),
                 baselines.best(cell.runs) if right else "",
                 *(_said(cell.rates(kind)) for kind in ("states", "actions", "returns")),
-                _share((roles != "") & ~roles.isin(LOST)),
-                _share(roles.isin(LOST)),
+                _share(cell, (roles != "") & ~roles.isin(LOST)),
+                _share(cell, roles.isin(LOST)),
             ]
         )
     return table
 
 
 def _said(rates: Sequence[Interval]) -> str:
-    """A rate with its interval; of several seeds, their mean, and each in small print."""
+    """A rate with its interval; of several seeds, their mean with that over seeds, and each in small print."""
     if len(rates) < 2:
         return percent(rates[0] if rates else None)
+    found = mean([one["mean"] for one in rates])
     each = ", ".join(f"{100 * one['mean']:.0f}" for one in rates)
-    return f"{100 * _mean(rates):.0f} %\n{each}"
+    return f"{100 * found.mean:.0f} %\n{interval(found.low, found.high)}\nseeds {each} %"
 
 
-def _mean(rates: Sequence[Interval]) -> float:
-    """The mean over seeds."""
-    return sum(one["mean"] for one in rates) / len(rates)
-
-
-def _share(outcomes: pd.Series) -> str:
-    return f"{100 * outcomes.mean():.0f} %\n{outcomes.sum()} of {len(outcomes)} traces" if len(outcomes) else ""
+def _share(cell: Found, outcomes: pd.Series) -> str:
+    """The share of a cell's traces that are so, as `_said`, and how many they are."""
+    if outcomes.empty:
+        return ""
+    runs = outcomes.groupby(cell.rows["run"], sort=False)
+    rates = [rate(one.tolist(), cell.rows["cluster"][one.index].tolist()) for _, one in runs]
+    return f"{_said([as_interval(one) for one in rates])}\n{outcomes.sum()} of {len(outcomes)} traces"
 
 
 def cells_figure(cells: Sequence[Found]) -> Figure:
@@ -178,7 +180,14 @@ def cells_figure(cells: Sequence[Found]) -> Figure:
             number = names.index(cell.name)
             at = places[cell.forcing][0] + (number - (len(names) - 1) / 2) * width
             colour = COLOURS[number % len(COLOURS)]
-            panel.bar([at], [_mean(rates)], width=0.88 * width, color=colour, alpha=0.6, label=cell.name)
+            panel.bar(
+                [at],
+                [sum(one["mean"] for one in rates) / len(rates)],
+                width=0.88 * width,
+                color=colour,
+                alpha=0.6,
+                label=cell.name,
+            )
             for place, one in enumerate(rates):
                 beside = at + (place - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
                 ends = [[one["mean"] - one["low"]], [one["high"] - one["mean"]]]

@@ -38,7 +38,7 @@ def test_a_wrong_action_and_a_lost_state_are_told_apart() -> None:
     conditions, records = together(free)
     head, row = cells_table(found_cells(conditions, records))
     said = dict(zip(head, row))
-    assert said["First error: wrong action"].endswith("2 of 4 traces")
+    assert said["First error: wrong action"] == "50 %\n15 to 85 %\n2 of 4 traces"
     assert said["First error: lost state"].endswith("1 of 4 traces")
 
 
@@ -58,8 +58,8 @@ def test_seeds_of_a_variant_share_a_bar_and_a_line_and_each_is_shown() -> None:
     ]
     head, first, *_ = cells_table(cells)
     said = dict(zip(head, first))
-    assert (said["Variant"], said["States right"]) == ("gru", "75 %\n50, 100")
-    assert said["First error: lost state"] == "50 %\n2 of 4 traces"
+    assert (said["Variant"], said["States right"]) == ("gru", "75 %\n0 to 100 %\nseeds 50, 100 %")
+    assert said["First error: lost state"] == "50 %\n9 to 91 %\nseeds 50, 50 %\n2 of 4 traces"
     states, actions = cells_figure(cells).axes
     assert [round(bar.get_height(), 6) for bar in states.patches] == [0.75, 0.75, 0.5, 0.5]  # type: ignore[attr-defined]
     assert len(states.containers) == 4 + 6

@@ -13,9 +13,10 @@ from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, apply_changes, build, read_yaml
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
+from remedy.models.config import SHAPE, DecoderSettings
 from remedy.models.finished import read_training, recorded_weights
 from remedy.models.flops import token_cost
-from remedy.models.mixers import eigenvalues_of
+from remedy.models.mixers import MIXERS, eigenvalues_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 
@@ -30,6 +31,8 @@ class Checkpoint(TypedDict):
     """Transformers' name of the architecture."""
     mixers: dict[str, str | None]
     """Sequence mixers of our decoder, each with the range of its eigenvalues, if it has one; empty for other models."""
+    decoder: dict[str, Any]
+    """Settings of our decoder that its mixers use and that are not as published; those that have fields here apart."""
     num_hidden_layers: int
     """Layers."""
     hidden_size: int
@@ -60,6 +63,7 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
     return {
         "model_type": settings.model_type,
         "mixers": {mixer: eigenvalues_of(mixer, settings.eigenvalues) for mixer in mixers},
+        "decoder": _unpublished(model),
         "num_hidden_layers": settings.num_hidden_layers,
         "hidden_size": settings.hidden_size,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -71,6 +75,15 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
         "tokenizer": tokenizer.settings.model_dump(mode="json"),
         "tokenizer_fingerprint": tokenizer.fingerprint,
     }
+
+
+def _unpublished(model: CausalLM) -> dict[str, Any]:
+    """The settings of our decoder, used by one of its mixers, that a user changed from their default, which is as published."""
+    settings = model.config
+    used = frozenset[str]().union(*(MIXERS[mixer].uses for mixer in getattr(settings, "layer_mixers", None) or ()))
+    fields = [name for name in DecoderSettings.model_fields if name in used and name not in SHAPE | {"eigenvalues"}]
+    found = {name: getattr(settings, name) for name in fields}
+    return {name: value for name, value in found.items() if value != DecoderSettings.model_fields[name].default}
 
 
 def weights_digest(model: CausalLM) -> str:
@@ -91,7 +104,7 @@ def weights_digest(model: CausalLM) -> str:
 class Subject(NamedTuple):
     """What a checkpoint is evaluated on: `trained_on` is the task of its own data, if that is known; `weights` a digest of its
     weights, if one was recorded with them; `training` what its training took (`models.finished.Training`), with the settings that
-    were `chosen` on validation."""
+    were `chosen` on validation and the stages of its `curriculum`."""
 
     data: DataConfig
     trained_on: Task | None = None
@@ -108,7 +121,8 @@ def for_checkpoint(checkpoint: str, config: EvalConfig, chosen: Mapping[str, Any
         ConfigError: the checkpoint stores none and the changes are not complete, or the result does not validate.
     """
     path = Path(checkpoint) / "config.yaml"
-    stored = read_yaml(path).get("data", {}) if path.exists() else {}
+    written = read_yaml(path) if path.exists() else {}
+    stored = written.get("data", {})
     if not stored and "task" not in config.set:
         missing = "" if Path(checkpoint).exists() else "there is no such folder here, and a model of the hub "
         raise ConfigError(
@@ -124,5 +138,6 @@ def for_checkpoint(checkpoint: str, config: EvalConfig, chosen: Mapping[str, Any
         if key.startswith("task.held_out_"):
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
     took = read_training(Path(checkpoint))
-    training = {**took, "chosen": dict(chosen or {})} if took is not None else None
+    stages = (written.get("train") or {}).get("curriculum") or []
+    training = {**took, "chosen": dict(chosen or {}), "curriculum": stages} if took is not None else None
     return Subject(data, trained_on, recorded_weights(Path(checkpoint)), training)

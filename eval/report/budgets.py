@@ -13,10 +13,16 @@ Request = Mapping[str, Any]
 """What an evaluation's folder says it holds: `checkpoint` and, of runs that were trained here, `training`."""
 TOLERANCE = 0.05
 """Tokens and FLOPs that differ by less than this share are called equal: with random lengths no two seeds read the same number."""
+SIZE_TOLERANCE = 0.1
+"""Parameters and states that differ by less than this share are called equal: widths matched to a multiple of the heads miss by as
+much. Of equal width, mixers differ by up to 60 %."""
 LEARNING_RATE = "train.learning_rate"
 NOTE = (
-    "Training: what the run took in all. Tokens are those read, without padding; FLOPs are estimated from the weights in products and "
-    "the mixers, three times a forward pass. State: numbers carried for one sequence, and those kept for each of its tokens."
+    "Training: what the run took in all. Tokens are those read, without padding; FLOPs are estimated from the weights in "
+    "products and the mixers, three times a forward pass. State: numbers carried for one sequence, and those kept for each of "
+    "its tokens. Model: settings that are not named are as published. A verdict names what its sides had unequal: steps, "
+    f"examples and learning rates of any difference, tokens and FLOPs of {TOLERANCE:.0%}, parameters and states of "
+    f"{SIZE_TOLERANCE:.0%}."
 )
 
 
@@ -31,7 +37,16 @@ def runs_table(found: Evaluations) -> Rows:
         rows.append(
             [
                 request["run"],
-                f"{mixers or about['model_type']}\n{about['num_hidden_layers']} layers, width {about['hidden_size']}",
+                "\n".join(
+                    filter(
+                        None,
+                        [
+                            mixers or about["model_type"],
+                            f"{about['num_hidden_layers']} layers, width {about['hidden_size']}",
+                            *(f"{name} {said(value)}" for name, value in about.get("decoder", {}).items()),
+                        ],
+                    )
+                ),
                 f"{about['parameters']:,}",
                 _state(about),
                 *_training(request.get("training")),
@@ -44,9 +59,31 @@ def runs_table(found: Evaluations) -> Rows:
     return [[cell for place, cell in enumerate(row) if place not in empty] for row in rows]
 
 
+def said(value: object) -> str:
+    """A setting's value as configurations write it."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(said, value))
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
+    """The stages of a curriculum: `200 steps of spacing 1; then 450 steps of spacing 4`."""
+    found = []
+    for stage in curriculum:
+        changes = ", ".join(f"{key.rpartition('.')[2]} {said(value)}" for key, value in stage.get("set", {}).items())
+        found.append(f"{stage['steps']:,} steps" + (f" of {changes}" if changes else ""))
+    return f"in stages: {'; '.join(found)}" if found else ""
+
+
 def _data(data: Mapping[str, Any]) -> str:
     memory = data.get("memory")
-    return phrase(data["task"]) + (f"\nmemory {memory}" if memory is not None else "")
+    reveal = {"kind": "reveals", **data.get("reveal", {})}
+    lines = [
+        phrase(data["task"]),
+        phrase(reveal) if "reveal" in data else "",
+        f"memory {memory}" if memory is not None else "",
+    ]
+    return "\n".join(filter(None, lines))
 
 
 def _state(about: Mapping[str, Any]) -> str:
@@ -69,6 +106,7 @@ def _training(training: Mapping[str, Any] | None) -> list[str]:
         f"{training['flops']:.2g} FLOPs",
         f"the best kept, of step {training['kept_step']:,}" if training["kept_step"] != training["steps"] else "",
         "stopped early" if training["stopped_early"] else "",
+        _stages(training.get("curriculum", ())),
     ]
     rate = f"{training['learning_rate']:g}" + ("\nchosen" if LEARNING_RATE in training["chosen"] else "")
     seed, data_seed = training["seed"], training["data_seed"]
@@ -76,8 +114,12 @@ def _training(training: Mapping[str, Any] | None) -> list[str]:
 
 
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """In what the training of two variants, each with the requests of its runs, was unequal: `steps 1,600 against 800`, of the
-    treatment first. Empty where it was equal, or of neither side anything is known."""
+    """In what two variants, each with the requests of its runs, and their training were unequal: `steps 1,600 against 800`, of the
+    treatment first. Empty where they were equal, or of neither side anything is known."""
+    return _unequal_training(baseline, treatment) + _unequal_sizes(baseline, treatment)
+
+
+def _unequal_training(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
     before, after = ([request.get("training") for request in side] for side in (baseline, treatment))
     known = [side for side in (before, after) if all(side)]
     if len(known) < 2:
@@ -89,6 +131,28 @@ def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[s
         if abs(mean[0] - mean[1]) > tolerance * max(mean):
             found.append(f"{name} {said(mean[0])} against {said(mean[1])}")
     return found + _unequal_rates([one for one in before if one is not None], [one for one in after if one is not None])
+
+
+def _unequal_sizes(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
+    """Parameters, and what is carried from token to token: of a fixed size, or growing with the text."""
+    before, after = (
+        [about for request in side if (about := request.get("checkpoint"))] for side in (baseline, treatment)
+    )
+    if not before or not after:
+        return []
+    found = []
+    mean = [sum(one["parameters"] for one in side) / len(side) for side in (after, before)]
+    if abs(mean[0] - mean[1]) > SIZE_TOLERANCE * max(mean):
+        found.append(f"parameters {mean[0]:,.0f} against {mean[1]:,.0f}")
+    if any(_apart(before[0].get(key), after[0].get(key)) for key in ("state_floats", "state_by_length")):
+        states = [_state(side[0]) for side in (after, before)]
+        found += [f"state {states[0]} against {states[1]}"] if all(states) else []
+    return found
+
+
+def _apart(first: int | None, second: int | None) -> bool:
+    """Whether two sizes differ by more than is called equal."""
+    return abs((first or 0) - (second or 0)) > SIZE_TOLERANCE * max(first or 0, second or 0)
 
 
 _BUDGETS: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (

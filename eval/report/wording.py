@@ -109,7 +109,7 @@ def tokens_cell(item: Verdict) -> str:
 def verdict_cell(item: Verdict) -> str:
     """The word, of what it is said, and what it leaves open."""
     assert item.word is not None
-    budgets = f"unequal training: {'; '.join(item.unequal)}" if item.unequal else ""
+    budgets = f"unequal: {'; '.join(item.unequal)}" if item.unequal else ""
     return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), _beside(item), budgets]))
 
 

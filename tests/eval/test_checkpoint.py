@@ -99,3 +99,16 @@ def test_a_description_says_what_a_token_costs(settings: dict[str, Any], state: 
     table = model.get_input_embeddings().weight.numel()
     assert found["flops_per_token"] is not None
     assert found["flops_per_token"] / (2 * (found["parameters"] - table)) == pytest.approx(1.0, abs=0.5)
+
+
+def test_settings_that_are_not_as_published_are_described() -> None:
+    def described(**changes: Any) -> dict[str, Any]:
+        settings = DecoderSettings.model_validate({"hidden_size": 32, **changes})
+        tokenizer = build_tokenizer(CharacterSettings())
+        return describe(DecoderForCausalLM(DecoderConfig.from_settings(settings, 50)), tokenizer)["decoder"]
+
+    assert described() == {}
+    assert described(mixers=["gru"]) == {}
+    changed = {"window": 16, "positions": "none", "qk_norm": True, "short_convolution": True}
+    assert described(**changed) == changed
+    assert described(mixers=["mamba"], state_size=8) == {"state_size": 8}

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from remedy.eval.report.budgets import unequal
+from remedy.eval.evaluate import read_request
+from remedy.eval.report.budgets import runs_table, unequal
 from remedy.eval.report.page import compose
+from remedy.eval.report.reading import Evaluations
 from remedy.eval.report.wording import verdict_cell
-from tests.eval.made_records import made, write_evaluation
+from tests.eval.made_records import made, together, write_evaluation
 
 TRAINING: dict[str, Any] = {
     "steps": 800,
@@ -61,7 +63,7 @@ def test_a_verdict_between_unequal_arms_says_so_and_the_table_shows_what_trainin
         for run, right, steps in (("a", False, 800), ("b", True, 1600))
     ]
     found = compose(folders)
-    assert verdict_cell(found.verdicts[0]).splitlines()[-1] == "unequal training: steps 1,600 against 800"
+    assert verdict_cell(found.verdicts[0]).splitlines()[-1] == "unequal: steps 1,600 against 800"
     rows = found.sections[0].rows
     assert rows is not None
     first = dict(zip(rows[0], rows[1], strict=True))
@@ -82,3 +84,38 @@ def test_a_verdict_between_unequal_arms_says_so_and_the_table_shows_what_trainin
         ]
     )
     assert "unequal" not in verdict_cell(equal.verdicts[0])
+
+
+def sized(**changes: Any) -> list[dict[str, Any]]:
+    about = {"parameters": 104_512, "state_floats": 0, "state_by_length": 256, **changes}
+    return [{"checkpoint": about, "training": TRAINING}] * 2
+
+
+@pytest.mark.parametrize(
+    ("treatment", "says"),
+    [
+        ({}, []),
+        ({"parameters": 110_000}, []),
+        ({"parameters": 167_440}, ["parameters 167,440 against 104,512"]),
+        ({"state_floats": 2048, "state_by_length": 0}, ["state 2,048 against 256 a token"]),
+        ({"state_by_length": 512}, ["state 512 a token against 256 a token"]),
+        ({"state_floats": None, "state_by_length": None}, []),
+    ],
+)
+def test_sides_of_unequal_size_are_said_to_be(treatment: dict[str, Any], says: list[str]) -> None:
+    assert unequal(sized(), sized(**treatment)) == says
+
+
+def test_what_tells_two_models_or_their_training_apart_stands_in_the_table(tmp_path: Path) -> None:
+    stages = [{"steps": 200, "set": {"reveal.spacing": 1, "task.length": [2, 8]}}, {"steps": 450}]
+    labels = {"length": 4, "horizon": 4}
+    folder = write_evaluation(tmp_path / "a", made([True], labels=labels), training={**TRAINING, "curriculum": stages})
+    request = read_request(folder)
+    request["checkpoint"]["decoder"] = {"window": [16, None], "positions": "none", "short_convolution": True}
+    request["data"]["reveal"] = {"spacing": 4.0, "locals": "full", "answer_only": False}
+    conditions, records = together(made([True], labels=labels))
+    head, row = runs_table(Evaluations([request], conditions, records, []))
+    found = dict(zip(head, row, strict=True))
+    assert found["Model"].splitlines()[2:] == ["window 16, null", "positions none", "short_convolution true"]
+    assert found["Training"].splitlines()[-1] == "in stages: 200 steps of spacing 1, length 2, 8; 450 steps"
+    assert found["Data"] == "permutation\nreveals: spacing 4.0; locals full"

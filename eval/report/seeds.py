@@ -38,6 +38,12 @@ NOTE = (
 )
 
 
+DRAWN = (
+    "Large: means over the seeds of a variant, with 95 % intervals; small: each seed. What has one value of the axis by itself stands "
+    "side by side."
+)
+
+
 def repeated(variants: Mapping[str, str]) -> bool:
     """Whether some variant has several runs. `variants`: each run's variant."""
     return len(set(variants.values())) < len(variants)
@@ -64,7 +70,12 @@ def seed_sections(
     sections = [Section(f"{name}: right answers over seeds", rows=seed_table(mine, records, variants), note=NOTE)]
     if axis is not None:
         draw = partial(accuracy_over_seeds, mine, records, axis, variants)
-        sections.insert(0, Section(f"{name}: right answers by {axis}, over seeds", draw=draw, note=constant(mine)))
+        sections.insert(
+            0,
+            Section(
+                f"{name}: right answers by {axis}, over seeds", draw=draw, note=f"{DRAWN} {constant(mine)}".strip()
+            ),
+        )
     return sections
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-# Okabe & Ito's colours, told apart with any colour vision.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000"]
+# Okabe & Ito's colours, told apart with any colour vision; then Tol's muted ones, for experiments of more recipes.
+COLOURS = [
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000"),
+    *("#882255", "#999933", "#332288", "#44AA99", "#661100", "#AA4499", "#117733", "#DDCC77"),
+]
 ROLE_COLOURS = {
     "none": "#DDDDDD",
     "context": "#666666",

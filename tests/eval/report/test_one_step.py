@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.settings import ConfigError
+from remedy.eval.colours import COLOURS
 from remedy.eval.report.one_step import compound_figure, compound_table, compounded, one_step_sections, rates
 from remedy.eval.report.page import compose
 from remedy.eval.report.verdicts import Comparison, Side, decide
@@ -139,9 +140,9 @@ def test_single_functions_are_left_to_the_table_where_they_are_more_than_colours
         made_of = (one_step(), own([True] * 4))
         return [part.assign(condition=f"{n} {form} {depth} {function}", **labels) for n, part in enumerate(made_of)]
 
-    single = [part for number in range(9) for part in parts("atomic", 1, f"f{number}")]
+    single = [part for number in range(len(COLOURS) + 1) for part in parts("atomic", 1, f"f{number}")]
     conditions, records = together(*single, *parts("nested", 2), *parts("nested", 3))
     compounds = compounded(conditions, records)
-    assert len(compounds) == 11
+    assert len(compounds) == len(COLOURS) + 3
     (panel,) = compound_figure(compounds, "depth", {"run": "run"}).axes
     assert {tuple(line.get_xdata()) for line in panel.get_lines()} == {(2.0, 3.0)}

@@ -174,7 +174,7 @@ def _unequal_rates(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[
     if rates[0] == rates[1]:
         return []
     words = [", ".join(f"{rate:g}" for rate in side) for side in rates]
-    return [f"learning rate {words[0]} against {words[1]}, neither chosen on validation"]
+    return [f"learning rate {words[0]} against {words[1]}, neither chosen on validation here"]
 
 
 def phrase(settings: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ CHOSEN = {"chosen": {"train.learning_rate": 0.004}}
         ({}, {"steps": 1600, "examples": 51_200}, ["steps 1,600 against 800", "examples 51,200 against 25,600"]),
         ({}, {"tokens": 400_000}, ["tokens 4e+05 against 1.2e+06"]),
         ({}, {"flops": 5e12}, ["FLOPs 5e+12 against 3.4e+12"]),
-        ({}, {"learning_rate": 0.002}, ["learning rate 0.002 against 0.004, neither chosen on validation"]),
+        ({}, {"learning_rate": 0.002}, ["learning rate 0.002 against 0.004, neither chosen on validation here"]),
         ({}, CHOSEN, ["learning rate chosen on validation for the treatment alone"]),
         (CHOSEN, {}, ["learning rate chosen on validation for the baseline alone"]),
         (CHOSEN, {"learning_rate": 0.002, "chosen": {"train.learning_rate": 0.002}}, []),

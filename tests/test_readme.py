@@ -143,7 +143,7 @@ def test_the_experiments_of_the_readme_are_valid_and_every_run_is_compared() -> 
 
 @pytest.mark.slow
 def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -> None:
-    overrides = [f"output={tmp_path / 'quickstart'}", "max_steps=3", "max_examples=4"]
+    overrides = [f"output={tmp_path / 'quickstart'}", "max_steps=4", "max_examples=4"]
     config = load(ExperimentConfig, ROOT / "configs" / "experiment" / "quickstart.yaml", overrides)
     page = run(config, "quickstart")
     composed = compose(sorted((tmp_path / "quickstart").glob("*/*/evaluation")), config.comparisons)

@@ -92,7 +92,7 @@ def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, sa
         (("run", "configs/experiment/quickstart.yaml", "worker=1"), "unknown key 'worker'; did you mean 'workers'?"),
         (
             ("run", "configs/experiment/quickstart.yaml", "groups.permutation.base.model.hiden=1"),
-            "groups.permutation.runs.deltanet-spacing-4: unknown key 'model.hiden'; did you mean 'hidden_size'?",
+            "groups.permutation.runs.transformer,seed=0: unknown key 'model.hiden'; did you mean 'hidden_size'?",
         ),
     ],
 )

@@ -185,6 +185,8 @@ class Example:
     """Whether the answer is the last state that is shown, since the program returns nothing."""
     reveal: RevealConfig = field(default_factory=RevealConfig)
     """How the trace is written."""
+    returns: bool = False
+    """Whether the program was known to return before it was run."""
 
     @property
     def program(self) -> str:
@@ -320,4 +322,5 @@ def _example(execution: Execution, data: DataConfig, written: Rendered, reveal: 
         outcome,
         drawn.answer_in_state,
         reveal,
+        drawn.returns,
     )

@@ -124,7 +124,8 @@ class CompositionTask(Task):
             "flatten": int(self.flatten),
             "functions": " ".join(composed.functions),
         }
-        return Drawn(Program(composed.code, f"composition {split}/{index}"), composed.identity, key, slices)
+        program = Program(composed.code, f"composition {split}/{index}")
+        return Drawn(program, composed.identity, key, slices, returns=True)
 
     def _allowed(self, split: str, composed: Composition) -> bool:
         if split not in (ALL, split_of(text_hash(composed.identity))):

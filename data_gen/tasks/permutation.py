@@ -118,6 +118,7 @@ class PermutationTask(Task):
             trace=traced if as_session else None,
             answer=None if in_state else ",".join(f"{name}={value.text}" for name, value in final.items()),
             answer_in_state=in_state,
+            returns=True,
         )
 
     def _batch(self, split: str, indices: npt.NDArray[np.int64], seed: int) -> tuple[rng.U64, PermutationBatch]:

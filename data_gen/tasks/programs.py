@@ -75,6 +75,10 @@ class ProgramsTask(Task):
     def environment(self) -> Environment:
         return environment(self.tracer)
 
+    @property
+    def interpreter(self) -> str | None:
+        return self.tracer.python
+
     def count(self, split: str) -> int:
         return len(split_cases(self, split))
 
@@ -88,7 +92,13 @@ class ProgramsTask(Task):
     def _drawn(self, case: Case, python: str) -> Drawn:
         slices: dict[str, int | str] = {"source": case.id, "python": python}
         return Drawn(
-            case.program, case.identity, text_hash(case.identity), slices, expected=case.expected, cluster=case.group
+            case.program,
+            case.identity,
+            text_hash(case.identity),
+            slices,
+            expected=case.expected,
+            returns=case.expected is not None,
+            cluster=case.group,
         )
 
 

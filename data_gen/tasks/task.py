@@ -42,6 +42,8 @@ class Drawn(NamedTuple):
     """Whether the answer is the last state that the trace shows, since the program returns nothing."""
     expected: str | None = None
     """The repr of the result that the program's source says it has; another result is the outcome `mismatch`."""
+    returns: bool = False
+    """Whether the program is known to return before it is run: so that it does not raise."""
     cluster: str | None = None
     """What programs that stand or fall together share, as executions of one function do; by default `identity`."""
 
@@ -106,6 +108,11 @@ class Task(Settings, ABC):
     def environment(self) -> Environment:
         """The interpreter that runs the programs, and under which isolation."""
         return environment(TracerConfig(isolation="trusted"))
+
+    @property
+    def interpreter(self) -> str | None:
+        """The interpreter that runs the programs, as `tracer.python` names it; None: the one that runs us."""
+        return None
 
     def count(self, split: str) -> int | None:
         """How many programs a split has (of given programs, the split `all` has every one); None where they never end."""

@@ -7,7 +7,7 @@ the prompt stops after the source; in `cwm_numbered` lines have numbers, which i
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
@@ -113,16 +113,7 @@ def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False
     token = EVENT_TOKENS[event]
     add(special_span(Role.CONTEXT, token, -1) if asked else special_span(Role.EVENT, token, number))
     if state is not None:
-        text = "{"
-        for name, shown in state.items():
-            for piece in _entry(name, shown, encoding):
-                if piece.string:
-                    add(Span(Role.STATE, text, number))
-                    add(Span(Role.STATE, piece.text, number, True))
-                    text = ""
-                else:
-                    text += piece.text
-        add(Span(Role.STATE, text[:-2] + "}" if state else "{}", number))
+        spans += state_spans(state, encoding, number)
     add(special_span(Role.STRUCTURE, Special.ACTION_SEP, number))
     spans += source_spans(Role.ACTION, source, number)
     if value is not None:
@@ -133,12 +124,30 @@ def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False
     add(special_span(Role.STRUCTURE, Special.FRAME_SEP, number))
 
 
+def state_spans(state: Mapping[str, Value], encoding: str, number: int) -> list[Span]:
+    """A STATE."""
+    spans = []
+    text = "{"
+    for name, shown in state.items():
+        for piece in _entry(name, shown, encoding):
+            if piece.string:
+                spans += [Span(Role.STATE, text, number), Span(Role.STATE, piece.text, number, True)]
+                text = ""
+            else:
+                text += piece.text
+    return [*spans, Span(Role.STATE, text[:-2] + "}" if state else "{}", number)]
+
+
 @lru_cache(maxsize=50_000)
 def _entry(name: str, value: Value, encoding: str) -> tuple[ValuePiece, ...]:
     """`"NAME": "VALUE", ` cut at the value's strings; most values stay the same from frame to frame."""
     before, after = ValuePiece(f'"{escape(name)}": "', False), ValuePiece('", ', False)
     parts = (before, *pieces(value, encoding), after)
     return parts if any(part.string for part in parts) else (ValuePiece("".join(part.text for part in parts), False),)
+
+
+_AFTER: dict[Special | None, Role] = {Special.ACTION_SEP: Role.ACTION, Special.ARG_SEP: Role.VALUE}
+"""What text stands for by the separator before it; after an event it is the state."""
 
 
 class CwmReader(Reader):
@@ -151,6 +160,8 @@ class CwmReader(Reader):
         """The frame that is being written: special tokens, and between them runs of text in pieces."""
 
     def _text(self, text: str) -> None:
+        after = next((part for part in reversed(self._open) if isinstance(part, Special)), None)
+        self.roles[-1] = _AFTER.get(after, Role.STATE)
         if self._open and isinstance(self._open[-1], list):
             self._open[-1].append(text)
         else:
@@ -165,6 +176,8 @@ class CwmReader(Reader):
             self.frames.append(_answer(whole) if given else _frame(whole))
             self._open = []
         else:
+            if token in _EVENTS and not self._open:
+                self.roles[-1] = Role.EVENT
             self._open.append(token)
 
     def _unfinished(self) -> str:
@@ -183,7 +196,7 @@ def _frame(written: list[Piece]) -> ReadFrame:
     if event in (Event.CALL, Event.LINE):
         if value is not None:
             raise Malformed(f"a {event.value} frame with a value")
-        return ReadFrame(event, source, _locals(state) if state is not None else None)
+        return ReadFrame(event, source, read_locals(state) if state is not None else None)
     if state is not None:
         raise Malformed(f"a {event.value} frame with locals")
     if value is None:
@@ -215,7 +228,12 @@ def _parts(written: Sequence[Piece]) -> tuple[str | None, str | None, str | None
     return texts[None], texts[Special.ACTION_SEP], texts[Special.ARG_SEP]
 
 
-def _locals(text: str) -> dict[str, str]:
+def read_locals(text: str) -> dict[str, str]:
+    """What a STATE shows.
+
+    Raises:
+        Malformed: it is no JSON object of strings.
+    """
     try:
         pairs = json.loads(text, object_pairs_hook=list)
     except (ValueError, RecursionError):

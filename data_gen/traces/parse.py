@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from remedy.data_gen.execution.program import Event
-from remedy.data_gen.roles import Special
+from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.reveal import UNCHANGED
 
 Piece = str | Special
@@ -64,10 +64,13 @@ class Reader(ABC):
         """Whether the end of the text was read."""
         self.place = 0
         """The frame that the last piece belongs to, counted from 0."""
+        self.roles: list[Role] = []
+        """The role that each piece has where it stands, as far as that is known; a separator's after a problem."""
 
     def feed(self, piece: Piece) -> None:
         """Read on."""
         self.place = len(self.frames)
+        self.roles.append(Role.STRUCTURE)
         if self.problem or not piece:
             return
         if self.ended:

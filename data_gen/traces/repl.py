@@ -70,6 +70,8 @@ class ReplReader(Reader):
         super().__init__()
         self._line: list[str] = []
         """The line that is being written, in pieces."""
+        self._begun = 0
+        """The first piece of that line."""
         self._asked: str | None = None
         """A line that is a query, if the next one answers it."""
         self._state: dict[str, str] | None = None
@@ -86,11 +88,23 @@ class ReplReader(Reader):
         for end in ends:
             line = "".join([*self._line, end])
             self._line = []
+            self._say_role(line)
             self._read(line)
         if rest:
             self._line.append(rest)
 
+    def _say_role(self, line: str) -> None:
+        """The pieces of a line that has just ended are of what it is; a command that is spelled as a query counts as one."""
+        asked, query = _QUERY.fullmatch(self._asked or ""), _QUERY.fullmatch(line)
+        if asked and line.startswith(f"{asked[1]} "):
+            role = Role.STATE
+        else:
+            role = Role.QUERY if query else Role.ACTION if line.startswith(PROMPT) else Role.VALUE
+        self.roles[self._begun :] = [role] * (len(self.roles) - self._begun)
+        self._begun = len(self.roles)
+
     def _special(self, token: Special) -> None:
+        self._begun = len(self.roles)
         if token is not Special.END_OF_TEXT:
             raise Malformed(f"{token.value} in a session")
         if self._line:

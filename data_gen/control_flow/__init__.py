@@ -1,0 +1,12 @@
+"""Control flow: what a program's code alone says of its trace. Nothing of the program is run.
+
+From the ground up: `bytecode` lists instructions, `interpreter` has them read by the interpreter that runs programs; `known`, `names`,
+`stack` and `effects` say which functions each may run; `handlers` and `moves` which events may come next at a point of a frame;
+`waiting` and `walk` read a trace frame by frame; `flow` is all of it, for one program.
+"""
+
+from remedy.data_gen.control_flow.bytecode import ControlFlowError
+from remedy.data_gen.control_flow.flow import ControlFlow
+from remedy.data_gen.control_flow.walk import END, Exceptions, Step, Walk
+
+__all__ = ["END", "ControlFlow", "ControlFlowError", "Exceptions", "Step", "Walk"]

@@ -1,0 +1,232 @@
+"""The bytecode of a program, as plain data: what the compiler made of its source, of which nothing is run."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from remedy.data_gen.execution.program import Program, ProgramError
+
+NO_LINE = -1
+_OPTIMIZED, _GENERATOR = 0x1, 0x20
+_LATER = 0x20 | 0x80 | 0x200  # a generator's, coroutine's or asynchronous generator's code: a call runs none of it
+_CACHES: Any = dis._inline_cache_entries if hasattr(dis, "_inline_cache_entries") else []
+_JUMPS = set(dis.hasjrel)
+_BACKWARD = {number for name, number in dis.opmap.items() if "JUMP_BACKWARD" in name}
+GO_ON_ELSEWHERE = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
+GO_NOWHERE = frozenset({"RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
+
+
+class ControlFlowError(ValueError):
+    """A program whose control flow cannot be read. The message says which program, why, and what to do."""
+
+
+class Instruction(NamedTuple):
+    """One instruction; others of its code are named by their places in it. `EXTENDED_ARG` is part of what it extends."""
+
+    op: str
+    arg: int
+    line: int
+    """The physical line, counted from 1; NO_LINE for what the compiler made up."""
+    target: int | None
+    """Where it may jump."""
+    handler: int | None
+    """Where an exception goes that is raised here; None: out of the frame."""
+    depth: int
+    """How much of the stack the handler keeps."""
+    keeps_place: bool
+    """Whether the handler is also given this place, to raise again as if from here."""
+    name: str
+    """The variable, attribute or module that it names, or its operator, or the repr of the constant that it loads; else empty."""
+    code: int | None
+    """The number of the code object that it loads."""
+    effect: int
+    """By how much the stack is longer where it goes on without a jump."""
+
+
+class Code(NamedTuple):
+    """A code object: the module, or a function, class body, comprehension or lambda."""
+
+    number: int
+    parent: int | None
+    name: str
+    qualified_name: str
+    """With what it is in, as the repr of a function has it."""
+    instructions: list[Instruction]
+    has_slots: bool
+    """Whether its variables are slots that the compiler knows, as a function's are; the module's and a class's are any mapping."""
+    runs_later: bool
+    """Whether a call makes a generator or coroutine and runs nothing."""
+    is_generator: bool
+    """Whether that is a generator, which loops can read."""
+    variables: tuple[str, ...]
+    """Those in slots, in the order in which frames list variables that are new: parameters come first."""
+    parameters: tuple[str, ...]
+    positional: int
+    """How many of these a call can give by position. Those that collect the rest of the arguments are not among them."""
+    cells: tuple[str, ...]
+    """Variables that functions inside it use."""
+    first_line: int
+    """The line that a call shows: the `def`, or the first decorator."""
+    start: int
+    """The place of its first RESUME: a call goes on after it."""
+    born: int
+    """The place where a generator waits before it is started."""
+
+    def following(self, at: int) -> int | None:
+        """The next instruction, if this one may go on to it."""
+        elsewhere = self.instructions[at].op in GO_ON_ELSEWHERE | GO_NOWHERE
+        return None if elsewhere or at + 1 >= len(self.instructions) else at + 1
+
+    def shows(self, before: int, at: int) -> bool:
+        """Whether a LINE fires where the frame goes on from one instruction to another (`maybe_call_line_trace`)."""
+        one = self.instructions[at]
+        other = one.line != self.instructions[before].line or (at <= before and one.op != "SEND")
+        return one.line != NO_LINE and (other or before <= self.start)
+
+
+class Bytecode(NamedTuple):
+    """All code objects of a program. `entry`: the number of the marked function's."""
+
+    codes: list[Code]
+    entry: int
+
+
+def read_bytecode(program: Program) -> Bytecode:
+    """Compile a program and list its instructions.
+
+    Raises:
+        ControlFlowError: this interpreter's events are not those of the traces: it is not CPython 3.11.
+        ProgramError: the program does not compile or has no entry point.
+    """
+    if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11):
+        raise ControlFlowError(
+            f"control flow is read from the bytecode of CPython 3.11, whose events traces have; this is {sys.implementation.name} "
+            f"{'.'.join(map(str, sys.version_info[:3]))}: run it with CPython 3.11"
+        )
+    entry = program.entry_point()
+    try:
+        module = compile(program.code, "<control flow>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ProgramError("syntax", f"{program.name}: does not compile: {error}") from None
+    objects = list(_objects(module, None))
+    numbers = {id(code): number for number, (code, _) in enumerate(objects)}
+    codes = [_read(code, None if parent is None else numbers[id(parent)], numbers) for code, parent in objects]
+    for code, (found, parent) in zip(codes, objects):
+        last = max((line for _, _, line in found.co_lines() if line is not None), default=0)
+        if parent is module and code.name == entry.name and found.co_firstlineno <= entry.line <= last:
+            return Bytecode(codes, code.number)
+    raise ControlFlowError(f"{program.name}: the compiler left the marked function {entry.name} out")
+
+
+def _objects(
+    code: types.CodeType, parent: types.CodeType | None
+) -> Iterator[tuple[types.CodeType, types.CodeType | None]]:
+    """A code object and those inside it, each with the one that it is in."""
+    yield code, parent
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _objects(constant, code)
+
+
+def _read(code: types.CodeType, parent: int | None, numbers: dict[int, int]) -> Code:
+    units = list(_units(code.co_code))
+    place_of = {unit: place for place, (first, last, _, _) in enumerate(units) for unit in range(first, last + 1)}
+    lines = [line for start, end, line in code.co_lines() for _ in range(start, end, 2)]
+    table: Any = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    handlers = {unit: entry for entry in table for unit in range(entry.start // 2, entry.end // 2)}
+    instructions = []
+    for _, unit, opcode, arg in units:
+        after = unit + 1 + _CACHES[opcode]
+        entry = handlers.get(unit)
+        line = lines[unit]
+        effect = dis.stack_effect(opcode, arg if opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+        name, inner = _named(code, dis.opname[opcode], arg, numbers)
+        instructions.append(
+            Instruction(
+                dis.opname[opcode],
+                arg,
+                NO_LINE if line is None else line,
+                place_of[after + (-arg if opcode in _BACKWARD else arg)] if opcode in _JUMPS else None,
+                place_of[entry.target // 2] if entry else None,
+                entry.depth if entry else 0,
+                bool(entry and entry.lasti),
+                name,
+                inner,
+                effect,
+            )
+        )
+    start = next(place for place, one in enumerate(instructions) if one.op == "RESUME")
+    born = next((place for place, one in enumerate(instructions) if one.op == "RETURN_GENERATOR"), 0)
+    taken = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    return Code(
+        numbers[id(code)],
+        parent,
+        code.co_name,
+        code.co_qualname,
+        instructions,
+        bool(code.co_flags & _OPTIMIZED),
+        bool(code.co_flags & _LATER),
+        bool(code.co_flags & _GENERATOR),
+        _slots(code),
+        code.co_varnames[:taken],
+        code.co_argcount,
+        code.co_cellvars,
+        instructions[start].line,
+        start,
+        born,
+    )
+
+
+def _slots(code: types.CodeType) -> tuple[str, ...]:
+    cells = [name for name in code.co_cellvars if name not in code.co_varnames]
+    return (*code.co_varnames, *cells, *code.co_freevars)
+
+
+def _units(units: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Of each instruction its first unit of two bytes (a prefix, if it has one), its own, its opcode and its argument."""
+    unit, first, extended = 0, 0, 0
+    while 2 * unit < len(units):
+        opcode, arg = units[2 * unit], units[2 * unit + 1] | extended
+        if opcode == dis.EXTENDED_ARG:
+            extended = arg << 8
+            unit += 1
+            continue
+        yield first, unit, opcode, arg
+        unit += 1 + _CACHES[opcode]
+        first, extended = unit, 0
+
+
+def _shown(constant: object) -> str:
+    try:
+        return repr(constant)
+    except ValueError:  # a number of more digits than Python writes
+        return ""
+
+
+def _named(code: types.CodeType, op: str, arg: int, numbers: dict[int, int]) -> tuple[str, int | None]:
+    """The name that an instruction has for its argument, and the code object that it loads."""
+    opcode = dis.opmap[op]
+    if op == "LOAD_CONST":
+        constant = code.co_consts[arg]
+        if isinstance(constant, types.CodeType):
+            return "", numbers[id(constant)]
+        return _shown(constant), None
+    if op == "BINARY_OP":
+        signs: Any = dis._nb_ops  # type: ignore[attr-defined]
+        return signs[arg][1], None
+    if op == "KW_NAMES":
+        return " ".join(code.co_consts[arg]), None
+    if op == "COMPARE_OP":
+        return dis.cmp_op[arg], None
+    if op == "LOAD_GLOBAL":
+        return code.co_names[arg >> 1], None
+    if opcode in dis.hasname:
+        return code.co_names[arg], None
+    if opcode in dis.haslocal or opcode in dis.hasfree:
+        names: Any = code
+        return str(names._varname_from_oparg(arg)), None
+    return "", None

@@ -1,0 +1,34 @@
+"""How fast something is done, and how long the rest of it takes."""
+
+from __future__ import annotations
+
+import time
+
+
+class Speed:
+    """Steps in time, since they were first looked at."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None
+
+    def rate(self, done: float) -> float | None:
+        """Steps in a second; None until two different counts have been seen."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, done)
+        begin, first = self._first
+        return (done - first) / (now - begin) if done > first and now > begin else None
+
+    def left(self, done: float, of: float) -> float | None:
+        """Seconds to the end at that rate."""
+        rate = self.rate(done)
+        return (of - done) / rate if rate else None
+
+
+def duration(seconds: float | None) -> str:
+    """`2 min 05 s`; nothing if not known, or if nothing is left."""
+    if not seconds:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

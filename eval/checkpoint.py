@@ -16,6 +16,7 @@ from remedy.eval.config import EvalConfig
 from remedy.models.config import SHAPE, DecoderSettings
 from remedy.models.finished import read_training, recorded_weights
 from remedy.models.flops import token_cost
+from remedy.models.loading import load_checkpoint, load_outline
 from remedy.models.mixers import MIXERS, eigenvalues_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
@@ -84,6 +85,15 @@ def _unpublished(model: CausalLM) -> dict[str, Any]:
     fields = [name for name in DecoderSettings.model_fields if name in used and name not in SHAPE | {"eigenvalues"}]
     found = {name: getattr(settings, name) for name in fields}
     return {name: value for name, value in found.items() if value != DecoderSettings.model_fields[name].default}
+
+
+def load_evaluated(checkpoint: str, config: EvalConfig) -> tuple[CausalLM, TraceTokenizer]:
+    """The model and its tokenizer; with a backend, the model without weights.
+
+    Raises:
+        UserError: the checkpoint cannot be read.
+    """
+    return load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint)
 
 
 def weights_digest(model: CausalLM) -> str:

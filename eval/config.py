@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializeAsAny, field_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from remedy.data_gen.registry import by_kind
 from remedy.data_gen.settings import Settings
 from remedy.data_gen.tasks import TASKS, Task
+from remedy.eval.backend import Backend
 from remedy.eval.diagnostics import DIAGNOSTICS, Diagnostic
 
 
@@ -29,11 +30,24 @@ class EvalConfig(Settings):
     trained_on: Annotated[SerializeAsAny[Task], by_kind(TASKS, "programs")] | None = None
     """The programs that the checkpoint was trained on; by default, those that its own configuration names."""
     batch_size: int = Field(default=100, ge=1, le=1_000_000)
-    """Examples decoded together."""
+    """Examples decoded together, at most: fewer where memory has no room for them. With a backend, so many are under way at a time."""
     max_new_tokens: int = Field(default=4096, ge=1, le=1_000_000_000)
     """Most tokens that the model may write for one example: one whose true trace needs more is not decoded, and truncated."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """Threads of PyTorch; by default, as it is set."""
+    backend: Backend | None = None
+    """A server that runs the model; by default this process does. The checkpoint still gives tokenizer and data configuration."""
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> EvalConfig:
+        if self.backend is not None:
+            self.refuse_idle({"threads": "with a backend"})
+        return self
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What makes an evaluation another one. A backend's part of that is what its server says of itself."""
+        return self.model_dump(mode="json", exclude={"backend", "batch_size"} if self.backend else {"backend"})
 
     @field_validator("diagnostics", mode="before")
     @classmethod

@@ -7,21 +7,22 @@
   frame's state and is given its line.
 - `state_forced` feeds structure, states and values: the model writes events, actions and queries.
 - `teacher_forced` feeds every role: one parallel forward pass, in which each token is predicted after the true ones before it.
+- `control_flow` feeds the context only, as `free` does, and knows no truth: events and actions are those that the program's control
+  flow allows, and where it allows one alone that is fed (`constrained`).
+- `guided` is another thing: of these it takes those that evaluating the line on the states that the model has written leads to
+  (`guided`), and feeds what of the next state nothing on the way has changed.
 
 Where states or values are fed, the answer is read from what was given: whether it is right is undefined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
-import torch
-
 from remedy.data_gen.roles import ROLES, Role, Special
-from remedy.eval.memory import Sight, read_in_windows
-from remedy.models.protocol import Reader
+from remedy.eval.allowed import UNCUT, Cut, Held
+from remedy.eval.sight import Sight
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 FREE = frozenset({Role.CONTEXT})
@@ -38,8 +39,11 @@ FORCINGS: dict[str, frozenset[Role]] = {
     "action_forced": ACTION_FORCED,
     "state_forced": STATE_FORCED,
     "teacher_forced": TEACHER_FORCED,
+    "control_flow": FREE,
+    "guided": FREE,
 }
-
+CONSTRAINED = frozenset({"control_flow", "guided"})
+"""Forcings that hold the model to what the program allows, beside what they feed."""
 
 Forcing = str | tuple[str, ...]
 """Which roles the decoder feeds: a name of FORCINGS, or a list of role names."""
@@ -60,6 +64,11 @@ def feeds_answers(forcing: Forcing) -> bool:
 def forcing_name(forcing: Forcing) -> str:
     """How records and reports call a forcing."""
     return forcing if isinstance(forcing, str) else "+".join(forcing)
+
+
+def constraint_of(forcing: Forcing) -> str:
+    """What a forcing holds the model to; empty where that is nothing."""
+    return forcing if isinstance(forcing, str) and forcing in CONSTRAINED else ""
 
 
 def gives_half_an_action(name: str) -> bool:
@@ -91,7 +100,8 @@ def check_forcing(forcing: Forcing) -> None:
 class Generated(NamedTuple):
     """Tokens generated in place of the true ones from `start` to `stop` (exclusive), with the log-probability of each.
 
-    `complete` is false when a limit cut them.
+    `complete` is false when a limit cut them. `held`: under a constraint, how each came about; a token that was fed has the
+    log-probability 0, one that ends a text that of the special token which the model wrote for it.
     """
 
     start: int
@@ -99,10 +109,19 @@ class Generated(NamedTuple):
     ids: list[int]
     logprobs: list[float]
     complete: bool
+    held: tuple[Held, ...] = ()
+
+    @property
+    def asked(self) -> int:
+        """How many of them the model wrote."""
+        return len(self.ids) - sum(one.certain for one in self.held)
 
 
 class Cursor:
     """Walks one example: hands out fed tokens, takes generated ones, and knows when a generated run ends.
+
+    It knows no model: whoever asks one, here or on a server, hands it what was predicted, and may guess what is read next: from what is
+    `ahead` in the truth or, out of step, from what the run looks like. Guesses change nothing but how often the model is asked.
 
     A run between fed tokens ends when the model writes the token that truly follows it or any special token, neither of
     which belongs to it, or at a limit, which alone ends it where `exact` is asked for; an event is a run of its own, of one
@@ -129,7 +148,8 @@ class Cursor:
         self.tokenizer = tokenizer
         self.exact = exact
         self.max_new_tokens = max_new_tokens
-        self.runs = _runs(truth, fed)
+        self.runs = runs_of(truth, fed)
+        self.written = max((number for number, (_, _, is_fed) in enumerate(self.runs) if not is_fed), default=-1)
         self.run = 0
         context = next((at for at, role in enumerate(truth.roles) if role != Role.CONTEXT), len(truth.ids))
         self.offset = context if Role.CONTEXT in fed else 0
@@ -138,6 +158,7 @@ class Cursor:
         own = Role.STRUCTURE not in fed and not exact
         self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if own else None
         self.read = 0
+        self.in_step = True
         self.longest = longest
         self.current: list[int] = []
         self.logprobs: list[float] = []
@@ -146,6 +167,82 @@ class Cursor:
     @property
     def done(self) -> bool:
         return self.run == len(self.runs)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left for the model to write: what is fed after its last run is read for nothing."""
+        return self.run > self.written
+
+    @property
+    def settled(self) -> bool:
+        """Whether the next token, or the end, is known without asking the model."""
+        if self.done or self.waits:
+            return True
+        start, stop, is_fed = self.runs[self.run]
+        if is_fed:
+            return start + self.offset < stop
+        last = self.run + 1 == len(self.runs)
+        full = len(self.current) >= self._limit(stop - start, last)
+        if last:
+            return full or (bool(self.current) and self.current[-1] == self.tokenizer.eos_id)
+        ends = bool(self.current) if self.roles[start] == Role.EVENT else self.exact and full
+        return ends and self.runs[self.run + 1][2]
+
+    def ahead(self, most: int) -> tuple[int, list[int]] | None:
+        """Where in the truth the row is, as long as what is read is in step with it, and at most so many true tokens that follow and
+        are seen together; None in a run that has left it."""
+        if self.done or not self.in_step:
+            return None
+        start, _, is_fed = self.runs[self.run]
+        place = start + (self.offset if is_fed else len(self.current))
+        stop = min(len(self.ids), place + most)
+        if (closes := self.sight.closes) is not None:
+            lasts = (at for at in range(place, stop) if self._is_last(at))
+            stop = next(islice(lasts, closes, None), stop)
+        return place, list(self.ids[place:stop])
+
+    @property
+    def among(self) -> list[int] | None:
+        """The tokens that the next one is chosen among; None: all there are, or it is settled."""
+        return None
+
+    def resumed(self, tokens: list[int], count: int) -> list[int]:
+        """Of tokens that may be read next those up to the first that ends the run, and what is fed after it; at most `count`."""
+        stop = self.runs[self.run][1]
+        if stop == len(self.ids):
+            return tokens
+        for at, token in enumerate(tokens):
+            if token == self.ids[stop] or self.tokenizer.is_special(token):
+                return [*tokens[:at], *self.ids[stop : stop + count - at]]
+        return tokens
+
+    @property
+    def room(self) -> int:
+        """How many tokens the model may yet write of its run, with the one that ends it where that is not read."""
+        start, stop, last, length = self._writing()
+        if self.roles[start] == Role.EVENT and not last:
+            return 1
+        return self._limit(stop - start, last) - length + (not last and not self.exact)
+
+    @property
+    def stops(self) -> list[int]:
+        """The tokens of which any ends the model's run."""
+        start, stop, last, _ = self._writing()
+        if last:
+            forgets = self.frame_end is not None and self.sight.closes is not None
+            return [self.tokenizer.eos_id, self.tokenizer.special_ids[Special.FRAME_SEP]][: 1 + forgets]
+        if self.exact or self.roles[start] == Role.EVENT:
+            return []
+        return sorted({*self.tokenizer.special_ids.values(), self.ids[stop]})
+
+    def _writing(self) -> tuple[int, int, bool, int]:
+        """Start and stop of the run that the model's next token is of, whether it is the last, and how much of it is written."""
+        first = self.run
+        if self.current and self.run < self.written and self.roles[self.runs[self.run][0]] == Role.EVENT:
+            first += 1  # an event is one token, and the next one is of what follows
+        run = next(number for number in range(first, len(self.runs)) if not self.runs[number][2])
+        start, stop, _ = self.runs[run]
+        return start, stop, run + 1 == len(self.runs), len(self.current) if run == self.run else 0
 
     def prompt(self) -> list[int]:
         """What the model reads at once: all that is seen here, and what is fed before the next token that it writes, if it writes any;
@@ -162,9 +259,10 @@ class Cursor:
             self._cut()
         return tokens
 
-    def next_token(self, predicted: int, logprob: float) -> int | None:
-        """The token the model reads next; `predicted` is what it just wrote. None once the example is complete, or waits."""
-        token = None if self.waits else self._next(predicted, logprob)
+    def next_token(self, predicted: int, logprob: float, cut: Cut = UNCUT) -> int | None:
+        """The token the model reads next; `predicted` is what it just wrote, one of those it chooses `among`. None once the example is
+        complete, or waits."""
+        token = None if self.waits else self._next(predicted, logprob, cut)
         if token is None:
             return None
         self.read += 1
@@ -189,7 +287,7 @@ class Cursor:
         """Whether a place of the true sequence is the last of its frame, and another follows."""
         return at + 1 < len(self.frames) and self.frames[at] != self.frames[at + 1]
 
-    def _next(self, predicted: int, logprob: float) -> int | None:
+    def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
         while not self.done:
             start, stop, is_fed = self.runs[self.run]
             if is_fed:
@@ -202,6 +300,7 @@ class Cursor:
             if complete is not None:
                 self._close(complete)
                 continue
+            self.in_step &= start + len(self.current) < stop and self.ids[start + len(self.current)] == predicted
             self.current.append(predicted)
             self.logprobs.append(logprob)
             return predicted
@@ -234,78 +333,14 @@ class Cursor:
     def _close(self, complete: bool) -> None:
         start, stop, _ = self.runs[self.run]
         self.generated.append(Generated(start, stop, self.current, self.logprobs, complete))
-        self.current, self.logprobs = [], []
+        self.current, self.logprobs, self.in_step = [], [], True
         self.run += 1
 
 
-def _runs(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]:
+def runs_of(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]:
     """Maximal stretches of fed and of other tokens, as (start, stop, fed); an event between fed separators stands alone."""
     flags = [role in fed for role in truth.roles]
     alone = {Role.EVENT} - fed if Role.STRUCTURE in fed else frozenset()
     events = [role in alone for role in truth.roles]
     borders = [i for i in range(1, len(flags)) if (flags[i], events[i]) != (flags[i - 1], events[i - 1])]
     return [(a, b, flags[a]) for a, b in pairwise([0, *borders, len(flags)])]
-
-
-def decode(
-    reader: Reader,
-    tokenizer: TraceTokenizer,
-    examples: Sequence[Encoded],
-    fed: frozenset[Role],
-    *,
-    exact: bool = False,
-    max_new_tokens: int = 4096,
-    memory: int | None = None,
-) -> list[list[Generated]]:
-    """Greedy decoding of a batch; per example, the runs the model wrote, in order.
-
-    Prompts are read at once, each from its own first token; from there all examples step together and only fed tokens differ.
-    `exact`: a run has as many tokens as the true one (one-token formats). `max_new_tokens`: limit on the tokens of a run that
-    nothing follows. A row that comes to the reader's limit is cut there. With a `memory`, a row that forgets a frame waits until all
-    others have come to such a place, or to their end; then all that wait are read anew together.
-    """
-    cursors = [Cursor(example, fed, tokenizer, exact, max_new_tokens, reader.limit, memory) for example in examples]
-    while waiting := [cursor for cursor in cursors if not cursor.done]:
-        prompts = [(cursor, cursor.prompt()) for cursor in waiting]
-        if not all(prompt for _, prompt in prompts):
-            raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
-        reading = [(cursor, prompt) for cursor, prompt in prompts if not cursor.done]
-        if reading:
-            _step(reader, [cursor for cursor, _ in reading], [prompt for _, prompt in reading])
-    return [cursor.generated for cursor in cursors]
-
-
-def _step(reader: Reader, cursors: Sequence[Cursor], prompts: Sequence[Sequence[int]]) -> None:
-    """Read the prompts and then token by token, until every row is complete or waits."""
-    logits = reader.prefill(prompts)
-    while True:
-        predicted, logprobs = _most_likely(logits)
-        following = [cursor.next_token(*token) for cursor, token in zip(cursors, zip(predicted, logprobs))]
-        if all(token is None for token in following):
-            return
-        logits = reader.step(following)
-
-
-def predict(
-    reader: Reader, examples: Sequence[Encoded], predicted: frozenset[Role], memory: int | None = None
-) -> list[list[Generated]]:
-    """Teacher forcing: the token the model would write in place of each token whose role is in `predicted`, given the true
-    ones before it that its `memory` holds, as one run for every stretch of them."""
-    ids = [[0] * len(example.ids) for example in examples]
-    logprobs = [[0.0] * len(example.ids) for example in examples]
-    for number, window, logits in read_in_windows(reader, examples, memory):  # one at a time: float32 logits take room
-        places = slice(window.stop - len(logits), window.stop)
-        ids[number][places], logprobs[number][places] = _most_likely(logits)
-    found = []
-    for number, example in enumerate(examples):
-        stretches = _runs(example, frozenset(Role) - predicted)
-        written = [(start, stop) for start, stop, is_fed in stretches if not is_fed]
-        found.append([Generated(a, b, ids[number][a:b], logprobs[number][a:b], complete=True) for a, b in written])
-    return found
-
-
-def _most_likely(logits: torch.Tensor) -> tuple[list[int], list[float]]:
-    """For logits (N, V), the most likely token of each and its log-probability, in float32."""
-    best = logits.argmax(-1)
-    logprobs = logits.float().log_softmax(-1).gather(-1, best[:, None])[:, 0]
-    return best.tolist(), logprobs.tolist()

@@ -13,34 +13,32 @@ import pandas as pd
 import torch
 
 from remedy.data_gen.examples import DataConfig, Example
-from remedy.data_gen.files import clear_partials
-from remedy.data_gen.sealed import DamagedFile, digest_of, foreign_table, read_json, write_json
-from remedy.data_gen.settings import ConfigError, UserError
+from remedy.data_gen.sealed import DamagedFile
+from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.windows import longest_seen
 from remedy.eval.checkpoint import Subject, describe
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import TEACHER_FORCED, fed_roles
+from remedy.eval.constraints import check_interpreter
+from remedy.eval.decoding import TEACHER_FORCED, constraint_of, fed_roles
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.horizon import solved_horizons
+from remedy.eval.folder import GENERATIONS, RECORDS, SUMMARY, UNFINISHED, claim, keep_reading
 from remedy.eval.generations import Generation, read_generations, write_generations
+from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator
+from remedy.eval.progress import Meter, Underway
 from remedy.eval.records import CURE, read_records, token_counts, write_records
 from remedy.eval.scoring import score_batch
 from remedy.eval.summary import summarise, write_summary
 from remedy.models.encoding import encoded_examples
-from remedy.models.protocol import CausalLM, Reader
+from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 log = logging.getLogger(__name__)
-RECORDS = "records"
-GENERATIONS = "generations"
-SUMMARY = "summary.json"
-REQUEST = "evaluation.json"
-READING = "reading.json"
-NAMED = 4
-"""Keys that are named at most where two evaluations differ."""
+POOL = 8
+"""Batches whose examples are made together, for a generator to write those of like lengths at a time, and rarely less than a batch."""
 
 
 class ConditionDone(NamedTuple):
@@ -57,6 +55,11 @@ class ConditionDone(NamedTuple):
     def __str__(self) -> str:
         also = f" ({self.left_out} programs that could not be run are left out)" if self.left_out else ""
         return f"{self.number}/{self.of} {self.result}{also}"
+
+    @property
+    def finished(self) -> float:
+        """How many conditions are done."""
+        return self.number
 
     @property
     def result(self) -> str:
@@ -81,12 +84,13 @@ def evaluate(
     config: EvalConfig,
     directory: Path,
     name: str,
-    progress: Callable[[ConditionDone], None] = lambda done: None,
+    progress: Callable[[ConditionDone | Underway], None] = lambda done: None,
     variant: str = "",
 ) -> Path:
     """Run every condition that has no records yet, or damaged ones, then write the summary; returns its path.
 
-    `variant`: what the run shares with others of other seeds, for reports to put them together.
+    `progress` is told of each condition that is done, and now and then of the one that is evaluated. `variant`: what the run shares
+    with others of other seeds, for reports to put them together.
 
     Raises:
         UserError: the folder holds the evaluation of another checkpoint or configuration, or the model is not causal.
@@ -94,30 +98,44 @@ def evaluate(
     if config.threads:
         torch.set_num_threads(config.threads)
     conditions = conditions_of(config, subject)
+    for condition in conditions:
+        if constraint := constraint_of(condition.forcing):
+            check_interpreter(constraint, condition.data)
+            if config.backend is not None:
+                raise ConfigError(
+                    f"forcing {constraint}: a server is not asked to choose among tokens: remove backend, or the forcing"
+                )
+    generator = _generator(model, tokenizer, config, name)
     request = {
         "run": name,
         "variant": variant,
-        "checkpoint": describe(model, tokenizer, subject.weights),
+        "checkpoint": describe(model, tokenizer, subject.weights or _served_weights(generator)),
         "data": subject.data.model_dump(mode="json"),
         "training": subject.training,
         "trained_on": subject.trained_on.model_dump(mode="json") if subject.trained_on else None,
-        "evaluation": config.model_dump(mode="json"),
+        "evaluation": config.asked,
         "conditions": [condition.slug for condition in conditions],
     }
-    evaluation = _claim(directory, request)
+    if isinstance(generator, ServedGenerator):
+        request["backend"] = generator.identity
+    evaluation = claim(directory, request)
     tokenizer.save(directory)  # for `remedy show`: what was written is kept as token ids
-    reader = ModelReader(model, name)
-    _keep_reading(directory / READING, reader)
+    journal = Journal(directory / UNFINISHED, evaluation)
+    if len(journal):
+        log.info("%s: %d traces of a condition that was not done are kept", directory / UNFINISHED, len(journal))
+    keep_reading(directory, generator.report)
     found, past = [], False
     for number, condition in enumerate(conditions, start=1):
         records = _kept(directory, condition, evaluation)
         if records is None:
             path = directory / RECORDS / f"{condition.slug}.parquet"
-            rows, kept, lengths = run_condition(reader, tokenizer, condition, config)
-            past = _warn_of_long(reader, condition, lengths, past)
+            meter = Meter(number, len(conditions), condition.examples, progress)
+            ran = run_condition(Kept(generator, journal, meter), tokenizer, condition, config, meter)
+            past = _warn_of_long(generator, condition, ran.lengths, past)
             # Records come last: where they are, so is what they lead to.
-            write_generations(directory / GENERATIONS / path.name, kept, evaluation)
-            write_records(path, name, rows, condition.labels, evaluation)
+            write_generations(directory / GENERATIONS / path.name, ran.kept, evaluation)
+            write_records(path, name, ran.rows, condition.labels, evaluation)
+            journal.clear()
             records = read_records(path, evaluation)
         found.append(records)
         progress(ConditionDone(number, len(conditions), condition, *_result(records)))
@@ -127,15 +145,17 @@ def evaluate(
     return path
 
 
-def _keep_reading(path: Path, reader: ModelReader) -> None:
-    """Keep how the model is read beside the results; measured again where the file is missing or damaged."""
-    try:
-        if path.exists():
-            read_json(path, "it is written again")
-            return
-    except DamagedFile as error:
-        log.warning("%s", error)
-    write_json(path, reader.report())
+def _generator(
+    model: CausalLM, tokenizer: TraceTokenizer, config: EvalConfig, name: str
+) -> LocalGenerator | ServedGenerator:
+    if config.backend is not None:
+        return ServedGenerator(config.backend, tokenizer, name, config.batch_size)
+    return LocalGenerator(ModelReader(model, name), tokenizer, config.batch_size)
+
+
+def _served_weights(generator: Generator) -> str:
+    """What stands for weights that are elsewhere, where no digest of them was recorded: the name under which they are served."""
+    return f"served: {generator.about.model}" if isinstance(generator, ServedGenerator) else ""
 
 
 def _kept(directory: Path, condition: Condition, evaluation: str) -> pd.DataFrame | None:
@@ -149,17 +169,6 @@ def _kept(directory: Path, condition: Condition, evaluation: str) -> pd.DataFram
     except DamagedFile as error:
         log.warning("%s", str(error).replace(CURE, "the condition is evaluated again"))
         return None
-
-
-def read_request(folder: Path) -> dict[str, Any]:
-    """What an evaluation's folder says it holds.
-
-    Raises:
-        UserError: it holds no evaluation, or its file is damaged.
-    """
-    if not (folder / REQUEST).exists():
-        raise UserError(f"{folder}: holds no evaluation ({REQUEST} is missing)")
-    return read_json(folder / REQUEST, "delete the file and evaluate again, which keeps the records that fit")
 
 
 def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
@@ -218,26 +227,35 @@ class Ran(NamedTuple):
     """The most tokens of the true sequence that are seen at once."""
 
 
-def run_condition(reader: Reader, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig) -> Ran:
+def run_condition(
+    generator: Generator,
+    tokenizer: TraceTokenizer,
+    condition: Condition,
+    config: EvalConfig,
+    meter: Meter | None = None,
+) -> Ran:
     """Decode and score every example of a condition."""
     rows: list[dict[str, Any]] = []
     kept: list[Generation] = []
     lengths: list[int] = []
     python, isolation = condition.data.task.environment()
-    for start in range(0, condition.examples, config.batch_size):
-        indices = range(start, min(start + config.batch_size, condition.examples))
+    pool = POOL * config.batch_size
+    for start in range(0, condition.examples, pool):
+        indices = range(start, min(start + pool, condition.examples))
         batch = encoded_examples(condition.data, tokenizer, condition.split, indices, os.cpu_count() or 1)
-        results = score_batch(reader, tokenizer, batch, condition, config.max_new_tokens)
+        results = score_batch(generator, tokenizer, batch, condition, config.max_new_tokens)
         for (example, truth), result in zip(batch, results):
             rows.append({**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score})
             kept.append(result.generation)
             lengths.append(longest_seen(truth.roles, truth.frames, condition.data.memory))
+        if meter is not None:
+            meter.skip(indices.stop - meter.done)
     return Ran(rows, kept, lengths)
 
 
-def _warn_of_long(reader: ModelReader, condition: Condition, lengths: list[int], warned: bool) -> bool:
+def _warn_of_long(generator: Generator, condition: Condition, lengths: list[int], warned: bool) -> bool:
     """Say how many examples show more at once than the model's limit; of one that reads on untrained, once (`warned`: it was said)."""
-    context = reader.context
+    context = generator.context
     long = [length for length in lengths if context is not None and length > context.tokens]
     if context is None or not long or (warned and not context.hard):
         return warned
@@ -248,7 +266,7 @@ def _warn_of_long(reader: ModelReader, condition: Condition, lengths: list[int],
             len(long),
             len(lengths),
             f"{context.tokens:,}",
-            reader.name,
+            generator.name,
             context.setting,
             f"{max(long):,}",
         ),
@@ -283,34 +301,3 @@ def _result(records: pd.DataFrame) -> tuple[float | None, int, dict[str, float]]
     (summary,) = summarise(records)
     per_frame = {what: found["mean"] for what, found in summary["per_frame"].items()}
     return summary["right"] and summary["right"]["mean"], sum(summary["untraced"].values()), per_frame
-
-
-def _claim(directory: Path, request: dict[str, Any]) -> str:
-    """Make the folder this evaluation's, whose digest is returned: its records and summary carry it."""
-    evaluation = digest_of(request)
-    path = directory / REQUEST
-    for folder in (directory / RECORDS, directory / GENERATIONS):
-        clear_partials(folder)
-        if not path.exists() and (other := foreign_table(folder, evaluation)):
-            raise UserError(f"{other}: belongs to another evaluation; choose another --out or delete it")
-    if not path.exists():
-        write_json(path, request)
-    elif digest_of(held := read_request(directory)) != evaluation:
-        differing = _differing(held, request)
-        some = ", ".join(differing[:NAMED]) + (f" and {len(differing) - NAMED} more" if len(differing) > NAMED else "")
-        raise UserError(
-            f"{directory}: holds another evaluation (it differs in {some}); choose another --out or delete it"
-        )
-    return evaluation
-
-
-def _differing(held: dict[str, Any], request: dict[str, Any]) -> list[str]:
-    """The keys in which two requests differ, those of a section one by one."""
-    found = []
-    for key in dict.fromkeys([*request, *held]):
-        one, other = held.get(key), request.get(key)
-        if isinstance(one, dict) and isinstance(other, dict):
-            found += [f"{key}.{inner}" for inner in _differing(one, other)]
-        elif digest_of({key: one}) != digest_of({key: other}):
-            found.append(key)
-    return found

@@ -31,6 +31,17 @@ class Failure(StrEnum):
     WRONG_RETURN = "wrong return"
 
 
+class WrongAction(StrEnum):
+    """What the program says of a wrong action, given the true frames before it."""
+
+    OUTSIDE = "outside the control flow"
+    """The program's code does not allow it there, whatever its variables are: a constraint makes it impossible."""
+    ALLOWED = "allowed by the control flow"
+    """The code allows it: which way is taken depends on values."""
+    AGAINST_STATE = "against the written state"
+    """The code allows it, and the states that the model has written before say another."""
+
+
 UNTRACED = "untraced"
 """Stands in place of a class where there is no truth to fail at: the program could not be run. Rates leave such records out."""
 TOO_LONG = frozenset({"frames", "output", "time", "memory", "budget"})

@@ -6,13 +6,17 @@ A record leads to its generation by `condition` (the file's name) and `index` (t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
+from math import prod
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 import pandas as pd
 import pyarrow as pa
 
+from remedy.data_gen.roles import Role
 from remedy.data_gen.sealed import read_table, write_table
+from remedy.eval.allowed import FREELY, Held
 from remedy.eval.decoding import Generated
 from remedy.eval.records import CURE
 
@@ -24,6 +28,7 @@ class FrameProbability(NamedTuple):
     tokens: int
     logprob_sum: float
     logprob_min: float
+    cut: float
 
 
 class Generation(TypedDict):
@@ -49,10 +54,38 @@ class Generation(TypedDict):
     """The sum of the natural logarithms of their probabilities."""
     frame_logprob_min: list[float]
     """The least of them."""
+    frame_cut: list[float]
+    """Under a constraint, how likely the model would have left it in that frame, along what it wrote: 1 less the product, over these
+    tokens, of the probability that it gave to what was allowed."""
+    logprobs: list[float]
+    """The natural logarithm of the probability of each of `ids`, among all tokens; 0 for one that was certain."""
+    places: list[int]
+    """The frame that each of `ids` belongs to, by its place among the written ones."""
+    roles: list[str]
+    """The role of each: of the true token in whose place it stands, or where it stands in what was written freely."""
+    certain: list[bool]
+    """Under a constraint, whether each of `ids` could be no other and so was fed; else empty."""
+    cut: list[float]
+    """Under a constraint, the probability of all tokens that were not allowed in the place of each of `ids`; else empty."""
+    changed: list[bool]
+    """Under a constraint, whether another token than each of `ids` was the likeliest; else empty."""
+    near_ties: int
+    """Tokens of which the two likeliest were nearer than rounding: other hardware, or another batch, may write another there."""
 
 
-def generation(index: int, text: str, runs: Sequence[Generated], frames: Sequence[FrameProbability]) -> Generation:
-    """The row of one example."""
+class Place(NamedTuple):
+    """Where a generated token stands: the place of its frame among the written ones, and its role."""
+
+    frame: int
+    role: Role
+
+
+def generation(
+    index: int, text: str, runs: Sequence[Generated], places: Sequence[Place], near_ties: int = 0
+) -> Generation:
+    """The row of one example. `places`: of the tokens of all runs, one after another."""
+    tokens = [one for run in runs for one in zip(run.logprobs, run.held or repeat(FREELY))]
+    frames = frame_probabilities(tokens, places)
     return {
         "index": index,
         "text": text,
@@ -64,7 +97,32 @@ def generation(index: int, text: str, runs: Sequence[Generated], frames: Sequenc
         "frame_tokens": [frame.tokens for frame in frames],
         "frame_logprob_sum": [frame.logprob_sum for frame in frames],
         "frame_logprob_min": [frame.logprob_min for frame in frames],
+        "frame_cut": [frame.cut for frame in frames],
+        "logprobs": [logprob for logprob, _ in tokens],
+        "places": [place.frame for place in places],
+        "roles": [place.role.label for place in places],
+        "certain": [one.certain for run in runs for one in run.held],
+        "cut": [one.cut for run in runs for one in run.held],
+        "changed": [one.changed for run in runs for one in run.held],
+        "near_ties": near_ties,
     }
+
+
+def frame_probabilities(tokens: Sequence[tuple[float, Held]], places: Sequence[Place]) -> list[FrameProbability]:
+    """How sure the model was of each frame that it wrote tokens of, in the order of their places. `tokens`: the log-probability of
+    each, and how it came about; those that were certain are not the model's."""
+    found: dict[int, list[tuple[float, Held]]] = {}
+    for place, one in zip(places, tokens, strict=True):
+        if not one[1].certain:
+            found.setdefault(place.frame, []).append(one)
+    return [_probability(place, part) for place, part in sorted(found.items())]
+
+
+def _probability(place: int, tokens: Sequence[tuple[float, Held]]) -> FrameProbability:
+    logprobs = [logprob for logprob, _ in tokens]
+    return FrameProbability(
+        place, len(tokens), sum(logprobs), min(logprobs), 1 - prod(1 - held.cut for _, held in tokens)
+    )
 
 
 def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -> None:

@@ -65,8 +65,8 @@ COMMON = (
     label("answer_only", "Whether the model answers at once, without a trace."),
     label(
         "forcing",
-        "Which roles the decoder feeds.",
-        ("free", "line_forced", "action_forced", "state_forced", "teacher_forced"),
+        "Which roles the decoder feeds, or what holds the model to some tokens.",
+        ("free", "control_flow", "guided", "line_forced", "action_forced", "state_forced", "teacher_forced"),
     ),
 )
 """The labels of every condition, read from its data and its forcing."""
@@ -100,7 +100,8 @@ class Matches(TypedDict):
 
 
 class OutOf(TypedDict):
-    """What rates of first errors are out of: tokens that the model wrote, or predicted, up to its first error or to the end."""
+    """What rates of first errors are out of: tokens that the model wrote, or predicted, up to its first error or to the end. Under a
+    constraint those are counted too that were certain."""
 
     out_of_structure: int
     """Separators among these tokens."""
@@ -116,7 +117,20 @@ class OutOf(TypedDict):
     """Tokens of returned or raised values among them."""
 
 
-class Score(Matches, OutOf):
+class Constrained(TypedDict):
+    """What a constraint did to what the model wrote; all 0 without one."""
+
+    certain_tokens: int
+    """Tokens that could not be others: they were fed, and are none that the model wrote."""
+    masked_tokens: int
+    """Tokens that the model chose among several that the constraint allowed."""
+    cut_mass: float
+    """The probability that the model gave to all others there, summed over these tokens."""
+    changed_tokens: int
+    """Tokens that the model wrote in place of its likeliest, which the constraint did not allow there."""
+
+
+class Score(Matches, OutOf, Constrained):
     """What became of one example. A field means the same whichever scorer wrote it."""
 
     right: bool | None
@@ -127,7 +141,7 @@ class Score(Matches, OutOf):
     truncated: bool
     """Whether a limit on tokens cut what the model wrote, or kept it from writing at all."""
     written_tokens: int
-    """Tokens that the model wrote."""
+    """Tokens that the model wrote; under a constraint without those that were certain."""
     frames: int
     """Frames of the true trace that are written, without the seeded first one."""
     frames_right: int
@@ -146,6 +160,9 @@ class Score(Matches, OutOf):
     followed_another: bool
     """Whether the first error is a line that does follow the line before it, but where that one stands another time: a place was
     lost among lines of one text."""
+    wrong_action: str
+    """Of a first error that is an event or a source line, which of `failures.WrongAction` it is; empty where it is none, or its
+    program's control flow cannot be told."""
     value_type: str
     """Of a failure by a wrong state: the type of the first wrong variable's true value, or `names`; else empty."""
     operation: str
@@ -221,7 +238,7 @@ NULLABLE = {
 
 def columns() -> dict[str, str]:
     """Every column that is no label, with its sentence."""
-    return sentences(Record) | sentences(Score) | sentences(OutOf) | sentences(Matches)
+    return sentences(Record) | sentences(Score) | sentences(Constrained) | sentences(OutOf) | sentences(Matches)
 
 
 def sentences(schema: type) -> dict[str, str]:

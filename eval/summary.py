@@ -50,6 +50,23 @@ class Hazard(TypedDict):
     """First errors of a token of the role."""
 
 
+class ConstraintEffect(TypedDict):
+    """What a constraint did to what was written under it."""
+
+    written: int
+    """Tokens that the model wrote."""
+    certain: int
+    """Tokens that could be no others, which were fed."""
+    certain_share: Interval
+    """Their share of all tokens of the traces."""
+    masked: int
+    """Tokens that the model chose among several allowed ones."""
+    cut: Interval | None
+    """The probability that the model gave to all others there: of each trace the mean, of these the mean."""
+    changed: Interval
+    """Share of the tokens it wrote that are not its likeliest."""
+
+
 class ConditionSummary(TypedDict):
     """One condition of one run, over its examples that could be traced."""
 
@@ -109,6 +126,10 @@ class ConditionSummary(TypedDict):
     """Wrong answers by failure class, in the order of `Failure`."""
     followed_another: int
     """First errors that are wrong actions which follow another occurrence of the line before them."""
+    wrong_actions: dict[str, int]
+    """First errors that are wrong actions, by what the program's control flow says of them; without those of which it says nothing."""
+    constraint: ConstraintEffect | None
+    """What a constraint did; None without one."""
     wrong_state_types: dict[str, int]
     """Failures by a wrong state, by the type of value, the most frequent first."""
     operations: dict[str, dict[str, int]]
@@ -194,6 +215,8 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
         "tokens_per_action": float(rows[ROLE_COLUMNS[Role.ACTION]].sum()) / actions if actions else None,
         "failures": {kind: int((rows["failure"] == kind).sum()) for kind in Failure if (rows["failure"] == kind).any()},
         "followed_another": int(rows["followed_another"].sum()),
+        "wrong_actions": _counts(rows[rows["wrong_action"] != ""]["wrong_action"]),
+        "constraint": _constraint(rows),
         "wrong_state_types": _counts(wrong_states),
         "operations": _operations(rows),
         "first_errors": _counts(found["first_error_role"]),
@@ -211,6 +234,25 @@ def _per_frame(rows: pd.DataFrame) -> dict[str, Interval]:
             right = (judged[share] * judged[of]).round().astype(int)
             found[of] = as_interval(pooled(right.tolist(), judged[of].tolist(), judged["cluster"].tolist()))
     return found
+
+
+def _constraint(rows: pd.DataFrame) -> ConstraintEffect | None:
+    written, certain, masked = (rows[f"{kind}_tokens"] for kind in ("written", "certain", "masked"))
+    if not (certain.sum() + masked.sum() and written.sum()):
+        return None
+    clusters, chosen = rows["cluster"].tolist(), rows[masked > 0]
+
+    def share(part: pd.Series, of: pd.Series) -> Interval:
+        return as_interval(pooled(part.tolist(), of.tolist(), clusters))
+
+    return {
+        "written": int(written.sum()),
+        "certain": int(certain.sum()),
+        "certain_share": share(certain, certain + written),
+        "masked": int(masked.sum()),
+        "cut": _share(chosen.assign(cut=chosen["cut_mass"] / chosen["masked_tokens"]), "cut"),
+        "changed": share(rows["changed_tokens"], written),
+    }
 
 
 def _hazards(rows: pd.DataFrame) -> dict[str, Hazard]:

@@ -133,16 +133,15 @@ def evaluate(
     name: Annotated[str, typer.Option(help="what reports call it (default: the checkpoint's path)")] = "",
 ) -> None:
     """Run diagnostics on a checkpoint; run again to continue."""
-    from remedy.eval.checkpoint import for_checkpoint
+    from remedy.eval.checkpoint import for_checkpoint, load_evaluated
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import conditions_of
     from remedy.eval.evaluate import evaluate as run
-    from remedy.models.loading import load_checkpoint
 
     settings = load(EvalConfig, config, overrides or [])
     subject = for_checkpoint(checkpoint, settings)
     conditions_of(settings, subject)  # what does not fit the data is said before weights are loaded
-    model, tokenizer = load_checkpoint(checkpoint)
+    model, tokenizer = load_evaluated(checkpoint, settings)
     summary = run(model, tokenizer, subject, settings, out, name or checkpoint, lambda done: print(done, flush=True))
     print(f"summary: {summary}")
 

@@ -201,6 +201,11 @@ def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict
     evaluation = build(EvalConfig, apply_changes(group.evaluate, group.evaluate_runs.get(member.of, {}), label), label)
     if config.max_examples is not None:
         evaluation = evaluation.changed(_fewer_examples(evaluation, config.max_examples), label)
+    if evaluation.backend is not None:
+        raise ConfigError(
+            f"{label}: evaluate.backend does not fit a run that is trained here, which no server has: remove it, and evaluate the run "
+            "with `remedy evaluate` once it is served"
+        )
     train = _train(config, group_name, member, folder, {**member.changes, **chosen}, label)
     return Job(name=member.name, variant=member.variant, folder=folder, train=train, evaluate=evaluation, chosen=chosen)
 

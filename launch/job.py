@@ -95,6 +95,7 @@ def _evaluate(run: RunConfig, folder: Path, name: str, variant: str) -> None:
     from remedy.eval.checkpoint import for_checkpoint
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import ConditionDone, evaluate
+    from remedy.eval.progress import Underway
     from remedy.models.loading import load_checkpoint
     from remedy.train.wandb_runs import log_evaluation
 
@@ -102,9 +103,9 @@ def _evaluate(run: RunConfig, folder: Path, name: str, variant: str) -> None:
     subject = for_checkpoint(run.output, settings, read_json(folder / CHOSEN, "run the experiment again"))
     model, tokenizer = load_checkpoint(run.output)
 
-    def note(done: ConditionDone) -> None:
+    def note(done: ConditionDone | Underway) -> None:
         print(done, flush=True)
-        note_condition(folder, done.number, done.of, done.result)
+        note_condition(folder, done.number, done.of, done.result, done.finished)
 
     summary = evaluate(model, tokenizer, subject, settings, folder / "evaluation", name, note, variant)
     log_evaluation(run, summary)

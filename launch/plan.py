@@ -14,6 +14,7 @@ from rich.table import Table
 
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import apply_changes, build
+from remedy.data_gen.speed import duration
 from remedy.eval.checkpoint import Subject
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import conditions_of
@@ -26,7 +27,6 @@ from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, 
 from remedy.models.config import DecoderSettings
 from remedy.models.flops import training_flops
 from remedy.models.tokenizer import build_tokenizer
-from remedy.train.progress import duration
 from remedy.train.run import build_model, build_rows
 from remedy.train.tracking import METRICS, last_record
 

@@ -16,7 +16,8 @@ from rich.table import Table
 
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.sealed import DamagedFile, plain_json
-from remedy.train.progress import Pace, duration, validation_figures
+from remedy.data_gen.speed import Speed, duration
+from remedy.train.progress import validation_figures
 from remedy.train.tracking import METRICS, last_record
 
 log = logging.getLogger(__name__)
@@ -53,9 +54,11 @@ class Progress(NamedTuple):
         return ", ".join(part for part in parts if part)
 
 
-def note_condition(folder: Path, done: int, of: int, result: str) -> None:
-    """What a run's process leaves in its folder after each condition that it has evaluated."""
-    text = json.dumps({"done": done, "of": of, "result": result})
+def note_condition(folder: Path, number: int, of: int, result: str, finished: float) -> None:
+    """What a run's process leaves in its folder after each condition that it has evaluated, and now and then within one.
+
+    `number` of `of`: which it is; `finished`: how many are, with the part of one that is evaluated."""
+    text = json.dumps({"number": number, "of": of, "result": result, "finished": finished})
     replace_file(folder / EVALUATED, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
@@ -64,7 +67,7 @@ class Watch:
 
     def __init__(self, folder: Path, model: Path, steps: int) -> None:
         self.folder, self.metrics, self.steps = folder, model / METRICS, steps
-        self._training, self._evaluation = Pace(), Pace()
+        self._training, self._evaluation = Speed(), Speed()
 
     def look(self, trained: bool) -> Progress:
         """Where it is now. `trained`: it is being evaluated."""
@@ -84,7 +87,8 @@ class Watch:
     def _evaluating(self) -> Progress:
         try:
             noted = plain_json(self.folder / EVALUATED, "")
-            done, of, result = int(noted["done"]), int(noted["of"]), str(noted["result"])
+            number, of, result = int(noted["number"]), int(noted["of"]), str(noted["result"])
+            left = self._evaluation.left(float(noted["finished"]), of)
         except (
             DamagedFile,
             LookupError,
@@ -92,7 +96,7 @@ class Watch:
             ValueError,
         ):  # not there yet, or damaged: nothing but this line depends on it
             return Progress("evaluating")
-        return Progress("evaluating", done, of, left=self._evaluation.left(done, of), result=result)
+        return Progress("evaluating", number, of, left=left, result=result)
 
 
 class Board:

@@ -35,8 +35,11 @@ class MixerCache(Cache):
         return self.seen
 
     def forget(self, layer_idx: int, kept: int) -> None:
-        """Drop all keys and values of a layer but the last `kept`."""
+        """Drop all keys and values of a layer but the last `kept`; where the past is recorded, once that is cropped."""
         layer: Any = self.layers[layer_idx]
+        layer.sliding_window = kept + 1
+        if layer.record_past:
+            return
         start = max(0, layer.keys.shape[-2] - kept)
         layer.keys, layer.values = layer.keys[..., start:, :], layer.values[..., start:, :]
 

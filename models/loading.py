@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from remedy.data_gen.files import replace_file, writing
 from remedy.data_gen.settings import UserError
@@ -13,7 +14,7 @@ from remedy.models import decoder  # noqa: F401 (the decoder registers itself)
 from remedy.models import tokenizer as tokenizers
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.finished import check_model, seal_model
-from remedy.models.foreign import has_tokenizer, read_config, read_model
+from remedy.models.foreign import has_tokenizer, read, read_config, read_model
 from remedy.models.pretrained import ADAPTER_FILE, load_adapted, resize_embeddings
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
@@ -34,6 +35,34 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[CausalLM, Tra
         tokenizer = tokenizers.load(folder)
         adapted: Any = load_adapted(folder, tokenizer, _dtype(device))
         return adapted.to(_device(device)).eval(), tokenizer
+    _, tokenizer = _read(path)
+    model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", dtype=_dtype(device))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # rows of new tokens are drawn: the same ones whenever this checkpoint is loaded
+        resize_embeddings(model, tokenizer)
+    return model.to(_device(device)).eval(), tokenizer
+
+
+def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
+    """The model without its weights, which a server holds, and its tokenizer.
+
+    Raises:
+        UserError: the checkpoint cannot be read, or holds adapters.
+    """
+    if (Path(path) / ADAPTER_FILE).exists():
+        raise UserError(
+            f"{path}: holds adapters, and servers refuse those with rows of tokens: give `remedy merge {path} --out MERGED`, serve "
+            "MERGED, and evaluate it"
+        )
+    config, tokenizer = _read(path)
+    with torch.device("meta"):
+        model: Any = read(f"checkpoint {path}", lambda: AutoModelForCausalLM.from_config(config))
+    return model.eval(), tokenizer
+
+
+def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
+    """What stands beside a model's weights."""
+    folder = Path(path)
     config = read_config(path, f"checkpoint {path}: not a model folder or a reachable model")
     if (folder / tokenizers.FILE).exists():
         tokenizer = tokenizers.load(folder)
@@ -51,11 +80,7 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[CausalLM, Tra
             f"checkpoint {path}: trained with tokenizer {config.tokenizer_fingerprint}, "
             f"but {tokenizers.FILE} is {tokenizer.fingerprint}; put the run's own file back"
         )
-    model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", dtype=_dtype(device))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # rows of new tokens are drawn: the same ones whenever this checkpoint is loaded
-        resize_embeddings(model, tokenizer)
-    return model.to(_device(device)).eval(), tokenizer
+    return config, tokenizer
 
 
 def merge(path: str, out: Path) -> None:

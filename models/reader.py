@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -20,9 +19,13 @@ import torch
 from torch import Tensor
 
 from remedy.data_gen.settings import UserError
+from remedy.models.batching import CannotJoin, joined
+from remedy.models.chunks import PROBE, ChunkReader, Form, Rewind, probe
 from remedy.models.limits import ContextLimit, context_limit
+from remedy.models.pace import Pace, pace
 from remedy.models.protocol import CausalLM
-from remedy.models.states import CannotJoin, State, StateKeeper, has_keys, joined
+from remedy.models.room import Footprint, footprint, room
+from remedy.models.states import State, StateKeeper, has_keys
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +34,10 @@ PROBE_STEPS = 4
 WRONG = 0.5
 """A departure, in standard deviations of the logits, that no arithmetic explains: a state was lost on the way."""
 
+LOGITS = 2**28
+"""Logits that one call may give: 1 GB in float32."""
 RUNS_NOT = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
 """What a model's code raises where it cannot do what is asked of it."""
-
-
-class Form(StrEnum):
-    """How a model goes on from where sequences stand."""
-
-    TOGETHER = "together"
-    ALONE = "alone"
-    WHOLE = "whole"
 
 
 class Departure(NamedTuple):
@@ -70,9 +67,11 @@ class ModelReader:
         self.name = name
         self.context: ContextLimit | None = context_limit(model)
         self._device = next(model.parameters()).device
-        self._keeper = StateKeeper(model)
+        self.keeper = StateKeeper(model)
         self._form: Form | None = None
+        self._rewind = Rewind.NEVER
         self._departure = Departure(0.0, 0.0)
+        self._footprint = Footprint(0.0, 0.0)
         self._sequences: list[list[int]] = []
         self._lengths: list[int] = []
         self._steps = 0
@@ -87,7 +86,8 @@ class ModelReader:
     def form(self) -> Form:
         """How it goes on from where sequences stand."""
         if self._form is None:
-            self._form, self._departure = self._measure()
+            self._measure()
+        assert self._form is not None
         return self._form
 
     @property
@@ -96,11 +96,41 @@ class ModelReader:
         assert self.form
         return self._departure
 
+    @property
+    def steady(self) -> bool:
+        """Whether it reads step by step as in parallel, but for rounding: what one of them says, the other does."""
+        return self.departure.relative <= self._tolerance
+
+    @property
+    def vocabulary(self) -> int:
+        return int(self.model.get_input_embeddings().num_embeddings)
+
+    @property
+    def pace(self) -> Pace:
+        return pace(self.model, self._device)
+
+    @property
+    def footprint(self) -> Footprint:
+        """Memory that the state of a row takes; none where no state is carried."""
+        assert self.form
+        return self._footprint
+
+    def room(self) -> float:
+        """Bytes that the states of all rows may take now."""
+        return room(self._device)
+
+    def chunks(self) -> ChunkReader:
+        """Reads on by several tokens at once."""
+        return ChunkReader(self.keeper, self.form, self._rewind, self.limit)
+
     def report(self) -> dict[str, Any]:
-        """How it reads, to be kept beside results: the form, its departure from the parallel pass, and the context's limit."""
+        """How it reads, to be kept beside results: the form, how it forgets what it has read, its departure from the parallel
+        pass, bytes of its state for each row and each of its tokens, and the context's limit."""
         return {
             "form": str(self.form),
+            "rewind": str(self._rewind),
             "departure": self.departure._asdict(),
+            "footprint": self.footprint._asdict(),
             "context": self.context._asdict() if self.context else None,
         }
 
@@ -121,17 +151,19 @@ class ModelReader:
             if all(tokens[row] is None for row in rows):
                 found.append((rows, torch.zeros(len(rows), self._width, device=self._device)))
                 continue
-            logits, state = self._keeper.read(self._ids([read[row] for row in rows]), state, **self._where(rows, state))
+            logits, state = self.keeper.read(
+                self._ids([read[row] for row in rows]), state, 1, **self._where(rows, state)
+            )
             self._groups[number] = _Group(rows, state)
-            found.append((rows, logits))
+            found.append((rows, logits[:, -1]))
         self._steps += 1
         return _in_order(found)
 
     @torch.no_grad()
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[Tensor]:
-        logits = self._whole(sequences)
-        for row, sequence in zip(logits, sequences):
-            yield row[: len(sequence)]
+        for batch in self._fitting(sequences):
+            for row, sequence in zip(self._whole(batch), batch):
+                yield row[: len(sequence)]
 
     def _prefill(self, prompts: Sequence[Sequence[int]], form: Form) -> Tensor:
         self._sequences = [list(prompt) for prompt in prompts]
@@ -145,9 +177,9 @@ class ModelReader:
         found: list[tuple[list[int], Tensor]] = []
         for _, members in together:
             group = list(members)
-            logits, state = self._keeper.read(self._ids([prompts[row] for row in group]), None)
+            logits, state = self.keeper.read(self._ids([prompts[row] for row in group]), None)
             self._groups.append(_Group(group, state))
-            found.append((group, logits))
+            found.append((group, logits[:, -1]))
         self._lengths, self._width, self._steps = [len(prompt) for prompt in prompts], found[0][1].shape[-1], 0
         if form is Form.TOGETHER and len(self._groups) > 1:
             self._groups = [
@@ -164,37 +196,65 @@ class ModelReader:
             padding = self._ids([[longest - self._lengths[row]] for row in rows])
             places = torch.arange(longest + self._steps + 1, device=self._device)
             where["attention_mask"] = (places >= padding).long()
-        return {name: value for name, value in where.items() if name in self._keeper.takes}
+        return {name: value for name, value in where.items() if name in self.keeper.takes}
+
+    @property
+    def _tolerance(self) -> float:
+        """The greatest departure, in standard deviations of the logits, that is taken for rounding."""
+        return float(torch.finfo(next(self.model.parameters()).dtype).eps ** 0.5)
 
     @torch.no_grad()
-    def _measure(self) -> tuple[Form, Departure]:
-        """The first form that departs from the parallel pass by no more than rounding; else the one that departs least, unless a
-        state was lost, and every step has to be a whole pass."""
+    def _measure(self) -> None:
+        """Find how this model is read, on sequences of random tokens."""
         lengths = [min(length, self.limit or length) for length in PROBE_LENGTHS]
         generator = torch.Generator().manual_seed(0)
         vocabulary = self.model.get_input_embeddings().num_embeddings
         sequences = [torch.randint(vocabulary, (n,), generator=generator).tolist() for n in lengths]
-        dtype = next(self.model.parameters()).dtype
-        tolerance = torch.finfo(dtype).eps ** 0.5
         try:
             expected = [next(self.parallel([sequence])) for sequence in sequences]
         except RUNS_NOT as error:
             raise UserError(
                 f"{self.name} ({self.model.config.model_type}) cannot be run by this version of Transformers: {_line(error)}"
             ) from None
+        self._form, self._departure = self._find_form(sequences, expected)
+        if self._form is not Form.WHOLE:
+            long, short = (self.keeper.read(self._ids([one]), None)[1] for one in sequences[:2])
+            self._footprint = footprint((lengths[1], short), (lengths[0], long))
+        if self._form is Form.WHOLE:
+            self._rewind = Rewind.CROP
+        elif min(lengths) > PROBE and self.steady:
+            self._find_rewind(self._form, sequences, expected)
+
+    def _find_rewind(self, form: Form, sequences: list[list[int]], expected: list[Tensor]) -> None:
+        """The first way of forgetting after which it departs from the parallel pass by no more than rounding."""
+        for rewind in (Rewind.CROP, Rewind.COPY):
+            try:
+                found = probe(ChunkReader(self.keeper, form, rewind, self.limit), sequences)
+            except (CannotJoin, *RUNS_NOT):
+                self.keeper.recording = False
+                continue
+            departures = [_departure(one, true[-PROBE:]) for one, true in zip(found, expected)]
+            departure = Departure(*(max(both) for both in zip(self._departure, *departures)))
+            if departure.relative <= self._tolerance:
+                self._rewind, self._departure = rewind, departure
+                return
+
+    def _find_form(self, sequences: list[list[int]], expected: list[Tensor]) -> tuple[Form, Departure]:
+        """The first form that departs from the parallel pass by no more than rounding; else the one that departs least, unless a
+        state was lost, and every step has to be a whole pass."""
         found = {}
         for form in (Form.TOGETHER, Form.ALONE):
             # Complete rows are stepped too: without positions of their own they would run past the end of a table.
-            if form is Form.TOGETHER and self.limit is not None and "position_ids" not in self._keeper.takes:
+            if form is Form.TOGETHER and self.limit is not None and "position_ids" not in self.keeper.takes:
                 continue
             try:
                 found[form] = self._departure_of(form, sequences, expected)
             except (CannotJoin, *RUNS_NOT):
                 continue
-            if found[form].relative <= tolerance:
+            if found[form].relative <= self._tolerance:
                 return form, found[form]
         whole = self._departure_of(Form.WHOLE, sequences, expected)
-        if not whole.relative <= 10 * tolerance:
+        if not whole.relative <= 10 * self._tolerance:
             raise UserError(
                 f"{self.name} is not a causal language model ({self.model.config.model_type}): what it predicts after a token depends "
                 "on those that follow"
@@ -219,26 +279,41 @@ class ModelReader:
         steps = min(PROBE_STEPS, min(map(len, sequences)) - 1)
         rows = [self._prefill([sequence[:-steps] for sequence in sequences], form)]
         rows += [self.step([sequence[len(sequence) - left] for sequence in sequences]) for left in range(steps, 0, -1)]
-        found = torch.stack(rows, dim=1).float()  # (B, steps + 1, V)
-        true = torch.stack([logits[-steps - 1 :] for logits in expected]).float()
-        logprob = (found.log_softmax(-1) - true.log_softmax(-1)).abs().max()
-        spread = true.std(-1).mean()
-        centred = (found - found.mean(-1, keepdim=True)) - (true - true.mean(-1, keepdim=True))
-        return Departure(float(logprob), float(centred.abs().max() / spread))
+        return _departure(torch.stack(rows, dim=1), torch.stack([logits[-steps - 1 :] for logits in expected]))
 
     def _ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         return torch.tensor([list(one) for one in sequences], device=self._device)
+
+    def _fitting(self, sequences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
+        """The sequences in order, as many at a time as have room for their logits."""
+        batch: list[Sequence[int]] = []
+        for sequence in sequences:
+            width = max(map(len, [*batch, sequence]))
+            if batch and width * (len(batch) + 1) * self.vocabulary > LOGITS:
+                yield batch
+                batch = []
+            batch.append(sequence)
+        if batch:
+            yield batch
 
     def _whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         """Logits (B, T, V) of one pass; rows are padded on the right, which no token of a causal model sees."""
         width = max(map(len, sequences))
         # Padded with tokens of its own, for which no model looks into its configuration, nor warns.
         padded = [[*one, *[one[-1]] * (width - len(one))] for one in sequences]
-        return self._keeper.parallel(self._ids(padded))
+        return self.keeper.parallel(self._ids(padded))
 
     def _last_of_whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         ends = torch.tensor([len(one) - 1 for one in sequences], device=self._device)
         return self._whole(sequences)[torch.arange(len(sequences), device=self._device), ends]
+
+
+def _departure(found: Tensor, true: Tensor) -> Departure:
+    """How far logits (..., V) are from the true ones."""
+    found, true = found.float(), true.float()
+    logprob = (found.log_softmax(-1) - true.log_softmax(-1)).abs().max()
+    centred = (found - found.mean(-1, keepdim=True)) - (true - true.mean(-1, keepdim=True))
+    return Departure(float(logprob), float(centred.abs().max() / true.std(-1).mean()))
 
 
 def _in_order(found: Sequence[tuple[list[int], Tensor]]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a model carries from token to token: taken from it, given back to it, and that of several sequences joined in one batch.
+"""What a model carries from token to token: taken from it, and given back to it.
 
 Nothing here knows a model by name. A model that hands its state over has a field in its output that its `forward` takes as a
 parameter (`past_key_values`, `cache_params`, `state`); one that does not keeps tensors in its modules.
@@ -6,39 +6,14 @@ parameter (`past_key_values`, `cache_params`, `state`); one that does not keeps 
 
 from __future__ import annotations
 
-import copy
 import inspect
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import DynamicCache
-from transformers.cache_utils import (
-    Cache,
-    DynamicLayer,
-    DynamicSlidingWindowLayer,
-    LinearAttentionAndFullAttentionLayer,
-    LinearAttentionAndSlidingWindowAttentionLayer,
-    LinearAttentionLayer,
-)
+from transformers.cache_utils import Cache
 
-from remedy.models.cache import MixerCache
 from remedy.models.protocol import CausalLM, CausalLMOutput
-
-JOINABLE = (
-    DynamicLayer,
-    DynamicSlidingWindowLayer,
-    LinearAttentionLayer,
-    LinearAttentionAndFullAttentionLayer,
-    LinearAttentionAndSlidingWindowAttentionLayer,
-)
-"""Cache layers that hold nothing but keys and values (B, H, T, D) and states with the batch first."""
-
-
-class CannotJoin(Exception):
-    """States of a kind whose batch is not understood."""
 
 
 class State(NamedTuple):
@@ -49,50 +24,74 @@ class State(NamedTuple):
 
 
 class StateKeeper:
-    """Calls a model with a state, and hands back the one it leaves."""
+    """Calls a model with a state, and hands back the one it leaves.
+
+    `recording`: states that drop what lies outside a window or a convolution's width keep it until `cropped` of
+    `models/batching.py` is asked how much of what was read stays.
+    """
 
     def __init__(self, model: CausalLM) -> None:
         self.model = model
+        self.recording = False
+        self.calls = 0
+        """How often the model was called."""
+        self.tokens = 0
+        """Tokens that it read in all, padding included."""
         parameters = inspect.signature(model.forward).parameters
         self.takes = frozenset(parameters)
         open_ended = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
         self._cached = open_ended or "use_cache" in self.takes
         self._options: dict[str, Any] = {"use_cache": True} if self._cached else {}
-        if "logits_to_keep" in self.takes:
-            self._options["logits_to_keep"] = 1
         self._places: set[tuple[nn.Module, str]] = set()
         self._hands_over = True
 
-    def parallel(self, tokens: Tensor) -> Tensor:
-        """Logits (B, T, V) of one pass over whole sequences (B, T), without a state."""
-        return self.model(input_ids=tokens, **({"use_cache": False} if self._cached else {})).logits
+    def parallel(self, tokens: Tensor, keep: int = 0) -> Tensor:
+        """Logits (B, T, V) of one pass over whole sequences (B, T), without a state; `keep`: of the last tokens alone."""
+        options: dict[str, Any] = {"use_cache": False} if self._cached else {}
+        logits = self._call(tokens, keep, **options).logits
+        return logits[:, -keep:] if keep else logits
 
-    def read(self, tokens: Tensor, state: State | None, **where: Tensor) -> tuple[Tensor, State]:
-        """Read tokens (B, T) from a state, or from the beginning: logits (B, V) after the last, and the state then."""
+    def read(self, tokens: Tensor, state: State | None, keep: int = 1, **where: Tensor) -> tuple[Tensor, State]:
+        """Read tokens (B, T) from a state, or from the beginning: logits (B, keep, V) after the last ones, and the state then."""
         if state is None:
             for module, name in self._places:  # nothing of an earlier sequence may be left
                 setattr(module, name, None)
-            output, given = self._begin(tokens)
+            output, given = self._begin(tokens, keep)
         else:
             for (module, name), value in state.kept.items():
                 setattr(module, name, value)
-            output = self.model(input_ids=tokens, **self._options, **state.given, **where)
+            output = self._call(tokens, keep, **self._options, **state.given, **where)
             given = self._given(output) or state.given
         kept = {(module, name): getattr(module, name) for module, name in self._places}
-        return output.logits[:, -1], State(given, kept)
+        return output.logits[:, -keep:], State(given, kept)
 
-    def _begin(self, tokens: Tensor) -> tuple[CausalLMOutput, dict[str, Any]]:
+    def _call(self, tokens: Tensor, keep: int, **options: Any) -> CausalLMOutput:
+        self.calls += 1
+        self.tokens += tokens.numel()
+        if keep and "logits_to_keep" in self.takes:
+            options["logits_to_keep"] = keep
+        return self.model(input_ids=tokens, **options)
+
+    def _begin(self, tokens: Tensor, keep: int) -> tuple[CausalLMOutput, dict[str, Any]]:
+        if self.recording:
+            cache = self._new_cache()
+            cache.activate_past_recording()
+            return self._call(tokens, keep, **self._options, past_key_values=cache), {"past_key_values": cache}
         if self._hands_over:
-            output = self.model(input_ids=tokens, **self._options)
+            output = self._call(tokens, keep, **self._options)
             if given := self._given(output):
                 return output, given
             self._hands_over = False
-        own = {"past_key_values": DynamicCache(config=self.model.config)} if "past_key_values" in self.takes else {}
+        own = {"past_key_values": self._new_cache()} if "past_key_values" in self.takes else {}
         before = self._tensors()
-        output = self.model(input_ids=tokens, **self._options, **own)
+        output = self._call(tokens, keep, **self._options, **own)
         replaced = {place for place, value in self._tensors().items() if before.get(place) is not value}
         self._places |= {(m, n) for m, n in replaced if getattr(m, n).shape[:1] == tokens.shape[:1]}
         return output, own
+
+    def _new_cache(self) -> Cache:
+        make: Any = getattr(self.model, "new_cache", None)
+        return make() if make is not None else DynamicCache(config=self.model.config)
 
     def _given(self, output: CausalLMOutput) -> dict[str, Any]:
         fields: dict[str, Any] = dict(getattr(output, "items", lambda: ())())
@@ -108,62 +107,7 @@ class StateKeeper:
         }
 
 
-def joined(states: Sequence[State], lengths: Sequence[int]) -> State:
-    """The state of all sequences as one batch, in order. Keys and values are aligned on the right: a shorter sequence's begin with
-    padding, which whoever reads on masks. `lengths`: tokens that each row has read.
-
-    Raises:
-        CannotJoin: a part of the states is of no known kind.
-    """
-    first = states[0]
-    given = {name: _joined([state.given[name] for state in states], lengths) for name in first.given}
-    kept = {place: torch.cat([state.kept[place] for state in states]) for place in first.kept}
-    return State(given, kept)
-
-
 def has_keys(state: State) -> bool:
     """Whether a part of the state is as long as the sequence, so that rows of different lengths need a mask."""
     caches = [value for value in state.given.values() if isinstance(value, Cache)]
     return any(getattr(layer, "keys", None) is not None for cache in caches for layer in cache.layers)
-
-
-def _joined(parts: Sequence[Any], lengths: Sequence[int]) -> Any:
-    first = parts[0]
-    if isinstance(first, Tensor):
-        if any(part.shape[1:] != first.shape[1:] for part in parts):
-            raise CannotJoin("tensors of different shapes")
-        return torch.cat(list(parts))
-    if isinstance(first, list | tuple):
-        return [_joined(piece, lengths) for piece in zip(*parts, strict=True)]
-    if isinstance(first, Cache):
-        return _joined_caches(parts, lengths)
-    raise CannotJoin(type(first).__name__)
-
-
-def _joined_caches(parts: Sequence[Any], lengths: Sequence[int]) -> Cache:
-    first: Cache = parts[0]
-    cache = copy.copy(first)
-    cache.layers = [_joined_layers(layers) for layers in zip(*(part.layers for part in parts), strict=True)]
-    if isinstance(cache, MixerCache):
-        cache.align(lengths)
-    elif type(cache) is not DynamicCache:
-        raise CannotJoin(type(cache).__name__)
-    return cache
-
-
-def _joined_layers(layers: Sequence[Any]) -> Any:
-    first = layers[0]
-    if type(first) not in JOINABLE:
-        raise CannotJoin(type(first).__name__)
-    layer = copy.copy(first)
-    for name, value in vars(first).items():
-        values = [getattr(one, name) for one in layers]
-        if name in ("keys", "values") and isinstance(value, Tensor):
-            longest = max(one.shape[-2] for one in values)
-            setattr(layer, name, torch.cat([F.pad(one, (0, 0, longest - one.shape[-2], 0)) for one in values]))
-        elif name in ("conv_states", "recurrent_states"):
-            tensors = {key: [one[key] for one in values] for key in value}
-            setattr(layer, name, {key: None if one[0] is None else torch.cat(one) for key, one in tensors.items()})
-        elif name == "cumulative_length":
-            setattr(layer, name, max(values))
-    return layer

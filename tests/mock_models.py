@@ -26,6 +26,7 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import ANSWERS, fed_roles, feeds_answers, forcing_name
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
+from remedy.eval.generators import LocalGenerator
 from remedy.eval.records import NULLABLE
 from remedy.eval.scoring.batch import written_roles
 from remedy.eval.summary import ConditionSummary, summarise
@@ -206,7 +207,7 @@ def matrix(name: str, forcings: Sequence[Any] = FORCINGS, examples: int = 1) -> 
             end = tokenizer.special_ids[Special.FRAME_SEP]
             known = [one for pair in zip(truths, written) for one in sequences(*pair, condition, end)]
             mock = Mock(known, tokenizer.vocab_size)
-            rows, *_ = run_condition(ModelReader(mock), tokenizer, condition, config)
+            rows, *_ = run_condition(LocalGenerator(ModelReader(mock), tokenizer), tokenizer, condition, config)
             (summary,) = summarise(pd.DataFrame(rows).assign(run="mock", **condition.labels).astype(NULLABLE))
             roles = {Role(role) for truth in truths for role in truth.roles}
             in_state = any(example.answer_in_state for example, _ in batch) or Role.VALUE not in roles

@@ -12,6 +12,7 @@ from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
+from remedy.eval.generators import LoopGenerator
 from remedy.eval.scoring import score_batch
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
@@ -78,7 +79,7 @@ def test_scores_are_the_same(name: str) -> None:
     for condition, kept in zip(conditions, KEPT["scores"][name], strict=True):
         batch = encoded_examples(condition.data, tokenizer, condition.split, range(condition.examples))
         reciter = erring(tokenizer, [truth for example, truth in batch if example.outcome == "ok"])
-        found = score_batch(reciter, tokenizer, batch, condition, 100_000)
+        found = score_batch(LoopGenerator(reciter, tokenizer), tokenizer, batch, condition, 100_000)
         for result, before in zip(found, kept["scores"], strict=True):
             assert_same(json.loads(json.dumps(result.score)), before, condition)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -12,31 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from remedy.data_gen.speed import Speed, duration
+
 log = logging.getLogger(__name__)
-
-
-class Pace:
-    """Steps in time: how long the rest of a run takes at the speed since it was first looked at."""
-
-    def __init__(self) -> None:
-        self._first: tuple[float, int] | None = None
-
-    def left(self, step: int, of: int) -> float | None:
-        """Seconds to the end; None until two different steps have been seen."""
-        now = time.monotonic()
-        if self._first is None:
-            self._first = (now, step)
-        begin, first = self._first
-        return (now - begin) / (step - first) * (of - step) if step > first else None
-
-
-def duration(seconds: float | None) -> str:
-    """`2 min 05 s`; nothing if not known, or if nothing is left."""
-    if not seconds:
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def validation_figures(record: Mapping[str, Any]) -> str:
@@ -49,7 +26,7 @@ class ProgressLine(TrainerCallback):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.pace = Pace()
+        self.speed = Speed()
         self.trained = self.validated = ""
         self.task = TaskID(0)
         self.live: Progress | None = None
@@ -66,7 +43,7 @@ class ProgressLine(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self.pace.left(state.global_step, state.max_steps)
+        self.speed.rate(state.global_step)
         console = Console()
         if state.is_world_process_zero and console.is_terminal:
             columns = (
@@ -97,7 +74,7 @@ class ProgressLine(TrainerCallback):
             self.validated = f"validation {validation_figures(logs)}"
             figures = self.validated
         else:
-            left = duration(self.pace.left(state.global_step, state.max_steps))
+            left = duration(self.speed.left(state.global_step, state.max_steps))
             figures = f"loss {logs['loss']:.4g}, {logs['tokens_per_second']:,.0f} tokens/s" + (
                 f", {left} left" if left else ""
             )

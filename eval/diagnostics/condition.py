@@ -16,7 +16,8 @@ from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.decoding import Forcing, check_forcing, fed_roles, forcing_name
+from remedy.eval.constraints import check_data
+from remedy.eval.decoding import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
 from remedy.eval.records import Label, LabelValue
 from remedy.eval.sections import Published, Section
 from remedy.eval.summary import ConditionSummary
@@ -77,7 +78,9 @@ class Diagnostic(Settings, ABC):
     forcing: tuple[Forcing, ...] = Field(default=("free",), min_length=1)
     """Which roles the decoder feeds, one condition each: `free` (the context only), `action_forced` (true events, actions and
     separators too, so that the model's own states carry on), `line_forced` (the same without events), `state_forced` (true states,
-    values and separators), `teacher_forced` (everything, in one parallel pass), or a list of roles."""
+    values and separators), `teacher_forced` (everything, in one parallel pass), `control_flow` (the context only, and of events and
+    actions nothing else can be written than the program's control flow allows), `guided` (the same, where evaluating the line on the
+    state that the model has just written decides as well), or a list of roles."""
 
     @field_validator("forcing")
     @classmethod
@@ -111,7 +114,8 @@ class Diagnostic(Settings, ABC):
         """One condition with its own labels.
 
         Raises:
-            ConfigError: the model is to write actions of programs that it is not shown, or events in a format without them.
+            ConfigError: the model is to write actions of programs that it is not shown, or events in a format without them; or traces
+                cannot be decoded under the forcing's constraint.
             ValueError: the labels are not those that the diagnostic declares.
         """
         declared = {label.name for label in self.labels}
@@ -127,6 +131,8 @@ class Diagnostic(Settings, ABC):
                 f"diagnostic {self.kind}: forcing line_forced is action_forced in format {data.format}, which writes no events: "
                 "use action_forced"
             )
+        if constraint := constraint_of(forcing):
+            check_data(constraint, data)
         return Condition(
             diagnostic=self.kind, data=data, forcing=forcing, examples=examples, split=split, own_labels=labels
         )

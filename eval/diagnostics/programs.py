@@ -75,7 +75,7 @@ class ProgramsDiagnostic(Diagnostic):
     trained on, only a split is evaluated."""
     forcing: tuple[Forcing, ...] = Field(default=_FORCING, min_length=1)
     """Which roles the decoder feeds where a trace is written, one condition each: `free`, `line_forced`, `action_forced`,
-    `state_forced`, `teacher_forced`, or a list of roles."""
+    `state_forced`, `teacher_forced`, `control_flow`, `guided`, or a list of roles."""
     answer_only: tuple[bool, ...] = Field(default=(False, True), min_length=1)
     """Whether the model writes the trace, or (true) the answer at once, which is decoded freely."""
     rewrites: tuple[Rewriting, ...] = Field(default=("none",), min_length=1)

@@ -42,7 +42,8 @@ NOTE = (
     "seeds their mean with a t interval for other seeds on these programs, and each in small print. A state that is wrong where "
     "actions are fed is a lost state; an action that is wrong where states are fed is a wrong action. Teacher forcing is one "
     "step: what is right given the true past. In free decoding frames are compared at their place in the trace, so all that "
-    "follows a wrong action may count as wrong: there the shares of traces whose first error is one or the other tell more."
+    "follows a wrong action may count as wrong: there the shares of traces whose first error is one or the other tell more. A state "
+    "that is shown before the first action is a copy of the start: right states that are no more than these are none that was followed."
 )
 
 

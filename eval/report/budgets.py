@@ -22,7 +22,7 @@ NOTE = (
     "products and the mixers, three times a forward pass. State: numbers carried for one sequence, and those kept for each of "
     "its tokens. Model: settings that are not named are as published. A verdict names what its sides had unequal: steps, "
     f"examples and learning rates of any difference, tokens and FLOPs of {TOLERANCE:.0%}, parameters and states of "
-    f"{SIZE_TOLERANCE:.0%}."
+    f"{SIZE_TOLERANCE:.0%}, and what ran the models."
 )
 
 
@@ -44,6 +44,7 @@ def runs_table(found: Evaluations) -> Rows:
                             mixers or about["model_type"],
                             f"{about['num_hidden_layers']} layers, width {about['hidden_size']}",
                             *(f"{name} {said(value)}" for name, value in about.get("decoder", {}).items()),
+                            _served(request.get("backend")),
                         ],
                     )
                 ),
@@ -86,6 +87,15 @@ def _data(data: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, lines))
 
 
+def _served(backend: Mapping[str, Any] | None) -> str:
+    """Which server ran the model, and whether what it computed depends on its batch, as a line of a cell."""
+    if backend is None:
+        return ""
+    invariant = {"on": "batch-invariant", "declared": "batch-invariant as declared", "off": "not batch-invariant"}
+    words = invariant.get(backend["batch_invariant"], "batch invariance not known")
+    return f"served by {backend['server']} {backend['version']}, {words}"
+
+
 def _state(about: Mapping[str, Any]) -> str:
     fixed, growing = about.get("state_floats"), about.get("state_by_length")
     if fixed is None:
@@ -116,7 +126,11 @@ def _training(training: Mapping[str, Any] | None) -> list[str]:
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
     """In what two variants, each with the requests of its runs, and their training were unequal: `steps 1,600 against 800`, of the
     treatment first. Empty where they were equal, or of neither side anything is known."""
-    return _unequal_training(baseline, treatment) + _unequal_sizes(baseline, treatment)
+    return (
+        _unequal_training(baseline, treatment)
+        + _unequal_sizes(baseline, treatment)
+        + _unequal_readers(baseline, treatment)
+    )
 
 
 def _unequal_training(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
@@ -148,6 +162,14 @@ def _unequal_sizes(baseline: Sequence[Request], treatment: Sequence[Request]) ->
         states = [_state(side[0]) for side in (after, before)]
         found += [f"state {states[0]} against {states[1]}"] if all(states) else []
     return found
+
+
+def _unequal_readers(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
+    """What ran the models: another server, version or way of computing rounds otherwise."""
+    before, after = (
+        sorted({_served(request.get("backend")) or "no server" for request in side}) for side in (baseline, treatment)
+    )
+    return [f"{', '.join(after)} against {', '.join(before)}"] if before != after else []
 
 
 def _apart(first: int | None, second: int | None) -> bool:

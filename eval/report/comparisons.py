@@ -29,7 +29,8 @@ def default_comparisons(
 
 
 def diagnoses(conditions: Sequence[ConditionSummary], variants: Variants) -> list[Comparison]:
-    """Of every variant, what it is fed against what it is fed least, all else the same. An oracle is no mitigation."""
+    """Of every variant, what it is fed against what it is fed least, all else the same. An oracle is no mitigation; a constraint, which
+    feeds nothing that is true only, is one."""
     return [
         one
         for mine in by_diagnostic(conditions).values()
@@ -132,4 +133,6 @@ def _aim(label: str, value: LabelValue) -> Aim:
             return "strings"
         case ("locals", "diff") | ("answer_only", _) | ("spacing", _):
             return "token budget"
+        case ("forcing", "control_flow" | "guided"):
+            return "wrong action"
     return "any"

@@ -14,6 +14,7 @@ from remedy.eval.records import label_columns
 from remedy.eval.report.budgets import NOTE as BUDGET_NOTE
 from remedy.eval.report.budgets import runs_table, unequal
 from remedy.eval.report.comparisons import baseline_of, by_diagnostic, default_comparisons, diagnoses
+from remedy.eval.report.constrained import constraint_sections
 from remedy.eval.report.costs import measure_sections
 from remedy.eval.report.curves import curve_section
 from remedy.eval.report.failures import failure_sections, moved_section
@@ -162,6 +163,7 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
         sections += metric_sections(name, conditions, kind.published if kind is not None else ())
     sections += held_out_section(name, conditions, records, found.requests)
     sections += one_step_sections(name, axis, conditions, records, variants)
+    sections += constraint_sections(name, conditions)
     sections += failure_sections(name, conditions)
     if axis is None and not records.empty:
         sections.append(

@@ -13,7 +13,7 @@ from remedy.data_gen.sealed import digest_of, read_json, read_table
 from remedy.data_gen.settings import UserError
 from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
-from remedy.eval.evaluate import RECORDS, REQUEST, SUMMARY, read_request
+from remedy.eval.folder import RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records import ROLE_COLUMNS, LabelValue, read_records, traced_only
 from remedy.eval.report.cuts import Measurement
 from remedy.eval.report.selection import SELECTION

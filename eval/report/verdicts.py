@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.eval import baselines
+from remedy.eval.decoding import CONSTRAINED
 from remedy.eval.records import TRACE_COLUMNS, label_columns
 from remedy.eval.stats import MARGIN, Difference, Repeated, VerdictWord, compare, levels, over_seeds, word
 
@@ -113,7 +114,7 @@ def one_primary(comparisons: Sequence[Comparison]) -> None:
 def _compared(comparison: Comparison, records: pd.DataFrame) -> Verdict:
     """The comparison by itself; its word is still to be found, unless it is a diagnosis."""
     before, after = sides(comparison, records)
-    diagnosis = set(before["forcing"]) != set(after["forcing"])
+    diagnosis = _feeding(before) != _feeding(after)
     idle = "primary" if comparison.primary else "margin" if comparison.margin != MARGIN else ""
     if diagnosis and idle:
         raise ConfigError(
@@ -170,6 +171,11 @@ def merged(comparison: Comparison, records: pd.DataFrame) -> pd.DataFrame:
 
 def _paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return before.merge(after, on=["place", *PAIRED], suffixes=("_before", "_after"), validate="1:1")
+
+
+def _feeding(side: pd.DataFrame) -> set[str]:
+    """The forcings of a side by what they feed: a constraint knows no truth, and feeds none."""
+    return {"free" if name in CONSTRAINED else name for name in side["forcing"]}
 
 
 def _by_run(side: pd.DataFrame) -> npt.NDArray[np.float64]:

@@ -9,15 +9,16 @@ from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.windows import longest_seen
-from remedy.eval.decoding import ANSWERS, TEACHER_FORCED, Generated, decode, fed_roles, feeds_answers, predict
+from remedy.eval.constraints import starts_of
+from remedy.eval.decoding import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
 from remedy.eval.diagnostics.condition import Condition
 from remedy.eval.generations import Generation, generation
+from remedy.eval.generators.base import Generator, Writing, Written
 from remedy.eval.records import Score
 from remedy.eval.scoring.common import Decoded, not_decoded
 from remedy.eval.scoring.frames import score_frames
-from remedy.eval.scoring.places import frame_probabilities
+from remedy.eval.scoring.places import generated_places
 from remedy.eval.scoring.tokens import score_tokens
-from remedy.models.protocol import Reader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
@@ -29,26 +30,31 @@ class Result(NamedTuple):
 
 
 def score_batch(
-    reader: Reader,
+    generator: Generator,
     tokenizer: TraceTokenizer,
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,
     max_new_tokens: int,
 ) -> list[Result]:
-    """Decode a batch under a condition's forcing and score every example."""
+    """Have a batch written under a condition's forcing, and score every example."""
     fed, memory = fed_roles(condition.forcing), condition.data.memory
     decoded = [
         place
         for place, (example, truth) in enumerate(batch)
         if example.outcome == "ok"
-        and (reader.limit is None or longest_seen(truth.roles, truth.frames, memory) <= reader.limit)
+        and (generator.limit is None or longest_seen(truth.roles, truth.frames, memory) <= generator.limit)
         and (fed == TEACHER_FORCED or _to_write(truth, fed) <= max_new_tokens)
     ]
     chosen = [batch[place][1] for place in decoded]
-    runs = dict(zip(decoded, generate(reader, tokenizer, chosen, condition, max_new_tokens) if chosen else []))
+    constraint = constraint_of(condition.forcing)
+    starts = (
+        starts_of(constraint, [batch[place][0] for place in decoded], condition.data, tokenizer) if constraint else ()
+    )
+    found = generator.generate(chosen, writing(condition, max_new_tokens), starts=starts) if chosen else []
+    written = dict(zip(decoded, found))
     return [
-        _result(Decoded(example, truth, runs[place], fed, condition.data), tokenizer)
-        if place in runs
+        _result(Decoded(example, truth, written[place].runs, fed, condition.data), written[place], tokenizer)
+        if place in written
         else Result(
             not_decoded(example, written_roles(condition), feeds_answers(condition.forcing)),
             generation(example.index, "", [], []),
@@ -57,22 +63,19 @@ def score_batch(
     ]
 
 
-def _result(decoded: Decoded, tokenizer: TraceTokenizer) -> Result:
+def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Result:
     score = score_tokens if FORMATS[decoded.data.format].one_token else score_frames
     text = tokenizer.decode(decoded.written(decoded.runs))
-    kept = generation(decoded.example.index, text, decoded.runs, frame_probabilities(decoded, tokenizer))
+    places = generated_places(decoded, tokenizer)
+    kept = generation(decoded.example.index, text, written.runs, places, written.near_ties)
     return Result(score(decoded, tokenizer), kept)
 
 
-def generate(
-    reader: Reader, tokenizer: TraceTokenizer, truths: Sequence[Encoded], condition: Condition, max_new_tokens: int
-) -> list[list[Generated]]:
-    """What the model writes for each example under a condition's forcing."""
-    fed, memory = fed_roles(condition.forcing), condition.data.memory
-    if fed == TEACHER_FORCED:
-        return predict(reader, truths, written_roles(condition), memory)
-    exact = FORMATS[condition.data.format].one_token
-    return decode(reader, tokenizer, truths, fed, exact=exact, max_new_tokens=max_new_tokens, memory=memory)
+def writing(condition: Condition, max_new_tokens: int) -> Writing:
+    """What is fed under a condition's forcing, and where runs end."""
+    exact, memory = FORMATS[condition.data.format].one_token, condition.data.memory
+    constraint = constraint_of(condition.forcing)
+    return Writing(fed_roles(condition.forcing), exact, max_new_tokens, written_roles(condition), memory, constraint)
 
 
 def written_roles(condition: Condition) -> frozenset[Role]:

@@ -13,7 +13,7 @@ from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.parse import ReadFrame, restore
 from remedy.eval.decoding import ANSWERS, TEACHER_FORCED, Generated
 from remedy.eval.failures import TOO_LONG, UNTRACED, Failure
-from remedy.eval.records import OutOf, Score
+from remedy.eval.records import Constrained, OutOf, Score
 from remedy.eval.scoring.operations import Operations, causing_frame
 from remedy.models.tokenizer import Encoded
 
@@ -126,6 +126,17 @@ def out_of(decoded: Decoded, error: int | None = None, role: Role | None = None)
     return found
 
 
+def constrained(runs: Sequence[Generated]) -> Constrained:
+    """What a constraint did to what was written."""
+    held = [one for run in runs for one in run.held]
+    return {
+        "certain_tokens": sum(one.certain for one in held),
+        "masked_tokens": sum(one.choices > 0 for one in held),
+        "cut_mass": sum(one.cut for one in held),
+        "changed_tokens": sum(one.changed for one in held),
+    }
+
+
 def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) -> Score:
     """The score of an example that is not decoded: its true trace is over the limit, or its program could not be run. `writes`:
     the roles that the model would have written; `answer_fed`: as of `Decoded`."""
@@ -146,6 +157,7 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "first_error_in_string": False,
         "failure": Failure.TRUNCATED if example.outcome in {"ok", *TOO_LONG} else UNTRACED,
         "followed_another": False,
+        "wrong_action": "",
         "value_type": "",
         "operation": "",
         "answer": "",
@@ -159,6 +171,7 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "actions": 0,
         "returns": 0,
         "respelled": 0,
+        **constrained(()),
         "out_of_structure": 0,
         "out_of_event": 0,
         "out_of_action": 0,

@@ -13,8 +13,17 @@ from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.traces.values import same_value
 from remedy.eval.failures import Failure
 from remedy.eval.records import Matches, Score
+from remedy.eval.scoring.actions import ENDED, wrong_action
 from remedy.eval.scoring.answers import answer_text, same_answer
-from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, judged, operation_behind, out_of, storable
+from remedy.eval.scoring.common import (
+    ANSWER_CHARACTERS,
+    Decoded,
+    constrained,
+    judged,
+    operation_behind,
+    out_of,
+    storable,
+)
 from remedy.eval.scoring.occurrences import followed_another
 from remedy.eval.scoring.places import first_difference
 from remedy.eval.scoring.reading import Reading, read, read_part
@@ -27,6 +36,9 @@ FAILURE_ROLES: Mapping[Failure, Role] = {
     Failure.WRONG_RETURN: Role.VALUE,
 }
 """The role of the part of a frame that differs; where a frame cannot be read, its first wrong token says it."""
+
+
+ACTS = (Role.EVENT, Role.ACTION)
 
 
 class _Error(NamedTuple):
@@ -56,7 +68,7 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "right": None if decoded.answer_fed else right,
         "valid_format": found.whole,
         "truncated": cut,
-        "written_tokens": sum(len(run.ids) for run in runs),
+        "written_tokens": sum(run.asked for run in runs),
         "frames": len(true.frames),
         "frames_right": len(true.frames),
         "first_error_frame": -1,
@@ -65,11 +77,13 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "first_error_in_string": False,
         "failure": "",
         "followed_another": False,
+        "wrong_action": "",
         "value_type": "",
         "operation": "",
         "answer": storable(answer_text(example, spelled, answered.frames)[:ANSWER_CHARACTERS]),
         "true_answer": example.answer[:ANSWER_CHARACTERS],
         **_matches(decoded, true, found, tokenizer),
+        **constrained(runs),
         **out_of(decoded, *stands),
     }
     token, role = stands
@@ -84,12 +98,20 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     score["followed_another"] = role is Role.ACTION and followed_another(
         [frame.source for frame in example.frames], error.place, _source_at(found, error.place)
     )
+    if role in ACTS:
+        score["wrong_action"] = wrong_action(decoded, error.place, _written_up_to(found, error.place)) or ""
     if not right and not decoded.answer_fed:
         failure = Failure.WRONG_ACTION if decoded.structure_fed and role is Role.EVENT else error.failure
         score["failure"] = Failure.RUNAWAY if cut else failure
         score["value_type"] = error.value_type
         score["operation"] = operation_behind(example, number, role)
     return score
+
+
+def _written_up_to(found: Reading, place: int) -> list[ReadFrame | None]:
+    """The frames that were written up to a place, or the end; None for one that cannot be read."""
+    frames = list(found.frames[: place + 1])
+    return frames if len(frames) > place else [*frames, ENDED if found.whole else None]
 
 
 def _source_at(found: Reading, place: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding import Generated
-from remedy.eval.generations import FrameProbability
+from remedy.eval.generations import Place
 from remedy.eval.scoring.common import Decoded
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -35,15 +35,16 @@ def _aligned(truth: Encoded, runs: Sequence[Generated]) -> Iterator[tuple[int, i
     yield from ((at, int(truth.ids[at])) for at in range(end, len(truth.ids)))
 
 
-def frame_places(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[int]:
-    """For tokens of a freely written trace, the place of the frame that each belongs to, counted from 0."""
+def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[Place]:
+    """Where tokens of a freely written trace stand."""
     reader = FORMATS[decoded.data.format].reader(decoded.data.reveal.answer_only)
-    places = []
+    found = []
     for token in ids:
         for piece in tokenizer.pieces([token]):
             reader.feed(piece)
-        places.append(reader.place)
-    return places
+        found.append((reader.place, len(reader.roles)))
+    # The role of a piece may be known only once what follows it is read.
+    return [Place(place, reader.roles[pieces - 1] if pieces else Role.STRUCTURE) for place, pieces in found]
 
 
 def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) -> int:
@@ -57,33 +58,24 @@ def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) ->
         written = [token for _, token in by_frame(truth, decoded.runs).get(number, ())]
     else:
         ids = decoded.written(decoded.runs)
-        written = [token for token, at in zip(ids, frame_places(decoded, ids, tokenizer)) if at >= place]
+        written = [token for token, at in zip(ids, places_written(decoded, ids, tokenizer)) if at.frame >= place]
     for position, token in zip(positions, written):
         if truth.ids[position] != token:
             return position
     return positions[min(len(written), len(positions) - 1)]
 
 
-def frame_probabilities(decoded: Decoded, tokenizer: TraceTokenizer) -> list[FrameProbability]:
-    """How sure the model was of each frame that it wrote tokens of, in the order of their places."""
-    found: dict[int, list[float]] = {}
-    logprobs = [logprob for run in decoded.runs for logprob in run.logprobs]
-    for place, logprob in zip(_generated_places(decoded, tokenizer), logprobs):
-        found.setdefault(place, []).append(logprob)
-    return [FrameProbability(place, len(part), sum(part), min(part)) for place, part in sorted(found.items())]
-
-
-def _generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[int]:
-    """For the tokens of all runs, the place of the frame that each belongs to; that of the end follows the last frame's."""
+def generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[Place]:
+    """Where the tokens of all runs stand; the frame of the end follows the last one."""
     one_token = FORMATS[decoded.data.format].one_token
     if not one_token and not decoded.structure_fed:
         ids = decoded.written(decoded.runs)
-        return frame_places(decoded, ids, tokenizer)[: sum(len(run.ids) for run in decoded.runs)]
+        return places_written(decoded, ids, tokenizer)[: sum(len(run.ids) for run in decoded.runs)]
     places = {frame.number: place for place, frame in enumerate(decoded.example.frames)}
-    found = []
+    truth, found = decoded.truth, []
     for run in decoded.runs:
         aligned = one_token or len(run.ids) == run.stop - run.start
         for offset in range(len(run.ids)):
             at = min(run.start + offset, run.stop - 1) if aligned else run.start
-            found.append(places.get(int(decoded.truth.frames[at]), len(places)))
+            found.append(Place(places.get(int(truth.frames[at]), len(places)), Role(truth.roles[at])))
     return found

@@ -11,7 +11,16 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.reveal import UNCHANGED
 from remedy.eval.failures import Failure
 from remedy.eval.records import Matches, Score
-from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded, judged, operation_behind, out_of, spliced, storable
+from remedy.eval.scoring.common import (
+    ANSWER_CHARACTERS,
+    Decoded,
+    constrained,
+    judged,
+    operation_behind,
+    out_of,
+    spliced,
+    storable,
+)
 from remedy.eval.scoring.occurrences import followed_another
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -61,7 +70,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "right": None if decoded.answer_fed else right,
         "valid_format": not cut and specials_right,
         "truncated": cut,
-        "written_tokens": sum(len(run.ids) for run in runs),
+        "written_tokens": sum(run.asked for run in runs),
         "frames": len(numbers),
         "frames_right": len(numbers),
         "first_error_frame": -1,
@@ -70,11 +79,13 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "first_error_in_string": False,
         "failure": "",
         "followed_another": False,
+        "wrong_action": "",
         "value_type": "",
         "operation": "",
         "answer": storable(_answer(truth, whole, answer, tokenizer)[:ANSWER_CHARACTERS]),
         "true_answer": example.answer[:ANSWER_CHARACTERS],
         **_matches(decoded, places),
+        **constrained(runs),
         **(out_of(decoded, error.position, error.role) if error is not None else out_of(decoded)),
     }
     if error is None:

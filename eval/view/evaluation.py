@@ -20,7 +20,8 @@ from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles
 from remedy.eval.diagnostics import Condition
-from remedy.eval.evaluate import GENERATIONS, RECORDS, REQUEST, conditions_of, read_request
+from remedy.eval.evaluate import conditions_of
+from remedy.eval.folder import GENERATIONS, RECORDS, REQUEST, read_request
 from remedy.eval.generations import read_generations
 from remedy.eval.records import read_records
 from remedy.eval.view.comparison import Comparison, frame_at
@@ -102,7 +103,7 @@ def _conditions(folder: Path, request: Mapping[str, Any]) -> list[Condition]:
 
 
 def _runs(written: Mapping[str, Any]) -> list[Generated]:
-    """The runs of a generation, without the tokens' own probabilities, which are not kept."""
+    """The runs of a generation, without how each token came about."""
     ids, runs, at = [int(token) for token in written["ids"]], [], 0
     for start, stop, length in zip(written["run_starts"], written["run_stops"], written["run_lengths"]):
         runs.append(Generated(int(start), int(stop), ids[at : at + length], [], True))
@@ -111,18 +112,28 @@ def _runs(written: Mapping[str, Any]) -> list[Generated]:
 
 
 def _notes(written: Mapping[str, Any], numbers: list[int]) -> dict[int, str]:
-    """By a frame's number: the probability of what the model wrote of it, and of its least likely token."""
-    columns = zip(written["frame_places"], written["frame_logprob_sum"], written["frame_logprob_min"])
+    """By a frame's number: the probability of what the model wrote of it, and of its least likely token; and what a constraint cut."""
+    columns = (written[f"frame_{name}"] for name in ("places", "logprob_sum", "logprob_min", "cut"))
     return {
         frame_at(numbers, int(place)): f"p {math.exp(whole):.2g}, least likely token {math.exp(least):.2g}"
-        for place, whole, least in columns
+        + (f", cut {cut:.2g}" if cut > 0 else "")
+        for place, whole, least, cut in zip(*columns)
     }
 
 
 def _facts(record: Mapping[str, Any]) -> dict[str, str]:
     undefined = pd.isna(record["right"])
     facts = {"right": "undefined: states or values are fed" if undefined else "yes" if record["right"] else "no"}
-    for name in ("failure", "operation", "first_error_role", "outcome", "source", "answer", "true_answer"):
+    for name in (
+        "failure",
+        "wrong_action",
+        "operation",
+        "first_error_role",
+        "outcome",
+        "source",
+        "answer",
+        "true_answer",
+    ):
         if record[name] and record[name] != "ok":
             facts[name.replace("_", " ")] = str(record[name])
     return facts

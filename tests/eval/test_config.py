@@ -71,7 +71,7 @@ def evaluation(**settings: Any) -> EvalConfig:
 
 
 def test_every_setting_of_an_evaluation_does_something(tmp_path: Path) -> None:
-    tested = {"diagnostics", "set", "split", "trained_on", "batch_size", "max_new_tokens", "threads"}
+    tested = {"diagnostics", "set", "split", "trained_on", "batch_size", "max_new_tokens", "threads", "backend"}
     assert tested == set(EvalConfig.model_fields)
     data = build(DataConfig, DATA["permutation"], "x")
     found = {c.split for split in ("test", "validation") for c in conditions_of(evaluation(split=split), Subject(data))}

@@ -14,9 +14,8 @@ from remedy.eval.decoding import (
     STATE_FORCED,
     TEACHER_FORCED,
     Generated,
-    decode,
-    predict,
 )
+from remedy.eval.generators.loop import decode, predict
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig

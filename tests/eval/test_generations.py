@@ -14,6 +14,7 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import fed_roles
 from remedy.eval.evaluate import evaluate
 from remedy.eval.generations import read_generations
+from remedy.eval.generators import LoopGenerator
 from remedy.eval.records import read_records
 from remedy.eval.scoring import score_batch
 from remedy.models.encoding import encoded_examples
@@ -50,7 +51,9 @@ def test_a_frame_has_the_tokens_that_the_model_wrote_of_it(form: str, forcing: s
     (condition,) = build(EvalConfig, {"diagnostics": [diagnostic]}, "x").diagnostics[0].conditions(data, "test")
     batch = encoded_examples(data, tokenizer, "test", range(3))
     truths = [truth for _, truth in batch]
-    results = score_batch(Reciter(truths, tokenizer.vocab_size), tokenizer, batch, condition, 10_000)
+    results = score_batch(
+        LoopGenerator(Reciter(truths, tokenizer.vocab_size), tokenizer), tokenizer, batch, condition, 10_000
+    )
     fed = fed_roles(forcing) if forcing != "teacher_forced" else {Role.CONTEXT}
     for (example, truth), result in zip(batch, results):
         numbers = [frame.number for frame in example.frames]
@@ -60,6 +63,13 @@ def test_a_frame_has_the_tokens_that_the_model_wrote_of_it(form: str, forcing: s
         )
         kept = result.generation
         assert dict(zip(kept["frame_places"], kept["frame_tokens"])) == expected
+        assert Counter(kept["places"]) == expected
+        own = [Role(role).label for role in truth.roles if role not in fed]
+        # A line of a session is of one role here, its prompt and end included.
+        said = [
+            (is_, true) for is_, true in zip(kept["roles"], own, strict=True) if form != "repl" or true != "structure"
+        ]
+        assert [is_ for is_, _ in said] == [true for _, true in said]
         assert result.score["right"] is (None if forcing == "teacher_forced" else True)
 
 

@@ -19,11 +19,11 @@ from remedy.eval.decoding import (
     STATE_FORCED,
     TEACHER_FORCED,
     Generated,
-    decode,
-    predict,
 )
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
+from remedy.eval.generators import LocalGenerator
+from remedy.eval.generators.loop import decode, predict
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
@@ -241,7 +241,7 @@ def test_a_memory_longer_than_the_trace_changes_nothing(form: str, forcing: str)
     for memory in (None, 50):
         data = DataConfig.model_validate({**FORMS[form], "format": form, "memory": memory})
         condition = Condition(diagnostic="x", data=data, forcing=name, examples=3, split="test", own_labels={})
-        found.append(run_condition(reader, tokenizer, condition, config))
+        found.append(run_condition(LocalGenerator(reader, tokenizer), tokenizer, condition, config))
     assert repr(found[0]) == repr(found[1])
 
 

@@ -113,8 +113,12 @@ def test_progress_is_read_from_a_runs_folder(tmp_path: Path) -> None:
     )
     assert str(watch.look(trained=False)) == "training, step 4 of 8, loss 0.5, 80 tokens/s"
     assert watch.look(trained=True) == Progress("evaluating")
-    note_condition(tmp_path, 1, 3, "length 8: 50.0%")
+    note_condition(tmp_path, 1, 3, "length 8: 50.0%", 1.0)
     assert str(watch.look(trained=True)) == "evaluating, condition 1 of 3, length 8: 50.0%"
+    note_condition(tmp_path, 2, 3, "30 of 100 traces, 2 traces/s, 35 s left", 1.3)
+    underway = watch.look(trained=True)
+    assert str(underway) == "evaluating, condition 2 of 3, 30 of 100 traces, 2 traces/s, 35 s left"
+    assert underway.left is not None
 
 
 def test_without_a_terminal_every_change_is_a_line_and_silence_is_short(

@@ -32,10 +32,10 @@ TRACE = "format: cwm\nreveal: {spacing: 4, locals: diff}\nstring_encoding: plain
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a run's, in which commands stop where their work would begin, after a first example."""
+    import remedy.eval.checkpoint
     import remedy.eval.costs.measure
     import remedy.launch.generate
     import remedy.launch.trace
-    import remedy.models.loading
     import remedy.train.run
 
     def no_benchmark(*arguments: Any, **options: Any) -> Any:
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("datasets.load_dataset", no_benchmark)
     monkeypatch.setattr(remedy.launch.generate, "build_tokenizer", lambda tokenizer, data: stop(data))
     monkeypatch.setattr(remedy.train.run, "train", lambda config, resume: [stop(d) for d in config.stage_data()])
-    monkeypatch.setattr(remedy.models.loading, "load_checkpoint", lambda path: stop())
+    monkeypatch.setattr(remedy.eval.checkpoint, "load_checkpoint", lambda path: stop())
     monkeypatch.setattr(remedy.eval.costs.measure, "measure", lambda *arguments: stop())
     monkeypatch.setattr(remedy.launch.trace, "Sandbox", lambda config: stop())
     monkeypatch.chdir(tmp_path)

@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from remedy.models.chunks import Form
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
 from remedy.models.mixers.delta_rule import delta_rule_chunked
 from remedy.models.mixers.deltanet import DeltaNet
-from remedy.models.reader import Form, ModelReader
+from remedy.models.reader import ModelReader
 
 ALL = [(name,) for name in MIXERS] + [("attention", "deltanet"), ("gru", "mamba2", "attention")]
 SIGNED: dict[str, object] = {"eigenvalues": "signed"}

@@ -9,8 +9,9 @@ import torch
 from transformers import BertConfig, BertLMHeadModel
 
 from remedy.data_gen.settings import UserError
+from remedy.models.chunks import Form
 from remedy.models.limits import ContextLimit, context_limit
-from remedy.models.reader import Form, ModelReader
+from remedy.models.reader import ModelReader
 from tests.tiny_models import FAMILIES, tiny_model
 
 VOCABULARY = 300

@@ -18,6 +18,7 @@ from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
+from remedy.eval.generators import LocalGenerator
 from remedy.models.finished import read_training
 from remedy.models.loading import load_checkpoint
 from remedy.models.reader import ModelReader
@@ -125,7 +126,7 @@ def test_an_exact_match_of_what_a_forcing_leaves_is_a_decoding_without_a_fault(
     )
     evaluation = EvalConfig.model_validate({"diagnostics": [{"kind": "permutation", "lengths": [3]}]})
     model, tokenizer = load_checkpoint(str(output))
-    records, *_ = run_condition(ModelReader(model, "x"), tokenizer, condition, evaluation)
+    records, *_ = run_condition(LocalGenerator(ModelReader(model, "x"), tokenizer), tokenizer, condition, evaluation)
     faultless = sum(record["first_error_token"] == -1 for record in records) / 60
     assert validations(output)[-1]["eval_exact_match"] == pytest.approx(faultless)
     assert 0.05 < faultless < 0.999

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remedy.eval.evaluate import read_request
+from remedy.eval.folder import read_request
 from remedy.eval.report.budgets import runs_table, unequal
 from remedy.eval.report.page import compose
 from remedy.eval.report.reading import Evaluations
@@ -51,6 +51,16 @@ def test_what_is_unequal_is_said_and_nothing_else(
     assert unequal(*sides) == says
     assert bool(unequal(*reversed(sides))) == bool(says)
     assert unequal(sides[0] * 3, sides[1] * 2) == says
+
+
+def test_another_server_is_said_to_be() -> None:
+    vllm = {"server": "vllm", "version": "0.32.0", "model": "m", "longest": 4096, "batch_invariant": "on"}
+    here, there, later = [{}], [{"backend": vllm}], [{"backend": {**vllm, "version": "0.33.0"}}]
+    assert unequal(here, here) == unequal(there, there) == []
+    assert unequal(here, there) == ["served by vllm 0.32.0, batch-invariant against no server"]
+    assert unequal(later, there) == [
+        "served by vllm 0.32.0, batch-invariant against served by vllm 0.33.0, batch-invariant"
+    ]
 
 
 def test_a_verdict_between_unequal_arms_says_so_and_the_table_shows_what_training_took(tmp_path: Path) -> None:

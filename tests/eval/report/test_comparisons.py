@@ -59,3 +59,15 @@ def test_what_is_fed_is_diagnosed_and_not_judged() -> None:
         "run, locals diff: forcing action_forced in place of free",
     }
     assert {one.word for one in decide(found, RECORDS)} == {None}
+
+
+def test_a_constraint_feeds_no_truth_and_is_judged() -> None:
+    conditions, records = together(
+        made(WORSE), *(made(BETTER, labels={"forcing": name}) for name in ("control_flow", "action_forced"))
+    )
+    found = diagnoses(conditions, {"run": "run"})
+    assert [(one.mitigation, one.failure) for one in found] == [
+        ("forcing control_flow in place of free", "wrong action"),
+        ("forcing action_forced in place of free", "any"),
+    ]
+    assert [one.word for one in decide(found, records)] == [VerdictWord.FIXED, None]

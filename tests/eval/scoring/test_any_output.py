@@ -17,7 +17,7 @@ from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles, feeds_ans
 from remedy.eval.generations import generation
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
-from remedy.eval.scoring.places import frame_probabilities
+from remedy.eval.scoring.places import generated_places
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 
@@ -99,7 +99,7 @@ def judged(data: DataConfig, example: Example, truth: Encoded, runs: list[Genera
     decoded = Decoded(example, truth, runs, fed_roles(forcing), data)
     score = score_frames(decoded, CHARACTERS)
     text = CHARACTERS.decode(decoded.written(runs))
-    kept = generation(example.index, text, runs, frame_probabilities(decoded, CHARACTERS))
+    kept = generation(example.index, text, runs, generated_places(decoded, CHARACTERS))
     for row in (score, kept):
         "".join(map(str, row.values())).encode()
     return dict(score)
@@ -293,7 +293,7 @@ def test_no_output_makes_a_scorer_raise(programs: Path, encoding: str, form: str
                     ids=[rng.randrange(CHARACTERS.vocab_size) for _ in run.ids], complete=rng.random() < 0.9
                 )
                 if forcing == "teacher_forced" or rng.random() < 0.5
-                else run._replace(ids=run.ids[: rng.randrange(len(run.ids))], logprobs=[])
+                else generated(run.start, run.stop, run.ids[: rng.randrange(len(run.ids))])
                 for run in perfect(truth, forcing)
             ]
             judged(data, example, truth, runs, forcing)

@@ -11,7 +11,7 @@ from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles
 from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.places import frame_probabilities
+from remedy.eval.scoring.places import generated_places
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
@@ -37,7 +37,7 @@ def made() -> Made:
 def judged(made: Made, place: int, runs: list[Generated], forcing: Any) -> dict[str, Any]:
     data, tokenizer, truths = made
     decoded = Decoded(*truths[place], runs, fed_roles(forcing), data)
-    frame_probabilities(decoded, tokenizer)
+    generated_places(decoded, tokenizer)
     return dict(score_tokens(decoded, tokenizer))
 
 

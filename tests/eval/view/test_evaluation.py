@@ -12,7 +12,8 @@ from remedy.data_gen.sealed import write_json
 from remedy.data_gen.settings import UserError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
-from remedy.eval.evaluate import REQUEST, evaluate
+from remedy.eval.evaluate import evaluate
+from remedy.eval.folder import REQUEST
 from remedy.eval.generations import read_generations
 from remedy.eval.records import read_records
 from remedy.eval.view.evaluation import record_view

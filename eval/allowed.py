@@ -1,0 +1,91 @@
+"""What may be written next, as whoever decodes asks it: a constraint is a place in the trace that is being written.
+
+What holds a model to some tokens, a program's control flow or more, is asked nothing else: where one token may come it is fed, where
+several may the likeliest of them is taken, and text is the model's own until the token that closes it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class Allowed(NamedTuple):
+    """Tokens that may come next."""
+
+    ids: frozenset[int]
+    text: bool = False
+    """Whether any token may come besides that is not a special one. `ids` is then the one that closes the text."""
+
+    @property
+    def certain(self) -> int | None:
+        """The token that must come next, if one must."""
+        return next(iter(self.ids)) if len(self.ids) == 1 and not self.text else None
+
+    @property
+    def closing(self) -> int | None:
+        """The token that ends the free text here; None where no text is free. Forced decoding takes any special token for it."""
+        return next(iter(self.ids)) if self.text else None
+
+
+class Cut(NamedTuple):
+    """What a constraint took from a prediction."""
+
+    mass: float = 0.0
+    """The probability of all tokens that were not allowed."""
+    changed: bool = False
+    """Whether the likeliest token was one of them."""
+
+
+UNCUT = Cut()
+
+
+class Held(NamedTuple):
+    """How a token came to be written under a constraint."""
+
+    certain: bool = False
+    """Whether no other was allowed: it was fed, and no model asked."""
+    choices: int = 0
+    """Among how many tokens the model chose; 0 where it wrote text, or nothing."""
+    cut: float = 0.0
+    """The probability of all others."""
+    changed: bool = False
+    """Whether the likeliest token was another."""
+
+
+FREELY = Held()
+
+
+class Place(Protocol):
+    """A place in a trace that is being written. It does not change: `after` gives another, so that guesses can be taken back."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the trace has ended."""
+
+    def allowed(self) -> Allowed:
+        """What may come next; nothing when the trace has ended."""
+
+    def after(self, token: int) -> Place | None:
+        """After one more token; None if it is not allowed."""
+
+
+def continued(place: Place, tokens: list[int], most: int) -> list[int]:
+    """At most so many tokens that go on from a place as these do, as far as they are allowed. A special token that is not closes the
+    text there; what is certain, even after the first of them that parts from it, is taken in their place."""
+    found: list[int] = []
+    at: Place | None = place
+    left = iter(tokens)
+    parted = False
+    while at is not None and not at.done and len(found) < most:
+        allowed = at.allowed()
+        token = None if parted else next(left, None)
+        if allowed.certain is not None:
+            parted |= token != allowed.certain
+            token = allowed.certain
+        elif token is not None and at.after(token) is None:
+            parted, token = True, allowed.closing
+        if token is None:
+            break
+        found.append(token)
+        at = at.after(token)
+    return found

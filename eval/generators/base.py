@@ -1,0 +1,102 @@
+"""What writes traces: a generator is given examples and which of their roles are fed, and gives back what a model wrote.
+
+To add one, write it in a file of its own and register it in `GENERATORS`. `cursor_of` says what is fed and where a run ends, whoever
+asks a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from remedy.data_gen.registry import Registry
+from remedy.data_gen.roles import Role
+from remedy.eval.allowed import Place
+from remedy.eval.constrained import ConstrainedCursor
+from remedy.eval.decoding import Cursor, Generated, runs_of
+from remedy.models.limits import ContextLimit
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+
+
+class Writing(NamedTuple):
+    """What of examples is fed, and where the model's runs end."""
+
+    fed: frozenset[Role]
+    exact: bool = False
+    """Whether a run has as many tokens as the true one (one-token formats)."""
+    max_new_tokens: int = 4096
+    """Limit on the tokens of a run that nothing follows."""
+    predicted: frozenset[Role] = frozenset()
+    """With every role fed (teacher forcing): the roles for which it is asked what the model would write in place of each token."""
+    memory: int | None = None
+    """How many frames the model sees before the one that it is at; None: all."""
+    constraint: str = ""
+    """What holds the model to some tokens (`eval.constraints`). For each example it is told where its trace begins."""
+
+
+class Written(NamedTuple):
+    """What a model wrote of one example."""
+
+    runs: list[Generated]
+    near_ties: int = 0
+    """Tokens at which its two likeliest were nearer than rounding, so that the least change of its arithmetic may write another."""
+
+
+Done = Callable[[int, Written], None]
+"""Is told the number of an example and what was written of it, as soon as it is."""
+
+
+def nothing(number: int, written: Written) -> None:
+    """Nobody waits."""
+
+
+class Generator(Protocol):
+    """Whatever writes traces greedily: each token the likeliest after all that was written and fed before it."""
+
+    name: str
+    """What messages call the model."""
+
+    @property
+    def context(self) -> ContextLimit | None:
+        """How many tokens the model was made to read, where that is known."""
+
+    @property
+    def limit(self) -> int | None:
+        """How many tokens of a sequence can be read at all; None if there is no end."""
+
+    def generate(
+        self, examples: Sequence[Encoded], writing: Writing, done: Done = nothing, starts: Sequence[Place] = ()
+    ) -> list[Written]:
+        """What is written of each example, in their order. One that is longer than `limit` must not be given. `done`: is told of
+        each, in any order. `starts`: under a constraint, where the trace of each begins."""
+
+    def report(self) -> dict[str, Any]:
+        """How the model is read, to be kept beside results."""
+
+
+def cursor_of(
+    example: Encoded, writing: Writing, tokenizer: TraceTokenizer, longest: int | None, start: Place | None = None
+) -> Cursor:
+    """Walks an example as it is to be written. `longest`: how many tokens the model can read; `start`: as `Generator.generate`."""
+    if start is not None:
+        return ConstrainedCursor(example, start, tokenizer, writing.max_new_tokens, longest, writing.memory)
+    return Cursor(example, writing.fed, tokenizer, writing.exact, writing.max_new_tokens, longest, writing.memory)
+
+
+def predictions(
+    truth: Encoded, predicted: frozenset[Role], ids: Sequence[int], logprobs: Sequence[float]
+) -> list[Generated]:
+    """What a model predicted in place of each true token, as one run for every stretch whose roles were asked for."""
+    return [
+        Generated(start, stop, list(ids[start:stop]), list(logprobs[start:stop]), True)
+        for start, stop, is_fed in runs_of(truth, frozenset(Role) - predicted)
+        if not is_fed
+    ]
+
+
+def starting(starts: Sequence[Place], count: int) -> list[Place | None]:
+    """The start of each of so many examples; None without a constraint."""
+    return [*starts] or [None] * count
+
+
+GENERATORS: Registry[type[Generator]] = Registry("generator")

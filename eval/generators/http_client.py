@@ -1,0 +1,183 @@
+"""JSON over HTTP to one server. What may pass is tried again with growing pauses: no reply in time, a dropped connection, a broken
+reply, a server that is busy or fails. What will not pass is one line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from remedy.data_gen.messages import one_line
+from remedy.data_gen.settings import UserError
+from remedy.data_gen.speed import duration
+from remedy.eval.backend import KEY, Backend
+
+log = logging.getLogger(__name__)
+BUSY = frozenset({408, 425, 429})
+FIRST_PAUSE = 0.25
+LONGEST_PAUSE = 30.0
+"""Seconds between two tries: doubled from the first up to this, less up to half by chance, so that many do not come back at once."""
+CONNECT = 10.0
+"""Seconds that a connection may take."""
+QUIET = 10.0
+"""Seconds for which a request fails before that is said, and between two lines that say so."""
+
+
+class Gone(UserError):
+    """A server that has not answered for as long as it was waited for."""
+
+
+class Refused(UserError):
+    """A request that a server will not answer, however often it is asked. `status`: of HTTP."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Passing(Exception):
+    """What may pass. `kind`: as it is counted; `detail`: what was said; `pause`: seconds for which the server asks."""
+
+    def __init__(self, kind: str, detail: str = "", pause: float = 0.0) -> None:
+        super().__init__(f"{kind} ({detail})" if detail else kind)
+        self.kind, self.pause = kind, pause
+
+
+class HttpClient:
+    """A server's address, and what became of the requests to it. Connections are open inside `opened` alone."""
+
+    def __init__(self, backend: Backend, most: int) -> None:
+        """`most`: connections at a time."""
+        self.backend = backend
+        self.most = most
+        self.failures: Counter[str] = Counter()
+        """Requests that were sent again, by what became of them."""
+        self._client: httpx.AsyncClient | None = None
+        self._said = -QUIET
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[HttpClient]:
+        """Connections of the running event loop."""
+        key = os.environ.get(KEY)
+        async with httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            limits=httpx.Limits(max_connections=self.most, max_keepalive_connections=self.most),
+        ) as self._client:
+            try:
+                yield self
+            finally:
+                self._client = None
+
+    async def look(self, path: str) -> Mapping[str, Any] | None:
+        """What is to be read at a path, at once or not at all: None if there is no such page.
+
+        Raises:
+            UserError: nothing answers there, or not with JSON.
+        """
+        try:
+            return await self._once("GET", path, None, self.backend.timeout)
+        except Refused as error:
+            if error.status in (404, 405):
+                return None
+            raise
+        except _Passing as error:
+            raise UserError(
+                f"{self.backend.url}{path}: {error}: is the server started, and is this its address?"
+            ) from None
+
+    async def ask(self, path: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The reply to a request, which is sent until there is one.
+
+        Raises:
+            Gone: there was none for as long as the backend's patience lasts.
+            Refused: the server will not answer it.
+        """
+        begin, pause, allowed = time.monotonic(), FIRST_PAUSE, self.backend.timeout
+        while True:
+            try:
+                return await self._once("POST", path, content, allowed)
+            except _Passing as error:
+                self.failures[error.kind] += 1
+                allowed *= 2 if error.kind == TIMED_OUT else 1
+                waited = time.monotonic() - begin
+                wait = max(error.pause, pause * random.uniform(0.5, 1.0))
+                if waited + wait > self.backend.patience:
+                    raise Gone(f"{self.backend.url}{path}: {error}, for {duration(waited)}") from None
+                self._say(path, error, waited)
+                await asyncio.sleep(wait)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _say(self, path: str, error: _Passing, waited: float) -> None:
+        """Tell whoever waits that a request has failed for so many seconds."""
+        now = time.monotonic()
+        if waited < QUIET or now - self._said < QUIET:
+            return
+        self._said = now
+        left = duration(self.backend.patience - waited)
+        log.warning("%s%s: %s, for %s; tried again for %s", self.backend.url, path, error, duration(waited), left)
+
+    async def _once(
+        self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float
+    ) -> Mapping[str, Any]:
+        assert self._client is not None, "outside of `opened`"
+        timeout = httpx.Timeout(seconds, connect=min(seconds, CONNECT), pool=None)
+        try:
+            reply = await self._client.request(method, self.backend.url + path, json=content, timeout=timeout)
+        except httpx.TimeoutException:
+            raise _Passing(TIMED_OUT) from None
+        except httpx.ConnectError as error:
+            raise _Passing("nothing answers", _words(error)) from None
+        except httpx.TransportError as error:
+            raise _Passing("the connection was dropped", _words(error)) from None
+        if reply.status_code in BUSY or reply.status_code >= 500:
+            raise _Passing(f"status {reply.status_code}", said(reply), _asked_pause(reply))
+        if reply.status_code != 200:
+            raise Refused(self._refusal(path, reply), reply.status_code)
+        try:
+            found = json.loads(reply.content)
+        except ValueError:
+            raise _Passing("a reply that is no JSON, or is cut") from None
+        if not isinstance(found, Mapping):
+            raise _Passing("a reply that is no JSON object")
+        return found
+
+    def _refusal(self, path: str, reply: httpx.Response) -> str:
+        where = f"{self.backend.url}{path}: status {reply.status_code}"
+        if reply.status_code in (401, 403):
+            given = "does not take the key in" if os.environ.get(KEY) else "asks for a key: set"
+            return f"{where}: the server {given} the environment variable {KEY}"
+        return f"{where}: {said(reply)}"
+
+
+TIMED_OUT = "no reply in time"
+
+
+def said(reply: httpx.Response) -> str:
+    """What the body of an error says, on one line: the message of OpenAI's form, or the text."""
+    try:
+        found = json.loads(reply.content)
+    except ValueError:
+        return one_line(reply.text, 300) or reply.reason_phrase
+    for key in ("error", "message", "detail"):
+        if isinstance(found, Mapping) and key in found:
+            found = found[key]
+    return one_line(found if isinstance(found, str) else json.dumps(found), 300)
+
+
+def _asked_pause(reply: httpx.Response) -> float:
+    """Seconds of the header Retry-After; a date is not looked at."""
+    asked = reply.headers.get("retry-after", "")
+    return min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else 0.0
+
+
+def _words(error: Exception) -> str:
+    return one_line(str(error), 200) or type(error).__name__

@@ -1,0 +1,124 @@
+"""The plain loop: one token of each row at a time. It defines what greedy decoding is; other generators are held to it by tests, and
+models are read so whose steps depart from their own parallel pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from remedy.data_gen.roles import Role
+from remedy.eval.allowed import Place
+from remedy.eval.decoding import Cursor, Generated
+from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, nothing, predictions, starting
+from remedy.eval.generators.scores import Scores, most_likely
+from remedy.eval.memory import read_in_windows
+from remedy.models.limits import ContextLimit
+from remedy.models.protocol import Reader
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+
+
+@GENERATORS.register("loop")
+class LoopGenerator:
+    """Any reader, asked for one token of each row at a time. `batch_size`: examples written at a time."""
+
+    name = "the model"
+    context: ContextLimit | None = None
+
+    def __init__(self, reader: Reader, tokenizer: TraceTokenizer, batch_size: int = 100) -> None:
+        self.reader = reader
+        self.tokenizer = tokenizer
+        self.batch_size = batch_size
+
+    @property
+    def limit(self) -> int | None:
+        return self.reader.limit
+
+    def generate(
+        self, examples: Sequence[Encoded], writing: Writing, done: Done = nothing, starts: Sequence[Place] = ()
+    ) -> list[Written]:
+        found: list[Written] = []
+        places = starting(starts, len(examples))
+        for at in range(0, len(examples), self.batch_size):
+            for written in self.batch(examples[at : at + self.batch_size], writing, places[at : at + self.batch_size]):
+                done(len(found), written)
+                found.append(written)
+        return found
+
+    def batch(self, examples: Sequence[Encoded], writing: Writing, starts: Sequence[Place | None]) -> Iterator[Written]:
+        """What is written of examples that are read together."""
+        if writing.fed == frozenset(Role):
+            return map(Written, predict(self.reader, examples, writing.predicted, writing.memory))
+        return map(Written, decode_as(self.reader, self.tokenizer, examples, writing, starts))
+
+    def report(self) -> dict[str, Any]:
+        return {}
+
+
+def decode(
+    reader: Reader,
+    tokenizer: TraceTokenizer,
+    examples: Sequence[Encoded],
+    fed: frozenset[Role],
+    *,
+    exact: bool = False,
+    max_new_tokens: int = 4096,
+    memory: int | None = None,
+) -> list[list[Generated]]:
+    """`decode_as`, the writing spelled out."""
+    return decode_as(reader, tokenizer, examples, Writing(fed, exact, max_new_tokens, memory=memory))
+
+
+def decode_as(
+    reader: Reader,
+    tokenizer: TraceTokenizer,
+    examples: Sequence[Encoded],
+    writing: Writing,
+    starts: Sequence[Place | None] = (),
+) -> list[list[Generated]]:
+    """Greedy decoding of a batch; per example, the runs the model wrote, in order.
+
+    Prompts are read at once, each from its own first token; from there all examples step together and only fed tokens differ. A row
+    that comes to the reader's limit is cut there. With a memory, a row that forgets a frame waits until all others have come to such a
+    place, or to their end; then all that wait are read anew together. `starts`: as `Generator.generate`.
+    """
+    places = starts or [None] * len(examples)
+    cursors = [cursor_of(example, writing, tokenizer, reader.limit, start) for example, start in zip(examples, places)]
+    while waiting := [cursor for cursor in cursors if not cursor.done]:
+        prompts = [(cursor, cursor.prompt()) for cursor in waiting]
+        if not all(prompt for _, prompt in prompts):
+            raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
+        reading = [(cursor, prompt) for cursor, prompt in prompts if not cursor.done]
+        if reading:
+            _step(reader, [cursor for cursor, _ in reading], [prompt for _, prompt in reading])
+    return [cursor.generated for cursor in cursors]
+
+
+def _step(reader: Reader, cursors: Sequence[Cursor], prompts: Sequence[Sequence[int]]) -> None:
+    """Read the prompts and then token by token, until every row is complete or waits."""
+    logits = reader.prefill(prompts)
+    while True:
+        predicted, logprobs = most_likely(logits)
+        found = Scores(predicted, logprobs, logprobs, logits)
+        following = []
+        for place, cursor in enumerate(cursors):
+            token, logprob, _, cut = found.at(place, cursor.among)
+            following.append(cursor.next_token(token, logprob, cut))
+        if all(token is None for token in following):
+            return
+        logits = reader.step(following)
+
+
+def predict(
+    reader: Reader, examples: Sequence[Encoded], predicted: frozenset[Role], memory: int | None = None
+) -> list[list[Generated]]:
+    """Teacher forcing: the token the model would write in place of each token whose role is in `predicted`, given the true
+    ones before it that its `memory` holds, as one run for every stretch of them."""
+    ids = [[0] * len(example.ids) for example in examples]
+    logprobs = [[0.0] * len(example.ids) for example in examples]
+    for number, window, logits in read_in_windows(reader, examples, memory):  # one at a time: float32 logits take room
+        places = slice(window.stop - len(logits), window.stop)
+        ids[number][places], logprobs[number][places] = most_likely(logits)
+    found = []
+    for number, example in enumerate(examples):
+        found.append(predictions(example, predicted, ids[number], logprobs[number]))
+    return found

@@ -1,0 +1,116 @@
+"""One example that is being written with guesses: what stands of it, what is read next, and what a model's predictions make of that.
+
+It knows no model: predictions are token ids with their log-probabilities and margins.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from remedy.eval.decoding import Cursor
+from remedy.eval.generators.drafts import Drafter, Guess, Source
+from remedy.eval.generators.schedule import MEMORY, Record
+from remedy.eval.generators.scores import Prediction, Scores
+
+SETTLED = Prediction(-1, 0.0, math.inf)
+"""Stands where no model is asked."""
+
+
+class Asked(NamedTuple):
+    """What is read next of a row: `tokens` that stand and are not held yet, all of them or the first ones, and a guess at what follows
+    all of them."""
+
+    tokens: list[int]
+    guess: Guess
+    whole: bool
+    """Whether these are all tokens that stand, so that what is predicted after them counts."""
+    decides: bool
+    """Whether it is read as the plain loop would, so that what is predicted is taken however near a tie."""
+
+
+class Row:
+    """One example that is being written."""
+
+    def __init__(self, number: int, cursor: Cursor) -> None:
+        """`number`: what the row is called."""
+        self.number = number
+        self.cursor = cursor
+        self.read = cursor.prompt()
+        """All that stands: what was fed and written so far."""
+        if not self.read:
+            raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
+        self.prompt = len(self.read)
+        self.drafter = Drafter(cursor)
+        self.record = Record(((0.0, 0.0),) * len(Source), MEMORY)
+        self.undecided = False
+        """Whether the next token is a near tie, which a step of one token has to decide."""
+        self.departed = False
+        """Whether a guess was wrong since the row began."""
+        self.renewed = False
+        """Whether it has just forgotten a frame, and begins anew with what it still sees."""
+        self.near_ties = 0
+        self.judged = (Source.TRUTH, 0, False)
+        """Of the last guess: its source, how many tokens were right of those that a model judges, whether one was wrong."""
+        self.ended = cursor.over
+
+    def judge(self, asked: Asked, scores: Scores | None, near: float) -> int:
+        """Walk on with what was predicted after the tokens that were asked for; how many of them, with those guessed right, stand.
+
+        `scores`: None where not all tokens that stand were asked for. `near`: margins below it are near ties.
+        """
+        self.judged = (asked.guess.source, 0, False)
+        if scores is None:
+            return len(asked.tokens)
+        again, self.undecided = self.undecided, False
+        guessed = asked.guess.tokens
+        right = judged = 0
+        wrong, following = False, True  # following: all that was read stands, so that there is a prediction after it
+        while not self.ended:
+            ask = not self.cursor.settled
+            if ask and not following:
+                break
+            predicted = scores.at(right, self.cursor.among) if ask else SETTLED
+            if predicted.margin < near:
+                self.near_ties += not again
+                self.undecided = not asked.decides
+                if self.undecided:
+                    break
+            token = self._walk(predicted)
+            if token is None:
+                break
+            if following and right < len(guessed) and guessed[right] == token:
+                right, judged = right + 1, judged + ask
+            elif following:
+                following, wrong = False, right < len(guessed)
+        self._learn(asked.guess, right, judged, wrong)
+        return len(asked.tokens) + right - self.undecided
+
+    def step(self, scores: Scores, near: float) -> None:
+        """Walk on by one token, as the plain loop, and over those that are settled then."""
+        predicted = SETTLED if self.cursor.settled else scores.at(0, self.cursor.among)
+        self.near_ties += predicted.margin < near
+        self.undecided = False
+        token = self._walk(predicted)
+        while token is not None and not self.ended and self.cursor.settled:
+            token = self._walk(SETTLED)
+
+    def _walk(self, predicted: Prediction) -> int | None:
+        """The token that is read next; None where nothing follows what the reader holds: the row has ended, or begins anew."""
+        token = self.cursor.next_token(predicted.token, predicted.logprob, predicted.cut)
+        if token is not None:
+            self.read.append(token)
+        elif self.cursor.waits and not self.cursor.over:
+            before = len(self.read) + 1
+            self.read = self.cursor.prompt()
+            self.drafter.renew(len(self.read), before)
+            self.prompt, self.renewed, self.departed = len(self.read), True, False
+        self.ended = self.cursor.over
+        return token
+
+    def _learn(self, guess: Guess, right: int, judged: int, wrong: bool) -> None:
+        self.departed |= wrong
+        self.record.judge(guess.source, judged, wrong)
+        self.judged = (guess.source, judged, wrong)
+        if not self.renewed:
+            self.drafter.returned(guess, right)

@@ -1,0 +1,91 @@
+"""What is likeliest after a position, among all tokens or among those that are allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from remedy.eval.allowed import UNCUT, Cut
+
+BLOCK = 2**24
+"""Logits that are looked through at once."""
+
+
+class Prediction(NamedTuple):
+    """The likeliest token, the natural logarithm of its probability among all tokens, and how much that is above the next likeliest
+    one's. `cut`: what could not be chosen."""
+
+    token: int
+    logprob: float
+    margin: float
+    cut: Cut = UNCUT
+
+
+class Scores(NamedTuple):
+    """The likeliest token after each position, its log-probability and its margin; and the logits (n, V), to choose among fewer."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    margins: list[float]
+    logits: Tensor | None = None
+
+    def at(self, place: int, among: Sequence[int] | None = None) -> Prediction:
+        """What is likeliest after a position, `among` some tokens (None: all)."""
+        token, logprob, margin = self.tokens[place], self.logprobs[place], self.margins[place]
+        if among is None:
+            return Prediction(token, logprob, margin)
+        assert self.logits is not None
+        *values, most = self.logits[place, [*among, token]].tolist()
+        first, *rest = sorted(values, reverse=True)
+        chosen = among[values.index(first)]
+        mass = sum(math.exp(min(value - most + logprob, 0.0)) for value in values)
+        cut = Cut(max(0.0, 1.0 - mass), chosen != token)
+        return Prediction(chosen, first - most + logprob, first - rest[0] if rest else math.inf, cut)
+
+
+def scores(logits: Sequence[Tensor]) -> Iterator[Scores]:
+    """For the logits (n, V) of each row, what is likeliest."""
+    block: list[Tensor] = []
+    room = BLOCK
+    for one in logits:
+        room -= one.numel()
+        if block and room < 0:
+            yield from _of(block)
+            block, room = [], BLOCK - one.numel()
+        block.append(one)
+    if block:
+        yield from _of(block)
+
+
+def most_likely(logits: Tensor) -> tuple[list[int], list[float]]:
+    """For logits (N, V), the most likely token of each and its log-probability, in float32."""
+    best = logits.argmax(-1)
+    logprobs = logits.float().log_softmax(-1).gather(-1, best[:, None])[:, 0]
+    return best.tolist(), logprobs.tolist()
+
+
+def singles(logits: Tensor) -> Iterator[Scores]:
+    """For the logits (B, V) of one place of each row."""
+    for row, (token, logprob, margin) in enumerate(zip(*_likeliest(logits))):
+        yield Scores([token], [logprob], [margin], logits[row : row + 1])
+
+
+def _of(block: list[Tensor]) -> Iterator[Scores]:
+    best, logprobs, margins = _likeliest(torch.cat(block) if len(block) > 1 else block[0])
+    start = 0
+    for part in block:
+        stop = start + len(part)
+        yield Scores(best[start:stop], logprobs[start:stop], margins[start:stop], part)
+        start = stop
+
+
+def _likeliest(logits: Tensor) -> tuple[list[int], list[float], list[float]]:
+    """For logits (N, V), the likeliest tokens, their log-probabilities, and how far their logits are above the next."""
+    logits = logits.float()
+    values, tokens = logits.topk(2, dim=-1)
+    logprobs = values[:, 0] - logits.logsumexp(-1)
+    return tokens[:, 0].tolist(), logprobs.tolist(), (values[:, 0] - values[:, 1]).tolist()

@@ -1,0 +1,250 @@
+"""A model on a server, asked by token ids: the truth is scored in one request, and what it departs from is written by others.
+
+A request scores the true trace (`prompt_logprobs`): where the likeliest token is the true one throughout, nothing is decoded. From the
+first departure on the model writes, a request for a written run, whose prompt is all that stands so far: a server that caches prefixes
+reads each token once. Where the two likeliest tokens of a scored place are nearer than the server's own two ways of computing, the
+model writes that token, as it would in the plain loop. The cursor of that loop judges all replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import UserError
+from remedy.data_gen.windows import windows
+from remedy.eval.allowed import Place
+from remedy.eval.backend import Backend
+from remedy.eval.decoding import Cursor, Generated
+from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, nothing, predictions
+from remedy.eval.generators.drafts import NOTHING, Guess, Source
+from remedy.eval.generators.http_client import Gone, HttpClient
+from remedy.eval.generators.rows import Asked, Row
+from remedy.eval.generators.server import About, Server, connect
+from remedy.models.limits import ContextLimit
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+PIECE = 512
+"""Tokens that one request writes at most, so that its reply comes in time, and little is lost with it."""
+REQUEST = 256.0
+"""How many tokens a server reads in the time that a request takes beside them."""
+DECODED = 8.0
+"""How many it reads in the time in which it writes one: of a model of 32B with 32 rows at a time, 0.16 ms against 1 ms."""
+CONNECTIONS = 512
+"""Requests at a time at most: more than a server computes at once, fewer than files that a process may have open."""
+TIE = 4.0
+"""How many times the server's departure two log-probabilities must be apart not to be a near tie."""
+LEAST_TIE = 2.0**-17
+"""What is a near tie at least: the spacing of float32 at 64."""
+
+INVARIANCE = {
+    "off": "what it computes depends on what else it is asked, so that two evaluations may differ by rounding alone, which a paired "
+    "comparison counts: start it with {} where a difference has to be the model's",
+    "unknown": "it does not say whether what it computes depends on what else it is asked, in which case two evaluations may differ by "
+    "rounding alone, which a paired comparison counts: if it was started with {}, say so by backend.batch_invariant=true",
+}
+"""What is said of a server whose results may depend on the batch."""
+
+
+@GENERATORS.register("served")
+class ServedGenerator:
+    """A backend's model."""
+
+    def __init__(
+        self, backend: Backend, tokenizer: TraceTokenizer, name: str = "the model", batch_size: int = 100
+    ) -> None:
+        """Connects, and tries what will be asked of the server. `batch_size`: examples that are under way at a time.
+
+        Raises:
+            UserError: it is not there, or cannot be used.
+        """
+        self.name = name
+        self.backend = backend
+        self.tokenizer = tokenizer
+        self.at_once = min(batch_size, CONNECTIONS)
+        self.client = HttpClient(backend, self.at_once)
+        self.asked: Counter[str] = Counter()
+        """Requests for programs, by what was asked: `score` or `write`."""
+        self.server: Server = _run(self._connect())
+        if self.about.batch_invariant in INVARIANCE:
+            how = "--enable-deterministic-inference" if self.about.server == "sglang" else "VLLM_BATCH_INVARIANT=1"
+            log.warning("%s: %s", backend.url, INVARIANCE[self.about.batch_invariant].format(how))
+
+    @property
+    def about(self) -> About:
+        return self.server.about
+
+    @property
+    def context(self) -> ContextLimit | None:
+        return self.server.limit
+
+    @property
+    def limit(self) -> int | None:
+        return self.context.tokens if self.context else None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What of the server makes an evaluation another one."""
+        return self.about._asdict()
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "url": self.backend.url,
+            **self.identity,
+            "departure": self.server.departure,
+            "context": self.context._asdict() if self.context else None,
+        }
+
+    def generate(
+        self, examples: Sequence[Encoded], writing: Writing, done: Done = nothing, starts: Sequence[Place] = ()
+    ) -> list[Written]:
+        if starts:
+            raise UserError(
+                f"forcing {writing.constraint}: {self.backend.url} is not asked to choose among tokens: evaluate without a backend"
+            )
+        return _run(self._generate(examples, writing, done))
+
+    async def _connect(self) -> Server:
+        async with self.client.opened() as client:
+            return await connect(client, self.tokenizer, self.name)
+
+    async def _generate(self, examples: Sequence[Encoded], writing: Writing, done: Done) -> list[Written]:
+        """Each example as soon as there is room for it."""
+        found: dict[int, Written] = {}
+        waiting = iter(range(len(examples)))
+
+        async def work() -> None:
+            for number in waiting:
+                found[number] = await self._write(examples[number], writing)
+                done(number, found[number])
+
+        try:
+            async with (
+                self.client.opened(),
+                _together([work() for _ in range(min(self.at_once, len(examples)))]) as workers,
+            ):
+                await workers
+        except UserError as error:
+            cure = "start the server again and give" if isinstance(error, Gone) else "put that right and give"
+            raise UserError(f"{error}: {cure} the same command, which goes on from there") from None
+        if self.client.failures:
+            said = ", ".join(f"{kind} {count:,} times" for kind, count in self.client.failures.items())
+            log.info("%s: requests that were sent again so far: %s", self.backend.url, said)
+        return [found[number] for number in range(len(examples))]
+
+    async def _write(self, truth: Encoded, writing: Writing) -> Written:
+        if writing.fed == frozenset(Role):
+            return Written(await self._predicted(truth, writing.predicted, writing.memory))
+        cursor = cursor_of(truth, writing, self.tokenizer, self.limit)
+        row, luck = Row(0, cursor), _Luck()
+        near = max(TIE * self.server.departure, LEAST_TIE)
+        while not row.ended:
+            row.renewed = False
+            guess = self._guess(row, luck)
+            if guess.tokens:
+                self.asked["score"] += 1
+                scores = await self.server.score(row.read, guess.tokens)
+                row.judge(Asked([], guess, True, False), scores, near)
+                luck.scored(row.judged[1])
+                continue
+            self.asked["write"] += 1
+            scores = await self.server.write(row.read, self._most(row), cursor.stops)
+            before = len(cursor.generated)
+            row.judge(Asked([], Guess(scores.tokens[:-1], Source.COPY), True, True), scores, near)
+            luck.written(truth, cursor.generated[before:])
+        return Written(cursor.generated, row.near_ties)
+
+    async def _predicted(self, truth: Encoded, predicted: frozenset[Role], memory: int | None) -> list[Generated]:
+        """Teacher forcing: one request, or with a memory one for each window of it."""
+        ids, logprobs = [0] * len(truth.ids), [0.0] * len(truth.ids)
+        for window in windows(truth.roles, truth.frames, memory):
+            seen = [*truth.ids[: window.context], *truth.ids[window.begin : window.stop]]
+            first = max(window.start + window.shift, 1)
+            self.asked["score"] += 1
+            scores = await self.server.score(seen[:first], seen[first:-1])
+            places = slice(window.stop - len(scores.tokens), window.stop)
+            ids[places], logprobs[places] = scores.tokens, scores.logprobs
+        return predictions(truth, predicted, ids, logprobs)
+
+    def _most(self, row: Row) -> int:
+        """How many tokens are written: of a near tie that token alone, as long as the truth may go on."""
+        if row.undecided and not row.departed:
+            return 1
+        room = self.about.longest - len(row.read) if self.about.longest else PIECE
+        return max(1, min(row.cursor.room, PIECE, room))
+
+    def _guess(self, row: Row, luck: _Luck) -> Guess:
+        """The truth from here on, where it pays to have it scored: at first always."""
+        cursor, read = row.cursor, len(row.read)
+        true = None if row.undecided else cursor.ahead(len(cursor.ids) if self.limit is None else self.limit - read)
+        if true is None:
+            return NOTHING
+        place, tokens = true
+        last = cursor.runs[cursor.written][1]
+        end = last if last < len(cursor.ids) else last - 1  # of what ends the last run nothing follows
+        tokens = tokens[: max(0, end - place)]
+        if luck.wrong:
+            tokens = tokens[: _worthwhile(cursor, luck, read, len(tokens))]
+        return Guess(tokens, Source.TRUTH, place, read)
+
+
+class _Luck:
+    """How often a row wrote what is true: tokens that were, and how often it left the truth, or nearly."""
+
+    def __init__(self) -> None:
+        self.right = 0
+        self.wrong = 0
+
+    def scored(self, right: int) -> None:
+        self.right += right
+        self.wrong += 1
+
+    def written(self, truth: Encoded, runs: Sequence[Generated]) -> None:
+        for run in runs:
+            right = run.ids == truth.ids[run.start : run.stop]
+            self.right += len(run.ids) * right
+            self.wrong += not right
+
+
+def _worthwhile(cursor: Cursor, luck: _Luck, read: int, count: int) -> int:
+    """How many tokens of the truth are scored of a row that has left it before; 0 where writing them takes less.
+
+    A request that scores reads all of its prompt anew, and saves what is asked for and written up to the next departure.
+    """
+    expected = luck.right / luck.wrong
+    written = [stop - start for start, stop, fed in cursor.runs if not fed]
+    share = sum(written) / len(cursor.ids)
+    reach = min(count, round(2 * expected / share))
+    saved = expected * DECODED + expected * len(written) / sum(written) * REQUEST
+    return reach if saved > read + reach + REQUEST else 0
+
+
+@asynccontextmanager
+async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[asyncio.Future[list[None]]]:
+    """Work that is done at the same time; where one part fails, or all is interrupted, the others are ended."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        yield asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; in a thread of its own where an event loop runs already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()

@@ -1,0 +1,229 @@
+"""What is at the other end: which server, which model, how much it reads, and whether it can do what is asked of it. What would spoil
+an evaluation is found here, before the first program."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from remedy.data_gen.messages import shown, suggest
+from remedy.data_gen.roles import Special
+from remedy.data_gen.settings import UserError
+from remedy.eval.generators.dialects import DIALECTS, Answer, BadReply, Dialect, Question
+from remedy.eval.generators.http_client import HttpClient, Refused
+from remedy.eval.generators.scores import Scores
+from remedy.models.limits import ContextLimit
+from remedy.models.tokenizer import TraceTokenizer
+
+log = logging.getLogger(__name__)
+COMPARED = 64
+"""Ids of the vocabulary whose text is compared, beside those of special tokens."""
+DIFFERENT = 0.1
+"""Of these, the share that may read otherwise: versions of a tokenizer write some bytes and spaces differently."""
+PROBES = 4
+WRITTEN = 24
+"""Sequences that a server is tried with at once, and the tokens that it writes of each: from these it is seen how far what it computes
+token by token is from what it computes of the same tokens at once."""
+
+
+class About(NamedTuple):
+    """What a server says of itself. `longest`: tokens of a sequence, those that are written included, if it says that;
+    `batch_invariant`: `on` or `off` as it says, `declared` in the configuration, or `unknown`."""
+
+    server: str
+    version: str
+    model: str
+    longest: int | None
+    batch_invariant: str
+
+
+class Server:
+    """A model behind HTTP, asked in its server's dialect."""
+
+    def __init__(self, client: HttpClient, dialect: Dialect, about: About) -> None:
+        self.client = client
+        self.dialect = dialect
+        self.about = about
+        self.departure = 0.0
+        """The greatest difference in log-probability between what is written token by token, and the same tokens read at once."""
+
+    @property
+    def limit(self) -> ContextLimit | None:
+        """How many tokens can be read: one fewer than a sequence may have, for the one that is written."""
+        longest = self.about.longest
+        return ContextLimit(longest - 1, "max_model_len, less the token that is written", True) if longest else None
+
+    async def answer(self, question: Question) -> Answer:
+        """The server's answer.
+
+        Raises:
+            UserError: there is none.
+        """
+        reply = await self.client.ask(self.dialect.path, self.dialect.ask(self.about.model, question))
+        try:
+            return self.dialect.read(reply, question)
+        except BadReply as error:
+            raise BadReply(f"{self.client.backend.url}{self.dialect.path}: {error}") from None
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise BadReply(
+                f"{self.client.backend.url}{self.dialect.path}: a reply in another form than {self.dialect.name}'s "
+                f"({type(error).__name__}: {shown(str(error))})"
+            ) from None
+
+    async def write(self, read: Sequence[int], most: int, stops: Sequence[int]) -> Scores:
+        """What the model writes after what was read."""
+        return (await self.answer(Question(list(read), most, stops))).predicted
+
+    async def score(self, read: Sequence[int], guess: Sequence[int]) -> Scores:
+        """What the model would have written in place of each guessed token, and what after them."""
+        return (await self.answer(Question([*read, *guess], 1, first=len(read)))).predicted
+
+
+async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str) -> Server:
+    """Find the backend's model, and try it. `checkpoint`: what the tokenizer is of.
+
+    Raises:
+        UserError: it is not there, or cannot be used; one line says why and what to do.
+    """
+    backend = client.backend
+    listing = await client.look("/v1/models")
+    cards = listing.get("data") if listing else None
+    if not isinstance(cards, list) or not all(isinstance(card, Mapping) and "id" in card for card in cards):
+        raise UserError(f"{backend.url}/v1/models: lists no models: is this a server of OpenAI's protocol?")
+    card = next((one for one in cards if one["id"] == backend.model), None)
+    if card is None:
+        raise UserError(
+            f"{backend.url}: serves no model {backend.model!r}; {suggest(backend.model, [str(one['id']) for one in cards])}"
+        )
+    dialect = DIALECTS["sglang" if card.get("owned_by") == "sglang" else "vllm"]
+    server = Server(client, dialect, await _about(client, dialect, card))
+    await _try(server, tokenizer, checkpoint)
+    return server
+
+
+async def _about(client: HttpClient, dialect: Dialect, card: Mapping[str, Any]) -> About:
+    backend = client.backend
+    longest = card.get("max_model_len")
+    if dialect.name == "sglang":
+        says = await _may_look(client, "/get_server_info")
+        version, flag = says.get("version", ""), says.get("enable_deterministic_inference")
+    else:
+        version = (await _may_look(client, "/version")).get("version", "")
+        variables = (await _may_look(client, "/server_info?config_format=json")).get("vllm_env")
+        flag = variables.get("VLLM_BATCH_INVARIANT") if isinstance(variables, Mapping) else None
+    if flag is None:
+        invariant = "declared" if backend.batch_invariant else "unknown"
+    else:
+        invariant = "on" if flag in (True, 1, "1", "True") else "off"
+    if invariant == "off" and backend.batch_invariant:
+        raise UserError(
+            f"backend.batch_invariant true: {backend.url} says that it is not: start it so, or remove the setting"
+        )
+    name = dialect.name if card.get("owned_by") in DIALECTS else str(card.get("owned_by") or "unknown")
+    return About(name, str(version), backend.model, longest if isinstance(longest, int) else None, invariant)
+
+
+async def _may_look(client: HttpClient, path: str) -> Mapping[str, Any]:
+    """What is at a path; nothing where a server does not have it, or keeps it to itself."""
+    try:
+        return await client.look(path) or {}
+    except UserError:
+        return {}
+
+
+async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> None:
+    """Whether the model reads and writes this tokenizer's ids, and how far its two ways of computing are apart."""
+    ids = _spread(tokenizer)
+    longest = server.about.longest or len(ids) + WRITTEN + 2
+    if longest < 8:
+        raise UserError(f"{server.client.backend.url}: reads {longest} tokens only (max_model_len)")
+    try:
+        for start in range(0, len(ids), longest - 2):
+            part = [ids[0], *ids[start : start + longest - 2]]
+            _compare(tokenizer, (await server.answer(Question(part, 1, first=1))).names, part, server, checkpoint)
+        sign = tokenizer.special_ids[Special.FRAME_SEP]
+        await server.answer(
+            Question(ids[:4], 2, allowed=[sign])
+        )  # that special tokens come back is checked in every answer
+        count = min(WRITTEN, longest - 5)
+        pieces = [ids[start : start + 4] for start in range(0, 4 * PROBES, 4)]
+        server.departure = max(await asyncio.gather(*(_departure(server, piece, count) for piece in pieces if piece)))
+    except Refused as error:
+        if error.status in (400, 422) and "vocab" in str(error):
+            raise UserError(
+                f"{error}: the vocabulary of {server.about.model} there is smaller than that of {checkpoint} "
+                f"({tokenizer.vocab_size:,} ids): serve the model with the tokens of traces that {checkpoint} has"
+            ) from None
+        if error.status in (400, 422) and "logprobs" in str(error):
+            raise UserError(
+                f"{error}: the server gives no log-probabilities, which are needed: see --max-logprobs"
+            ) from None
+        raise
+
+
+def _spread(tokenizer: TraceTokenizer) -> list[int]:
+    """Ids from all of the vocabulary: the special ones, the last, and some between."""
+    step = max(1, tokenizer.vocab_size // COMPARED)
+    spread = [*tokenizer.special_ids.values(), tokenizer.vocab_size - 1, *range(0, tokenizer.vocab_size, step)]
+    return list(dict.fromkeys([tokenizer.bos_id, *spread]))
+
+
+def _compare(
+    tokenizer: TraceTokenizer, names: Mapping[int, str], ids: Sequence[int], server: Server, checkpoint: str
+) -> None:
+    """Raises a UserError if ids stand for other text at the server."""
+    if not names:
+        log.warning(
+            "%s says no token's text, so that its tokenizer is not compared with that of %s",
+            *(server.client.backend.url, checkpoint),
+        )
+        return
+    special = {token: one.value for one, token in tokenizer.special_ids.items()}
+    own = {token: _text(tokenizer, token) for token in ids}
+    wrong = [
+        token
+        for token in ids
+        if token in names and token in special and names[token] not in (special[token], own[token])
+    ]
+    others = [
+        token for token in ids if token in names and token not in special and _comparable(own[token], names[token])
+    ]
+    differing = [token for token in others if names[token].strip() != own[token].strip()]
+    if len(differing) > DIFFERENT * len(others):
+        wrong += differing
+    if wrong:
+        raise UserError(
+            f"{server.client.backend.url}: the tokenizer of {server.about.model} is not that of {checkpoint}: id {wrong[0]} is "
+            f"{shown(names[wrong[0]])} there, and {shown(special.get(wrong[0], own[wrong[0]]))} here ({len(wrong)} of {len(ids)} ids "
+            "that were compared differ): evaluate the checkpoint that is served, or serve this one"
+        )
+
+
+def _text(tokenizer: TraceTokenizer, token: int) -> str:
+    try:
+        return tokenizer.backend.text([token])
+    except (LookupError, ValueError, OverflowError, TypeError):
+        return ""
+
+
+def _comparable(own: str, other: str) -> bool:
+    """Parts of characters have no text of their own."""
+    return bool(own.strip() and other.strip()) and "\ufffd" not in own + other
+
+
+async def _departure(server: Server, ids: list[int], count: int) -> float:
+    """How far what the model writes after these ids, and the same read at once, are apart."""
+    written = await server.write(ids, count, ())
+    if len(written.tokens) < 2:
+        return 0.0
+    scored = await server.score(ids, written.tokens[:-1])
+    return max(
+        (
+            abs(one - other)
+            for token, one, same, other in zip(written.tokens, written.logprobs, scored.tokens, scored.logprobs)
+            if token == same
+        ),
+        default=0.0,
+    )

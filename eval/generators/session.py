@@ -1,0 +1,209 @@
+"""Rows that are written together, with guesses: which read what in one call, and what of it stands."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from remedy.eval.generators.drafts import NOTHING, Guess, Source
+from remedy.eval.generators.rows import Asked, Row
+from remedy.eval.generators.schedule import (
+    TO_THE_END,
+    Account,
+    Record,
+    at_once,
+    calls,
+    chance,
+    even_width,
+    width,
+    worthwhile,
+)
+from remedy.eval.generators.scores import scores, singles
+from remedy.models.chunks import Chunk, Form, Rewind
+from remedy.models.reader import LOGITS, ModelReader
+
+FARTHEST = 2**14
+"""Tokens that are guessed at once at most."""
+TIE = 4.0
+"""How many times the reader's departure two logits are apart that are no near tie: for a difference of two, and twice for safety."""
+LEAST_TIE = 2.0**-17
+"""What is a near tie at least: the spacing of float32 at 64."""
+
+
+class _Wanted(NamedTuple):
+    """What a row that holds so many tokens would read next: tokens that stand, and a guess."""
+
+    held: int
+    tokens: list[int]
+    guess: Guess
+
+
+class Session:
+    """Rows that are written together: in every round each reads what stands of it and a guess, in as few calls as pay."""
+
+    def __init__(self, reader: ModelReader, batch_size: int) -> None:
+        self.record = Record()
+        self.batch_size = batch_size
+        self.reader = reader.chunks()
+        self.overhead = reader.pace.overhead
+        self.account = Account(*reader.pace)
+        self.to_the_end = TO_THE_END
+        self.limit = reader.limit
+        self.footprint = reader.footprint
+        self.room = reader.room()
+        self.near = max(TIE * reader.departure.logprob, LEAST_TIE)
+        self.most = min(FARTHEST, LOGITS // reader.vocabulary)
+        self.paused = False
+        """Whether nothing is guessed now."""
+
+    def run(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """The rows as they are done. Others take their places when half of a batch is, as many as memory has room for."""
+        live: list[Row] = []
+        waiting = deque(islice(rows, 1))
+        while live or waiting:
+            if len(live) <= self.batch_size // 2:
+                while waiting and self._fits(live, waiting[0]):
+                    live += waiting
+                    waiting = deque(islice(rows, 1))
+            for row in live:
+                row.renewed = False
+            going = [row for row in live if not row.ended]
+            self.paused = self.account.pause > 0 and all(self.reader.held(row.number) for row in going)
+            if self.paused and not any(self._by_chunk(row, self.reader.held(row.number)) for row in going):
+                self._steps(going)
+            elif going:
+                self._round(going)
+            for row in (row for row in live if row.ended):
+                right, judged = self.to_the_end
+                self.to_the_end = right + (not row.departed), judged + 1
+                yield row
+            live = [row for row in live if not row.ended]
+
+    def _fits(self, live: list[Row], row: Row) -> bool:
+        """Whether another row is read with those that are: if there are none, it has to be."""
+        taken = sum(self.footprint.of(len(one.cursor.ids)) for one in [*live, row])
+        return not live or (len(live) < self.batch_size and taken <= self.room)
+
+    def _steps(self, live: list[Row]) -> None:
+        """Without guesses, as the plain loop, until a row is done or has several tokens to read."""
+        held = {row.number: self.reader.held(row.number) for row in live}
+        by_number = {row.number: row for row in live}
+        together = [[row] for row in live] if self.reader.form is Form.ALONE else [live]
+        while self.account.pause and not any(
+            row.ended or row.renewed or self._by_chunk(row, held[row.number]) for row in live
+        ):
+            self.account.pause -= 1
+            for rows in together:
+                order, logits = self.reader.step({row.number: row.read[held[row.number]] for row in rows})
+                for number, score in zip(order, singles(logits)):
+                    row = by_number[number]
+                    held[number] += 1
+                    if held[number] == len(row.read):
+                        row.step(score, self.near)
+        self.reader.forget([row.number for row in live if row.ended or row.renewed])
+
+    def _by_chunk(self, row: Row, held: int) -> bool:
+        """Whether a row has several tokens to read, as where some are fed, and can read them at once."""
+        return len(row.read) - held > 1 and self.reader.rewind is not Rewind.NEVER
+
+    def _round(self, live: list[Row]) -> None:
+        """One reading of every row."""
+        before = sum(len(row.read) for row in live)
+        wanted = [self._wanted(row, len(live)) for row in live]
+        common = self._common([want for want in wanted if want.held])
+        kinds: dict[tuple[bool, bool, bool], list[tuple[Row, Asked]]] = {}
+        for row, want in zip(live, wanted):
+            asked = self._asked(row, want, common)
+            kind = want.held == 0, self._ragged(want.held, asked), asked.decides and row.undecided
+            kinds.setdefault(kind, []).append((row, asked))
+        for (fresh, ragged, _), members in kinds.items():
+            lengths = [len(asked.tokens) + len(asked.guess.tokens) for _, asked in members]
+            most = 0 if self.reader.form is Form.ALONE else self.most
+            # Padding is little where rows read on: it is bounded by their common width.
+            padding = self.overhead if fresh else math.inf
+            for places in calls(lengths, padding, not ragged, most):
+                self._call([members[place] for place in places])
+        if self.paused:
+            self.account.pause -= 1
+        else:
+            self.account.earn(sum(len(row.read) for row in live) - before, len(live))
+
+    def _wanted(self, row: Row, live: int) -> _Wanted:
+        """What would best be read next of a row if it were by itself."""
+        held = self.reader.held(row.number)
+        tokens = row.read[held:]
+        if not row.undecided:
+            return _Wanted(held, tokens, self._guess(row, held, live))
+        single = self.reader.form is Form.WHOLE or len(tokens) == 1 or len(row.read) == row.prompt
+        return _Wanted(held, tokens if single else tokens[:-1], NOTHING)
+
+    def _common(self, wanted: list[_Wanted]) -> int | None:
+        """How many tokens rows read at once from their states; None: each as it likes."""
+        if self.reader.rewind is Rewind.NEVER:
+            return 1
+        if len(wanted) < 2 or self.reader.form is Form.ALONE:
+            return None
+        lengths = [len(want.tokens) + len(want.guess.tokens) for want in wanted]
+        return width(lengths, self.overhead) if self.reader.rewind is Rewind.CROP else even_width(lengths)
+
+    def _asked(self, row: Row, want: _Wanted, common: int | None) -> Asked:
+        """What a row reads next. Tokens that stand come first: what is left of them is read in a later round."""
+        tokens, guess = want.tokens, want.guess.tokens
+        count = len(tokens) + len(guess)
+        if want.held and common is not None:
+            count = min(count, common) if self.reader.rewind is Rewind.CROP or count >= common else 1
+        if count < len(tokens) or want.held + len(tokens) < len(row.read):
+            return Asked(tokens[:count], NOTHING, False, False)
+        guess = guess[: count - len(tokens)]
+        single = self.reader.form is Form.WHOLE or len(tokens) == 1 or (not want.held and len(row.read) == row.prompt)
+        return Asked(tokens, want.guess._replace(tokens=guess), True, single and not guess)
+
+    def _ragged(self, held: int, asked: Asked) -> bool:
+        """Whether rows of different lengths can be read in one call: from a state that can be cut, or where none is kept."""
+        if self.reader.form is Form.WHOLE or self.reader.rewind is Rewind.CROP:
+            return True
+        return held == 0 and bool(asked.guess.tokens)
+
+    def _guess(self, row: Row, held: int, live: int) -> Guess:
+        """As many tokens as it pays to guess."""
+        pending, crops = len(row.read) - held, self.reader.rewind is Rewind.CROP
+        room = min(self.most - 1, (self.limit or FARTHEST) - len(row.read))
+        again = pending > max(1.0, self.overhead / (4 * live))
+        if (
+            room <= 0
+            or self.paused
+            or (held and self.reader.rewind is Rewind.NEVER)
+            or (row.departed and again and not crops)
+        ):
+            return NOTHING
+        guess = row.drafter.guess(row.read, room, lambda source: chance(self.record, row.record, source))
+        saved = self.overhead / live + (len(row.read) if self.reader.form is Form.WHOLE else 1)
+        count = worthwhile(chance(self.record, row.record, guess.source), saved)
+        if guess.source is Source.TRUTH and not row.departed:
+            right, judged = self.to_the_end
+            if at_once(right / judged, len(guess.tokens), count, saved):
+                return guess
+        return guess._replace(tokens=guess.tokens[:count])
+
+    def _call(self, members: list[tuple[Row, Asked]]) -> None:
+        """Read in one call, and judge the guesses."""
+        if not all(asked.decides for _, asked in members):  # it is not as the plain loop reads
+            members = [(row, asked._replace(decides=False)) for row, asked in members]
+        chunks = {
+            row.number: Chunk([*asked.tokens, *asked.guess.tokens], len(asked.guess.tokens)) for row, asked in members
+        }
+        logits = self.reader.extend(chunks)
+        wanted = [logits[row.number] for row, asked in members if asked.whole]
+        found = scores(wanted)
+        kept = {}
+        for row, asked in members:
+            stands = row.judge(asked, next(found) if asked.whole else None, self.near)
+            self.record.judge(*row.judged)
+            if not (row.ended or row.renewed):
+                kept[row.number] = stands
+        self.reader.keep(kept)
+        if not self.paused:
+            self.account.spend(max(len(chunk.tokens) for chunk in chunks.values()), len(chunks))

@@ -1,0 +1,323 @@
+"""A server of completions over a tiny model: real HTTP, real token ids, and faults where a script asks for them.
+
+It replies in vLLM's form (`/v1/completions`) and in SGLang's (`/generate`), as far as they are used, and refuses what they refuse, in
+vLLM's words: a token out of the vocabulary, a sequence longer than the model's, an unknown model, too many log-probabilities.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remedy.models.protocol import CausalLM
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import TraceTokenizer
+
+Fault = str | int
+"""What becomes of a request: a status, or `late`, `drop` (the connection), `cut` (the JSON), `half` (the body), `gone` (for good)."""
+Script = Callable[[int, Mapping[str, Any]], "Fault | None"]
+"""The fault of a request, by its number among the POSTs and its content."""
+
+
+class Model:
+    """Greedy completions with log-probabilities of a causal language model."""
+
+    def __init__(self, model: CausalLM, tokenizer: TraceTokenizer) -> None:
+        self.reader = ModelReader(model, "served")
+        self.tokenizer = tokenizer
+        self.vocabulary = self.reader.vocabulary
+        self.lock = threading.Lock()
+
+    @torch.no_grad()
+    def write(self, prompt: Sequence[int], most: int, stops: Sequence[int], allowed: Sequence[int]) -> list[Tensor]:
+        """Log-probabilities (V,) of each written token: the likeliest, which is among `allowed` if these are given."""
+        found: list[Tensor] = []
+        logits = self.reader.prefill([prompt])[0]
+        while True:
+            logprobs = logits.float().log_softmax(-1)
+            if allowed:
+                masked = torch.full_like(logprobs, -torch.inf)
+                masked[list(allowed)] = logprobs[list(allowed)]
+                logprobs = masked.log_softmax(-1)
+            found.append(logprobs)
+            token = int(logprobs.argmax())
+            if len(found) == most or token in stops:
+                return found
+            logits = self.reader.step([token])[0]
+
+    @torch.no_grad()
+    def score(self, prompt: Sequence[int]) -> Tensor:
+        """Log-probabilities (T - 1, V) of what follows each token but the last."""
+        return next(self.reader.parallel([prompt]))[:-1].float().log_softmax(-1)
+
+
+class ContractServer:
+    """Serves `Model`s by name on a port of this machine.
+
+    `max_model_len`: tokens of a sequence; `max_logprobs`: as vLLM's; `strip`: special tokens are lost on the way; `silent`: gives no
+    log-probabilities; `key`: which must be sent; `invariant`: what `/server_info` says, if there is one.
+    """
+
+    def __init__(
+        self,
+        model: CausalLM,
+        tokenizer: TraceTokenizer,
+        *,
+        name: str = "tiny",
+        kind: str = "vllm",
+        max_model_len: int = 4096,
+        max_logprobs: int = 20,
+        strip: bool = False,
+        silent: bool = False,
+        key: str = "",
+        invariant: bool | None = None,
+        names: TraceTokenizer | None = None,
+        extra: int = 0,
+    ) -> None:
+        """`names`: the tokenizer that the server believes in; `extra`: tokens that it puts before every prompt."""
+        self.model = Model(model, tokenizer)
+        self.name, self.kind, self.max_model_len, self.max_logprobs = name, kind, max_model_len, max_logprobs
+        self.strip, self.silent, self.key, self.invariant, self.extra = strip, silent, key, invariant, extra
+        self.names = names or tokenizer
+        self.script: Script = lambda number, content: None
+        self.late = 1.0
+        """Seconds that a `late` reply takes."""
+        self.posts = 0
+        self.seen: Counter[str] = Counter()
+        self.most_at_once = 0
+        self.at_once = 0
+        self.gone = False
+        self.contents: list[Mapping[str, Any]] = []
+
+    @contextmanager
+    def running(self, port: int = 0) -> Iterator[str]:
+        """Its address."""
+        server = _Http(("127.0.0.1", port), _handler(self))
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            server.server_close()
+
+    def page(self, path: str) -> Any:
+        """What GET gives; None: no such page."""
+        if path == "/v1/models":
+            card = {"id": self.name, "object": "model", "owned_by": self.kind, "root": "/models/tiny", "parent": None}
+            return {"object": "list", "data": [{**card, "max_model_len": self.max_model_len}]}
+        if path == "/version" and self.kind == "vllm":
+            return {"version": "0.0.contract"}
+        if path.startswith("/server_info") and self.kind == "vllm" and self.invariant is not None:
+            return {"vllm_config": {}, "vllm_env": {"VLLM_BATCH_INVARIANT": self.invariant}}
+        if path == "/get_server_info" and self.kind == "sglang":
+            return {"version": "0.0.contract", "enable_deterministic_inference": bool(self.invariant)}
+        return None
+
+    def reply(self, path: str, content: Mapping[str, Any]) -> tuple[int, Any]:
+        """Status and content of the reply to a POST."""
+        if path == "/v1/completions" and self.kind == "vllm":
+            return self._completion(content)
+        if path == "/generate" and self.kind == "sglang":
+            return self._generate(content)
+        return 404, {"detail": "Not Found"}
+
+    def _refused(self, content: Mapping[str, Any], prompt: Sequence[int], most: int) -> str:
+        if (
+            self.kind == "vllm"
+            and max(content.get("logprobs") or 0, content.get("prompt_logprobs") or 0) > self.max_logprobs
+        ):
+            return f"Requested sample logprobs of {content['logprobs']}, which is greater than max allowed: {self.max_logprobs}"
+        if max(prompt) >= self.model.vocabulary:
+            return f"Token id {max(prompt)} is out of vocabulary"
+        if len(prompt) + most > self.max_model_len:
+            return (
+                f"This model's maximum context length is {self.max_model_len} tokens. However, you requested {most} output tokens and "
+                f"your prompt contains at least {len(prompt)} input tokens"
+            )
+        return ""
+
+    def _written(self, prompt: Sequence[int], most: int, stops: Sequence[int], allowed: Sequence[int]) -> list[Tensor]:
+        self.seen["written"] += 1
+        return self.model.write(prompt, most, stops, allowed)
+
+    def _completion(self, content: Mapping[str, Any]) -> tuple[int, Any]:
+        if content["model"] != self.name:
+            return 404, _error(f"The model `{content['model']}` does not exist.", 404)
+        prompt = [0] * self.extra + content["prompt"]
+        if refused := self._refused(content, prompt, content["max_tokens"]):
+            return 400, _error(refused, 400)
+        assert content["temperature"] == 0
+        assert content["repetition_penalty"] == 1
+        with self.model.lock:
+            written = self._written(
+                prompt, content["max_tokens"], content["stop_token_ids"], content.get("allowed_token_ids", ())
+            )
+            scored = self.model.score(prompt) if content.get("prompt_logprobs") is not None and len(prompt) > 1 else ()
+        ids = [int(one.argmax()) for one in written]
+        count = content["logprobs"]
+        kept = [n for n, token in enumerate(ids) if not (self.strip and self.names.is_special(token))]
+        choice: dict[str, Any] = {
+            "index": 0,
+            "text": "".join(self._name(ids[n]) for n in kept),
+            "token_ids": [ids[n] for n in kept],
+            "finish_reason": "stop" if ids[-1] in content["stop_token_ids"] else "length",
+            "stop_reason": ids[-1] if ids[-1] in content["stop_token_ids"] else None,
+            "prompt_token_ids": prompt,
+            "logprobs": None,
+            "prompt_logprobs": None,
+        }
+        if not self.silent:
+            tops = [
+                {f"token_id:{token}": float(written[n][token]) for token in self._top(written[n], ids[n], count)}
+                for n in kept
+            ]
+            choice["logprobs"] = {
+                "text_offset": [0] * len(kept),
+                "token_logprobs": [float(written[n][ids[n]]) for n in kept],
+                "tokens": [f"token_id:{ids[n]}" for n in kept],
+                "top_logprobs": tops,
+            }
+            if content.get("prompt_logprobs") is not None:
+                places = [
+                    {
+                        str(token): {
+                            "logprob": float(row[token]),
+                            "rank": int((row >= row[token]).sum()),
+                            "decoded_token": self._name(token),
+                        }
+                        for token in self._top(row, true, content["prompt_logprobs"])
+                    }
+                    for row, true in zip(scored, prompt[1:])
+                ]
+                choice["prompt_logprobs"] = [None, *places]
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(ids), "total_tokens": len(prompt) + len(ids)}
+        return 200, {
+            "id": "cmpl-0",
+            "object": "text_completion",
+            "model": self.name,
+            "choices": [choice],
+            "usage": usage,
+        }
+
+    def _generate(self, content: Mapping[str, Any]) -> tuple[int, Any]:
+        asked, prompt = content["sampling_params"], content["input_ids"]
+        if refused := self._refused(content, prompt, asked["max_new_tokens"]):
+            return 400, {"error": {"message": refused}}
+        assert asked["temperature"] == 0
+        assert "ignore_eos" not in asked
+        start, count = content["logprob_start_len"], content["top_logprobs_num"]
+        with self.model.lock:
+            allowed = [int(token) for token in asked.get("logit_bias", ())]
+            written = self._written(prompt, asked["max_new_tokens"], asked["stop_token_ids"], allowed)
+            scored = self.model.score(prompt) if start >= 0 and len(prompt) > 1 else ()
+        ids = [int(one.argmax()) for one in written]
+
+        def entry(row: Tensor, token: int) -> list[Any]:
+            return [float(row[token]), token, self._name(token) if content["return_text_in_logprobs"] else None]
+
+        def top(row: Tensor) -> list[list[Any]]:
+            return [entry(row, token) for token in row.topk(count).indices.tolist()]
+
+        about: dict[str, Any] = {"prompt_tokens": len(prompt), "completion_tokens": len(ids)}
+        about["finish_reason"] = {"type": "length", "length": len(ids)}
+        about["output_token_logprobs"] = [entry(row, token) for row, token in zip(written, ids)]
+        about["output_top_logprobs"] = [top(row) for row in written]
+        if start >= 0:
+            about["input_token_logprobs"] = [[None, prompt[start], None]] + [
+                entry(row, token) for row, token in zip(scored[start:], prompt[start + 1 :])
+            ]
+            about["input_top_logprobs"] = [None] + [top(row) for row in scored[start:]]
+        return 200, {"text": "", "output_ids": ids, "meta_info": about}
+
+    def _top(self, row: Tensor, token: int, count: int) -> list[int]:
+        """As vLLM lists them: the token itself first, then the likeliest."""
+        return list(dict.fromkeys([token, *row.topk(count).indices.tolist()]))
+
+    def _name(self, token: int) -> str:
+        return self.names.decode([token]) if token < self.names.vocab_size else ""
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def _error(message: str, code: int) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "BadRequestError", "param": None, "code": code}}
+
+
+def _handler(server: ContractServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            if server.gone:
+                return self._drop()
+            found = server.page(self.path)
+            return self._send(404 if found is None else 200, found if found is not None else {"detail": "Not Found"})
+
+        def do_POST(self) -> None:
+            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with server.model.lock:
+                number = server.posts
+                server.posts += 1
+                server.at_once += 1
+                server.most_at_once = max(server.most_at_once, server.at_once)
+                server.contents.append(content)
+            try:
+                self._answer(number, content)
+            finally:
+                with server.model.lock:
+                    server.at_once -= 1
+
+        def _answer(self, number: int, content: Mapping[str, Any]) -> None:
+            if server.key and self.headers.get("Authorization") != f"Bearer {server.key}":
+                return self._send(401, {"error": "Unauthorized"})
+            fault = server.script(number, content)
+            server.gone |= fault == "gone"
+            if server.gone or fault == "drop":
+                return self._drop()
+            if isinstance(fault, int):
+                return self._send(fault, _error("a fault by script", fault))
+            if fault == "late":
+                time.sleep(server.late)
+            status, reply = server.reply(self.path, content)
+            return self._send(status, reply, cut=fault == "cut", half=fault == "half")
+
+        def _send(self, status: int, content: Any, cut: bool = False, half: bool = False) -> None:
+            body = json.dumps(content).encode()
+            if cut:
+                body = body[: len(body) // 2]
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                if status == 429:
+                    self.send_header("Retry-After", "0")
+                self.end_headers()
+                self.wfile.write(body[: len(body) // 2] if half else body)
+            except OSError:  # whoever asked did not wait
+                self.close_connection = True
+            if half:
+                self._drop()
+
+        def _drop(self) -> None:
+            self.close_connection = True
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
+    return Handler

@@ -1,0 +1,103 @@
+"""An evaluation that is killed (SIGKILL) and given again has the records of one that was not, to the byte, with a server or without."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from remedy.data_gen.examples import DataConfig
+from remedy.eval.folder import GENERATIONS, RECORDS, UNFINISHED
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.loading import load_checkpoint
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import CharacterSettings
+from tests.contract_server import ContractServer
+from tests.evaluations import assert_the_same
+from tests.launch.in_process import remedy
+
+DATA = {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2, "answer": "none"}, "format": "cwm"}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A checkpoint of random weights, and how it is evaluated."""
+    folder = tmp_path_factory.mktemp("inputs")
+    tokenizer = build_tokenizer(CharacterSettings(), DataConfig.model_validate(DATA))
+    torch.manual_seed(0)
+    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=64)
+    model = DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size))
+    model.config.tokenizer_fingerprint = tokenizer.fingerprint
+    model.save_pretrained(folder / "model")
+    tokenizer.save(folder / "model")
+    diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["free"], "examples": 8}
+    config = {"set": DATA, "diagnostics": [diagnostic], "max_new_tokens": 300, "batch_size": 2}
+    (folder / "any.yaml").write_text(json.dumps(config))
+    return folder / "model", folder / "any.yaml"
+
+
+KILLED = """
+import os, signal, sys
+from remedy.eval.generators import Journal
+from remedy.launch import cli
+
+add, held = Journal.add, []
+
+def killed(journal, *what):
+    if len(held) == 3:
+        with journal.path.open("a") as file:
+            file.write("half a li")
+        os.kill(os.getpid(), signal.SIGKILL)
+    add(journal, *what)
+    held.append(what)
+
+Journal.add = killed
+sys.argv[0] = "remedy"
+cli.main()
+"""
+"""The command, killed while it writes the line of its fourth trace."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("served", [False, True], ids=["local", "served"])
+def test_killed_it_goes_on(inputs: tuple[Path, Path], tmp_path: Path, served: bool) -> None:
+    checkpoint, config = inputs
+    server = ContractServer(*load_checkpoint(str(checkpoint)))
+    with server.running() if served else nullcontext("") as url:
+        backend = [f"backend.url={url}", "backend.model=tiny"] if served else []
+
+        def command(out: Path) -> list[str]:
+            return ["evaluate", str(checkpoint), str(config), "--out", str(out), "--name", "x", *backend]
+
+        whole, torn = tmp_path / "whole", tmp_path / "torn"
+        assert remedy(command(whole), 120).status == 0
+        asked = server.posts
+        child = subprocess.run([sys.executable, "-c", KILLED, *command(torn)], stdout=subprocess.DEVNULL, timeout=300)
+        assert child.returncode == -signal.SIGKILL
+        assert (torn / UNFINISHED).read_text().endswith("\nhalf a li")
+        server.posts = 0
+        ended = remedy(command(torn), 120)
+        assert ended.status == 0, ended.errors
+        assert server.posts < asked or not served
+    (records,) = (path.relative_to(whole) for path in (whole / RECORDS).iterdir())
+    assert (whole / records).read_bytes() == (torn / records).read_bytes()
+    if served:  # in this process other examples share a batch then, which rounds log-probabilities otherwise
+        assert (whole / GENERATIONS / records.name).read_bytes() == (torn / GENERATIONS / records.name).read_bytes()
+    assert_the_same(whole, torn)
+    assert request(whole) == request(torn)
+    assert not (torn / UNFINISHED).exists()
+
+
+def request(folder: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads((folder / "evaluation.json").read_text())
+    return found

@@ -1,0 +1,452 @@
+"""A served model's records are the local one's to the token; what may pass is tried again, what will not is one line."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import UserError, build
+from remedy.data_gen.windows import longest_seen
+from remedy.eval.backend import KEY, Backend
+from remedy.eval.checkpoint import Subject
+from remedy.eval.config import EvalConfig
+from remedy.eval.decoding import ANSWERS, Generated, fed_roles
+from remedy.eval.evaluate import evaluate
+from remedy.eval.folder import UNFINISHED
+from remedy.eval.generators import Journal, LoopGenerator, ServedGenerator, Writing, Written, http_client
+from remedy.eval.generators.dialects import BadReply, Completions, Question
+from remedy.eval.progress import Meter, Underway
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.encoding import encoded_examples
+from remedy.models.loading import load_checkpoint
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
+from tests.contract_server import ContractServer
+from tests.evaluations import assert_the_same
+from tests.launch.in_process import Ended, remedy
+from tests.mock_models import Known, Mock, mistaken
+from tests.tiny_cwm import write_tiny_cwm
+
+FORCINGS = ["free", "line_forced", "action_forced", "state_forced", "teacher_forced", ["context", "structure", "value"]]
+CWM = DataConfig.model_validate(
+    {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 1, "answer": "none"}, "reveal": {"spacing": 1}}
+)
+SYMBOLIC = DataConfig.model_validate(
+    {
+        "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4},
+        "format": "symbolic",
+        "reveal": {"spacing": 2},
+    }
+)
+
+
+def model_for(data: DataConfig, seed: int = 0) -> tuple[Any, TraceTokenizer]:
+    kind = "symbols" if data.format == "symbolic" else "chars"
+    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
+    torch.manual_seed(seed)
+    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=16)
+    return DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size)).eval(), tokenizer
+
+
+def settings_for(
+    forcings: Sequence[Any] = ("free",), backend: Mapping[str, Any] | None = None, examples: int = 3, **settings: Any
+) -> EvalConfig:
+    diagnostic = {"kind": "permutation", "lengths": [4], "forcing": list(forcings), "examples": examples}
+    found = {"diagnostics": [diagnostic], "max_new_tokens": 100, "batch_size": 3, **settings}
+    return build(EvalConfig, {**found, **({"backend": backend} if backend else {})}, "x")
+
+
+def backend_for(url: str, **settings: Any) -> dict[str, Any]:
+    return {"url": url, "model": "tiny", "patience": 20.0, **settings}
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
+    monkeypatch.delenv(KEY, raising=False)
+
+
+def evaluated(model: Any, tokenizer: TraceTokenizer, config: EvalConfig, folder: Path) -> Path:
+    evaluate(model, tokenizer, Subject(SYMBOLIC, weights="w"), config, folder, "run")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_records_are_the_local_ones_under_every_forcing(tmp_path: Path, kind: str) -> None:
+    """Of a model that is wrong nearly everywhere, in a format whose runs have as many tokens as the true ones."""
+    model, tokenizer = model_for(SYMBOLIC)
+    forcings = [one for one in FORCINGS if one != "line_forced"]
+    local = evaluated(model, tokenizer, settings_for(forcings), tmp_path / "local")
+    server = ContractServer(model, tokenizer, kind=kind)
+    with server.running() as url:
+        served = evaluated(model, tokenizer, settings_for(forcings, backend_for(url)), tmp_path / "served")
+    assert_the_same(local, served)
+    assert 1 < server.most_at_once <= 4
+    about = json.loads((served / "evaluation.json").read_text())["backend"]
+    assert about == {
+        "server": kind,
+        "version": "0.0.contract",
+        "model": "tiny",
+        "longest": 4096,
+        "batch_invariant": "unknown" if kind == "vllm" else "off",
+    }
+    assert not (served / UNFINISHED).exists()
+
+
+@pytest.mark.parametrize("wrong", [frozenset(), frozenset({Role.STATE}), frozenset({Role.ACTION})], ids=str)
+def test_what_a_model_gets_right_is_asked_for_once(wrong: frozenset[Role]) -> None:
+    """Models that are right everywhere, or wrong in every state or action, in frames of text."""
+    tokenizer = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}), CWM)
+    batch = encoded_examples(CWM, tokenizer, "test", range(3))
+    truths = [truth for _, truth in batch]
+    known = [
+        Known(truth.ids[: truth.roles.count(int(Role.CONTEXT))], mistaken(truth, wrong, False, tokenizer))
+        for truth in truths
+    ]
+    model = Mock(known, tokenizer.vocab_size)
+    server = ContractServer(model, tokenizer)
+    with server.running() as url:
+        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+        for forcing in FORCINGS if not wrong else ("free", "action_forced"):
+            fed = fed_roles(tuple(forcing) if isinstance(forcing, list) else forcing)
+            asked = Writing(fed, False, 500, frozenset(Role) - {Role.CONTEXT})
+            served.asked.clear()
+            local = LoopGenerator(ModelReader(model), tokenizer).generate(truths, asked)
+            for mine, other in zip(served.generate(truths, asked), local):
+                assert [run[:3] for run in mine.runs] == [run[:3] for run in other.runs]
+                assert [run.complete for run in mine.runs] == [run.complete for run in other.runs]
+            if not wrong & (frozenset(Role) - fed) or forcing == "teacher_forced":
+                assert served.asked == {"score": len(truths)}
+            if forcing == "free" and wrong:
+                assert served.asked["score"] == len(truths)
+
+
+def test_a_near_tie_is_decided_by_a_token_that_is_written() -> None:
+    """Where the server's two ways of computing are far apart, nearly all that is scored is."""
+    model, tokenizer = model_for(SYMBOLIC)
+    truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(2))]
+    with ContractServer(model, tokenizer).running() as url:
+        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+        asked = Writing(fed_roles("action_forced"), True, 100)
+        plain = served.generate(truths, asked)
+        served.server.departure = 10.0
+        tied = served.generate(truths, asked)
+    assert [[run.ids for run in one.runs] for one in plain] == [[run.ids for run in one.runs] for one in tied]
+    assert [one.near_ties for one in plain] == [0, 0]
+    assert all(one.near_ties >= len(one.runs) for one in tied)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_what_a_memory_forgets_is_not_asked_for(kind: str) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(2))]
+    loop = LoopGenerator(ModelReader(model), tokenizer)
+    server = ContractServer(model, tokenizer, kind=kind)
+    with server.running() as url:
+        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+        tried = len(server.contents)
+        for forcing in ("action_forced", "teacher_forced"):
+            asked = Writing(fed_roles(forcing), True, 100, ANSWERS, 1)
+            for mine, other in zip(served.generate(truths, asked), loop.generate(truths, asked)):
+                assert [run[:3] for run in mine.runs] == [run[:3] for run in other.runs]
+    longest = max(len(content["prompt" if kind == "vllm" else "input_ids"]) for content in server.contents[tried:])
+    assert longest <= max(longest_seen(truth.roles, truth.frames, 1) for truth in truths)
+
+
+FAULTS: dict[str, Any] = {
+    "no reply in time": "late",
+    "the connection was dropped": "drop",
+    "a reply that is no JSON, or is cut": "cut",
+    "status 429": 429,
+    "status 500": 500,
+    "status 503": 503,
+}
+
+
+def test_what_may_pass_is_tried_again_and_counted() -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(3))]
+    asked = Writing(fed_roles("action_forced"), True, 100)
+    server = ContractServer(model, tokenizer)
+    server.late = 1.0
+    faults = [*FAULTS.values(), "half"]
+    with server.running() as url:
+        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer, batch_size=1)
+        expected = served.generate(truths, asked)
+        begin = server.posts
+        served.client.backend = served.backend.model_copy(update={"timeout": 0.9})
+        server.script = lambda number, content: (
+            faults[(number - begin) // 2] if (number - begin) % 2 == 0 and (number - begin) // 2 < len(faults) else None
+        )
+        assert served.generate(truths, asked) == expected
+    again = dict.fromkeys(FAULTS, 1) | {"the connection was dropped": 2}
+    assert served.client.failures == again
+
+
+def test_a_server_that_goes_away_leaves_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    local = evaluated(model, tokenizer, settings_for(FORCINGS[:1]), tmp_path / "local")
+    server = ContractServer(model, tokenizer)
+    programs = [truth.ids[:6] for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(3))]
+    server.script = lambda number, content: (
+        "gone"
+        if sum(one["prompt"][:6] in programs and "prompt_logprobs" in one for one in server.contents) > 2
+        else None
+    )
+    folder = tmp_path / "served"
+    with server.running() as url:
+        config = settings_for(FORCINGS[:1], backend_for(url, patience=0.2), batch_size=1)
+        with pytest.raises(UserError) as raised:
+            evaluated(model, tokenizer, config, folder)
+    told = re.fullmatch(
+        rf"{re.escape(url)}/v1/completions: the connection was dropped \(.*\), for 0 s: start the server again and give the same "
+        r"command, which goes on from there \(([12]) of 3 traces of this condition are kept\)",
+        str(raised.value),
+    )
+    assert told, raised.value
+    kept = (folder / UNFINISHED).read_text().splitlines()
+    assert len(kept) == int(told[1])
+    server = ContractServer(model, tokenizer)  # at another address
+    with server.running() as url:
+        evaluated(model, tokenizer, settings_for(FORCINGS[:1], backend_for(url), batch_size=2), folder)
+    assert_the_same(local, folder)
+    assert not (folder / UNFINISHED).exists()
+
+
+def test_interrupted_and_rerun_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a condition, with a server or without; the lines of two examples are not asked for again."""
+    model, tokenizer = model_for(SYMBOLIC)
+    add = Journal.add
+    kept: list[str] = []
+
+    def interrupted(journal: Journal, *what: Any) -> None:
+        if len(kept) == 2:
+            raise KeyboardInterrupt
+        add(journal, *what)
+        kept.append("one")
+
+    local = evaluated(model, tokenizer, settings_for(["action_forced"]), tmp_path / "whole")
+    server = ContractServer(model, tokenizer)
+    with server.running() as url:
+        for place in (None, backend_for(url)):
+            config, folder = settings_for(["action_forced"], place), tmp_path / ("served" if place else "local")
+            kept.clear()
+            with monkeypatch.context() as patched:
+                patched.setattr(Journal, "add", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    evaluated(model, tokenizer, config, folder)
+            assert len((folder / UNFINISHED).read_text().splitlines()) == 2
+            with monkeypatch.context() as patched:
+                patched.setattr(Journal, "add", lambda journal, *what: kept.append("another"))
+                evaluated(model, tokenizer, config, folder)
+            assert kept == ["one", "one", "another"]
+            assert_the_same(local, folder)
+
+
+def test_a_line_now_and_then_says_how_many_traces_are_done_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were written before are done, and took no time."""
+    clock = [100.0]
+    monkeypatch.setattr("remedy.eval.progress.time.monotonic", lambda: clock[0])
+    said: list[Underway] = []
+    meter = Meter(2, 5, 100, said.append)
+    meter.skip(20)
+    for _ in range(40):
+        clock[0] += 0.5
+        meter.step()
+    assert list(map(str, said)) == [
+        "2/5 40 of 100 traces, 2 traces/s, 30 s left",
+        "2/5 60 of 100 traces, 2 traces/s, 20 s left",
+    ]
+    assert said[0].finished == pytest.approx(1.4)
+
+
+def test_a_request_that_fails_for_long_is_said_to(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    server = ContractServer(model, tokenizer)
+    server.script = lambda number, content: 503 if number < 3 else None
+    monkeypatch.setattr(http_client, "QUIET", 0.02)
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.1)
+    with server.running() as url:
+        ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+    assert any(
+        re.fullmatch(r"http.*/v1/completions: status 503 \(a fault by script\), for 0 s; tried again for 20 s", one)
+        for one in caplog.messages
+    )
+
+
+def test_lines_that_are_damaged_or_anothers_are_written_again(tmp_path: Path) -> None:
+    truth = Encoded([1, 2, 3], [0, 3, 3], [0, 0, 0], [False] * 3)
+    asked = Writing(fed_roles("free"))
+    written = Written([Generated(1, 3, [5, 6], [-0.1, -2e-7], True)], 1)
+    path = tmp_path / "unfinished.jsonl"
+    Journal(path, "a").add(truth, asked, written)
+    assert Journal(path, "a").find(truth, asked) == written
+    assert Journal(path, "a").find(truth, asked._replace(exact=True)) is None
+    assert Journal(path, "b").find(truth, asked) is None
+    for damaged in (path.read_text()[:-9], path.read_text().replace("5", "7"), "\0\0\xff", "null"):
+        path.write_text(damaged)
+        journal = Journal(path, "a")
+        assert journal.find(truth, asked) is None
+        journal.add(truth, asked, written)
+        assert Journal(path, "a").find(truth, asked) == written
+
+
+def refused(server: ContractServer, tokenizer: TraceTokenizer, **settings: Any) -> str:
+    with server.running() as url, pytest.raises(UserError) as raised:
+        ServedGenerator(Backend.model_validate(backend_for(url, patience=0.1, **settings)), tokenizer, "mine")
+    message = str(raised.value)
+    assert "\n" not in message
+    assert message.startswith(url)
+    return message.removeprefix(url)
+
+
+def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    wider, characters = model_for(CWM)
+
+    def served(**settings: Any) -> ContractServer:
+        return ContractServer(model, tokenizer, **settings)
+
+    assert refused(served(), tokenizer, model="tinny") == ": serves no model 'tinny'; did you mean 'tiny'?"
+    assert "/v1/completions: the server gives no log-probabilities (logprobs: 2): " in refused(
+        served(silent=True), tokenizer
+    )
+    assert "which is greater than max allowed: 0: the server gives no log-probabilities" in refused(
+        served(max_logprobs=0), tokenizer
+    )
+    assert "strips special tokens" in refused(served(strip=True), tokenizer)
+    assert "something between adds or cuts tokens" in refused(served(extra=1), tokenizer)
+    assert re.search(
+        r"the vocabulary of tiny there is smaller than that of mine \(\d+ ids\)", refused(served(), characters)
+    )
+    other = refused(ContractServer(wider, characters, names=tokenizer), characters)
+    assert re.search(r": the tokenizer of tiny is not that of mine: id \d+ is '.*' there, and '.*' here", other)
+    assert "asks for a key: set the environment variable REMEDY_API_KEY" in refused(served(key="secret"), tokenizer)
+    monkeypatch.setenv(KEY, "wrong")
+    message = refused(served(key="secret"), tokenizer)
+    assert "does not take the key in the environment variable REMEDY_API_KEY" in message
+    assert "wrong" not in message
+    monkeypatch.setenv(KEY, "secret")
+    with served(key="secret").running() as url:
+        ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+    assert refused(served(max_model_len=4), tokenizer) == ": reads 4 tokens only (max_model_len)"
+    with (
+        served(invariant=False).running() as url,
+        pytest.raises(UserError, match=r"^backend.batch_invariant true: .* says that it is not"),
+    ):
+        ServedGenerator(Backend.model_validate(backend_for(url, batch_invariant=True)), tokenizer)
+
+
+def test_an_endpoint_that_is_not_there(tmp_path: Path) -> None:
+    tokenizer = model_for(SYMBOLIC)[1]
+    with ContractServer(*model_for(SYMBOLIC)).running() as url:
+        pass
+    with pytest.raises(
+        UserError, match=r"^http://127.*/v1/models: nothing answers \(.*\): is the server started, and is this"
+    ):
+        ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+
+
+def test_the_command_evaluates_a_hub_model_of_which_only_the_server_has_weights(tmp_path: Path) -> None:
+    """A code world model's architecture: the folder has configuration and tokenizer alone. Mistakes are one line and status 2."""
+    full = write_tiny_cwm(tmp_path / "full", layers=2)
+    bare = tmp_path / "bare"
+    shutil.copytree(full, bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    config = tmp_path / "any.yaml"
+    task = {"kind": "permutation", "n": 3, "moves": "swaps", "length": 1, "answer": "none"}
+    settings = {
+        "set": {"task": task, "format": "cwm"},
+        "diagnostics": [{"kind": "permutation", "lengths": [1], "forcing": ["action_forced"], "examples": 2}],
+    }
+    config.write_text(json.dumps(settings))
+    model, tokenizer = load_checkpoint(str(full))
+    server = ContractServer(model, tokenizer, invariant=True)
+
+    def command(*changes: str, checkpoint: Path = bare) -> Ended:
+        return remedy(["evaluate", checkpoint, config, "--out", tmp_path / "out", *changes, "--name", "tiny"], 300)
+
+    with server.running() as url:
+        where = [f"backend.url={url}/v1", "backend.model=tiny"]
+        done = command(*where, "batch_size=2")
+        assert (done.status, done.errors) == (0, "")
+        request = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+        assert request["backend"]["batch_invariant"] == "on"
+        assert request["checkpoint"]["parameters"] == sum(one.numel() for one in model.parameters())
+        assert request["checkpoint"]["weights"] == "served: tiny"
+        assert "backend" not in request["evaluation"]
+        assert url not in (tmp_path / "out" / "evaluation.json").read_text()
+        local = remedy(["evaluate", full, config, "--out", tmp_path / "local", "--name", "tiny"], 300)
+        assert local.status == 0
+        assert_the_same(tmp_path / "local", tmp_path / "out")
+        shown = remedy(["report", tmp_path / "out", "--out", tmp_path / "report"], 300)
+        assert shown.status == 0, shown.errors
+        assert "served by vllm 0.0.contract, batch-invariant" in (tmp_path / "report" / "report.md").read_text()
+        (bare / "adapter_config.json").write_text("{}")
+        mistakes = [
+            (command(*where), "holds adapters, and servers refuse those with rows of tokens: give `remedy merge"),
+            (
+                command(where[0], "backend.model=facebook/cwm", checkpoint=full),
+                "serves no model 'facebook/cwm'; valid here: tiny",
+            ),
+            (command(where[0], checkpoint=full), "missing key 'backend.model'"),
+            (
+                command("backend.url=http://me:secret@here", where[1], checkpoint=full),
+                "must not hold a password or a key",
+            ),
+            (command("backend.url=localhost:8000", where[1], checkpoint=full), "must begin with http:// or https://"),
+            (command(*where, "threads=1", checkpoint=full), "threads 1 does nothing with a backend: remove it"),
+        ]
+    for ended, words in mistakes:
+        assert ended.status == 2
+        assert words in ended.errors
+        assert len(ended.errors.strip().splitlines()) == 1
+
+
+def test_replies_of_vllm_itself_are_read() -> None:
+    """Recorded by hand from vLLM 0.32.0 on a CPU; its requests are those that are sent today."""
+    kept = json.loads((Path(__file__).parents[1] / "fixtures" / "vllm_replies.json").read_text())
+    dialect, special = Completions(), kept["special"]
+    found = {}
+    for name, one in kept["replies"].items():
+        if one["status"] != 200:
+            assert one["reply"]["error"]["message"]
+            continue
+        content = one["content"]
+        question = Question(
+            content["prompt"],
+            content["max_tokens"],
+            content["stop_token_ids"],
+            one["first"],
+            content.get("allowed_token_ids", ()),
+        )
+        assert dialect.ask("tiny", question) == content
+        found[name] = dialect.read(one["reply"], question)
+    assert found["stopped by a special token"].predicted.tokens == [special]
+    assert found["special tokens alone"].predicted.tokens == [special, special]
+    scored = found["score"]
+    assert len(scored.predicted.tokens) == len(kept["replies"]["score"]["content"]["prompt"]) - 2 + 1
+    assert scored.names[special] == "<|frame_sep|>"
+    for answer in found.values():
+        assert all(logprob < 0 for logprob in answer.predicted.logprobs)
+        assert len(answer.predicted.margins) == len(answer.predicted.tokens)
+    assert all(margin >= 0 for margin in found["write"].predicted.margins)
+    one = kept["replies"]["write"]
+    one["reply"]["choices"][0]["logprobs"]["token_logprobs"][1] -= 1
+    with pytest.raises(BadReply, match="a token that is not the likeliest: the server samples, or penalises"):
+        dialect.read(one["reply"], Question(one["content"]["prompt"], one["content"]["max_tokens"]))
+    assert kept["models"]["data"][0]["owned_by"] == "vllm"
+    assert kept["models"]["data"][0]["max_model_len"] == 1024

@@ -1,0 +1,26 @@
+"""Evaluations' folders, compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from remedy.eval.folder import GENERATIONS, RECORDS
+
+
+def table(folder: Path) -> pd.DataFrame:
+    """All files of a folder, one after another."""
+    return pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))], ignore_index=True)
+
+
+def assert_the_same(one: Path, other: Path) -> None:
+    """Records, and what was written to the token; log-probabilities but for rounding."""
+    pd.testing.assert_frame_equal(table(one / RECORDS), table(other / RECORDS))
+    mine, others = table(one / GENERATIONS), table(other / GENERATIONS)
+    sure = [column for column in mine if "logprob" in str(column)]
+    assert mine.drop(columns=sure).map(str).equals(others.drop(columns=sure).map(str))
+    for column in sure:
+        for a, b in zip(mine[column], others[column]):
+            assert a == pytest.approx(b, abs=1e-4)

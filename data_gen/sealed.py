@@ -103,7 +103,8 @@ def read_table(path: Path, cure: str, owner: str | None = None, columns: Sequenc
     if seal[len(_MARK) :] != _table_digest(path, view[: place - _SEAL], view[place:]):
         raise DamagedFile(f"{path}: is damaged (its digest is not that of its content): {cure}")
     try:
-        table = pq.read_table(pa.BufferReader(content), columns=columns)
+        # Not pq.read_table: its scanner's threads may let go of these bytes while the interpreter ends, which aborts the process.
+        table = pq.ParquetFile(pa.BufferReader(content)).read(columns=columns, use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DamagedFile(f"{path}: cannot be read ({_first_line(error)}): {cure}") from None
     _check_owner(path, cure, table.schema, owner)

@@ -17,6 +17,7 @@ Where states or values are fed, the answer is read from what was given: whether 
 
 from __future__ import annotations
 
+import math
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -101,7 +102,8 @@ class Generated(NamedTuple):
     """Tokens generated in place of the true ones from `start` to `stop` (exclusive), with the log-probability of each.
 
     `complete` is false when a limit cut them. `held`: under a constraint, how each came about; a token that was fed has the
-    log-probability 0, one that ends a text that of the special token which the model wrote for it.
+    log-probability 0, one that ends a text that of the special token which the model wrote for it. `margins`: how far the
+    log-probability of each is above the next likeliest one's that could have come; infinite where none could.
     """
 
     start: int
@@ -110,6 +112,7 @@ class Generated(NamedTuple):
     logprobs: list[float]
     complete: bool
     held: tuple[Held, ...] = ()
+    margins: tuple[float, ...] = ()
 
     @property
     def asked(self) -> int:
@@ -162,6 +165,7 @@ class Cursor:
         self.longest = longest
         self.current: list[int] = []
         self.logprobs: list[float] = []
+        self.margins: list[float] = []
         self.generated: list[Generated] = []
 
     @property
@@ -259,10 +263,10 @@ class Cursor:
             self._cut()
         return tokens
 
-    def next_token(self, predicted: int, logprob: float, cut: Cut = UNCUT) -> int | None:
-        """The token the model reads next; `predicted` is what it just wrote, one of those it chooses `among`. None once the example is
-        complete, or waits."""
-        token = None if self.waits else self._next(predicted, logprob, cut)
+    def next_token(self, predicted: int, logprob: float, cut: Cut = UNCUT, margin: float = math.inf) -> int | None:
+        """The token the model reads next; `predicted` is what it just wrote, one of those it chooses `among`, by a `margin` over the
+        next likeliest of them. None once the example is complete, or waits."""
+        token = None if self.waits else self._next(predicted, logprob, cut, margin)
         if token is None:
             return None
         self.read += 1
@@ -287,7 +291,7 @@ class Cursor:
         """Whether a place of the true sequence is the last of its frame, and another follows."""
         return at + 1 < len(self.frames) and self.frames[at] != self.frames[at + 1]
 
-    def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
+    def _next(self, predicted: int, logprob: float, cut: Cut, margin: float) -> int | None:
         while not self.done:
             start, stop, is_fed = self.runs[self.run]
             if is_fed:
@@ -303,6 +307,7 @@ class Cursor:
             self.in_step &= start + len(self.current) < stop and self.ids[start + len(self.current)] == predicted
             self.current.append(predicted)
             self.logprobs.append(logprob)
+            self.margins.append(margin)
             return predicted
         return None
 
@@ -332,8 +337,9 @@ class Cursor:
 
     def _close(self, complete: bool) -> None:
         start, stop, _ = self.runs[self.run]
-        self.generated.append(Generated(start, stop, self.current, self.logprobs, complete))
-        self.current, self.logprobs, self.in_step = [], [], True
+        margins = tuple(self.margins)
+        self.generated.append(Generated(start, stop, self.current, self.logprobs, complete, margins=margins))
+        self.current, self.logprobs, self.margins, self.in_step = [], [], [], True
         self.run += 1
 
 

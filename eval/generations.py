@@ -5,9 +5,9 @@ A record leads to its generation by `condition` (the file's name) and `index` (t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from math import prod
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
@@ -28,6 +28,7 @@ class FrameProbability(NamedTuple):
     tokens: int
     logprob_sum: float
     logprob_min: float
+    margin_min: float
     cut: float
 
 
@@ -54,11 +55,15 @@ class Generation(TypedDict):
     """The sum of the natural logarithms of their probabilities."""
     frame_logprob_min: list[float]
     """The least of them."""
+    frame_margin_min: list[float]
+    """The least of their margins (`margins`)."""
     frame_cut: list[float]
     """Under a constraint, how likely the model would have left it in that frame, along what it wrote: 1 less the product, over these
     tokens, of the probability that it gave to what was allowed."""
     logprobs: list[float]
     """The natural logarithm of the probability of each of `ids`, among all tokens; 0 for one that was certain."""
+    margins: list[float]
+    """How far that is above the next likeliest token's, of those that could have come; infinite for one that was certain."""
     places: list[int]
     """The frame that each of `ids` belongs to, by its place among the written ones."""
     roles: list[str]
@@ -69,6 +74,9 @@ class Generation(TypedDict):
     """Under a constraint, the probability of all tokens that were not allowed in the place of each of `ids`; else empty."""
     changed: list[bool]
     """Under a constraint, whether another token than each of `ids` was the likeliest; else empty."""
+    contradictions: list[int] | None
+    """Frames that the states written before do not lead to, or the program never allows, by their place; null where that cannot
+    be told (`eval.scoring.actions.contradictions`)."""
     near_ties: int
     """Tokens of which the two likeliest were nearer than rounding: other hardware, or another batch, may write another there."""
 
@@ -81,10 +89,17 @@ class Place(NamedTuple):
 
 
 def generation(
-    index: int, text: str, runs: Sequence[Generated], places: Sequence[Place], near_ties: int = 0
+    index: int,
+    text: str,
+    runs: Sequence[Generated],
+    places: Sequence[Place],
+    near_ties: int = 0,
+    contradictions: list[int] | None = None,
 ) -> Generation:
-    """The row of one example. `places`: of the tokens of all runs, one after another."""
-    tokens = [one for run in runs for one in zip(run.logprobs, run.held or repeat(FREELY))]
+    """The row of one example. `places`: of the tokens of all runs, one after another; `contradictions`: as `Generation`."""
+    tokens = [
+        one for run in runs for one in zip(run.logprobs, run.margins or repeat(math.nan), run.held or repeat(FREELY))
+    ]
     frames = frame_probabilities(tokens, places)
     return {
         "index": index,
@@ -97,32 +112,35 @@ def generation(
         "frame_tokens": [frame.tokens for frame in frames],
         "frame_logprob_sum": [frame.logprob_sum for frame in frames],
         "frame_logprob_min": [frame.logprob_min for frame in frames],
+        "frame_margin_min": [frame.margin_min for frame in frames],
         "frame_cut": [frame.cut for frame in frames],
-        "logprobs": [logprob for logprob, _ in tokens],
+        "logprobs": [logprob for logprob, _, _ in tokens],
+        "margins": [margin for _, margin, _ in tokens],
         "places": [place.frame for place in places],
         "roles": [place.role.label for place in places],
         "certain": [one.certain for run in runs for one in run.held],
         "cut": [one.cut for run in runs for one in run.held],
         "changed": [one.changed for run in runs for one in run.held],
+        "contradictions": contradictions,
         "near_ties": near_ties,
     }
 
 
-def frame_probabilities(tokens: Sequence[tuple[float, Held]], places: Sequence[Place]) -> list[FrameProbability]:
+def frame_probabilities(tokens: Sequence[tuple[float, float, Held]], places: Sequence[Place]) -> list[FrameProbability]:
     """How sure the model was of each frame that it wrote tokens of, in the order of their places. `tokens`: the log-probability of
-    each, and how it came about; those that were certain are not the model's."""
-    found: dict[int, list[tuple[float, Held]]] = {}
+    each, its margin, and how it came about; those that were certain are not the model's."""
+    found: dict[int, list[tuple[float, float, Held]]] = {}
     for place, one in zip(places, tokens, strict=True):
-        if not one[1].certain:
+        if not one[2].certain:
             found.setdefault(place.frame, []).append(one)
     return [_probability(place, part) for place, part in sorted(found.items())]
 
 
-def _probability(place: int, tokens: Sequence[tuple[float, Held]]) -> FrameProbability:
-    logprobs = [logprob for logprob, _ in tokens]
-    return FrameProbability(
-        place, len(tokens), sum(logprobs), min(logprobs), 1 - prod(1 - held.cut for _, held in tokens)
-    )
+def _probability(place: int, tokens: Sequence[tuple[float, float, Held]]) -> FrameProbability:
+    logprobs = [logprob for logprob, _, _ in tokens]
+    margin = min(margin for _, margin, _ in tokens)
+    cut = 1 - math.prod(1 - held.cut for _, _, held in tokens)
+    return FrameProbability(place, len(tokens), sum(logprobs), min(logprobs), margin, cut)
 
 
 def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -> None:

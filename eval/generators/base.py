@@ -84,11 +84,17 @@ def cursor_of(
 
 
 def predictions(
-    truth: Encoded, predicted: frozenset[Role], ids: Sequence[int], logprobs: Sequence[float]
+    truth: Encoded,
+    predicted: frozenset[Role],
+    ids: Sequence[int],
+    logprobs: Sequence[float],
+    margins: Sequence[float],
 ) -> list[Generated]:
     """What a model predicted in place of each true token, as one run for every stretch whose roles were asked for."""
     return [
-        Generated(start, stop, list(ids[start:stop]), list(logprobs[start:stop]), True)
+        Generated(
+            start, stop, list(ids[start:stop]), list(logprobs[start:stop]), True, margins=tuple(margins[start:stop])
+        )
         for start, stop, is_fed in runs_of(truth, frozenset(Role) - predicted)
         if not is_fed
     ]

@@ -59,7 +59,8 @@ class Journal:
         key, near_ties, runs = json.loads(text)
         found = [Generated(*run) for run in runs]
         self._held[key] = Written(
-            [one._replace(held=tuple(Held(*how) for how in one.held)) for one in found], near_ties
+            [one._replace(held=tuple(Held(*how) for how in one.held), margins=tuple(one.margins)) for one in found],
+            near_ties,
         )
 
     def _key(self, truth: Encoded, writing: Writing) -> str:

@@ -10,7 +10,7 @@ from remedy.data_gen.roles import Role
 from remedy.eval.allowed import Place
 from remedy.eval.decoding import Cursor, Generated
 from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, nothing, predictions, starting
-from remedy.eval.generators.scores import Scores, most_likely
+from remedy.eval.generators.scores import most_likely
 from remedy.eval.memory import read_in_windows
 from remedy.models.limits import ContextLimit
 from remedy.models.protocol import Reader
@@ -97,12 +97,11 @@ def _step(reader: Reader, cursors: Sequence[Cursor], prompts: Sequence[Sequence[
     """Read the prompts and then token by token, until every row is complete or waits."""
     logits = reader.prefill(prompts)
     while True:
-        predicted, logprobs = most_likely(logits)
-        found = Scores(predicted, logprobs, logprobs, logits)
+        found = most_likely(logits)
         following = []
         for place, cursor in enumerate(cursors):
-            token, logprob, _, cut = found.at(place, cursor.among)
-            following.append(cursor.next_token(token, logprob, cut))
+            token, logprob, margin, cut = found.at(place, cursor.among)
+            following.append(cursor.next_token(token, logprob, cut, margin))
         if all(token is None for token in following):
             return
         logits = reader.step(following)
@@ -114,11 +113,13 @@ def predict(
     """Teacher forcing: the token the model would write in place of each token whose role is in `predicted`, given the true
     ones before it that its `memory` holds, as one run for every stretch of them."""
     ids = [[0] * len(example.ids) for example in examples]
-    logprobs = [[0.0] * len(example.ids) for example in examples]
+    logprobs, margins = ([[0.0] * len(example.ids) for example in examples] for _ in range(2))
     for number, window, logits in read_in_windows(reader, examples, memory):  # one at a time: float32 logits take room
         places = slice(window.stop - len(logits), window.stop)
-        ids[number][places], logprobs[number][places] = most_likely(logits)
+        scores = most_likely(logits)
+        ids[number][places], logprobs[number][places] = scores.tokens, scores.logprobs
+        margins[number][places] = scores.margins
     found = []
     for number, example in enumerate(examples):
-        found.append(predictions(example, predicted, ids[number], logprobs[number]))
+        found.append(predictions(example, predicted, ids[number], logprobs[number], margins[number]))
     return found

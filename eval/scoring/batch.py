@@ -15,6 +15,7 @@ from remedy.eval.diagnostics.condition import Condition
 from remedy.eval.generations import Generation, generation
 from remedy.eval.generators.base import Generator, Writing, Written
 from remedy.eval.records import Score
+from remedy.eval.scoring.actions import contradictions
 from remedy.eval.scoring.common import Decoded, not_decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.places import generated_places
@@ -67,7 +68,8 @@ def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Re
     score = score_tokens if FORMATS[decoded.data.format].one_token else score_frames
     text = tokenizer.decode(decoded.written(decoded.runs))
     places = generated_places(decoded, tokenizer)
-    kept = generation(decoded.example.index, text, written.runs, places, written.near_ties)
+    against = contradictions(decoded, tokenizer)
+    kept = generation(decoded.example.index, text, written.runs, places, written.near_ties, against)
     return Result(score(decoded, tokenizer), kept)
 
 

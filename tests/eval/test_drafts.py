@@ -135,7 +135,7 @@ def drafting(reader: Any, tokenizer: TraceTokenizer, batch_size: int) -> LocalGe
 
 
 def runs(written: Sequence[Written]) -> list[list[Generated]]:
-    return [[run._replace(logprobs=[]) for run in one.runs] for one in written]
+    return [[run._replace(logprobs=[], margins=()) for run in one.runs] for one in written]
 
 
 def erring(truths: Sequence[Encoded], vocabulary: int, seed: int, rate: float, context: int) -> Next:
@@ -292,6 +292,7 @@ def assert_written_alike(
     for one, other in zip(found, expected):
         for mine, true in zip(one.runs, other.runs):
             assert mine.logprobs == pytest.approx(true.logprobs, abs=1e-4)
+            assert mine.margins == pytest.approx(true.margins, abs=2e-4)
 
 
 @torch.no_grad()

@@ -189,9 +189,12 @@ def test_frames_that_the_model_closes_itself_are_forgotten(name: str) -> None:
 
 
 def assert_same(left: list[Generated], right: list[Generated]) -> None:
-    assert [run._replace(logprobs=[]) for run in left] == [run._replace(logprobs=[]) for run in right]
+    assert [run._replace(logprobs=[], margins=()) for run in left] == [
+        run._replace(logprobs=[], margins=()) for run in right
+    ]
     for one, other in zip(left, right):
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+        assert one.margins == pytest.approx(other.margins, abs=2e-4)
 
 
 @torch.no_grad()

@@ -291,7 +291,7 @@ def test_a_request_that_fails_for_long_is_said_to(
 def test_lines_that_are_damaged_or_anothers_are_written_again(tmp_path: Path) -> None:
     truth = Encoded([1, 2, 3], [0, 3, 3], [0, 0, 0], [False] * 3)
     asked = Writing(fed_roles("free"))
-    written = Written([Generated(1, 3, [5, 6], [-0.1, -2e-7], True)], 1)
+    written = Written([Generated(1, 3, [5, 6], [-0.1, -2e-7], True, margins=(1.5, float("inf")))], 1)
     path = tmp_path / "unfinished.jsonl"
     Journal(path, "a").add(truth, asked, written)
     assert Journal(path, "a").find(truth, asked) == written

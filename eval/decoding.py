@@ -102,8 +102,7 @@ class Generated(NamedTuple):
     """Tokens generated in place of the true ones from `start` to `stop` (exclusive), with the log-probability of each.
 
     `complete` is false when a limit cut them. `held`: under a constraint, how each came about; a token that was fed has the
-    log-probability 0, one that ends a text that of the special token which the model wrote for it. `margins`: how far the
-    log-probability of each is above the next likeliest one's that could have come; infinite where none could.
+    log-probability 0, one that ends a text that of the special token which the model wrote for it. `margins`: as `Generation`.
     """
 
     start: int
@@ -264,8 +263,7 @@ class Cursor:
         return tokens
 
     def next_token(self, predicted: int, logprob: float, cut: Cut = UNCUT, margin: float = math.inf) -> int | None:
-        """The token the model reads next; `predicted` is what it just wrote, one of those it chooses `among`, by a `margin` over the
-        next likeliest of them. None once the example is complete, or waits."""
+        """The token that is read next; `predicted`: what was written, one of those to choose `among`. None: complete, or waits."""
         token = None if self.waits else self._next(predicted, logprob, cut, margin)
         if token is None:
             return None
@@ -337,8 +335,8 @@ class Cursor:
 
     def _close(self, complete: bool) -> None:
         start, stop, _ = self.runs[self.run]
-        margins = tuple(self.margins)
-        self.generated.append(Generated(start, stop, self.current, self.logprobs, complete, margins=margins))
+        found = Generated(start, stop, self.current, self.logprobs, complete, margins=tuple(self.margins))
+        self.generated.append(found)
         self.current, self.logprobs, self.margins, self.in_step = [], [], [], True
         self.run += 1
 

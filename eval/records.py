@@ -145,7 +145,7 @@ class Score(Matches, OutOf, Constrained):
     frames: int
     """Frames of the true trace that are written, without the seeded first one."""
     frames_right: int
-    """How many of these come before the first error."""
+    """How many of these come before the first error, which is its place among the written frames, counted from 0 as generations do."""
     first_error_frame: int
     """The number in the trace of the first frame that differs from the truth; -1 if none does."""
     first_error_token: int

@@ -1,4 +1,4 @@
-"""The `remedy` command: generate, show, trace, rewrite, train, merge, evaluate, measure, report, run, sweep."""
+"""The `remedy` command: generate, show, trace, rewrite, train, merge, evaluate, measure, calibrate, report, run, sweep."""
 
 from __future__ import annotations
 
@@ -183,6 +183,24 @@ def report(
         raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
     chosen = load(ExperimentConfig, comparisons).comparisons if comparisons else None
     print(f"report: {run(directories, out, chosen, title, [baseline] if baseline else [])}")
+
+
+@app.command()
+def calibrate(
+    evaluation: Annotated[
+        Path, typer.Argument(help="the folder of an evaluation, of programs that will not be judged")
+    ],
+    out: Annotated[Path, target("file for the calibrator")] = ...,  # type: ignore[assignment]
+    condition: Annotated[
+        str, typer.Option(help="words that its conditions have, for example 'forcing=free' (default: all of them)")
+    ] = "",
+) -> None:
+    """Learn from an evaluation where to stop believing what this model writes."""
+    from remedy.eval.trust.fit import described, fit, read_evaluated
+
+    trust = fit(read_evaluated(evaluation, condition), str(evaluation))
+    trust.save(out)
+    print("\n".join([*described(trust), f"calibrator: {out}"]))
 
 
 @app.command("run", cls=SettingsCommand)

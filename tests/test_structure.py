@@ -70,6 +70,7 @@ FLOORS = {
         ["config", "scoring"],
         ["checkpoint"],
         ["evaluate"],
+        ["trust"],
         ["report"],
         ["view"],
     ],

@@ -1,6 +1,7 @@
 """Statistics of right-or-wrong outcomes: rates, differences of two recipes or two runs, and the words for them."""
 
 from remedy.eval.stats.differences import Difference, compare
+from remedy.eval.stats.ranks import auroc
 from remedy.eval.stats.rates import Estimate, apart, compound, mean, pooled, rate
 from remedy.eval.stats.seeds import BAR, Repeated, clopper_pearson, over_seeds
 from remedy.eval.stats.strata import Stratified, stratified
@@ -15,6 +16,7 @@ __all__ = [
     "Stratified",
     "VerdictWord",
     "apart",
+    "auroc",
     "clopper_pearson",
     "compare",
     "compound",

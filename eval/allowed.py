@@ -6,6 +6,7 @@ several may the likeliest of them is taken, and text is the model's own until th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 
@@ -53,6 +54,12 @@ class Held(NamedTuple):
 
 
 FREELY = Held()
+Heard = Callable[[int, float, float, Held], None]
+"""Is told each token that a cursor writes, as soon as it stands: the token, its log-probability and margin, and how it came about."""
+
+
+def unheard(token: int, logprob: float, margin: float, held: Held) -> None:
+    """Nobody listens."""
 
 
 class Place(Protocol):

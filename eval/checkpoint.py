@@ -122,6 +122,18 @@ class Subject(NamedTuple):
     training: dict[str, Any] | None = None
 
 
+def stored_settings(checkpoint: str) -> dict[str, Any]:
+    """The configuration that was stored with a run; empty of other checkpoints."""
+    path = Path(checkpoint) / "config.yaml"
+    return read_yaml(path) if path.exists() else {}
+
+
+def no_data(checkpoint: str) -> str:
+    """Says of a checkpoint that it stores no data configuration."""
+    missing = "" if Path(checkpoint).exists() else "there is no such folder here, and a model of the hub "
+    return f"{checkpoint}: {missing}stores no data configuration"
+
+
 def for_checkpoint(checkpoint: str, config: EvalConfig, chosen: Mapping[str, Any] | None = None) -> Subject:
     """The data configuration stored with a run, with the evaluation's changes, and the task that the run was trained on.
 
@@ -130,17 +142,13 @@ def for_checkpoint(checkpoint: str, config: EvalConfig, chosen: Mapping[str, Any
     Raises:
         ConfigError: the checkpoint stores none and the changes are not complete, or the result does not validate.
     """
-    path = Path(checkpoint) / "config.yaml"
-    written = read_yaml(path) if path.exists() else {}
+    written = stored_settings(checkpoint)
     stored = written.get("data", {})
     if not stored and "task" not in config.set:
-        missing = "" if Path(checkpoint).exists() else "there is no such folder here, and a model of the hub "
-        raise ConfigError(
-            f"{checkpoint}: {missing}stores no data configuration: give one under `set` in the evaluation's config"
-        )
+        raise ConfigError(f"{no_data(checkpoint)}: give one under `set` in the evaluation's config")
     trained_on: Task | None = config.trained_on
     if stored and trained_on is None:
-        trained_on = build(DataConfig, stored, str(path)).task
+        trained_on = build(DataConfig, stored, str(Path(checkpoint) / "config.yaml")).task
     data = build(DataConfig, apply_changes(stored, config.set, "set"), f"data of {checkpoint}")
     section = config.set.get("task")
     given = [f"task.{key}" for key in section] if isinstance(section, dict) else []

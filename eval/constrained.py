@@ -98,6 +98,7 @@ class ConstrainedCursor(Cursor):
         self.logprobs.append(logprob)
         self.margins.append(margin)
         self.held.append(held)
+        self.heard(token, logprob, margin, held)
         return token
 
     def _close(self, complete: bool) -> None:

@@ -22,7 +22,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from remedy.data_gen.roles import ROLES, Role, Special
-from remedy.eval.allowed import UNCUT, Cut, Held
+from remedy.eval.allowed import FREELY, UNCUT, Cut, Heard, Held, unheard
 from remedy.eval.sight import Sight
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -85,12 +85,11 @@ def check_forcing(forcing: Forcing) -> None:
     Raises:
         ValueError: it names no forcing or role, or leaves out what the decoder needs.
     """
-    names = list(ROLES)
     if isinstance(forcing, str) and forcing not in FORCINGS:
         former = "; fully_forced is now teacher_forced" if forcing == "fully_forced" else ""
         raise ValueError(f"unknown forcing {forcing!r}; valid: {', '.join(FORCINGS)}, or a list of roles{former}")
-    if not isinstance(forcing, str) and not set(forcing) <= set(names):
-        raise ValueError(f"a forcing lists roles among {', '.join(names)}")
+    if not isinstance(forcing, str) and not set(forcing) <= set(ROLES):
+        raise ValueError(f"a forcing lists roles among {', '.join(ROLES)}")
     fed = fed_roles(forcing)
     if Role.CONTEXT not in fed or (fed != FREE and Role.STRUCTURE not in fed):
         raise ValueError(
@@ -166,6 +165,7 @@ class Cursor:
         self.logprobs: list[float] = []
         self.margins: list[float] = []
         self.generated: list[Generated] = []
+        self.heard: Heard = unheard
 
     @property
     def done(self) -> bool:
@@ -244,8 +244,7 @@ class Cursor:
         if self.current and self.run < self.written and self.roles[self.runs[self.run][0]] == Role.EVENT:
             first += 1  # an event is one token, and the next one is of what follows
         run = next(number for number in range(first, len(self.runs)) if not self.runs[number][2])
-        start, stop, _ = self.runs[run]
-        return start, stop, run + 1 == len(self.runs), len(self.current) if run == self.run else 0
+        return *self.runs[run][:2], run + 1 == len(self.runs), len(self.current) if run == self.run else 0
 
     def prompt(self) -> list[int]:
         """What the model reads at once: all that is seen here, and what is fed before the next token that it writes, if it writes any;
@@ -306,6 +305,7 @@ class Cursor:
             self.current.append(predicted)
             self.logprobs.append(logprob)
             self.margins.append(margin)
+            self.heard(predicted, logprob, margin, FREELY)
             return predicted
         return None
 

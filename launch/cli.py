@@ -1,4 +1,4 @@
-"""The `remedy` command: generate, show, trace, rewrite, train, merge, evaluate, measure, calibrate, report, run, sweep."""
+"""The `remedy` command: generate, show, trace, rewrite, train, merge, evaluate, simulate, measure, calibrate, report, run, sweep."""
 
 from __future__ import annotations
 
@@ -144,6 +144,40 @@ def evaluate(
     model, tokenizer = load_evaluated(checkpoint, settings)
     summary = run(model, tokenizer, subject, settings, out, name or checkpoint, lambda done: print(done, flush=True))
     print(f"summary: {summary}")
+
+
+@app.command()
+def simulate(
+    checkpoint: Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")],
+    program: Annotated[Path, typer.Argument(help="a Python file with one function marked `# << START_OF_TRACE`")],
+    overrides: Overrides = None,
+    input: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="of a file that marks nothing and defines `f`: its arguments, for example \"'abc', 3\""),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="run the program too, in the sandbox, and mark the first error")
+    ] = False,
+    constrain: Annotated[
+        str,
+        typer.Option(help="control_flow or guided: write only what the program's code, or the written state, allows"),
+    ] = "",
+    memory: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="frames that the model still sees (default: as it was trained)"),
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens that the model writes")] = 4096,
+) -> None:
+    """Print a model's trace of your program as it is written, with how sure it was. The program is not run, unless you --check.
+
+    Settings: data.* (format, reveal.*, string_encoding, memory, task.tracer.*), by default as the checkpoint was trained, and
+    backend.*, as in an evaluation. For example data.reveal.locals=diff backend.url=http://localhost:8000 backend.model=NAME.
+    """
+    from rich.console import Console
+
+    from remedy.launch.simulate import simulate as run
+
+    run(checkpoint, program, overrides or [], input, check, constrain, memory, max_new_tokens, Console())
 
 
 @app.command(cls=SettingsCommand)

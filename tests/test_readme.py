@@ -64,7 +64,7 @@ SMALLER = {
 """For each configuration that the README's commands name, the overrides that make it small."""
 TRUST = [command for command in COMMANDS if "trust" in command and "configs/" not in command]
 """Commands that take a model which has learnt something: tests/eval/trust/test_commands.py runs them."""
-AT_ONCE = {"trace", "show", "rewrite", "merge", "report"}
+AT_ONCE = {"trace", "show", "rewrite", "merge", "report", "simulate"}
 """Commands of `remedy` that take no such configuration and are quick as they are."""
 
 
@@ -168,6 +168,7 @@ COMMAND_NAMES = (
     "train",
     "merge",
     "evaluate",
+    "simulate",
     "measure",
     "calibrate",
     "report",

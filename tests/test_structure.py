@@ -39,7 +39,7 @@ FLOORS = {
         ["rewrites"],
         ["tasks"],
         ["examples"],
-        ["shards", "card", "mixture", "windows"],
+        ["prompts", "shards", "card", "mixture", "windows"],
     ],
     "eval": [
         [
@@ -58,6 +58,7 @@ FLOORS = {
             "constraints",
             "memory",
             "generators",
+            "model_frames",
             "stats",
             "failures",
             "records",
@@ -71,6 +72,7 @@ FLOORS = {
         ["checkpoint"],
         ["evaluate"],
         ["trust"],
+        ["simulate"],
         ["report"],
         ["view"],
     ],

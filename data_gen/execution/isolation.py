@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from remedy.data_gen.messages import one_line
 from remedy.data_gen.settings import ConfigError
 
 Isolation = Literal["auto", "bubblewrap", "landlock", "none", "trusted"]
@@ -73,7 +74,7 @@ def find_interpreter(python: str | None) -> Interpreter:
     answer = done.stdout.split("\n")
     if done.returncode != 0 or len(answer) < 3:
         raise ConfigError(
-            f"task.tracer.python: {found} is no working Python interpreter ({done.stderr.strip()[-200:]})"
+            f"task.tracer.python: {found} is no working Python interpreter ({one_line(done.stderr)[-200:]})"
         )
     return Interpreter(*answer[:3])
 

@@ -124,23 +124,35 @@ def restore(
     `past`: what stood before each of the frames in place of these ones, where other frames were fed. A frame that could not be
     read (None) shows nothing.
     """
-    memory: dict[str, str] = {}
+    memory = LastShown()
     restored = []
     for place, frame in enumerate(frames):
-        full = None if frame is None else _in_full(frame, memory)
+        full = None if frame is None else memory.in_full(frame)
         restored.append(full)
         before = past[place] if past is not None else None
-        shown = full if past is None else None if before is None else _in_full(before, memory)
-        if shown is not None and shown.event is Event.RETURN:
-            memory = {}
-        elif shown is not None and shown.locals is not None:
-            memory = shown.locals
+        shown = full if past is None else None if before is None else memory.in_full(before)
+        if shown is not None:
+            memory.take(shown)
     return restored
 
 
-def _in_full(frame: ReadFrame, memory: Mapping[str, str]) -> ReadFrame:
-    if frame.locals is None:
-        return frame
-    known = {} if frame.event is Event.CALL else memory
-    shown = {n: known.get(n, v) if v == UNCHANGED.text else v for n, v in frame.locals.items()}
-    return ReadFrame(frame.event, frame.source, shown, frame.value)
+class LastShown:
+    """The state that was shown last, which every `..` of a diff goes back to."""
+
+    def __init__(self) -> None:
+        self._state: Mapping[str, str] = {}
+
+    def in_full(self, frame: ReadFrame) -> ReadFrame:
+        """A frame with every `..` replaced by the value it stands for; one that stands for none is left."""
+        if frame.locals is None:
+            return frame
+        known = {} if frame.event is Event.CALL else self._state
+        shown = {n: known.get(n, v) if v == UNCHANGED.text else v for n, v in frame.locals.items()}
+        return ReadFrame(frame.event, frame.source, shown, frame.value)
+
+    def take(self, full: ReadFrame) -> None:
+        """Go on after a frame in full."""
+        if full.event is Event.RETURN:
+            self._state = {}
+        elif full.locals is not None:
+            self._state = full.locals

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from remedy.data_gen.registry import Registry
 from remedy.data_gen.roles import Role
-from remedy.eval.allowed import Place
+from remedy.eval.allowed import Heard, Place, unheard
 from remedy.eval.constrained import ConstrainedCursor
 from remedy.eval.decoding import Cursor, Generated, runs_of
 from remedy.models.limits import ContextLimit
@@ -65,22 +65,38 @@ class Generator(Protocol):
         """How many tokens of a sequence can be read at all; None if there is no end."""
 
     def generate(
-        self, examples: Sequence[Encoded], writing: Writing, done: Done = nothing, starts: Sequence[Place] = ()
+        self,
+        examples: Sequence[Encoded],
+        writing: Writing,
+        done: Done = nothing,
+        starts: Sequence[Place] = (),
+        heard: Sequence[Heard] = (),
     ) -> list[Written]:
         """What is written of each example, in their order. One that is longer than `limit` must not be given. `done`: is told of
-        each, in any order. `starts`: under a constraint, where the trace of each begins."""
+        each, in any order. `starts`: under a constraint, where the trace of each begins. `heard`: for each, what is told its
+        tokens while it is written; where memory runs out and it is written anew, from the first on again."""
 
     def report(self) -> dict[str, Any]:
         """How the model is read, to be kept beside results."""
 
 
 def cursor_of(
-    example: Encoded, writing: Writing, tokenizer: TraceTokenizer, longest: int | None, start: Place | None = None
+    example: Encoded,
+    writing: Writing,
+    tokenizer: TraceTokenizer,
+    longest: int | None,
+    start: Place | None = None,
+    heard: Heard = unheard,
 ) -> Cursor:
-    """Walks an example as it is to be written. `longest`: how many tokens the model can read; `start`: as `Generator.generate`."""
-    if start is not None:
-        return ConstrainedCursor(example, start, tokenizer, writing.max_new_tokens, longest, writing.memory)
-    return Cursor(example, writing.fed, tokenizer, writing.exact, writing.max_new_tokens, longest, writing.memory)
+    """Walks an example as it is to be written. `longest`: how many tokens the model can read; `start`: as `Generator.generate`;
+    `heard`: is told every token that is written."""
+    cursor = (
+        Cursor(example, writing.fed, tokenizer, writing.exact, writing.max_new_tokens, longest, writing.memory)
+        if start is None
+        else ConstrainedCursor(example, start, tokenizer, writing.max_new_tokens, longest, writing.memory)
+    )
+    cursor.heard = heard
+    return cursor
 
 
 def predictions(
@@ -103,6 +119,11 @@ def predictions(
 def starting(starts: Sequence[Place], count: int) -> list[Place | None]:
     """The start of each of so many examples; None without a constraint."""
     return [*starts] or [None] * count
+
+
+def listening(heard: Sequence[Heard], count: int) -> list[Heard]:
+    """Who is told the tokens of each of so many examples."""
+    return [*heard] or [unheard] * count
 
 
 GENERATORS: Registry[type[Generator]] = Registry("generator")

@@ -11,7 +11,7 @@ from typing import Any
 
 from remedy.data_gen.files import writing as writing_to
 from remedy.data_gen.settings import UserError
-from remedy.eval.allowed import Held, Place
+from remedy.eval.allowed import Heard, Held, Place
 from remedy.eval.decoding import Generated
 from remedy.eval.generators.base import Done, Generator, Writing, Written, nothing
 from remedy.eval.progress import Meter
@@ -91,7 +91,12 @@ class Kept:
         return self.generator.report()
 
     def generate(
-        self, examples: Sequence[Encoded], writing: Writing, done: Done = nothing, starts: Sequence[Place] = ()
+        self,
+        examples: Sequence[Encoded],
+        writing: Writing,
+        done: Done = nothing,
+        starts: Sequence[Place] = (),
+        heard: Sequence[Heard] = (),
     ) -> list[Written]:
         found = {number: held for number, one in enumerate(examples) if (held := self.journal.find(one, writing))}
         rest = [number for number in range(len(examples)) if number not in found]
@@ -106,7 +111,8 @@ class Kept:
 
         try:
             begin = [starts[number] for number in rest] if starts else ()
-            self.generator.generate([examples[number] for number in rest], writing, keep, begin)
+            told = [heard[number] for number in rest] if heard else ()
+            self.generator.generate([examples[number] for number in rest], writing, keep, begin, told)
         except UserError as error:
             kept = f"{self.meter.done:,} of {self.meter.traces:,} traces of this condition are kept"
             raise UserError(f"{error} ({kept})") from None

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from remedy.data_gen.roles import Role
-from remedy.eval.allowed import Place
-from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, nothing, starting
+from remedy.eval.allowed import Heard, Place
+from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, listening, nothing, starting
 from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.generators.rows import Row
 from remedy.eval.generators.session import Session
@@ -51,15 +51,20 @@ class LocalGenerator:
 
     @torch.no_grad()
     def generate(
-        self, examples: Sequence[Encoded], writing: Writing, done: Done = nothing, starts: Sequence[Place] = ()
+        self,
+        examples: Sequence[Encoded],
+        writing: Writing,
+        done: Done = nothing,
+        starts: Sequence[Place] = (),
+        heard: Sequence[Heard] = (),
     ) -> list[Written]:
-        places = starting(starts, len(examples))
+        places, listeners = starting(starts, len(examples)), listening(heard, len(examples))
         order = sorted(range(len(examples)), key=lambda number: len(examples[number].ids))
         found: dict[int, Written] = {}
         waiting = list(order)
         while waiting:
             try:
-                for number, written in self._written(examples, waiting, writing, places):
+                for number, written in self._written(examples, waiting, writing, places, listeners):
                     found[number] = written
                     done(number, written)
             except torch.OutOfMemoryError:
@@ -71,13 +76,21 @@ class LocalGenerator:
         return [found[number] for number in range(len(examples))]
 
     def _written(
-        self, examples: Sequence[Encoded], numbers: list[int], writing: Writing, starts: Sequence[Place | None]
+        self,
+        examples: Sequence[Encoded],
+        numbers: list[int],
+        writing: Writing,
+        starts: Sequence[Place | None],
+        heard: Sequence[Heard],
     ) -> Iterator[tuple[int, Written]]:
         """What is written of the examples of these numbers, as soon as they are done."""
         if writing.fed != frozenset(Role) and self.reader.steady:
             session = Session(self.reader, self.batch_size)
             rows = (
-                Row(number, cursor_of(examples[number], writing, self.tokenizer, self.limit, starts[number]))
+                Row(
+                    number,
+                    cursor_of(examples[number], writing, self.tokenizer, self.limit, starts[number], heard[number]),
+                )
                 for number in numbers
             )
             yield from ((row.number, Written(row.cursor.generated, row.near_ties)) for row in session.run(rows))
@@ -85,4 +98,5 @@ class LocalGenerator:
         for start in range(0, len(numbers), self.batch_size):
             batch = numbers[start : start + self.batch_size]
             loop = LoopGenerator(self.reader, self.tokenizer)
-            yield from zip(batch, loop.batch([examples[n] for n in batch], writing, [starts[n] for n in batch]))
+            begin, told = [starts[n] for n in batch], [heard[n] for n in batch]
+            yield from zip(batch, loop.batch([examples[n] for n in batch], writing, begin, told))

@@ -7,9 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from remedy.data_gen.roles import Role
-from remedy.eval.allowed import Place
+from remedy.eval.allowed import Heard, Place
 from remedy.eval.decoding import Cursor, Generated
-from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, nothing, predictions, starting
+from remedy.eval.generators.base import (
+    GENERATORS,
+    Done,
+    Writing,
+    Written,
+    cursor_of,
+    listening,
+    nothing,
+    predictions,
+    starting,
+)
 from remedy.eval.generators.scores import most_likely
 from remedy.eval.memory import read_in_windows
 from remedy.models.limits import ContextLimit
@@ -34,21 +44,33 @@ class LoopGenerator:
         return self.reader.limit
 
     def generate(
-        self, examples: Sequence[Encoded], writing: Writing, done: Done = nothing, starts: Sequence[Place] = ()
+        self,
+        examples: Sequence[Encoded],
+        writing: Writing,
+        done: Done = nothing,
+        starts: Sequence[Place] = (),
+        heard: Sequence[Heard] = (),
     ) -> list[Written]:
         found: list[Written] = []
-        places = starting(starts, len(examples))
+        places, listeners = starting(starts, len(examples)), listening(heard, len(examples))
         for at in range(0, len(examples), self.batch_size):
-            for written in self.batch(examples[at : at + self.batch_size], writing, places[at : at + self.batch_size]):
+            here = slice(at, at + self.batch_size)
+            for written in self.batch(examples[here], writing, places[here], listeners[here]):
                 done(len(found), written)
                 found.append(written)
         return found
 
-    def batch(self, examples: Sequence[Encoded], writing: Writing, starts: Sequence[Place | None]) -> Iterator[Written]:
+    def batch(
+        self,
+        examples: Sequence[Encoded],
+        writing: Writing,
+        starts: Sequence[Place | None],
+        heard: Sequence[Heard] = (),
+    ) -> Iterator[Written]:
         """What is written of examples that are read together."""
         if writing.fed == frozenset(Role):
             return map(Written, predict(self.reader, examples, writing.predicted, writing.memory))
-        return map(Written, decode_as(self.reader, self.tokenizer, examples, writing, starts))
+        return map(Written, decode_as(self.reader, self.tokenizer, examples, writing, starts, heard))
 
     def report(self) -> dict[str, Any]:
         return {}
@@ -74,15 +96,16 @@ def decode_as(
     examples: Sequence[Encoded],
     writing: Writing,
     starts: Sequence[Place | None] = (),
+    heard: Sequence[Heard] = (),
 ) -> list[list[Generated]]:
     """Greedy decoding of a batch; per example, the runs the model wrote, in order.
 
     Prompts are read at once, each from its own first token; from there all examples step together and only fed tokens differ. A row
     that comes to the reader's limit is cut there. With a memory, a row that forgets a frame waits until all others have come to such a
-    place, or to their end; then all that wait are read anew together. `starts`: as `Generator.generate`.
+    place, or to their end; then all that wait are read anew together. `starts`, `heard`: as `Generator.generate`.
     """
-    places = starts or [None] * len(examples)
-    cursors = [cursor_of(example, writing, tokenizer, reader.limit, start) for example, start in zip(examples, places)]
+    rows = zip(examples, starts or [None] * len(examples), listening(heard, len(examples)))
+    cursors = [cursor_of(example, writing, tokenizer, reader.limit, start, told) for example, start, told in rows]
     while waiting := [cursor for cursor in cursors if not cursor.done]:
         prompts = [(cursor, cursor.prompt()) for cursor in waiting]
         if not all(prompt for _, prompt in prompts):

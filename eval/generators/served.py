@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError
 from remedy.data_gen.windows import windows
-from remedy.eval.allowed import Place
+from remedy.eval.allowed import Heard, Place
 from remedy.eval.backend import Backend
 from remedy.eval.decoding import Cursor, Generated
-from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, nothing, predictions
+from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, listening, nothing, predictions
 from remedy.eval.generators.drafts import NOTHING, Guess, Source
 from remedy.eval.generators.http_client import Gone, HttpClient
 from remedy.eval.generators.rows import Asked, Row
@@ -105,26 +105,33 @@ class ServedGenerator:
         }
 
     def generate(
-        self, examples: Sequence[Encoded], writing: Writing, done: Done = nothing, starts: Sequence[Place] = ()
+        self,
+        examples: Sequence[Encoded],
+        writing: Writing,
+        done: Done = nothing,
+        starts: Sequence[Place] = (),
+        heard: Sequence[Heard] = (),
     ) -> list[Written]:
         if starts:
             raise UserError(
                 f"forcing {writing.constraint}: {self.backend.url} is not asked to choose among tokens: evaluate without a backend"
             )
-        return _run(self._generate(examples, writing, done))
+        return _run(self._generate(examples, writing, done, listening(heard, len(examples))))
 
     async def _connect(self) -> Server:
         async with self.client.opened() as client:
             return await connect(client, self.tokenizer, self.name)
 
-    async def _generate(self, examples: Sequence[Encoded], writing: Writing, done: Done) -> list[Written]:
+    async def _generate(
+        self, examples: Sequence[Encoded], writing: Writing, done: Done, heard: Sequence[Heard]
+    ) -> list[Written]:
         """Each example as soon as there is room for it."""
         found: dict[int, Written] = {}
         waiting = iter(range(len(examples)))
 
         async def work() -> None:
             for number in waiting:
-                found[number] = await self._write(examples[number], writing)
+                found[number] = await self._write(examples[number], writing, heard[number])
                 done(number, found[number])
 
         try:
@@ -141,10 +148,10 @@ class ServedGenerator:
             log.info("%s: requests that were sent again so far: %s", self.backend.url, said)
         return [found[number] for number in range(len(examples))]
 
-    async def _write(self, truth: Encoded, writing: Writing) -> Written:
+    async def _write(self, truth: Encoded, writing: Writing, heard: Heard) -> Written:
         if writing.fed == frozenset(Role):
             return Written(await self._predicted(truth, writing.predicted, writing.memory))
-        cursor = cursor_of(truth, writing, self.tokenizer, self.limit)
+        cursor = cursor_of(truth, writing, self.tokenizer, self.limit, heard=heard)
         row, luck = Row(0, cursor), _Luck()
         near = max(TIE * self.server.departure, LEAST_TIE)
         while not row.ended:

@@ -127,7 +127,7 @@ def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | No
         other = found.in_full[place] if place < len(found.frames) else None
         if other is None or frame is None:
             return _Error(place, Failure.MALFORMED)
-        if other == frame or _same_but_spelled(other, frame):
+        if same_frame(other, frame):
             continue
         if other.event is not frame.event:
             return _Error(place, Failure.WRONG_ACTION, Role.EVENT)
@@ -142,9 +142,11 @@ def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | No
     return None if found.whole else _Error(len(true.frames), Failure.MALFORMED)
 
 
-def _same_but_spelled(written: ReadFrame, true: ReadFrame) -> bool:
-    """Whether a frame is the true one but for how its value is spelled: answers are compared by what they mean, and so are others.
-    States are compared by their text: of what lives on, type and order matter."""
+def same_frame(written: ReadFrame, true: ReadFrame) -> bool:
+    """Whether a frame is the true one, both in full, but for how its value is spelled: answers are compared by what they mean, and so
+    are others. States are compared by their text: of what lives on, type and order matter."""
+    if written == true:
+        return True
     if written.value is None or true.value is None or replace(written, value=true.value) != true:
         return False
     return same_value(written.value, true.value)

@@ -36,6 +36,8 @@ class Token(NamedTuple):
     supervised: bool = True
     special: bool = False
     wrong: bool = False
+    logprob: float | None = None
+    """The natural logarithm of the probability that the model gave it, where that is known."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from remedy.data_gen.roles import Role
 from remedy.eval.colours import ROLE_COLOURS, mixed
+from remedy.eval.view.doubt import doubt
 from remedy.eval.view.structure import MEANINGS, Block, Token, View, lines_of
 from remedy.eval.view.text import visible
 
@@ -21,6 +22,8 @@ SHADES = (0.22, 0.38)
 """How much of a role's colour the backgrounds of even and odd tokens have, so that their borders are seen."""
 GREYS = ("#eeeeee", "#dddddd")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+DOUBTS = (Style(), Style(bold=True), Style(color="#9a4a00", bold=True), Style(color="#c00000", bold=True))
+"""What the steps of doubt add to a token's colours (`view.doubt`)."""
 ERROR = Style(color="#ffffff", bgcolor="#b3261e", bold=True)
 FAINT = Style(dim=True)
 
@@ -51,9 +54,9 @@ def _coloured(view: View, ids: bool) -> Iterator[RenderableType]:
             table.add_row("", Text("true", style="bold"), Text("written", style="bold"))
         for block in part.blocks:
             label = Text(block.label, style=ERROR) if block.first_error else Text(block.label)
-            cells = [_tokens(block.tokens, ids)]
+            cells = [tokens_text(block.tokens, ids)]
             if compared:
-                written = _tokens(block.written or (), ids)
+                written = tokens_text(block.written or (), ids)
                 if block.note:
                     written.append(f"  {visible(block.note)}", style=FAINT)
                 cells.append(written)
@@ -61,7 +64,8 @@ def _coloured(view: View, ids: bool) -> Iterator[RenderableType]:
         yield table
 
 
-def _tokens(tokens: Sequence[Token], ids: bool) -> Text:
+def tokens_text(tokens: Sequence[Token], ids: bool = False) -> Text:
+    """Tokens in their colours."""
     text = Text()
     for number, line in enumerate(lines_of(tokens)):
         text.append("\n" if number else "")
@@ -82,7 +86,7 @@ def token_style(token: Token, number: int) -> Style:
         ground, ink = mixed(colour, "#ffffff", SHADES[number % 2]), INK
     else:
         ground, ink = GREYS[number % 2], mixed(colour, "#808080", 0.5)
-    return Style(color=ink, bgcolor=ground, underline=token.string)
+    return Style(color=ink, bgcolor=ground, underline=token.string) + DOUBTS[doubt(token.logprob)]
 
 
 def _legend(view: View) -> Table:

@@ -50,27 +50,49 @@ def check(
     `ended`: whether its end was written. `seeded`: whether the entry's CALL was given, and is not among the frames. `source`: how
     frames write the line of a step (None: as it is).
     """
-    line = source or flow.source
-    found = Checked()
-    guide = Guide.entered(flow, exceptions) if seeded else Guide.start(flow, exceptions)
-    full: list[ReadFrame | None] = [*restore(frames), *([None] if ended else [])]
-    for number, frame in enumerate(full):
+    following = Check(flow, seeded=seeded, exceptions=exceptions, source=source)
+    for frame in [*restore(frames), *([None] if ended else [])]:
+        following.take(frame)
+    return following.found
+
+
+class Check:
+    """The check of a trace that is being written: what is `found` so far, frame by frame; the options as for `check`."""
+
+    def __init__(
+        self,
+        flow: ControlFlow,
+        *,
+        seeded: bool = True,
+        exceptions: Exceptions = "all",
+        source: Callable[[Step], str] | None = None,
+    ) -> None:
+        self.found = Checked()
+        self._line = source or flow.source
+        self._guide = Guide.entered(flow, exceptions) if seeded else Guide.start(flow, exceptions)
+
+    def take(self, frame: ReadFrame | None) -> None:
+        """Follow one more frame, in full; None: the end. Nothing is followed after one that the program never allows."""
+        found, guide = self.found, self._guide
+        if found.outside is not None:
+            return
         written = (frame.event, frame.source) if frame is not None else (None, "")
-        candidates = {step: (step.event, line(step) if step.event is not None else "") for step in guide.walk.allowed()}
+        candidates = {
+            step: (step.event, self._line(step) if step.event is not None else "") for step in guide.walk.allowed()
+        }
         steps = {step for step, shown in candidates.items() if shown == written}
         if not steps:
-            found.outside = number
-            break
+            found.outside = found.frames
+            return
         expected = {candidates[step] for step in guide.allowed()}
-        found.frames += 1
         found.decided += len(expected) == 1 < len(set(candidates.values()))
         if written not in expected:
-            found.contradictions.append(Contradiction(number, frozenset(expected)))
+            found.contradictions.append(Contradiction(found.frames, frozenset(expected)))
+        found.frames += 1
         shown, value = (_readable(frame.locals), frame.value) if frame is not None else (None, None)
         after = guide.advance(steps, shown, value)
         assert after is not None
-        guide = after
-    return found
+        self._guide = after
 
 
 def against_state(

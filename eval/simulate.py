@@ -1,0 +1,270 @@
+"""A model's trace of one program, frame by frame as it is written. The program is run only to check what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from remedy.data_gen.control_flow import ControlFlow, ControlFlowError, Step
+from remedy.data_gen.control_flow.guide.contradiction import Check
+from remedy.data_gen.examples import DataConfig, Example, Execution, fit_to_budget, write
+from remedy.data_gen.execution.program import Event, Program, ProgramError, Trace
+from remedy.data_gen.prompts import prompt_spans
+from remedy.data_gen.roles import Role, Span, Special
+from remedy.data_gen.settings import ConfigError, Settings, UserError, apply_changes, build, parse_overrides
+from remedy.data_gen.splits import ALL, text_hash
+from remedy.data_gen.tasks.task import Drawn
+from remedy.data_gen.traces.budget import allows_partial_trace
+from remedy.data_gen.traces.cwm import Cwm, Numbered
+from remedy.data_gen.traces.parse import ReadFrame
+from remedy.data_gen.traces.render import FORMATS
+from remedy.eval.backend import Backend
+from remedy.eval.checkpoint import no_data, stored_settings
+from remedy.eval.constraints import check_data, check_interpreter, exceptions_of, starts_of
+from remedy.eval.control_flow import check_traces
+from remedy.eval.decoding import FREE
+from remedy.eval.generators import Generator, Writing, Written
+from remedy.eval.guided import check_states
+from remedy.eval.model_frames import Following, FrameStream, ModelFrame
+from remedy.eval.records import Score
+from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.frames import same_frame, score_frames
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+
+
+class SimulateConfig(Settings):
+    """What `remedy simulate` takes beside `data.*`: who runs the model."""
+
+    backend: Backend | None = None
+    """A server that runs the model, as in an evaluation."""
+
+
+class Prepared(NamedTuple):
+    """A program to be simulated."""
+
+    example: Example
+    """Its context and, if it was run, its true trace; the outcome is `ok`, `not run`, or why it has none."""
+    truth: Encoded
+    """The context and the true trace; if that is not known, the end alone after the context."""
+    problem: str = ""
+    """Why it has no true trace although it was run."""
+
+    @property
+    def known(self) -> bool:
+        return self.example.outcome == "ok"
+
+
+NOT_RUN = "not run"
+"""The outcome of a program that nobody ran."""
+
+
+class Simulation(NamedTuple):
+    """What a model wrote of a program."""
+
+    frames: list[ModelFrame]
+    written: Written
+    ended: bool
+    """Whether it reads as a whole trace."""
+    answer: str
+    """What it says that the program returns or raises; empty where it does not come to that."""
+    truth: Sequence[ReadFrame | None]
+    """The true frames in full at the places of the written ones; empty where they are not known."""
+    score: Score | None
+    """Where the truth is known."""
+
+    @property
+    def asked(self) -> int:
+        """Tokens that the model wrote."""
+        return sum(run.asked for run in self.written.runs)
+
+    @property
+    def fed(self) -> int:
+        """Tokens that were certain."""
+        return sum(len(run.ids) - run.asked for run in self.written.runs)
+
+
+def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataConfig:
+    """How the trace of a program is written: as those that the checkpoint was trained on, with changes (`{"reveal.locals": "diff"}`).
+
+    Raises:
+        ConfigError: the checkpoint stores nothing and no format is named, a change is of other programs, or the result does not
+            validate or cannot be simulated.
+    """
+    stored = stored_settings(checkpoint).get("data", {})
+    if not stored and "format" not in changes:
+        raise ConfigError(
+            f"{no_data(checkpoint)}: say how its traces are written, for example data.format=cwm data.reveal.locals=diff"
+        )
+    for key in changes:
+        if key == "seed" or (key.split(".")[0] == "task" and not key.startswith("task.tracer.")):
+            raise ConfigError(f"data.{key}: does nothing here, where the program is given: remove it")
+    task = stored.get("task", {})
+    # Whoever trusted the programs of a training trusts no other's.
+    tracer = {key: value for key, value in task.get("tracer", {}).items() if key != "isolation"}
+    own = {"kind": "programs", "path": program.name, "tracer": tracer}
+    about = {key: value for key, value in stored.items() if key != "seed"} | {"task": own}
+    data = build(DataConfig, apply_changes(about, changes, "data"), f"data of {checkpoint}")
+    if FORMATS[data.format].one_token:
+        raise ConfigError(
+            f"data.format {data.format}: has no end of its own, so that nothing can be written freely in it: simulate with a model "
+            "of another format"
+        )
+    if "memory" in changes and data.memory is not None and data.memory < data.reveal.spacing:
+        raise ConfigError(
+            f"memory {data.memory}: with a state in every {data.reveal.spacing:g} frames (data.reveal.spacing) none may be in sight: "
+            "give more, or states more often"
+        )
+    return data
+
+
+def check_constraint(constraint: str, data: DataConfig, config: SimulateConfig) -> None:
+    """Whether a program can be simulated under a constraint, as far as the settings say.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if config.backend is not None:
+        raise ConfigError(
+            f"--constrain {constraint}: a server is not asked to choose among tokens: remove backend, or --constrain"
+        )
+    check_data(constraint, data)
+    check_interpreter(constraint, data)
+
+
+def prepared(program: Program, data: DataConfig, tokenizer: TraceTokenizer, run: bool = False) -> Prepared:
+    """The program's prompt, made from its text alone. `run`: its true trace too, from a run in the sandbox.
+
+    Raises:
+        UserError: as `prompt_spans`; or no sandbox can be started.
+    """
+    context = prompt_spans(program, data)
+    example = Example(
+        0, ALL, context, [], "", Trace(program, []), program.code, {}, program.code, NOT_RUN, reveal=data.reveal
+    )
+    found = Prepared(example, tokenizer.encode([*context, Span(Role.STRUCTURE, Special.END_OF_TEXT, 0)]))
+    if not run:
+        return found
+    drawn = Drawn(program, program.code, text_hash(program.code), {})
+    [outcome] = data.task.execute([drawn], allows_partial_trace(data.reveal), 1)
+    if isinstance(outcome, ProgramError):
+        return found._replace(problem=str(outcome))
+    execution = Execution(0, ALL, drawn, outcome)
+    reveal = fit_to_budget(execution, data, tokenizer.count)
+    if reveal is None:
+        return found._replace(problem=f"its true trace has more than reveal.max_tokens {data.reveal.max_tokens} tokens")
+    true = write(execution, data, reveal)
+    if true.outcome != "ok":
+        return found._replace(problem="it raised, and has no answer")
+    assert [span for span in true.spans if span.role is Role.CONTEXT] == context, "a prompt is not that of the run"
+    return Prepared(true, tokenizer.encode(true.spans))
+
+
+def simulate(
+    generator: Generator,
+    tokenizer: TraceTokenizer,
+    program: Prepared,
+    data: DataConfig,
+    constraint: str = "",
+    max_new_tokens: int = 4096,
+    show: Callable[[ModelFrame], None] = lambda frame: None,
+) -> Simulation:
+    """Have a model write the program's trace. `show` is told each frame as soon as it is closed.
+
+    Raises:
+        UserError: the program's control flow cannot be read, or the prompt has more tokens than the model reads.
+    """
+    example = program.example
+    length = program.truth.roles.count(Role.CONTEXT)
+    if generator.limit is not None and length > generator.limit:
+        raise UserError(f"{generator.name}: reads {generator.limit:,} tokens, and the program's prompt has {length:,}")
+    stream = FrameStream(tokenizer, data.format, data.reveal.answer_only)
+    check, _ = contradictions(example, data)
+    following, judging = Following(check), _Judging(program, data)
+    frames: list[ModelFrame] = []
+
+    def take(closed: Sequence[ModelFrame]) -> None:
+        for frame in closed:
+            frames.append(judging.take(following.take(frame)))
+            show(frames[-1])
+
+    writing = Writing(FREE, False, max_new_tokens, memory=data.memory, constraint=constraint)
+    starts = starts_of(constraint, [example], data, tokenizer) if constraint else ()
+    [written] = generator.generate(
+        [program.truth], writing, starts=starts, heard=[lambda *token: take(stream.take(*token))]
+    )
+    take(stream.rest())
+    score = None
+    if program.known:
+        score = score_frames(Decoded(example, program.truth, written.runs, FREE, data), tokenizer)
+    read = [frame.full for frame in frames if frame.full is not None]
+    return Simulation(frames, written, stream.ended, _answer(read) if stream.ended else "", judging.true, score)
+
+
+def first_written(data: DataConfig) -> int:
+    """The number in the trace of the first frame that a model writes: the prompt may give one."""
+    form = FORMATS[data.format]
+    return int(isinstance(form, Cwm) and form.seeded)
+
+
+def contradictions(example: Example, data: DataConfig) -> tuple[Check | None, str]:
+    """What finds lines that a trace's own states do not lead to, or why nothing can."""
+    form = FORMATS[data.format]
+    try:
+        check_traces(data.format, example.reveal)
+        check_states(example.reveal, data.string_encoding)
+        flow = ControlFlow(example.trace.program, data.task.interpreter)
+    except (ControlFlowError, ProgramError) as error:
+        return None, str(error)
+    assert isinstance(form, Cwm)
+
+    def line(step: Step) -> str:
+        source = flow.source(step)
+        return form.action(step.line, source) if isinstance(form, Numbered) else source
+
+    return Check(flow, seeded=form.seeded, exceptions=exceptions_of(example), source=line), ""
+
+
+class _Judging:
+    """Marks the first frame that differs from the truth."""
+
+    def __init__(self, program: Prepared, data: DataConfig) -> None:
+        decoded = Decoded(program.example, program.truth, [], FREE, data)
+        spelled = [frame.as_read(data.string_encoding) for frame in program.example.frames]
+        self.true = decoded.in_full(spelled) if program.known else []
+        self._known = program.known
+
+    def take(self, frame: ModelFrame) -> ModelFrame:
+        if not self._known:
+            return frame
+        true = self.true[frame.number] if frame.number < len(self.true) else None
+        if frame.full is None or true is None:
+            same = frame.is_end and frame.number == len(self.true)
+        else:
+            same = same_frame(frame.full, true)
+        self._known = same
+        return frame if same else frame._replace(wrong=True)
+
+
+def _answer(frames: Sequence[ReadFrame]) -> str:
+    """What a whole trace says that its program returns, or raises."""
+    match frames:
+        case [*_, ReadFrame(event=Event.EXCEPTION, value=str(raised)), ReadFrame(event=Event.RETURN, value="None")]:
+            return raised
+        case [*_, ReadFrame(value=str(returned))]:
+            return returned
+    return ""
+
+
+def read_words(words: Sequence[str]) -> tuple[dict[str, Any], SimulateConfig]:
+    """The command's `key=value` words: changes of the data without their `data.`, and the rest.
+
+    Raises:
+        ConfigError: a word is not of this form, or no setting.
+    """
+    changes = parse_overrides(words)
+    data = {key.removeprefix("data."): value for key, value in changes.items() if key.startswith("data.")}
+    rest = {key: value for key, value in changes.items() if not key.startswith("data.")}
+    known = {*DataConfig.model_fields} - {"task", "seed"}
+    if bare := next((key for key in rest if key.split(".")[0] in known), None):
+        raise ConfigError(f"override {bare}: is of the data: write data.{bare}")
+    return data, build(SimulateConfig, apply_changes({}, rest, "override"))

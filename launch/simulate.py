@@ -1,0 +1,120 @@
+"""`remedy simulate`: a model's trace of a user's program, as it is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.messages import suggest
+from remedy.data_gen.prompts import prompt_spans, read_program
+from remedy.data_gen.settings import ConfigError
+from remedy.eval.backend import Backend
+from remedy.eval.decoding import CONSTRAINED
+from remedy.eval.generators import Generator, LocalGenerator, ServedGenerator
+from remedy.eval.simulate import (
+    Prepared,
+    check_constraint,
+    contradictions,
+    data_of,
+    first_written,
+    prepared,
+    read_words,
+)
+from remedy.eval.simulate import simulate as write_trace
+from remedy.eval.view.simulation import Screen, summary
+from remedy.eval.view.text import visible
+from remedy.models.loading import load_checkpoint, load_outline
+from remedy.models.protocol import CausalLM
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import TraceTokenizer
+
+
+def simulate(
+    checkpoint: str,
+    file: Path,
+    words: Sequence[str],
+    arguments: str | None,
+    check: bool,
+    constrain: str,
+    memory: int | None,
+    max_new_tokens: int,
+    console: Console,
+) -> None:
+    """Print what a model writes as the trace of a program. `words`: `data.*` and `backend.*` settings; `arguments`: of the program's
+    `f`, if it marks no entry point; `check`: run the program too.
+
+    Raises:
+        UserError: the program, a setting or the checkpoint cannot be used.
+        ProgramError: the program marks no function that can be an entry point.
+    """
+    if constrain and constrain not in CONSTRAINED:
+        raise ConfigError(f"--constrain {constrain!r}: {suggest(constrain, sorted(CONSTRAINED))}")
+    program = read_program(file, arguments)
+    changes, config = read_words(words)
+    if memory is not None:
+        if "memory" in changes:
+            raise ConfigError("--memory and data.memory are one setting: give it once")
+        changes["memory"] = memory
+    data = data_of(checkpoint, program, changes)
+    if constrain:
+        check_constraint(constrain, data, config)
+    prompt_spans(program, data)  # what is wrong with the program is said before weights are loaded
+    model, tokenizer = load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint)
+    with generating(model, tokenizer, checkpoint, config.backend) as (generator, calls):
+        found = prepared(program, data, tokenizer, check)
+        first = first_written(data)
+        screen = Screen(console, tokenizer, first)
+        for line in opening(checkpoint, found, data, constrain):
+            screen.say(line)
+        screen.legend()
+        begin, before = time.perf_counter(), calls()
+        simulation = write_trace(generator, tokenizer, found, data, constrain, max_new_tokens, screen.frame)
+        screen.say("")
+        for line in summary(simulation, first, calls() - before, time.perf_counter() - begin):
+            screen.say(line)
+
+
+@contextmanager
+def generating(
+    model: CausalLM, tokenizer: TraceTokenizer, name: str, backend: Backend | None
+) -> Iterator[tuple[Generator, Callable[[], int]]]:
+    """What writes the trace, and how often the model was asked so far."""
+    if backend is not None:
+        served = ServedGenerator(backend, tokenizer, name, 1)
+        yield served, lambda: sum(served.asked.values())
+        return
+    reader = ModelReader(model, name)
+    reader.report()  # it is measured now, and what that takes is no part of the trace
+    count = [0]
+
+    def called(*_: object) -> None:
+        count[0] += 1
+
+    hook = model.register_forward_pre_hook(called)  # type: ignore[attr-defined]
+    try:
+        yield LocalGenerator(reader, tokenizer, 1), lambda: count[0]
+    finally:
+        hook.remove()
+
+
+def opening(checkpoint: str, program: Prepared, data: DataConfig, constraint: str) -> Iterator[str]:
+    """What is simulated, and how; whether it was run, and what cannot be said."""
+    how = [f"format {data.format}", f"locals {data.reveal.locals}", f"spacing {data.reveal.spacing:g}"]
+    how += [f"memory {data.memory}"] if data.memory is not None else []
+    how += [f"strings {data.string_encoding}"] if data.string_encoding != "plain" else []
+    how += [f"held to {constraint}"] if constraint else []
+    yield f"{visible(program.example.trace.program.name)} as {visible(checkpoint)} writes it ({', '.join(how)})"
+    if program.known:
+        yield "the program was run: frames are compared with its trace"
+    elif program.problem:
+        yield f"not checked: {visible(program.problem)}"
+    else:
+        yield "the program is not run"
+    check, why = contradictions(program.example, data)
+    if check is None:
+        yield f"contradictions are not looked for: {visible(why)}"

@@ -1,0 +1,206 @@
+"""`remedy simulate`: a trained model's trace of a file, what is said of it, and bad input in one line each."""
+
+import io
+import os
+import re
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from remedy.data_gen.settings import load
+from remedy.launch.simulate import simulate
+from remedy.train.config import RunConfig
+from remedy.train.run import train
+from tests.contract_server import ContractServer
+from tests.launch.in_process import remedy
+
+SWAP = "def main():  # << START_OF_TRACE\n    a, b = 1, 2\n    a, b = b, a\n    return a\n"
+FUNCTION = "def f(s, n):\n    return s * n\n"
+OTHERS = sorted(
+    path
+    for path in glob("/usr/bin/python3.1?") + glob(os.path.expanduser("~/.pyenv/versions/3.1*/bin/python"))
+    if not re.search(r"3\.1(1|)", path)
+)
+"""Interpreters of other versions than 3.11."""
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learnt one program by heart."""
+    folder = tmp_path_factory.mktemp("memorised")
+    (folder / "programs").mkdir()
+    (folder / "programs" / "swap.py").write_text(SWAP)
+    task = {"kind": "programs", "path": str(folder / "programs"), "tracer": {"isolation": "trusted"}}
+    config = {
+        "output": str(folder / "model"),
+        "data": {"task": task, "reveal": {"locals": "diff"}},
+        "tokenizer": {"kind": "bpe", "vocab_size": 300},
+        "model": {"mixers": ["gru"], "num_hidden_layers": 1, "hidden_size": 48},
+        "train": {"max_steps": 100, "batch_size": 1, "learning_rate": 2e-2, "save_steps": 1000, "threads": 1},
+        "tracking": {"wandb": False},
+    }
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    return train(load(RunConfig, folder / "run.yaml"))
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "swap.py"
+    path.write_text(SWAP)
+    return path
+
+
+def test_what_a_model_writes_is_printed_frame_by_frame(checkpoint: Path, program: Path) -> None:
+    done = remedy(["simulate", checkpoint, program, "--check"])
+    assert done.status == 0
+    assert "\x1b" not in done.output
+    head = [line.split(maxsplit=3) for line in done.output.splitlines() if re.match(r" +\d+  \w+ +[\d.]+", line)]
+    assert [(int(row[0]), row[1], "".join(row[3:])) for row in head] == [
+        (1, "line", "a, b = 1, 2"),
+        (2, "line", "a, b = b, a"),
+        (3, "line", "return a"),
+        (4, "return", "return a"),
+        (5, "end", ""),
+    ]
+    assert all(0 < float(row[2]) <= 1 for row in head)
+    assert "a = 2, b = 1" in done.output
+    assert re.search(r"\n4 frames, \d+ tokens written, \d+ model calls?, [\d.]+ s\nanswer: 2\n", done.output)
+    assert done.output.endswith("checked: every frame is right, and the answer is right\n")
+
+
+def test_without_check_nothing_is_said_of_the_truth(checkpoint: Path, program: Path) -> None:
+    done = remedy(["simulate", checkpoint, program])
+    assert "the program is not run\n" in done.output
+    assert "checked" not in done.output
+    assert "isolation" not in done.errors
+    assert done.output.endswith("answer: 2\n")
+
+
+def test_a_wrong_trace_says_what_was_written_and_what_is_true(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text(SWAP.replace("1, 2", "2, 1"))
+    done = remedy(["simulate", checkpoint, tmp_path / "other.py", "--check", "--constrain", "control_flow"])
+    assert done.status == 0
+    assert "! first error: the truth differs from here on" in done.output
+    place = re.search(r"checked: the answer is \w+; first error at frame (\d+) \((\w+)\)\n", done.output)
+    assert place is not None
+    assert "\n  written: " in done.output
+    assert "\n  true:    line" in done.output
+    assert "were certain" in done.output
+
+
+def test_a_function_is_given_its_arguments(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "function.py").write_text(FUNCTION)
+    done = remedy(["simulate", checkpoint, tmp_path / "function.py", "--input", "'ab', 3", "--check"])
+    assert done.status == 0
+    assert "the true answer: 'ababab'" in done.output or "is right" in done.output
+
+
+def test_a_program_that_cannot_be_run_is_simulated_all_the_same(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("1 / 0\n" + SWAP)
+    done = remedy(["simulate", checkpoint, tmp_path / "one.py", "--check", "--max-new-tokens", "50"])
+    assert done.status == 0
+    assert "not checked: " in done.output
+    assert "ZeroDivisionError" in done.output
+
+
+def test_a_terminal_has_colours_and_obeys_no_program(checkpoint: Path, tmp_path: Path) -> None:
+    hostile = "\x1b[31m[bold]<script>\N{RIGHT-TO-LEFT OVERRIDE}"
+    (tmp_path / "x.py").write_text(SWAP.replace("return a", f"return a  # {hostile}"), encoding="utf-8")
+    texts = []
+    for options in ({}, {"force_terminal": True, "color_system": "truecolor"}):
+        stream = io.StringIO()
+        console = Console(file=stream, width=120, **options)  # type: ignore[arg-type]
+        simulate(str(checkpoint), tmp_path / "x.py", [], None, False, "guided", None, 100, console)
+        texts.append(stream.getvalue())
+    plain, coloured = texts
+    assert "\x1b" not in plain
+    assert "\\x1b[31m[bold]<script>" in plain
+    without_styles = re.sub(r"\x1b\[[\d;]*m", "", coloured)
+    assert without_styles != coloured
+    assert "\x1b" not in without_styles
+    assert "\x1b[31m" not in coloured
+    for text in texts:
+        assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
+
+
+def test_a_served_model_simulates(checkpoint: Path, program: Path) -> None:
+    from remedy.models.loading import load_checkpoint
+
+    local = remedy(["simulate", checkpoint, program])
+    with ContractServer(*load_checkpoint(str(checkpoint))).running() as url:
+        served = remedy(["simulate", checkpoint, program, f"backend.url={url}", "backend.model=tiny"])
+    assert served.status == 0
+    frames = [[line for line in done.output.splitlines() if line[:4].strip()[:1].isdigit()] for done in (local, served)]
+    assert frames[0][:5] == frames[1][:5]
+
+
+def test_a_server_without_log_probabilities_is_named(checkpoint: Path, program: Path) -> None:
+    from remedy.models.loading import load_checkpoint
+
+    with ContractServer(*load_checkpoint(str(checkpoint)), silent=True).running() as url:
+        done = remedy(["simulate", checkpoint, program, f"backend.url={url}", "backend.model=tiny"])
+    assert done.status == 2
+    assert "log-probabilit" in done.errors.splitlines()[-1]
+
+
+BAD: dict[str, tuple[str | None, list[Any], str]] = {
+    "no file": (None, [], "swap.py: cannot be read: No such file"),
+    "not Python": ("def f(:\n", [], "swap.py: is not Python: invalid syntax (line 1)"),
+    "no entry": ("x = 1\n", [], "no function marked; write `def main()"),
+    "no arguments": (FUNCTION, [], "marks no entry point, and defines f: give its arguments with --input"),
+    "no function": ("x = 1\n", ["--input", "3"], "defines no function f"),
+    "no use of arguments": (SWAP, ["--input", "3"], "marks an entry point, which takes no arguments"),
+    "not arguments": (FUNCTION, ["--input", "3)\nimport os\n(4"], "is not the arguments of a call"),
+    "more than a call": (FUNCTION, ["--input", "3) + f(4"], "is not the arguments of a call"),
+    "parameters": (SWAP.replace("main()", "main(x=1)"), [], "main has parameters, and only a run tells their values"),
+    "constraint": (SWAP, ["--constrain", "contol_flow"], "did you mean 'control_flow'?"),
+    "constraint, sparse states": (SWAP, ["--constrain", "guided", "data.reveal.spacing=2"], "do not show all variables"),
+    "constraint, served": (SWAP, ["--constrain", "guided", "backend.url=http://x:1", "backend.model=m"], "a server is not asked"),
+    "short memory": (SWAP, ["--memory", "1", "data.reveal.spacing=4"], "memory 1: with a state in every 4 frames"),
+    "memory without frames": (SWAP, ["--memory", "3", "data.format=repl"], "memory 3: nothing that a model writes in the repl"),
+    "memory twice": (SWAP, ["--memory", "3", "data.memory=3"], "are one setting"),
+    "format": (SWAP, ["data.format=symbolic"], "data.format symbolic: has no end of its own"),
+    "other programs": (SWAP, ["data.task.kind=permutation"], "data.task.kind: does nothing here"),
+    "unknown": (SWAP, ["data.reveal.spcing=2"], "did you mean 'spacing'?"),
+    "not of the data": (SWAP, ["reveal.spacing=2"], "write data.reveal.spacing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line(checkpoint: Path, tmp_path: Path, name: str) -> None:
+    code, options, says = BAD[name]
+    if code is not None:
+        (tmp_path / "swap.py").write_text(code)
+    done = remedy(["simulate", checkpoint, tmp_path / "swap.py", *options])
+    assert (done.status, done.output) == (2, "")
+    assert done.errors.count("\n") == 1
+    assert says in done.errors
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "says"),
+    [
+        ("missing", [], "there is no such folder here, and a model of the hub stores no data configuration"),
+        ("empty", [], "stores no data configuration: say how its traces are written"),
+        ("empty", ["data.format=cwm"], "not a model folder or a reachable model"),
+    ],
+)
+def test_a_checkpoint_that_is_none_is_named(
+    tmp_path: Path, program: Path, given: str, words: list[str], says: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    done = remedy(["simulate", tmp_path / given, program, *words])
+    assert done.status == 2
+    assert done.errors.count("\n") == 1
+    assert says in done.errors
+
+
+@pytest.mark.skipif(not OTHERS, reason="needs an interpreter of another version")
+def test_a_constraint_needs_the_interpreter_whose_traces_these_are(checkpoint: Path, program: Path) -> None:
+    done = remedy(["simulate", checkpoint, program, "--constrain", "guided", f"data.task.tracer.python={OTHERS[0]}"])
+    assert (done.status, done.output) == (2, "")
+    assert "run it with CPython 3.11" in done.errors

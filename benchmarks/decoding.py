@@ -47,7 +47,7 @@ def measure(
     """Have the examples written once."""
     gc.collect()
     calls, tokens, begin = keeper.calls, keeper.tokens, time.process_time()
-    written = generator.generate(examples, writing, starts)
+    written = generator.generate(examples, writing, starts=starts)
     return Measured(time.process_time() - begin, keeper.calls - calls, keeper.tokens - tokens, written)
 
 

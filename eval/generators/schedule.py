@@ -12,18 +12,18 @@ from collections.abc import Sequence
 
 from remedy.eval.generators.drafts import Source
 
-TO_THE_END = (19.0, 20.0)
+TO_THE_END = (3.8, 4.0)
 """Rows whose truth was right to its end, and rows, as if they had been seen before: at first all of the truth is offered at once."""
 LEFT_OVER = 2 / 3
 """How much of a truth that is wrong somewhere lies after that place, in the mean over those that were tried."""
-PRIOR = ((49.0, 50.0), (3.0, 4.0), (3.0, 4.0))
+PRIOR = ((9.8, 10.0), (3.0, 4.0), (3.0, 4.0))
 """For each source of guesses: tokens right and tokens judged, as if they had been seen before."""
 MEMORY = 0.8
 """What a row's own record is multiplied with when it is judged again: it is of late."""
-ROUNDS = 8
-"""After how many rounds it is seen whether guesses pay."""
-PAUSE, LONGEST_PAUSE = 16, 512
-"""Steps without guesses where they did not: at first, and at most, where they do not again and again."""
+ROUNDS, LEAST_ROUNDS = 8, 2
+"""After how many rounds of a row, or of how many rows, and at least, it is seen whether guesses pay."""
+PAUSE, LONGER, LONGEST_PAUSE = 16, 4, 1024
+"""Steps without guesses where they did not: at first, how many times as many where they do not again, and at most."""
 OWN = 8.0
 """How many judged tokens of its own weigh as much as all that is known of other rows."""
 
@@ -71,10 +71,10 @@ class Account:
         """In a round, rows came on by so many tokens in all."""
         self.earned += tokens * (self.overhead / rows + 1)
         self.rounds += 1
-        if self.rounds < ROUNDS:
+        if self.rounds < max(LEAST_ROUNDS, ROUNDS / rows):
             return
         if self.earned < self.spent:
-            self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, LONGEST_PAUSE)
+            self.pause, self.next_pause = self.next_pause, min(LONGER * self.next_pause, LONGEST_PAUSE)
         else:
             self.next_pause = PAUSE
         self.spent = self.earned = 0.0

@@ -27,6 +27,8 @@ from remedy.models.reader import LOGITS, ModelReader
 
 FARTHEST = 2**14
 """Tokens that are guessed at once at most."""
+PROBED = 4
+"""Of so many rows one reads first."""
 TIE = 4.0
 """How many times the reader's departure two logits are apart that are no near tie: for a difference of two, and twice for safety."""
 LEAST_TIE = 2.0**-17
@@ -56,6 +58,8 @@ class Session:
         self.room = reader.room()
         self.near = max(TIE * reader.departure.logprob, LEAST_TIE)
         self.most = min(FARTHEST, LOGITS // reader.vocabulary)
+        self.judged = False
+        """Whether a guess was judged yet."""
         self.paused = False
         """Whether nothing is guessed now."""
 
@@ -75,12 +79,22 @@ class Session:
             if self.paused and not any(self._by_chunk(row, self.reader.held(row.number)) for row in going):
                 self._steps(going)
             elif going:
-                self._round(going)
+                self._round(going if self.judged else self._first(going))
             for row in (row for row in live if row.ended):
-                right, judged = self.to_the_end
-                self.to_the_end = right + (not row.departed), judged + 1
+                if not row.departed:
+                    self._end(right=True)
                 yield row
             live = [row for row in live if not row.ended]
+
+    def _end(self, right: bool) -> None:
+        """A row's truth was right to its end, or is right no more."""
+        whole, judged = self.to_the_end
+        self.to_the_end = whole + right, judged + 1
+
+    def _first(self, rows: list[Row]) -> list[Row]:
+        """The rows whose guesses are judged first, by which others guess: all, where another call takes longer than to read them."""
+        whole = sum(len(row.cursor.ids) for row in rows)
+        return rows if whole <= self.overhead else rows[: math.ceil(len(rows) / PROBED)]
 
     def _fits(self, live: list[Row], row: Row) -> bool:
         """Whether another row is read with those that are: if there are none, it has to be."""
@@ -91,12 +105,11 @@ class Session:
         """Without guesses, as the plain loop, until a row is done or has several tokens to read."""
         held = {row.number: self.reader.held(row.number) for row in live}
         by_number = {row.number: row for row in live}
-        together = [[row] for row in live] if self.reader.form is Form.ALONE else [live]
         while self.account.pause and not any(
             row.ended or row.renewed or self._by_chunk(row, held[row.number]) for row in live
         ):
             self.account.pause -= 1
-            for rows in together:
+            for rows in [[row] for row in live] if self.reader.form is Form.ALONE else [self._behind(live, held)]:
                 order, logits = self.reader.step({row.number: row.read[held[row.number]] for row in rows})
                 for number, score in zip(order, singles(logits)):
                     row = by_number[number]
@@ -104,6 +117,13 @@ class Session:
                     if held[number] == len(row.read):
                         row.step(score, self.near)
         self.reader.forget([row.number for row in live if row.ended or row.renewed])
+
+    def _behind(self, live: list[Row], held: dict[int, int]) -> list[Row]:
+        """The rows that read next. Those that are a little ahead wait, and are done no later for it: the last makes its steps
+        either way, and rows of one length need no mask."""
+        least = min(held.values())
+        near = max(held.values()) - least <= self.account.pause // 4
+        return [row for row in live if held[row.number] == least] if near else live
 
     def _by_chunk(self, row: Row, held: int) -> bool:
         """Whether a row has several tokens to read, as where some are fed, and can read them at once."""
@@ -200,8 +220,12 @@ class Session:
         found = scores(wanted)
         kept = {}
         for row, asked in members:
+            before = row.departed
             stands = row.judge(asked, next(found) if asked.whole else None, self.near)
+            if row.departed and not before:
+                self._end(right=False)
             self.record.judge(*row.judged)
+            self.judged = True
             if not (row.ended or row.renewed):
                 kept[row.number] = stands
         self.reader.keep(kept)

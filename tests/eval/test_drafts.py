@@ -49,6 +49,7 @@ class Scripted:
         self.pace = Pace(12.0, 0.0)
         self.memory = math.inf
         self.calls = 0
+        self.rows: list[int] = []
         self.read: list[list[int]] = []
         self.states: dict[int, list[int]] = {}
         self.open: Mapping[int, Chunk] = {}
@@ -88,6 +89,7 @@ class Scripted:
         assert len({self.held(row) > 0 for row in chunks}) == 1
         assert self.form is not Form.ALONE or len(chunks) == 1
         self.together = max(self.together, len(chunks))
+        self.rows.append(len(chunks))
         lengths = {len(chunk.tokens) for chunk in chunks.values()}
         if any(map(self.held, chunks)):
             assert self.rewind is Rewind.CROP or len(lengths) == 1
@@ -216,9 +218,19 @@ def test_with_a_memory_a_model_writes_what_the_plain_loop_writes(mixer: str) -> 
 def test_rows_that_are_right_are_one_call_together_where_calls_are_dear() -> None:
     tokenizer, truths = prepared("repl", 4)
     reader = Scripted(erring(truths, tokenizer.vocab_size, 0, 0.0, 2), tokenizer.vocab_size, Rewind.CROP)
-    reader.pace = Pace(1000.0, 0.0)
+    reader.pace = Pace(10_000.0, 0.0)
     drafting(reader, tokenizer, 4).generate(truths, Writing(FREE))
     assert reader.calls == 1
+
+
+def test_a_few_rows_are_judged_first_where_reading_the_truth_of_all_is_dear() -> None:
+    tokenizer, truths = prepared("repl", 8)
+    wrong = erring(truths, tokenizer.vocab_size, 0, 1.0, 2)
+    for overhead, first in ((10_000.0, 8), (100.0, 2)):
+        reader = Scripted(wrong, tokenizer.vocab_size, Rewind.CROP)
+        reader.pace = Pace(overhead, 0.0)
+        drafting(reader, tokenizer, 8).generate(truths, Writing(FREE))
+        assert reader.rows[0] == first
 
 
 @pytest.mark.parametrize("name", FORCED)
@@ -384,7 +396,7 @@ def test_no_more_rows_are_read_together_than_memory_has_room_for() -> None:
     model = erring(truths, tokenizer.vocab_size, 0, 0.05, 2)
     for memory, most in ((math.inf, 6), (sum(lengths[:3]) + 3.0, 3), (0.0, 1)):
         reader = Scripted(model, tokenizer.vocab_size, Rewind.CROP)
-        reader.memory, reader.pace = memory, Pace(1000.0, 0.0)
+        reader.memory, reader.pace = memory, Pace(10_000.0, 0.0)
         drafting(reader, tokenizer, 6).generate(truths, Writing(FREE))
         assert reader.together == most
 

@@ -86,9 +86,9 @@ class Row:
         self._learn(asked.guess, right, judged, wrong)
         return len(asked.tokens) + right - self.undecided
 
-    def step(self, scores: Scores, near: float) -> None:
-        """Walk on by one token, as the plain loop, and over those that are settled then."""
-        predicted = SETTLED if self.cursor.settled else scores.at(0, self.cursor.among)
+    def step(self, scores: Scores, place: int, near: float) -> None:
+        """Walk on by one token, as the plain loop, and over those that are settled then. `place`: of the row's prediction."""
+        predicted = SETTLED if self.cursor.settled else scores.at(place, self.cursor.among)
         self.near_ties += predicted.margin < near
         self.undecided = False
         token = self._walk(predicted)

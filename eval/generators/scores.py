@@ -70,10 +70,9 @@ def most_likely(logits: Tensor) -> Scores:
     return Scores(best.tolist(), logprobs.tolist(), (values[:, 0] - values[:, 1]).tolist(), logits)
 
 
-def singles(logits: Tensor) -> Iterator[Scores]:
-    """For the logits (B, V) of one place of each row."""
-    for row, (token, logprob, margin) in enumerate(zip(*_likeliest(logits))):
-        yield Scores([token], [logprob], [margin], logits[row : row + 1])
+def abreast(logits: Tensor) -> Scores:
+    """For the logits (B, V) of one place of each row: a row's is at the row's number in the batch."""
+    return Scores(*_likeliest(logits), logits)
 
 
 def _of(block: list[Tensor]) -> Iterator[Scores]:

@@ -21,13 +21,13 @@ from remedy.eval.generators.schedule import (
     width,
     worthwhile,
 )
-from remedy.eval.generators.scores import scores, singles
+from remedy.eval.generators.scores import abreast, scores
 from remedy.models.chunks import Chunk, Form, Rewind
 from remedy.models.reader import LOGITS, ModelReader
 
 FARTHEST = 2**14
 """Tokens that are guessed at once at most."""
-PROBED = 4
+PROBED = 8
 """Of so many rows one reads first."""
 TIE = 4.0
 """How many times the reader's departure two logits are apart that are no near tie: for a difference of two, and twice for safety."""
@@ -76,7 +76,7 @@ class Session:
                 row.renewed = False
             going = [row for row in live if not row.ended]
             self.paused = self.account.pause > 0 and all(self.reader.held(row.number) for row in going)
-            if self.paused and not any(self._by_chunk(row, self.reader.held(row.number)) for row in going):
+            if self.paused and not any(self._by_chunk(row, self.reader.held(row.number), len(going)) for row in going):
                 self._steps(going)
             elif going:
                 self._round(going if self.judged else self._first(going))
@@ -106,16 +106,17 @@ class Session:
         held = {row.number: self.reader.held(row.number) for row in live}
         by_number = {row.number: row for row in live}
         while self.account.pause and not any(
-            row.ended or row.renewed or self._by_chunk(row, held[row.number]) for row in live
+            row.ended or row.renewed or self._by_chunk(row, held[row.number], len(live)) for row in live
         ):
             self.account.pause -= 1
             for rows in [[row] for row in live] if self.reader.form is Form.ALONE else [self._behind(live, held)]:
                 order, logits = self.reader.step({row.number: row.read[held[row.number]] for row in rows})
-                for number, score in zip(order, singles(logits)):
+                found = abreast(logits)
+                for place, number in enumerate(order):
                     row = by_number[number]
                     held[number] += 1
                     if held[number] == len(row.read):
-                        row.step(score, self.near)
+                        row.step(found, place, self.near)
         self.reader.forget([row.number for row in live if row.ended or row.renewed])
 
     def _behind(self, live: list[Row], held: dict[int, int]) -> list[Row]:
@@ -125,9 +126,11 @@ class Session:
         near = max(held.values()) - least <= self.account.pause // 4
         return [row for row in live if held[row.number] == least] if near else live
 
-    def _by_chunk(self, row: Row, held: int) -> bool:
-        """Whether a row has several tokens to read, as where some are fed, and can read them at once."""
-        return len(row.read) - held > 1 and self.reader.rewind is not Rewind.NEVER
+    def _by_chunk(self, row: Row, held: int, live: int) -> bool:
+        """Whether a row has several tokens to read, as where some are fed, can read them at once, and the calls that this saves take
+        longer than handling the rows of a round."""
+        others = len(row.read) - held - 1
+        return others * self.overhead > live * self.account.bookkeeping and self.reader.rewind is not Rewind.NEVER
 
     def _round(self, live: list[Row]) -> None:
         """One reading of every row."""

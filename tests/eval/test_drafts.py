@@ -226,7 +226,7 @@ def test_rows_that_are_right_are_one_call_together_where_calls_are_dear() -> Non
 def test_a_few_rows_are_judged_first_where_reading_the_truth_of_all_is_dear() -> None:
     tokenizer, truths = prepared("repl", 8)
     wrong = erring(truths, tokenizer.vocab_size, 0, 1.0, 2)
-    for overhead, first in ((10_000.0, 8), (100.0, 2)):
+    for overhead, first in ((10_000.0, 8), (100.0, 1)):
         reader = Scripted(wrong, tokenizer.vocab_size, Rewind.CROP)
         reader.pace = Pace(overhead, 0.0)
         drafting(reader, tokenizer, 8).generate(truths, Writing(FREE))

@@ -206,6 +206,10 @@ def report(
         typer.Option(help="an experiment's YAML: make its comparisons instead of each variant with the baseline"),
     ] = None,
     baseline: Annotated[str, typer.Option(help="the variant or run to compare others with (default: the first)")] = "",
+    trust: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(help="a calibrator, judged on what the report holds of its model; once for each"),
+    ] = None,
     title: Annotated[str, typer.Option()] = "Report",
 ) -> None:
     """Write Markdown and one HTML page with figures and the verdict table."""
@@ -216,7 +220,7 @@ def report(
     if comparisons and baseline:
         raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
     chosen = load(ExperimentConfig, comparisons).comparisons if comparisons else None
-    print(f"report: {run(directories, out, chosen, title, [baseline] if baseline else [])}")
+    print(f"report: {run(directories, out, chosen, title, [baseline] if baseline else [], trust or [])}")
 
 
 @app.command()

@@ -25,6 +25,7 @@ from remedy.eval.report.render import write_pages
 from remedy.eval.report.results import accuracy_by_cost, axis_sections, by_trace_tokens, metric_sections
 from remedy.eval.report.seeds import seed_sections
 from remedy.eval.report.selection import read_selection, selection_sections
+from remedy.eval.report.trust import doubt
 from remedy.eval.report.verdicts import Comparison, Verdict, decide
 from remedy.eval.report.wording import DIAGNOSIS_NOTE, diagnosis_rows
 from remedy.eval.sections import Section
@@ -49,21 +50,25 @@ def report(
     comparisons: Sequence[Comparison] | None = None,
     title: str = "Report",
     baselines: Sequence[str] = (),
+    trusts: Sequence[Path] = (),
 ) -> Path:
     """Write `report.md`, `report.html` and `figures/` from evaluations and measurements; returns the page's path.
 
     Without `comparisons`, every variant is compared with the baseline, condition by condition, and on real programs every
     condition with the plainest of its variant. `baselines`: variants or runs that are baselines; of a diagnostic without one, it
-    is the first found.
+    is the first found. `trusts`: files of calibrators, each judged on what the report holds of its model.
 
     Raises:
         UserError: no evaluation or measurement is found, a comparison does not fit the records, or there is no such baseline.
     """
-    return write_pages(*compose(directories, comparisons, baselines), output, title)
+    return write_pages(*compose(directories, comparisons, baselines, trusts), output, title)
 
 
 def compose(
-    directories: Sequence[Path], comparisons: Sequence[Comparison] | None = None, baselines: Sequence[str] = ()
+    directories: Sequence[Path],
+    comparisons: Sequence[Comparison] | None = None,
+    baselines: Sequence[str] = (),
+    trusts: Sequence[Path] = (),
 ) -> Report:
     """The verdicts and sections of a report.
 
@@ -90,6 +95,7 @@ def compose(
     sections += missing_section(found)
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in found.conditions):
         sections += diagnostic_sections(diagnostic, found, variants)
+    sections += doubt(trusts, [*zip(folders, found.requests)])
     if found.conditions:
         sections.append(Section("Right answers by tokens", draw=partial(accuracy_by_cost, found.conditions, variants)))
     sections += diagnosis_section([item for item in decided if item.word is None])

@@ -4,6 +4,7 @@ from remedy.eval.stats.differences import Difference, compare
 from remedy.eval.stats.ranks import auroc
 from remedy.eval.stats.rates import Estimate, apart, compound, mean, pooled, rate
 from remedy.eval.stats.seeds import BAR, Repeated, clopper_pearson, over_seeds
+from remedy.eval.stats.selective import aurc, risk_by_coverage
 from remedy.eval.stats.strata import Stratified, stratified
 from remedy.eval.stats.words import MARGIN, VerdictWord, levels, word
 
@@ -16,6 +17,7 @@ __all__ = [
     "Stratified",
     "VerdictWord",
     "apart",
+    "aurc",
     "auroc",
     "clopper_pearson",
     "compare",
@@ -25,6 +27,7 @@ __all__ = [
     "over_seeds",
     "pooled",
     "rate",
+    "risk_by_coverage",
     "stratified",
     "word",
 ]

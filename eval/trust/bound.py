@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from scipy import special
 
-Floats = npt.NDArray[np.float64]
+from remedy.eval.stats.clusters import LEVEL
 
 
 class Bound(NamedTuple):
@@ -43,6 +43,16 @@ class Bound(NamedTuple):
         lost = np.cumsum(np.asarray(self.weights, dtype=float)[order])
         over = np.flatnonzero(lost > allowed + 1e-9)
         return float(scores[over[0]]) if len(over) else -math.inf
+
+    def spread(self, risk: float) -> tuple[float, float]:
+        """Between which shares of traces 95 of 100 calibrations on as many programs would keep right, at this risk: the claim is of
+        their mean. Where each program has one trace, and no two score alike, they follow a beta distribution (Vovk, "Conditional
+        validity of inductive conformal predictors", ACML 2012); nothing of it is left where nothing is believed."""
+        wrong = math.floor(risk * (self.clusters + 1) + 1e-9)
+        if not wrong:
+            return 1.0, 1.0
+        low, high = (special.betaincinv(self.clusters + 1 - wrong, wrong, tail) for tail in (LEVEL / 2, 1 - LEVEL / 2))
+        return float(low), float(high)
 
 
 def bound(scores: Sequence[float | None], clusters: Sequence[object]) -> Bound:

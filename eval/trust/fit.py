@@ -11,10 +11,9 @@ import pandas as pd
 from remedy.data_gen.settings import ConfigError, UserError
 from remedy.data_gen.splits import text_hash
 from remedy.eval.folder import read_request
-from remedy.eval.records import label_columns
 from remedy.eval.stats import auroc
 from remedy.eval.trust.bound import Bound, bound
-from remedy.eval.trust.calibrator import Identity, Trust, identity_of
+from remedy.eval.trust.calibrator import RISK, Identity, Trust, identity_of
 from remedy.eval.trust.hazard import Hazard, cross_validated, fit_hazard, loss
 from remedy.eval.trust.observed import (
     FED,
@@ -49,8 +48,8 @@ def read_evaluated(folder: Path, words: str = "") -> Evaluated:
     """
     request = read_request(folder)
     tables = [read_condition(folder, request, slug) for slug in conditions_named(folder, request, words)]
-    labels = [common_labels(records.iloc[0][label_columns(records)].to_dict()) for records, _ in tables if len(records)]
-    for name in labels[0] if labels else ():
+    labels = [common_labels(records) for records, _ in tables]
+    for name in labels[0]:
         if len(values := list(dict.fromkeys(str(one[name]) for one in labels))) > 1:
             raise ConfigError(
                 f"{folder}: its conditions differ in {name} ({', '.join(values)}), and a calibrator is of one: choose by "
@@ -182,6 +181,11 @@ def described(trust: Trust) -> list[str]:
         lines.append(f"{title}: {one['log_loss']:.4f} nats a frame{foretold}")
     lines.append(
         "(by fits on other programs; AUROC with 95 % intervals over programs: how often doubt is higher of a first error)"
+    )
+    low, high = trust.bound.spread(RISK)
+    lines.append(
+        f"believed at a risk of {RISK:.0%}: judged by {trust.bound.clusters:,} programs; 95 of 100 such calibrations keep between "
+        f"{low:.0%} and {high:.0%} of traces right"
     )
     return lines
 

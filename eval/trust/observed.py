@@ -61,9 +61,9 @@ class Observed(NamedTuple):
         return Observed(frames, self.traces[kept.to_numpy()].reset_index(drop=True), self.left_out)
 
 
-def common_labels(labels: Mapping[str, LabelValue]) -> dict[str, LabelValue]:
+def common_labels(records: pd.DataFrame) -> dict[str, LabelValue]:
     """Of a condition's labels those that say how traces are written and decoded, and not of which programs."""
-    return {one.name: labels[one.name] for one in COMMON}
+    return {one.name: records[one.name].iloc[:1].tolist()[0] for one in COMMON}
 
 
 def conditions_named(folder: Path, request: Mapping[str, Any], words: str) -> list[str]:

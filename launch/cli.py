@@ -167,6 +167,14 @@ def simulate(
         typer.Option(min=1, help="frames that the model still sees (default: as it was trained)"),
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens that the model writes")] = 4096,
+    trust: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="a calibrator of this model (`remedy calibrate`): say how far the trace is believed"),
+    ] = None,
+    risk: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="with --trust: in what share of traces a believed frame may be wrong (default: 0.05)"),
+    ] = None,
 ) -> None:
     """Print a model's trace of your program as it is written, with how sure it was. The program is not run, unless you --check.
 
@@ -177,7 +185,8 @@ def simulate(
 
     from remedy.launch.simulate import simulate as run
 
-    run(checkpoint, program, overrides or [], input, check, constrain, memory, max_new_tokens, Console())
+    doubting = (trust, risk)
+    run(checkpoint, program, overrides or [], input, check, constrain, memory, max_new_tokens, Console(), *doubting)
 
 
 @app.command(cls=SettingsCommand)

@@ -14,8 +14,11 @@ from remedy.data_gen.messages import suggest
 from remedy.data_gen.prompts import prompt_spans, read_program
 from remedy.data_gen.settings import ConfigError
 from remedy.eval.backend import Backend
+from remedy.eval.checkpoint import describe
 from remedy.eval.decoding import CONSTRAINED
+from remedy.eval.diagnostics.condition import written_labels
 from remedy.eval.generators import Generator, LocalGenerator, ServedGenerator
+from remedy.eval.model_frames import ModelFrame
 from remedy.eval.simulate import (
     Prepared,
     check_constraint,
@@ -26,8 +29,10 @@ from remedy.eval.simulate import (
     read_words,
 )
 from remedy.eval.simulate import simulate as write_trace
+from remedy.eval.trust.calibrator import RISK, Belief, Follower, Identity, Trust, identity_of
 from remedy.eval.view.simulation import Screen, summary
 from remedy.eval.view.text import visible
+from remedy.models.finished import recorded_weights
 from remedy.models.loading import load_checkpoint, load_outline
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
@@ -44,9 +49,11 @@ def simulate(
     memory: int | None,
     max_new_tokens: int,
     console: Console,
+    trust: Path | None = None,
+    risk: float | None = None,
 ) -> None:
     """Print what a model writes as the trace of a program. `words`: `data.*` and `backend.*` settings; `arguments`: of the program's
-    `f`, if it marks no entry point; `check`: run the program too.
+    `f`, if it marks no entry point; `check`: run the program too; `trust`: the file of a calibrator, at a `risk`.
 
     Raises:
         UserError: the program, a setting or the checkpoint cannot be used.
@@ -54,6 +61,10 @@ def simulate(
     """
     if constrain and constrain not in CONSTRAINED:
         raise ConfigError(f"--constrain {constrain!r}: {suggest(constrain, sorted(CONSTRAINED))}")
+    if risk is not None and trust is None:
+        raise ConfigError("--risk does nothing without --trust: add it, or remove this")
+    calibrator = Trust.load(trust) if trust is not None else None
+    follower = calibrator.follow(RISK if risk is None else risk) if calibrator is not None else None
     program = read_program(file, arguments)
     changes, config = read_words(words)
     if memory is not None:
@@ -65,6 +76,8 @@ def simulate(
         check_constraint(constrain, data, config)
     prompt_spans(program, data)  # what is wrong with the program is said before weights are loaded
     model, tokenizer = load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint)
+    if calibrator is not None:
+        calibrator.check(written_by(model, tokenizer, checkpoint, config.backend, data, constrain), checkpoint)
     with generating(model, tokenizer, checkpoint, config.backend) as (generator, calls):
         found = prepared(program, data, tokenizer, check)
         first = first_written(data)
@@ -72,11 +85,59 @@ def simulate(
         for line in opening(checkpoint, found, data, constrain):
             screen.say(line)
         screen.legend()
+        believing = Believing(follower, contradictions(found.example, data)[0] is not None) if follower else None
+
+        def show(frame: ModelFrame) -> None:
+            screen.frame(frame, believing.take(frame) if believing is not None else None)
+
         begin, before = time.perf_counter(), calls()
-        simulation = write_trace(generator, tokenizer, found, data, constrain, max_new_tokens, screen.frame)
+        simulation = write_trace(generator, tokenizer, found, data, constrain, max_new_tokens, show)
         screen.say("")
         for line in summary(simulation, first, calls() - before, time.perf_counter() - begin):
             screen.say(line)
+        if believing is not None:
+            screen.say(believing.said(first))
+
+
+class Believing:
+    """How far a trace is believed while it is written. `followed`: whether it would be known that it contradicts itself."""
+
+    def __init__(self, follower: Follower, followed: bool) -> None:
+        self._follower = follower
+        self._followed = followed
+        self._last: int | None = None
+        self._all = True
+
+    def take(self, frame: ModelFrame) -> Belief | None:
+        """What is thought of the trace up to this frame; None where the model wrote nothing of it."""
+        doubt = frame.doubt
+        belief = self._follower.take(doubt, bool(frame.contradiction) if self._followed else None) if doubt else None
+        if self._follower.believed and frame.read is not None:
+            self._last = frame.number
+        self._all &= self._follower.believed
+        return belief
+
+    def said(self, first: int) -> str:
+        """The frames that are believed, in a sentence, and what that means. `first`: as of `Screen`."""
+        last = "no frame" if self._last is None else f"frames up to {first + self._last}"
+        share = f"{1 - self._follower.risk:.0%} of traces or more"
+        claim = f"of programs like those of the calibration, what is believed is right in {share}"
+        return f"believed: {'all of it' if self._all else last} ({claim})"
+
+
+def written_by(
+    model: CausalLM,
+    tokenizer: TraceTokenizer,
+    checkpoint: str,
+    backend: Backend | None,
+    data: DataConfig,
+    constraint: str,
+) -> Identity:
+    """What a trace written here is of, as an evaluation's conditions say it."""
+    served = f"served: {backend.model}" if backend is not None else ""
+    about = describe(model, tokenizer, recorded_weights(Path(checkpoint)) or served)
+    labels = {**written_labels(data), "forcing": constraint or "free"}
+    return identity_of({"checkpoint": about, "data": {"memory": data.memory}}, labels)
 
 
 @contextmanager

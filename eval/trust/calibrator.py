@@ -52,8 +52,9 @@ class Belief(NamedTuple):
 class Follower:
     """Takes the frames of one trace in turn."""
 
-    def __init__(self, trust: Trust, threshold: float) -> None:
+    def __init__(self, trust: Trust, risk: float, threshold: float) -> None:
         self.trust = trust
+        self.risk = risk
         self.threshold = threshold
         self.tokens = 0
         self.right = 1.0
@@ -103,7 +104,7 @@ class Trust(NamedTuple):
                 f"risk {risk:g}: with {self.bound.clusters} programs to judge by nothing can be believed; it takes "
                 f"{math.ceil(1 / risk - 1)}, or a risk of {1 / (self.bound.clusters + 1):.2g}"
             )
-        return Follower(self, threshold)
+        return Follower(self, risk, threshold)
 
     def check(self, identity: Identity, name: str) -> None:
         """Whether the calibrator is of this model, whose traces are written and decoded so. `name`: what the line calls the model.

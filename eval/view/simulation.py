@@ -15,6 +15,7 @@ from remedy.data_gen.traces.parse import ReadFrame
 from remedy.eval.colours import ROLE_COLOURS
 from remedy.eval.model_frames import ModelFrame
 from remedy.eval.simulate import Simulation
+from remedy.eval.trust.calibrator import Belief
 from remedy.eval.view.doubt import NAMES, shown
 from remedy.eval.view.structure import Token
 from remedy.eval.view.terminal import DOUBTS, ERROR, FAINT, tokens_text
@@ -52,10 +53,10 @@ class Screen:
             text.append(" ")
         self._console.print(text)
 
-    def frame(self, frame: ModelFrame) -> None:
-        """One frame."""
+    def frame(self, frame: ModelFrame, belief: Belief | None = None) -> None:
+        """One frame. `belief`: what a calibrator makes of the trace up to it."""
         if not self._coloured:
-            for line in plain(frame, self._first + frame.number, self._tokenizer):
+            for line in plain(frame, self._first + frame.number, self._tokenizer, belief):
                 self.say(line)
             return
         table = Table.grid(padding=(0, 1), pad_edge=False)
@@ -67,7 +68,8 @@ class Screen:
         body = tokens_text(frame_tokens(frame, self._tokenizer)[:MOST_TOKENS])
         if len(frame.ids) > MOST_TOKENS:
             body.append(f" and {len(frame.ids) - MOST_TOKENS:,} more tokens", style=FAINT)
-        for text in (said for said in (changes(frame), least(frame, self._tokenizer), cut_mass(frame)) if said):
+        notes = (changes(frame), least(frame, self._tokenizer), cut_mass(frame), so_far(belief))
+        for text in filter(None, notes):
             body.append(f"\n{text}", style=FAINT)
         for text in marks(frame):
             body.append(f"\n{text}", style=Style(color="#b3261e", bold=True))
@@ -92,12 +94,12 @@ def frame_tokens(frame: ModelFrame, tokenizer: TraceTokenizer) -> list[Token]:
     ]
 
 
-def plain(frame: ModelFrame, number: int, tokenizer: TraceTokenizer) -> Iterator[str]:
+def plain(frame: ModelFrame, number: int, tokenizer: TraceTokenizer, belief: Belief | None = None) -> Iterator[str]:
     """A frame as lines without colours: its number in the trace, event, probability and source; below what it shows, and what is to be
     said of it."""
     source = frame.read.source.rstrip("\n") if frame.read is not None else frame.problem
     yield f"{number:>4}  {frame.label:<9}  {probability(frame):<7}  {visible(cut(source, LONGEST))}".rstrip()
-    said = [changes(frame), value(frame), least(frame, tokenizer), cut_mass(frame)]
+    said = [changes(frame), value(frame), least(frame, tokenizer), cut_mass(frame), so_far(belief)]
     if frame.problem:
         said.append(visible(cut(tokenizer.decode(frame.ids[:MOST_TOKENS]), LONGEST)))
     yield from (f"{' ' * 26}{line}" for line in said if line)
@@ -138,6 +140,13 @@ def least(frame: ModelFrame, tokenizer: TraceTokenizer) -> str:
 def cut_mass(frame: ModelFrame) -> str:
     """What a constraint took from the frame."""
     return f"a probability of {shown(frame.cut)} was cut" if frame.cut > 0 else ""
+
+
+def so_far(belief: Belief | None) -> str:
+    """How likely all frames so far are right, as a calibrator has it, and whether they are believed."""
+    if belief is None:
+        return ""
+    return f"right so far {shown(belief.right)}" + ("" if belief.believed else ", not believed")
 
 
 def marks(frame: ModelFrame) -> Iterator[str]:

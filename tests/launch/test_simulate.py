@@ -11,8 +11,14 @@ import pytest
 import yaml
 from rich.console import Console
 
+from remedy.data_gen.execution.program import Program
 from remedy.data_gen.settings import load
-from remedy.launch.simulate import simulate
+from remedy.eval.simulate import data_of
+from remedy.eval.trust.bound import bound
+from remedy.eval.trust.calibrator import Trust
+from remedy.eval.trust.hazard import Hazard
+from remedy.launch.simulate import simulate, written_by
+from remedy.models.loading import load_checkpoint
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from tests.contract_server import ContractServer
@@ -204,3 +210,49 @@ def test_a_constraint_needs_the_interpreter_whose_traces_these_are(checkpoint: P
     done = remedy(["simulate", checkpoint, program, "--constrain", "guided", f"data.task.tracer.python={OTHERS[0]}"])
     assert (done.status, done.output) == (2, "")
     assert "run it with CPython 3.11" in done.errors
+
+
+def calibrator(checkpoint: Path, path: Path, **changes: Any) -> Path:
+    """A calibrator of the checkpoint that doubts a frame as its least likely token does."""
+    model, tokenizer = load_checkpoint(str(checkpoint))
+    data = data_of(str(checkpoint), Program(SWAP), {})
+    identity = {**written_by(model, tokenizer, str(checkpoint), None, data, ""), **changes}
+    hazard = Hazard(("least_probability", "contradiction"), (0.0, 0.0), (1.0, 1.0), (1.0, 3.0), 0.0, 1.0)
+    about = bound([*(0.5 + 0.005 * place for place in range(100)), *[None] * 100], range(200))
+    Trust(identity, hazard, about, about, frozenset(), {}).save(path)
+    return path
+
+
+def test_a_calibrator_says_how_far_a_trace_is_believed(checkpoint: Path, program: Path, tmp_path: Path) -> None:
+    trust = calibrator(checkpoint, tmp_path / "trust.json")
+    done = remedy(["simulate", checkpoint, program, "--trust", trust, "--risk", "0.1"], 60)
+    assert done.status == 0, done.errors
+    right = [float(found) for found in re.findall(r"right so far ([\d.e-]+)", done.output)]
+    assert len(right) == 5
+    assert right == sorted(right, reverse=True)
+    assert (
+        "\nbelieved: all of it (of programs like those of the calibration, what is believed is right in 90%"
+        in done.output
+    )
+    found = Trust.load(trust)
+    found._replace(hazard=found.hazard._replace(intercept=40.0)).save(tmp_path / "doubting.json")
+    doubted = remedy(["simulate", checkpoint, program, "--trust", tmp_path / "doubting.json"], 60).output
+    assert doubted.count(", not believed") == 5
+    assert "\nbelieved: no frame (" in doubted
+
+
+def test_calibrators_that_do_not_fit_are_one_line(checkpoint: Path, program: Path, tmp_path: Path) -> None:
+    other = calibrator(checkpoint, tmp_path / "other.json", weights="f00d")
+    fits = calibrator(checkpoint, tmp_path / "fits.json")
+    for words, said in (
+        (["--trust", other], "it is of weights f00d and not"),
+        (["--trust", fits, "--constrain", "control_flow"], "it is of forcing free and not control_flow"),
+        (["--trust", fits, "data.reveal.locals=full"], "it is of locals diff and not full"),
+        (["--trust", fits, "--risk", "0.001"], "with 200 programs to judge by nothing can be believed"),
+        (["--trust", tmp_path / "none.json"], "none.json: is missing"),
+        (["--risk", "0.1"], "--risk does nothing without --trust"),
+    ):
+        done = remedy(["simulate", checkpoint, program, *words], 60)
+        assert done.status == 2
+        assert said in done.errors
+        assert done.output == ""

@@ -25,7 +25,9 @@ def test_at_the_stated_risk_other_programs_are_right_as_far_as_they_are_believed
     for name in (BELIEVED, BY_NUMBER):
         assert found[name].right.mean >= low - 0.01
     assert found[BELIEVED].right.mean <= high + 0.01
-    assert found[BY_HAZARD].right.mean >= 1 - risk - 0.02  # these hazards are true, and a trace stops before P is so low
+    assert (
+        found[BY_HAZARD].right.mean >= 1 - risk - 0.02
+    )  # these hazards are true, and a trace stops before P is so low
     assert found[BY_NUMBER].believed < found[BELIEVED].believed < found[BELIEVED].most
 
 

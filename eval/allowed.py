@@ -6,6 +6,7 @@ several may the likeliest of them is taken, and text is the model's own until th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -32,12 +33,14 @@ class Cut(NamedTuple):
     """What a constraint took from a prediction."""
 
     mass: float = 0.0
-    """The probability of all tokens that were not allowed."""
-    changed: bool = False
-    """Whether the likeliest token was one of them."""
+    """The probability of all tokens that were not allowed; NaN where that is unknown."""
+    changed: bool | None = False
+    """Whether the likeliest token was one of them; None where that is unknown."""
 
 
 UNCUT = Cut()
+UNKNOWN = Cut(math.nan, None)
+"""Of a server, which tells what is likeliest after it has cut."""
 
 
 class Held(NamedTuple):
@@ -48,9 +51,9 @@ class Held(NamedTuple):
     choices: int = 0
     """Among how many tokens the model chose; 0 where it wrote text, or nothing."""
     cut: float = 0.0
-    """The probability of all others."""
-    changed: bool = False
-    """Whether the likeliest token was another."""
+    """The probability of all others; NaN where that is unknown."""
+    changed: bool | None = False
+    """Whether the likeliest token was another; None where that is unknown."""
 
 
 FREELY = Held()

@@ -51,6 +51,11 @@ class ConstrainedCursor(Cursor):
     def resumed(self, tokens: list[int], count: int) -> list[int]:
         return continued(self.place, tokens, count)
 
+    @property
+    def room(self) -> int:
+        """How many tokens may yet be written, with those that are certain."""
+        return FED * self.max_new_tokens - len(self.current)
+
     def prompt(self) -> list[int]:
         """All that is seen here, with what is certain after it."""
         self.run = 1

@@ -7,7 +7,7 @@ STATE and VALUE are free text. What is allowed alone need not be asked of a mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 
 from remedy.data_gen.control_flow import ControlFlow, ControlFlowError, Exceptions, Step, Walk
@@ -21,6 +21,10 @@ from remedy.eval.allowed import Allowed
 from remedy.models.tokenizer import TraceTokenizer
 
 WITH_LOCALS = frozenset({Event.CALL, Event.LINE})
+TEXT = None
+"""Free text and the token that closes it."""
+Symbols = tuple[int | None, ...]
+"""Tokens, and `TEXT`."""
 
 
 def check_traces(format: str, reveal: RevealConfig) -> None:
@@ -108,10 +112,20 @@ class TraceGrammar:
         if found is None:
             found = self._tries[allowed] = {}
             for step in allowed:
-                found.setdefault(step.event, Trie()).add(self._ids(step), step)
+                found.setdefault(step.event, Trie()).add(self.ids(step), step)
         return found
 
-    def _ids(self, step: Step) -> list[int]:
+    def frame(self, event: Event | None, action: Sequence[int]) -> Symbols:
+        """A frame whose source line has these tokens; the end of the trace is one token."""
+        if event is None:
+            return (self.event_ids[event],)
+        separators = self.separators
+        if event in WITH_LOCALS:
+            return (self.event_ids[event], TEXT, *action, separators[Special.FRAME_SEP])
+        sep, arg_sep = separators[Special.ACTION_SEP], separators[Special.ARG_SEP]
+        return (self.event_ids[event], sep, *action, arg_sep, TEXT)
+
+    def ids(self, step: Step) -> list[int]:
         """The tokens of a step's ACTION."""
         source = self.flow.source(step)
         if isinstance(self._writer, Numbered):
@@ -122,12 +136,12 @@ class TraceGrammar:
 class TokenWalk:
     """A place in a trace that is being written. It does not change: `after` gives another, so that guesses can be taken back."""
 
-    __slots__ = ("_event", "_grammar", "_phase", "_trie", "_walk")
+    __slots__ = ("_event", "_phase", "_trie", "_walk", "grammar")
 
     def __init__(
         self, grammar: TraceGrammar, walk: Walk, phase: Phase, event: Event | None = None, trie: Trie | None = None
     ) -> None:
-        self._grammar = grammar
+        self.grammar = grammar
         self._walk = walk
         self._phase = phase
         self._event = event
@@ -147,7 +161,7 @@ class TokenWalk:
 
     def allowed(self) -> Allowed:
         """What may come next; nothing when the trace has ended."""
-        grammar, phase = self._grammar, self._phase
+        grammar, phase = self.grammar, self._phase
         separators = grammar.separators
         if phase is Phase.EVENT:
             return Allowed(frozenset(grammar.event_ids[event] for event in grammar.tries(self._walk.allowed())))
@@ -178,8 +192,8 @@ class TokenWalk:
         """After one more token; None if it is not allowed."""
         allowed = self.allowed()
         if token not in allowed.ids:
-            return self if allowed.text and not self._grammar.tokenizer.is_special(token) else None
-        grammar, phase = self._grammar, self._phase
+            return self if allowed.text and not self.grammar.tokenizer.is_special(token) else None
+        grammar, phase = self.grammar, self._phase
         if phase is Phase.EVENT:
             event = grammar.events[token]
             phase = Phase.DONE if event is None else Phase.STATE if event in WITH_LOCALS else Phase.ACTION_SEP
@@ -195,12 +209,33 @@ class TokenWalk:
         assert walk is not None
         return TokenWalk(grammar, walk, Phase.EVENT)
 
+    def rest(self) -> Iterator[tuple[Symbols, Walk]]:
+        """How the frame that is being written may go on to its end, and the walk after it; nothing when the trace has ended."""
+        if self._phase is Phase.EVENT:
+            yield (), self._walk
+        elif self._phase is not Phase.DONE:
+            assert self._trie is not None
+            written = {Phase.STATE: 1, Phase.ACTION_SEP: 1, Phase.ACTION: 2, Phase.VALUE: -1}[self._phase]
+            for ids, steps in endings(self._trie):
+                walk = self._walk.advance(steps)
+                assert walk is not None
+                yield self.grammar.frame(self._event, ids)[written:], walk
+
     def _closing(self) -> int:
         """What stands after the source line."""
         closing = Special.FRAME_SEP if self._event in WITH_LOCALS else Special.ARG_SEP
-        return self._grammar.separators[closing]
+        return self.grammar.separators[closing]
 
 
 def steps_of(trie: Trie) -> set[Step]:
     """The steps that lists with this beginning stand for."""
     return trie.steps.union(*(steps_of(one) for one in trie.next.values()))
+
+
+def endings(trie: Trie) -> Iterator[tuple[tuple[int, ...], set[Step]]]:
+    """How each list with this beginning goes on, and the steps that it stands for."""
+    if trie.steps:
+        yield (), trie.steps
+    for token, following in trie.next.items():
+        for ids, steps in endings(following):
+            yield (token, *ids), steps

@@ -52,7 +52,7 @@ class Generation(TypedDict):
     frame_tokens: list[int]
     """How many tokens of each it wrote."""
     frame_logprob_sum: list[float]
-    """The sum of the natural logarithms of their probabilities."""
+    """The sum of the natural logarithms of their probabilities; null where one of them is unknown, and so are the next two."""
     frame_logprob_min: list[float]
     """The least of them."""
     frame_margin_min: list[float]
@@ -61,7 +61,8 @@ class Generation(TypedDict):
     """Under a constraint, how likely the model would have left it in that frame, along what it wrote: 1 less the product, over these
     tokens, of the probability that it gave to what was allowed."""
     logprobs: list[float]
-    """The natural logarithm of the probability of each of `ids`, among all tokens; 0 for one that was certain."""
+    """The natural logarithm of the probability of each of `ids`, among all tokens; 0 for one that was certain, null for one that a
+    server chose among several."""
     margins: list[float]
     """How far that is above the next likeliest token's, of those that could have come; infinite for one that was certain."""
     places: list[int]
@@ -71,8 +72,9 @@ class Generation(TypedDict):
     certain: list[bool]
     """Under a constraint, whether each of `ids` could be no other and so was fed; else empty."""
     cut: list[float]
-    """Under a constraint, the probability of all tokens that were not allowed in the place of each of `ids`; else empty."""
-    changed: list[bool]
+    """Under a constraint, the probability of all tokens that were not allowed in the place of each of `ids`; else empty. Null where a
+    server chose, as in `changed`."""
+    changed: list[bool | None]
     """Under a constraint, whether another token than each of `ids` was the likeliest; else empty."""
     contradictions: list[int] | None
     """Frames that the states written before do not lead to, or the program never allows, by their place; null where that cannot
@@ -138,9 +140,11 @@ def frame_probabilities(tokens: Sequence[tuple[float, float, Held]], places: Seq
 
 def _probability(place: int, tokens: Sequence[tuple[float, float, Held]]) -> FrameProbability:
     logprobs = [logprob for logprob, _, _ in tokens]
+    total = sum(logprobs)
+    least = total if math.isnan(total) else min(logprobs)
     margin = min(margin for _, margin, _ in tokens)
     cut = 1 - math.prod(1 - held.cut for _, _, held in tokens)
-    return FrameProbability(place, len(tokens), sum(logprobs), min(logprobs), margin, cut)
+    return FrameProbability(place, len(tokens), total, least, margin, cut)
 
 
 def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -> None:

@@ -125,9 +125,10 @@ class Constrained(TypedDict):
     masked_tokens: int
     """Tokens that the model chose among several that the constraint allowed."""
     cut_mass: float
-    """The probability that the model gave to all others there, summed over these tokens."""
-    changed_tokens: int
-    """Tokens that the model wrote in place of its likeliest, which the constraint did not allow there."""
+    """The probability that the model gave to all others there, summed over these tokens; NaN where a server chose, which does
+    not tell."""
+    changed_tokens: int | None
+    """Tokens that the model wrote in place of its likeliest, which the constraint did not allow there; null where a server chose."""
 
 
 class Score(Matches, OutOf, Constrained):
@@ -231,6 +232,7 @@ TRACE_COLUMNS = [column for role, column in ROLE_COLUMNS.items() if role is not 
 
 NULLABLE = {
     "right": "boolean",
+    "changed_tokens": "Int64",
     **dict.fromkeys(("state_exact", "action_exact", "value_exact", "key_match", "key_value_match"), float),
 }
 """The types of columns that may have nulls, of which no row has to have another value."""

@@ -125,7 +125,8 @@ def check_constraint(constraint: str, data: DataConfig, config: SimulateConfig) 
     """
     if config.backend is not None:
         raise ConfigError(
-            f"--constrain {constraint}: a server is not asked to choose among tokens: remove backend, or --constrain"
+            f"--constrain {constraint}: a server does not tell how likely what it chose was, which is shown here: remove "
+            "backend, or --constrain"
         )
     check_data(constraint, data)
     check_interpreter(constraint, data)

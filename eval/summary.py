@@ -62,9 +62,10 @@ class ConstraintEffect(TypedDict):
     masked: int
     """Tokens that the model chose among several allowed ones."""
     cut: Interval | None
-    """The probability that the model gave to all others there: of each trace the mean, of these the mean."""
-    changed: Interval
-    """Share of the tokens it wrote that are not its likeliest."""
+    """The probability that the model gave to all others there: of each trace the mean, of these the mean. None where a server chose,
+    which does not tell."""
+    changed: Interval | None
+    """Share of the tokens it wrote that are not its likeliest; None where a server chose."""
 
 
 class ConditionSummary(TypedDict):
@@ -241,6 +242,7 @@ def _constraint(rows: pd.DataFrame) -> ConstraintEffect | None:
     if not (certain.sum() + masked.sum() and written.sum()):
         return None
     clusters, chosen = rows["cluster"].tolist(), rows[masked > 0]
+    untold = bool(rows["changed_tokens"].isna().any())
 
     def share(part: pd.Series, of: pd.Series) -> Interval:
         return as_interval(pooled(part.tolist(), of.tolist(), clusters))
@@ -250,8 +252,8 @@ def _constraint(rows: pd.DataFrame) -> ConstraintEffect | None:
         "certain": int(certain.sum()),
         "certain_share": share(certain, certain + written),
         "masked": int(masked.sum()),
-        "cut": _share(chosen.assign(cut=chosen["cut_mass"] / chosen["masked_tokens"]), "cut"),
-        "changed": share(rows["changed_tokens"], written),
+        "cut": None if untold else _share(chosen.assign(cut=chosen["cut_mass"] / chosen["masked_tokens"]), "cut"),
+        "changed": None if untold else share(rows["changed_tokens"].astype(int), written),
     }
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import TraceTokenizer
+from tests.lark import Matcher, tokens_of
 
 Fault = str | int
 """What becomes of a request: a status, or `late`, `drop` (the connection), `cut` (the JSON), `half` (the body), `gone` (for good)."""
@@ -39,12 +40,18 @@ class Model:
         self.lock = threading.Lock()
 
     @torch.no_grad()
-    def write(self, prompt: Sequence[int], most: int, stops: Sequence[int], allowed: Sequence[int]) -> list[Tensor]:
-        """Log-probabilities (V,) of each written token: the likeliest, which is among `allowed` if these are given."""
+    def write(
+        self, prompt: Sequence[int], most: int, stops: Sequence[int], allowed: Sequence[int], grammar: str = ""
+    ) -> list[Tensor]:
+        """Log-probabilities (V,) of each written token: the likeliest, which is among `allowed` if these are given, and what a
+        `grammar` allows; as servers do, what it does not is cut before they are taken."""
         found: list[Tensor] = []
+        matcher = Matcher(tokens_of(self.tokenizer), grammar) if grammar else None
         logits = self.reader.prefill([prompt])[0]
         while True:
             logprobs = logits.float().log_softmax(-1)
+            if matcher is not None:
+                logprobs = logprobs.masked_fill(~matcher.allowed(), -1e4).log_softmax(-1)
             if allowed:
                 masked = torch.full_like(logprobs, -torch.inf)
                 masked[list(allowed)] = logprobs[list(allowed)]
@@ -53,6 +60,8 @@ class Model:
             token = int(logprobs.argmax())
             if len(found) == most or token in stops:
                 return found
+            if matcher is not None:
+                matcher.take(token)
             logits = self.reader.step([token])[0]
 
     @torch.no_grad()
@@ -83,8 +92,11 @@ class ContractServer:
         invariant: bool | None = None,
         names: TraceTokenizer | None = None,
         extra: int = 0,
+        guided: bool = True,
     ) -> None:
-        """`names`: the tokenizer that the server believes in; `extra`: tokens that it puts before every prompt."""
+        """`names`: the tokenizer that the server believes in; `extra`: tokens that it puts before every prompt; `guided`: whether
+        it looks at grammars."""
+        self.guided = guided
         self.model = Model(model, tokenizer)
         self.name, self.kind, self.max_model_len, self.max_logprobs = name, kind, max_model_len, max_logprobs
         self.strip, self.silent, self.key, self.invariant, self.extra = strip, silent, key, invariant, extra
@@ -147,9 +159,11 @@ class ContractServer:
             )
         return ""
 
-    def _written(self, prompt: Sequence[int], most: int, stops: Sequence[int], allowed: Sequence[int]) -> list[Tensor]:
+    def _written(
+        self, prompt: Sequence[int], most: int, stops: Sequence[int], allowed: Sequence[int], grammar: str
+    ) -> list[Tensor]:
         self.seen["written"] += 1
-        return self.model.write(prompt, most, stops, allowed)
+        return self.model.write(prompt, most, stops, allowed, grammar if self.guided else "")
 
     def _completion(self, content: Mapping[str, Any]) -> tuple[int, Any]:
         if content["model"] != self.name:
@@ -161,7 +175,11 @@ class ContractServer:
         assert content["repetition_penalty"] == 1
         with self.model.lock:
             written = self._written(
-                prompt, content["max_tokens"], content["stop_token_ids"], content.get("allowed_token_ids", ())
+                prompt,
+                content["max_tokens"],
+                content["stop_token_ids"],
+                content.get("allowed_token_ids", ()),
+                content.get("structured_outputs", {}).get("grammar", ""),
             )
             scored = self.model.score(prompt) if content.get("prompt_logprobs") is not None and len(prompt) > 1 else ()
         ids = [int(one.argmax()) for one in written]
@@ -219,7 +237,8 @@ class ContractServer:
         start, count = content["logprob_start_len"], content["top_logprobs_num"]
         with self.model.lock:
             allowed = [int(token) for token in asked.get("logit_bias", ())]
-            written = self._written(prompt, asked["max_new_tokens"], asked["stop_token_ids"], allowed)
+            grammar = asked.get("ebnf", "")
+            written = self._written(prompt, asked["max_new_tokens"], asked["stop_token_ids"], allowed, grammar)
             scored = self.model.score(prompt) if start >= 0 and len(prompt) > 1 else ()
         ids = [int(one.argmax()) for one in written]
 

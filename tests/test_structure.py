@@ -49,6 +49,7 @@ FLOORS = {
             "sight",
             "allowed",
             "control_flow",
+            "grammar",
             "guided",
             "known_text",
             "decoding",

@@ -2,11 +2,13 @@
 
 From the ground up: `bytecode` lists instructions, `interpreter` has them read by the interpreter that runs programs; `known`, `names`,
 `stack` and `effects` say which functions each may run; `handlers` and `moves` which events may come next at a point of a frame;
-`waiting` and `walk` read a trace frame by frame; `flow` is all of it, for one program.
+`waiting`, `options` and `walk` read a trace frame by frame; `flow` is all of it, for one program; `grammar` writes what may still come
+as productions of a context-free grammar.
 """
 
 from remedy.data_gen.control_flow.bytecode import ControlFlowError
 from remedy.data_gen.control_flow.flow import ControlFlow
-from remedy.data_gen.control_flow.walk import END, Exceptions, Step, Walk
+from remedy.data_gen.control_flow.options import END, Step
+from remedy.data_gen.control_flow.walk import Exceptions, Walk
 
 __all__ = ["END", "ControlFlow", "ControlFlowError", "Exceptions", "Step", "Walk"]

@@ -6,7 +6,8 @@ from remedy.data_gen.control_flow.effects import Effects
 from remedy.data_gen.control_flow.interpreter import bytecode_of
 from remedy.data_gen.control_flow.moves import Moves
 from remedy.data_gen.control_flow.names import Names
-from remedy.data_gen.control_flow.walk import Exceptions, Step, Walk
+from remedy.data_gen.control_flow.options import Step
+from remedy.data_gen.control_flow.walk import Exceptions, Walk
 from remedy.data_gen.execution.program import Event, Program
 
 

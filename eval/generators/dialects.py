@@ -3,10 +3,13 @@
 Two things are asked for: what the model writes after some tokens (greedily, up to a number of tokens or one that stops it), and what it
 would have written in place of each of the last tokens that it is given.
 
-- `Completions`: `/v1/completions` with vLLM's additions `return_token_ids`, `prompt_logprobs`, `stop_token_ids`, `allowed_token_ids`
-  (vLLM 0.32: `vllm/entrypoints/openai/completion/protocol.py`, `vllm/v1/engine/logprobs.py`).
+- `Completions`: `/v1/completions` with vLLM's additions `return_token_ids`, `prompt_logprobs`, `stop_token_ids`, `allowed_token_ids`,
+  `structured_outputs` (vLLM 0.32: `vllm/entrypoints/openai/completion/protocol.py`, `vllm/v1/engine/logprobs.py`).
 - `Native`: SGLang's `/generate` with `input_ids`, `return_logprob`, `logprob_start_len`, `top_logprobs_num`
-  (`sglang/srt/managers/io_struct.py: GenerateReqInput`, `sampling/sampling_params.py`).
+  (`sglang/srt/managers/io_struct.py: GenerateReqInput`, `sampling/sampling_params.py`), `ebnf` (`constrained/llguidance_backend.py`).
+
+Both mask what a grammar does not allow before they take log-probabilities (vLLM's `raw_logprobs` too: `gpu_model_runner.py` masks the
+logits themselves), and never those of a prompt: under a grammar, what is cut is not told.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ class Question(NamedTuple):
     """The place in the prompt from which on it is asked for what would have been written."""
     allowed: Sequence[int] = ()
     """Ids that alone may be written, for trying a server; by default all."""
+    grammar: str = ""
+    """What may be written, in llguidance's Lark; by default anything."""
 
 
 class Answer(NamedTuple):
@@ -94,6 +99,8 @@ class Completions:
             content["prompt_logprobs"] = LIKELIEST
         if question.allowed:
             content["allowed_token_ids"] = list(question.allowed)
+        if question.grammar:
+            content["structured_outputs"] = {"grammar": question.grammar}
         return content
 
     def read(self, reply: Mapping[str, Any], question: Question) -> Answer:
@@ -147,6 +154,8 @@ class Native:
         }
         if question.allowed:
             sampling["logit_bias"] = {str(token): 1e4 for token in question.allowed}
+        if question.grammar:
+            sampling["ebnf"] = question.grammar  # its llguidance backend takes Lark by this name
         return {
             "input_ids": question.prompt,
             "sampling_params": sampling,
@@ -236,7 +245,11 @@ def _written(
 ) -> Scores:
     """Tokens that the model wrote. `tops`: of each place, the log-probabilities of the likeliest tokens."""
     found = Scores([int(token) for token in ids], [float(one) for one in logprobs], [_margin(top) for top in tops])
-    if not question.allowed and any(one < max(top) - POSITIVE for one, top in zip(found.logprobs, tops)):
+    if (
+        not question.allowed
+        and not question.grammar
+        and any(one < max(top) - POSITIVE for one, top in zip(found.logprobs, tops))
+    ):
         raise BadReply(
             "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked not to"
         )

@@ -44,7 +44,8 @@ class Row:
         self.drafter = Drafter(cursor)
         self.record = Record(((0.0, 0.0),) * len(Source), MEMORY)
         self.undecided = False
-        """Whether the next token is a near tie, which a step of one token has to decide."""
+        """Whether what comes next was not told: a near tie, which a step of one token has to decide, or a choice among tokens of which
+        none is the likeliest."""
         self.departed = False
         """Whether a guess was wrong since the row began."""
         self.renewed = False
@@ -69,6 +70,9 @@ class Row:
         while not self.ended:
             ask = not self.cursor.settled
             if ask and not following:
+                break
+            if ask and not scores.tells(right, self.cursor.among):
+                self.undecided = True
                 break
             predicted = scores.at(right, self.cursor.among) if ask else SETTLED
             if predicted.margin < near:

@@ -9,14 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from remedy.eval.allowed import UNCUT, Cut
+from remedy.eval.allowed import UNCUT, UNKNOWN, Cut
 
 BLOCK = 2**24
 """Logits that are looked through at once."""
 
 
 class Prediction(NamedTuple):
-    """The likeliest token, the natural logarithm of its probability among all tokens, and how much that is above the next likeliest
+    """The likeliest token, the natural logarithm of its probability among all tokens (NaN where that is unknown), and how
+    much that is above the next likeliest
     one's. `cut`: what could not be chosen."""
 
     token: int
@@ -26,19 +27,26 @@ class Prediction(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The likeliest token after each position, its log-probability and its margin; and the logits (n, V), to choose among fewer."""
+    """The likeliest token after each position, its log-probability and its margin; and the logits (n, V), to choose among fewer. A
+    server gives no logits: there the likeliest of some tokens is known where it is the likeliest of all."""
 
     tokens: list[int]
     logprobs: list[float]
     margins: list[float]
     logits: Tensor | None = None
 
+    def tells(self, place: int, among: Sequence[int] | None = None) -> bool:
+        """Whether it is known what is likeliest after a position, `among` some tokens."""
+        return among is None or self.logits is not None or self.tokens[place] in among
+
     def at(self, place: int, among: Sequence[int] | None = None) -> Prediction:
         """What is likeliest after a position, `among` some tokens (None: all)."""
         token, logprob, margin = self.tokens[place], self.logprobs[place], self.margins[place]
         if among is None:
             return Prediction(token, logprob, margin)
-        assert self.logits is not None
+        if self.logits is None:
+            assert token in among
+            return Prediction(token, math.nan, margin, UNKNOWN)
         *values, most = self.logits[place, [*among, token]].tolist()
         first, *rest = sorted(values, reverse=True)
         chosen = among[values.index(first)]

@@ -24,9 +24,10 @@ from remedy.eval.backend import Backend
 from remedy.eval.decoding import Cursor, Generated
 from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, listening, nothing, predictions
 from remedy.eval.generators.drafts import NOTHING, Guess, Source
+from remedy.eval.generators.grammars import Begun, begun
 from remedy.eval.generators.http_client import Gone, HttpClient
 from remedy.eval.generators.rows import Asked, Row
-from remedy.eval.generators.server import About, Server, connect
+from remedy.eval.generators.server import About, Server, connect, try_grammar
 from remedy.models.limits import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -74,6 +75,8 @@ class ServedGenerator:
         self.client = HttpClient(backend, self.at_once)
         self.asked: Counter[str] = Counter()
         """Requests for programs, by what was asked: `score` or `write`."""
+        self.holds = False
+        """Whether it has been seen to hold its model to a grammar."""
         self.server: Server = _run(self._connect())
         if self.about.batch_invariant in INVARIANCE:
             how = "--enable-deterministic-inference" if self.about.server == "sglang" else "VLLM_BATCH_INVARIANT=1"
@@ -101,6 +104,8 @@ class ServedGenerator:
             "url": self.backend.url,
             **self.identity,
             "departure": self.server.departure,
+            "certain_tokens": "written one by one",
+            "cut": None,
             "context": self.context._asdict() if self.context else None,
         }
 
@@ -112,18 +117,20 @@ class ServedGenerator:
         starts: Sequence[Place] = (),
         heard: Sequence[Heard] = (),
     ) -> list[Written]:
-        if starts:
-            raise UserError(
-                f"forcing {writing.constraint}: {self.backend.url} is not asked to choose among tokens: evaluate without a backend"
-            )
-        return _run(self._generate(examples, writing, done, listening(heard, len(examples))))
+        heard = listening(heard, len(examples))
+        return _run(self._generate(examples, writing, done, begun(starts, len(examples)), heard))
 
     async def _connect(self) -> Server:
         async with self.client.opened() as client:
             return await connect(client, self.tokenizer, self.name)
 
     async def _generate(
-        self, examples: Sequence[Encoded], writing: Writing, done: Done, heard: Sequence[Heard]
+        self,
+        examples: Sequence[Encoded],
+        writing: Writing,
+        done: Done,
+        starts: Sequence[Begun | None],
+        heard: Sequence[Heard],
     ) -> list[Written]:
         """Each example as soon as there is room for it."""
         found: dict[int, Written] = {}
@@ -131,15 +138,16 @@ class ServedGenerator:
 
         async def work() -> None:
             for number in waiting:
-                found[number] = await self._write(examples[number], writing, heard[number])
+                found[number] = await self._write(examples[number], writing, starts[number], heard[number])
                 done(number, found[number])
 
         try:
-            async with (
-                self.client.opened(),
-                _together([work() for _ in range(min(self.at_once, len(examples)))]) as workers,
-            ):
-                await workers
+            async with self.client.opened():
+                if any(starts) and not self.holds:
+                    await try_grammar(self.server, self.tokenizer)
+                    self.holds = True
+                async with _together([work() for _ in range(min(self.at_once, len(examples)))]) as workers:
+                    await workers
         except UserError as error:
             cure = "start the server again and give" if isinstance(error, Gone) else "put that right and give"
             raise UserError(f"{error}: {cure} the same command, which goes on from there") from None
@@ -148,10 +156,10 @@ class ServedGenerator:
             log.info("%s: requests that were sent again so far: %s", self.backend.url, said)
         return [found[number] for number in range(len(examples))]
 
-    async def _write(self, truth: Encoded, writing: Writing, heard: Heard) -> Written:
+    async def _write(self, truth: Encoded, writing: Writing, begin: Begun | None, heard: Heard) -> Written:
         if writing.fed == frozenset(Role):
             return Written(await self._predicted(truth, writing.predicted, writing.memory))
-        cursor = cursor_of(truth, writing, self.tokenizer, self.limit, heard=heard)
+        cursor = cursor_of(truth, writing, self.tokenizer, self.limit, begin.place if begin else None, heard)
         row, luck = Row(0, cursor), _Luck()
         near = max(TIE * self.server.departure, LEAST_TIE)
         while not row.ended:
@@ -164,7 +172,10 @@ class ServedGenerator:
                 luck.scored(row.judged[1])
                 continue
             self.asked["write"] += 1
-            scores = await self.server.write(row.read, self._most(row), cursor.stops)
+            grammar = begin.grammar_at(cursor) if begin else ""
+            scores = await self.server.write(row.read, self._most(row), cursor.stops, grammar)
+            if begin:
+                self._check(begin, cursor, scores.tokens)
             before = len(cursor.generated)
             row.judge(Asked([], Guess(scores.tokens[:-1], Source.COPY), True, True), scores, near)
             luck.written(truth, cursor.generated[before:])
@@ -181,6 +192,14 @@ class ServedGenerator:
             places = slice(window.stop - len(scores.tokens), window.stop)
             ids[places], logprobs[places], margins[places] = scores.tokens, scores.logprobs, scores.margins
         return predictions(truth, predicted, ids, logprobs, margins)
+
+    def _check(self, begin: Begun, cursor: Cursor, tokens: Sequence[int]) -> None:
+        """Raises a UserError if the server has not held its model to the grammar."""
+        if (wrong := begin.outside(cursor, tokens)) is not None:
+            raise UserError(
+                f"{self.backend.url}: {begin.program}: the server did not hold to the grammar: token {wrong} is not among those that "
+                "control flow allows there"
+            )
 
     def _most(self, row: Row) -> int:
         """How many tokens are written: of a near tie that token alone, as long as the truth may go on."""

@@ -28,6 +28,10 @@ WRITTEN = 24
 token by token is from what it computes of the same tokens at once."""
 
 
+GUIDED = {"vllm": "--structured-outputs-config.backend guidance", "sglang": "--grammar-backend llguidance"}
+"""How servers are started to read grammars in llguidance's form."""
+
+
 class About(NamedTuple):
     """What a server says of itself. `longest`: tokens of a sequence, those that are written included, if it says that;
     `batch_invariant`: `on` or `off` as it says, `declared` in the configuration, or `unknown`."""
@@ -72,13 +76,34 @@ class Server:
                 f"({type(error).__name__}: {shown(str(error))})"
             ) from None
 
-    async def write(self, read: Sequence[int], most: int, stops: Sequence[int]) -> Scores:
-        """What the model writes after what was read."""
-        return (await self.answer(Question(list(read), most, stops))).predicted
+    async def write(self, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
+        """What the model writes after what was read, held to a grammar if one is given."""
+        return (await self.answer(Question(list(read), most, stops, grammar=grammar))).predicted
 
     async def score(self, read: Sequence[int], guess: Sequence[int]) -> Scores:
         """What the model would have written in place of each guessed token, and what after them."""
         return (await self.answer(Question([*read, *guess], 1, first=len(read)))).predicted
+
+
+async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:
+    """Whether the server holds its model to a grammar over token ids.
+
+    Raises:
+        UserError: it does not; the line says how to start it.
+    """
+    sign, end = tokenizer.special_ids[Special.FRAME_SEP], tokenizer.eos_id
+    wanted = [sign, tokenizer.special_ids[Special.ACTION_SEP], sign, end]
+    grammar = "%llguidance {}\nstart: " + " ".join(f"<[{token}]>" for token in wanted) + "\n"
+    try:
+        found = (await server.write([tokenizer.bos_id], len(wanted), [end], grammar)).tokens
+        said = "" if found == wanted else f"it wrote {len(found)} tokens, and others than were allowed"
+    except Refused as error:
+        said = str(error)
+    if said:
+        how = GUIDED["sglang" if server.dialect.name == "sglang" else "vllm"]
+        raise UserError(
+            f"{server.client.backend.url}: does not hold a model to a grammar of token ids ({said}): start it with {how}"
+        )
 
 
 async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str) -> Server:

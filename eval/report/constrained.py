@@ -12,7 +12,8 @@ EFFECT = (
     "Written: tokens that the model wrote. Certain: tokens that could be no others, which were fed without asking it, and their share "
     "of all tokens of the traces, with a Wilson interval over clusters. Choices: tokens chosen among several that were allowed. Cut: "
     "the probability that the model gave to all others there, of each trace the mean, of these the mean with a t interval over "
-    "clusters. Changed: share of the tokens it wrote that are not its likeliest. Where a token is certain nobody asks what the model "
+    "clusters. Changed: share of the tokens it wrote that are not its likeliest. A server tells neither of the two, so "
+    "they are empty, and writes certain tokens one by one. Where a token is certain nobody asks what the model "
     "would have written: wrong actions of the same programs without a constraint say that."
 )
 ACTIONS = (

@@ -133,7 +133,9 @@ def constrained(runs: Sequence[Generated]) -> Constrained:
         "certain_tokens": sum(one.certain for one in held),
         "masked_tokens": sum(one.choices > 0 for one in held),
         "cut_mass": sum(one.cut for one in held),
-        "changed_tokens": sum(one.changed for one in held),
+        "changed_tokens": None
+        if any(one.changed is None for one in held)
+        else sum(map(bool, (one.changed for one in held))),
     }
 
 

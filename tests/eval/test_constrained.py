@@ -16,11 +16,10 @@ from remedy.data_gen.examples import DataConfig, Example
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.allowed import Place, continued
-from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.constraints import check_interpreter, starts_of
 from remedy.eval.decoding import ACTION_FORCED, FREE, Generated
-from remedy.eval.evaluate import evaluate, run_condition
+from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import Journal, LocalGenerator, LoopGenerator, Writing, Written
 from remedy.eval.generators.base import cursor_of
 from remedy.eval.scoring.common import Decoded, spliced
@@ -403,17 +402,6 @@ def test_another_interpreter_is_refused_in_one_line(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sys.version_info", (3, 12, 1))
     with pytest.raises(ConfigError, match=r"forcing control_flow: .*CPython 3\.11.* this is cpython 3\.12\.1") as error:
         check_interpreter("control_flow", DataConfig.model_validate(STRINGS))
-    assert "\n" not in str(error.value)
-
-
-def test_a_server_is_refused_before_it_is_asked(tmp_path: Path) -> None:
-    settings = {"diagnostics": [{"kind": "programs", "forcing": ["control_flow"], "answer_only": [False]}]}
-    config = build(EvalConfig, {**settings, "backend": {"url": "http://127.0.0.1:9", "model": "x"}}, "x")
-    data = DataConfig.model_validate(S3)
-    with pytest.raises(
-        ConfigError, match="forcing control_flow: a server is not asked to choose among tokens"
-    ) as error:
-        evaluate(small_model("gru", CHARACTERS), CHARACTERS, Subject(data), config, tmp_path, "gru")
     assert "\n" not in str(error.value)
 
 

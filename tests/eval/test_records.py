@@ -15,7 +15,15 @@ from tests.eval.made_records import COMMON
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    blank = {"str": "", "int": 0, "float": 0.0, "bool": False, "float | None": None, "bool | None": None}
+    blank = {
+        "str": "",
+        "int": 0,
+        "int | None": 0,
+        "float": 0.0,
+        "bool": False,
+        "float | None": None,
+        "bool | None": None,
+    }
     return {
         **{name: blank[str(kind.__forward_arg__)] for name, kind in Record.__annotations__.items() if name != "run"},
         **changes,

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from remedy.data_gen.control_flow.flow import ControlFlow
 from remedy.data_gen.control_flow.guide.guide import Guide
-from remedy.data_gen.control_flow.walk import Exceptions, Step
+from remedy.data_gen.control_flow.options import Step
+from remedy.data_gen.control_flow.walk import Exceptions
 from remedy.data_gen.execution.program import Event
 from remedy.data_gen.traces.parse import ReadFrame, restore
 from remedy.data_gen.traces.reveal import UNCHANGED

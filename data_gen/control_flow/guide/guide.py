@@ -17,7 +17,8 @@ from remedy.data_gen.control_flow.guide.shown import Shown, next_shown
 from remedy.data_gen.control_flow.guide.values import UNKNOWN, Data, Frame, Function, Raised, Value, read, read_raised
 from remedy.data_gen.control_flow.guide.way import Way
 from remedy.data_gen.control_flow.moves import Moves, Point
-from remedy.data_gen.control_flow.walk import Exceptions, Step, Walk
+from remedy.data_gen.control_flow.options import Step
+from remedy.data_gen.control_flow.walk import Exceptions, Walk
 from remedy.data_gen.execution.program import Event
 
 

@@ -21,7 +21,7 @@ from remedy.data_gen.control_flow.guide.values import (
 )
 from remedy.data_gen.control_flow.guide.way import Way, change
 from remedy.data_gen.control_flow.moves import Moves, Point
-from remedy.data_gen.control_flow.walk import Step
+from remedy.data_gen.control_flow.options import Step
 from remedy.data_gen.execution.program import Event
 
 MOST_STEPS = 4_000

@@ -1,0 +1,253 @@
+"""What a program allows, as a grammar: a parser masks what the walk does, token for token, and a server writes what is written here."""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from remedy.data_gen.control_flow import ControlFlow, ControlFlowError, Exceptions
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.settings import ConfigError, UserError, build
+from remedy.eval.backend import Backend
+from remedy.eval.checkpoint import Subject
+from remedy.eval.config import EvalConfig
+from remedy.eval.control_flow import TokenWalk, TraceGrammar
+from remedy.eval.evaluate import evaluate, run_condition
+from remedy.eval.generators import LoopGenerator, ServedGenerator, Written
+from remedy.eval.grammar import LarkGrammar
+from remedy.models.reader import ModelReader
+from tests.contract_server import ContractServer
+from tests.data_gen.control_flow.rare_constructs import programs as rare_programs
+from tests.data_gen.control_flow.test_soundness import cruxeval, humaneval
+from tests.data_gen.execution.random_programs import Writer
+from tests.eval.test_constrained import CHARACTERS, CONSTRAINED, LOOPS, S3, Prepared, condition, programs
+from tests.eval.test_decoding import small_model
+from tests.lark import Matcher, tokens_of
+
+SIZE = CHARACTERS.vocab_size
+NESTED = (
+    "def f(n):\n    return n if n < 1 else f(n - 1) + f(n - 2)\n",
+    "def g(a):\n    for one in a:\n        if one > 1:\n            yield one\n"
+    "def f(a):\n    return sum(one + 1 for one in g(a)) + max(map(lambda x: -x, a))\n",
+    "def f(n):\n    if n:\n        raise ValueError(n)\n    while n < 1:\n        n = n\n    return n\n",
+)
+"""Recursion; generators and callbacks; what nothing catches, and a loop that the code cannot leave."""
+
+
+def place_of(program: Program, exceptions: Exceptions = "caught", format: str = "cwm") -> TokenWalk:
+    return TraceGrammar(ControlFlow(program), CHARACTERS, format).start(exceptions)
+
+
+def masked(place: TokenWalk) -> Tensor:
+    """Which tokens are allowed, (V,)."""
+    allowed = place.allowed()
+    found = torch.full((SIZE,), allowed.text)
+    found[list(CHARACTERS.special_ids.values())] = allowed.text  # any special token ends a text
+    found[list(allowed.ids)] = True
+    return found
+
+
+def follow(place: TokenWalk, draws: random.Random, most: int, again: int | None = None) -> int:
+    """Write tokens that are allowed, mostly as they close texts soon, and hold the grammar to the walk at every place; with `again`
+    the grammar of a place that far on is taken in its stead. How many were written."""
+    grammar, tokens = LarkGrammar(place.grammar), tokens_of(CHARACTERS)
+    matcher = Matcher(tokens, grammar.after(place))
+    for count in range(most):
+        expected = masked(place)
+        if not place.allowed().ids:
+            return count
+        found = matcher.allowed()
+        assert found.tolist() == expected.tolist(), f"{place.grammar.flow.program.code}\nafter {count} tokens"
+        ids = sorted(place.allowed().ids)
+        token = draws.choice(ids) if draws.random() < 0.5 or not place.allowed().text else CHARACTERS.string_ids("a")[0]
+        matcher.take(token)
+        after = place.after(token)
+        assert after is not None
+        place = after
+        if again is not None and (count + 1) % again == 0 and not place.done:
+            matcher = Matcher(tokens, grammar.after(place))
+    return most
+
+
+def calls(codes: Sequence[str]) -> list[Program]:
+    return [
+        Program.from_call(code, given, f"p{at}")
+        for at, (code, given) in enumerate(zip(codes, ("1", "[1, 2]", "0", "1", "2")))
+    ]
+
+
+@pytest.mark.parametrize("program", calls([*LOOPS, *NESTED]), ids=lambda program: program.name)
+@pytest.mark.parametrize("exceptions", ["caught", "all"])
+def test_a_grammar_masks_what_the_walk_does(program: Program, exceptions: Exceptions) -> None:
+    """From the beginning, and from any place in the middle: of a text, of a line, of nested calls."""
+    for seed, (most, again) in enumerate([(300, None), (200, 60), (60, 15), (12, 1)]):
+        follow(place_of(program, exceptions), random.Random(seed), most, again)
+
+
+@pytest.mark.parametrize("format", ["cwm_unseeded", "cwm_numbered", "cwm_numbers"])
+def test_of_every_format(format: str) -> None:
+    for program in calls(LOOPS):
+        follow(place_of(program, format=format), random.Random(format), 200, 23)
+
+
+@pytest.mark.slow
+def test_of_rare_constructs_and_generated_programs() -> None:
+    """Those that are not refused."""
+    found, refused = 0, []
+    for number, program in enumerate([*rare_programs(), *(Writer(seed).program() for seed in range(150))]):
+        try:
+            found += follow(place_of(program, "all"), random.Random(number), 200) > 0
+        except ControlFlowError as error:
+            refused.append((program.name, str(error)))
+    assert found > 120
+    assert all(
+        re.match(rf"{re.escape(name)}: (there are more than|a grammar of|a parser of)", said) for name, said in refused
+    )
+
+
+@pytest.mark.slow
+def test_true_traces_of_benchmarks_are_in_their_grammars(shared: Path) -> None:
+    """Every eighth program: at each place the mask is the walk's, of which the true traces are held elsewhere."""
+    for number, program in enumerate([*cruxeval(shared), *humaneval(shared)][::8]):
+        follow(place_of(program), random.Random(number), 250)
+
+
+def test_what_is_more_than_a_server_reads_is_refused_with_the_programs_name() -> None:
+    tokens_of(CHARACTERS)
+    lines = "".join(f"    if n > {at}:\n        n += {at}\n" for at in range(120))
+    fits = Program.from_call(f"def f(n):\n{lines}    return n\n", "1", "fits")
+    follow(place_of(fits), random.Random(0), 60)
+    longer = "".join(f"    if n > {at}:\n        n += {at}\n" for at in range(900))
+    place = place_of(Program.from_call(f"def f(n):\n{longer}    return n\n", "1", "long"))
+    with pytest.raises(
+        ControlFlowError, match=r"^long: a parser of its traces would hold more than 2,000 alternatives at once, "
+    ):
+        LarkGrammar(place.grammar).after(place)
+
+
+class Whimsical(nn.Module):
+    """A causal language model whose logits depend on the last tokens it has read alone; most of the time a truth's is the likeliest."""
+
+    def __init__(self, truths: Sequence[Sequence[int]], rate: float, seed: int) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(model_type="whimsical")
+        self.embedding = nn.Embedding(SIZE, 1)
+        self.following = {tuple(ids[max(0, at - 3) : at]): ids[at] for ids in truths for at in range(1, len(ids))}
+        self.rate, self.seed = rate, seed
+        self.known: dict[tuple[int, ...], Tensor] = {}
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embedding
+
+    def get_output_embeddings(self) -> None:
+        return None
+
+    def forward(self, input_ids: Tensor) -> SimpleNamespace:
+        rows = [
+            [self.after(tuple(ids[max(0, at - 2) : at + 1])) for at in range(len(ids))] for ids in input_ids.tolist()
+        ]
+        return SimpleNamespace(logits=torch.stack([torch.stack(row) for row in rows]), loss=None)
+
+    def after(self, read: tuple[int, ...]) -> Tensor:
+        if read not in self.known:
+            seed = zlib.crc32(repr((self.seed, read)).encode())
+            logits, draws = torch.rand(SIZE, generator=torch.Generator().manual_seed(seed)), random.Random(seed)
+            logits[draws.randrange(SIZE) if draws.random() < self.rate else self.following.get(read, 0)] += 3
+            self.known[read] = logits
+        return self.known[read]
+
+
+def same(mine: Written, other: Written) -> bool:
+    """The tokens are the same, and how each came about, but for what a server does not tell."""
+    (one,), (two,) = mine.runs, other.runs
+    told = [(held.certain, held.choices) for held in one.held] == [(held.certain, held.choices) for held in two.held]
+    return (one.ids, one.complete) == (two.ids, two.complete) and told
+
+
+@pytest.mark.parametrize(("kind", "memory"), [("vllm", None), ("sglang", 2)])
+def test_a_server_writes_what_is_written_here(tmp_path: Path, kind: str, memory: int | None) -> None:
+    """Whatever the model writes: where it is right, where it leaves the truth, and where it ends texts by other tokens."""
+    tokens_of(CHARACTERS)
+    rows = [{"code": code, "input": given, "output": out} for code, given, out in zip(LOOPS, "12", ("3", "[0, 1]"))]
+    made = Prepared(programs(tmp_path, *rows), 2, split="all")
+    for seed, rate in enumerate((0.05, 0.3, 1.0)):
+        model: Any = Whimsical([truth.ids for truth in made.truths], rate, seed)
+        asked = CONSTRAINED._replace(max_new_tokens=(60, 60, 10)[seed], memory=memory)
+        expected = LoopGenerator(ModelReader(model), CHARACTERS).generate(made.truths, asked, starts=made.starts)
+        server = ContractServer(model, CHARACTERS, kind=kind)
+        with server.running() as url:
+            served = ServedGenerator(Backend(url=url, model="tiny", patience=20), CHARACTERS)
+            found = served.generate(made.truths, asked, starts=made.starts)
+        assert all(map(same, found, expected)), (seed, rate)
+        for one in found:
+            for held, logprob in zip(one.runs[0].held, one.runs[0].logprobs):
+                assert (held.changed is None) == (held.choices > 0)
+                assert (held.cut != held.cut) == (logprob != logprob) == (held.choices > 0)
+
+
+def test_what_was_cut_is_unknown_where_a_server_chose(tmp_path: Path) -> None:
+    tokens_of(CHARACTERS)
+    made = Prepared(programs(tmp_path, {"code": LOOPS[0], "input": "1", "output": "3"}), 1, split="all")
+    model: Any = Whimsical([truth.ids for truth in made.truths], 0.0, 0)
+    config = build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "max_new_tokens": 2000}, "x")
+    with ContractServer(model, CHARACTERS).running() as url:
+        served = ServedGenerator(Backend(url=url, model="tiny", patience=20), CHARACTERS)
+        ran = run_condition(served, CHARACTERS, condition(made.data.model_dump()), config)
+    (row,) = ran.rows
+    assert row["masked_tokens"] > 0
+    assert row["changed_tokens"] is None
+    assert row["cut_mass"] != row["cut_mass"]
+    assert any(cut != cut for cut in ran.kept[0]["cut"])
+
+
+def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> None:
+    made = Prepared(S3, 1)
+    model: Any = Whimsical([truth.ids for truth in made.truths], 0.5, 1)
+    server = ContractServer(model, CHARACTERS, guided=False)
+    with server.running() as url:
+        served = ServedGenerator(Backend(url=url, model="tiny", patience=0.1), CHARACTERS)
+        begin = server.posts
+        with pytest.raises(UserError, match="does not hold a model to a grammar of token ids") as error:
+            served.generate(made.truths, CONSTRAINED, starts=made.starts)
+        assert "--structured-outputs-config.backend guidance" in str(error.value)
+        assert server.posts == begin + 1
+        served.holds = True
+        with pytest.raises(UserError, match="the server did not hold to the grammar: token") as error:
+            served.generate(made.truths, CONSTRAINED, starts=made.starts)
+        assert str(error.value).startswith(url)
+    assert "\n" not in str(error.value)
+
+
+def test_a_program_that_is_too_large_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    lines = "".join(f"    if n > {at}:\n        n += {at}\n" for at in range(900))
+    data = programs(tmp_path, {"code": f"def f(n):\n{lines}    return n\n", "input": "-1", "output": "-1"})
+    made = Prepared(data, 1, split="all")
+    server = ContractServer(Whimsical([truth.ids for truth in made.truths], 0.0, 0), CHARACTERS)  # type: ignore[arg-type]
+    with server.running() as url:
+        served = ServedGenerator(Backend(url=url, model="tiny"), CHARACTERS)
+        begin = server.posts
+        with pytest.raises(
+            UserError,
+            match=r"^forcing control_flow with a backend: 0: a parser of its traces would .* leave the program out",
+        ):
+            served.generate(made.truths, CONSTRAINED, starts=made.starts)
+    assert server.posts == begin
+
+
+def test_guided_is_refused_before_a_server_is_asked(tmp_path: Path) -> None:
+    settings = {"diagnostics": [{"kind": "programs", "forcing": ["guided"], "answer_only": [False]}]}
+    config = build(EvalConfig, {**settings, "backend": {"url": "http://127.0.0.1:9", "model": "x"}}, "x")
+    with pytest.raises(
+        ConfigError, match="forcing guided: a server holds a model to a grammar, which knows no values"
+    ) as error:
+        evaluate(small_model("gru", CHARACTERS), CHARACTERS, Subject(Prepared(S3, 1).data), config, tmp_path, "gru")
+    assert "\n" not in str(error.value)

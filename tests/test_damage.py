@@ -1,6 +1,6 @@
 """Damage to any file of a project is named, or survived with the same result; no command answers it with a traceback.
 
-`REMEDY_DAMAGE` says how many ways to damage are tried (240), `REMEDY_DAMAGE_SEED` where they start, to try others.
+`REMEDY_DAMAGE` says how many ways to damage are tried (120), `REMEDY_DAMAGE_SEED` where they start, to try others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from tests.damaged import IRRELEVANT, Project, damage, verdict
 
-COUNT = int(os.environ.get("REMEDY_DAMAGE", "240"))
+COUNT = int(os.environ.get("REMEDY_DAMAGE", "120"))
 SEED = int(os.environ.get("REMEDY_DAMAGE_SEED", "0"))
 
 

@@ -27,6 +27,8 @@ class Section(NamedTuple):
     rows: Rows | None = None
     draw: Callable[[], Figure | None] | None = None
     note: str = ""
+    links: Mapping[str, str] = {}
+    """Where cells lead to that are one of these texts: files beside the report."""
 
 
 class Published(NamedTuple):

@@ -175,6 +175,7 @@ def simulate(
         Optional[float],  # noqa: UP045
         typer.Option(help="with --trust: in what share of traces a believed frame may be wrong (default: 0.05)"),
     ] = None,
+    html: Annotated[Optional[Path], target("write a page too")] = None,  # noqa: UP045
 ) -> None:
     """Print a model's trace of your program as it is written, with how sure it was. The program is not run, unless you --check.
 
@@ -186,7 +187,19 @@ def simulate(
     from remedy.launch.simulate import simulate as run
 
     doubting = (trust, risk)
-    run(checkpoint, program, overrides or [], input, check, constrain, memory, max_new_tokens, Console(), *doubting)
+    run(
+        checkpoint,
+        program,
+        overrides or [],
+        input,
+        check,
+        constrain,
+        memory,
+        max_new_tokens,
+        html,
+        Console(),
+        *doubting,
+    )
 
 
 @app.command(cls=SettingsCommand)

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.files import replace_file
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.prompts import prompt_spans, read_program
 from remedy.data_gen.settings import ConfigError
@@ -30,7 +31,9 @@ from remedy.eval.simulate import (
 )
 from remedy.eval.simulate import simulate as write_trace
 from remedy.eval.trust.calibrator import RISK, Belief, Follower, Identity, Trust, identity_of
+from remedy.eval.view.page import page
 from remedy.eval.view.simulation import Screen, summary
+from remedy.eval.view.simulation_page import simulation_view
 from remedy.eval.view.text import visible
 from remedy.models.finished import recorded_weights
 from remedy.models.loading import load_checkpoint, load_outline
@@ -48,6 +51,7 @@ def simulate(
     constrain: str,
     memory: int | None,
     max_new_tokens: int,
+    html: Path | None,
     console: Console,
     trust: Path | None = None,
     risk: float | None = None,
@@ -92,11 +96,18 @@ def simulate(
 
         begin, before = time.perf_counter(), calls()
         simulation = write_trace(generator, tokenizer, found, data, constrain, max_new_tokens, show)
-        screen.say("")
-        for line in summary(simulation, first, calls() - before, time.perf_counter() - begin):
-            screen.say(line)
-        if believing is not None:
-            screen.say(believing.said(first))
+        said = list(summary(simulation, first, calls() - before, time.perf_counter() - begin))
+    said += [believing.said(first)] if believing is not None else []
+    screen.say("")
+    for line in said:
+        screen.say(line)
+    if html is not None:
+        about = {"model": checkpoint, "how": how_written(data, constrain), "wrote": said[0]}
+        about |= {key: value for key, _, value in (line.strip().partition(": ") for line in said[1:])}
+        view = simulation_view(simulation, found, data, tokenizer, f"{program.name}, simulated", about)
+        text = page(view)
+        replace_file(html, lambda partial: partial.write_text(text, encoding="utf-8"))
+        screen.say(f"page: {html}")
 
 
 class Believing:
@@ -165,11 +176,8 @@ def generating(
 
 def opening(checkpoint: str, program: Prepared, data: DataConfig, constraint: str) -> Iterator[str]:
     """What is simulated, and how; whether it was run, and what cannot be said."""
-    how = [f"format {data.format}", f"locals {data.reveal.locals}", f"spacing {data.reveal.spacing:g}"]
-    how += [f"memory {data.memory}"] if data.memory is not None else []
-    how += [f"strings {data.string_encoding}"] if data.string_encoding != "plain" else []
-    how += [f"held to {constraint}"] if constraint else []
-    yield f"{visible(program.example.trace.program.name)} as {visible(checkpoint)} writes it ({', '.join(how)})"
+    name = visible(program.example.trace.program.name)
+    yield f"{name} as {visible(checkpoint)} writes it ({how_written(data, constraint)})"
     if program.known:
         yield "the program was run: frames are compared with its trace"
     elif program.problem:
@@ -179,3 +187,12 @@ def opening(checkpoint: str, program: Prepared, data: DataConfig, constraint: st
     check, why = contradictions(program.example, data)
     if check is None:
         yield f"contradictions are not looked for: {visible(why)}"
+
+
+def how_written(data: DataConfig, constraint: str) -> str:
+    """How the trace is written, in a few words."""
+    how = [f"format {data.format}", f"locals {data.reveal.locals}", f"spacing {data.reveal.spacing:g}"]
+    how += [f"memory {data.memory}"] if data.memory is not None else []
+    how += [f"strings {data.string_encoding}"] if data.string_encoding != "plain" else []
+    how += [f"held to {constraint}"] if constraint else []
+    return ", ".join(how)

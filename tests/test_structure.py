@@ -74,8 +74,8 @@ FLOORS = {
         ["evaluate"],
         ["trust"],
         ["simulate"],
-        ["report"],
         ["view"],
+        ["report"],
     ],
 }
 LONGEST = 350

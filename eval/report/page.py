@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import UserError
 from remedy.eval.diagnostics import DIAGNOSTICS
@@ -21,6 +23,7 @@ from remedy.eval.report.failures import failure_sections, moved_section
 from remedy.eval.report.held_out import held_out_section
 from remedy.eval.report.one_step import one_step_sections
 from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
+from remedy.eval.report.record_pages import record_sections
 from remedy.eval.report.render import write_pages
 from remedy.eval.report.results import accuracy_by_cost, axis_sections, by_trace_tokens, metric_sections
 from remedy.eval.report.seeds import seed_sections
@@ -42,6 +45,8 @@ class Report(NamedTuple):
     verdicts: list[Verdict]
     baselines: list[str]
     sections: list[Section]
+    records: pd.DataFrame
+    """Of all evaluations."""
 
 
 def report(
@@ -52,7 +57,7 @@ def report(
     baselines: Sequence[str] = (),
     trusts: Sequence[Path] = (),
 ) -> Path:
-    """Write `report.md`, `report.html` and `figures/` from evaluations and measurements; returns the page's path.
+    """Write `report.md`, `report.html`, `figures/` and `records/` from evaluations and measurements; returns the page's path.
 
     Without `comparisons`, every variant is compared with the baseline, condition by condition, and on real programs every
     condition with the plainest of its variant. `baselines`: variants or runs that are baselines; of a diagnostic without one, it
@@ -61,7 +66,9 @@ def report(
     Raises:
         UserError: no evaluation or measurement is found, a comparison does not fit the records, or there is no such baseline.
     """
-    return write_pages(*compose(directories, comparisons, baselines, trusts), output, title)
+    composed = compose(directories, comparisons, baselines, trusts)
+    pages = record_sections(find(directories).evaluations, composed.records, output)
+    return write_pages(composed.verdicts, composed.baselines, [*composed.sections, *pages], output, title)
 
 
 def compose(
@@ -103,7 +110,7 @@ def compose(
     sections += measure_sections(
         [read_measurement(folder) for folder in measured], found.conditions, found.records, fingerprints
     )
-    return Report([item for item in decided if item.word is not None], said, said_once(sections))
+    return Report([item for item in decided if item.word is not None], said, said_once(sections), found.records)
 
 
 def with_budgets(item: Verdict, requests: Sequence[dict[str, Any]], variants: dict[str, str]) -> Verdict:

@@ -6,7 +6,7 @@ import io
 import os
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,7 @@ class Rendered(NamedTuple):
     note: str
     rows: Rows | None
     svg: str
+    links: Mapping[str, str] = {}
 
 
 def write_pages(
@@ -69,7 +70,7 @@ def render_section(section: Section, folder: Path) -> Rendered:
     anchor = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
     figure = section.draw() if section.draw is not None else None
     if figure is None:
-        return Rendered(section.title, anchor, section.note, section.rows, "")
+        return Rendered(section.title, anchor, section.note, section.rows, "", section.links)
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{anchor}.png", bbox_inches="tight", dpi=150)
     svg = _svg(figure)
@@ -90,7 +91,9 @@ def markdown(title: str, verdicts: Sequence[Verdict], note: str, sections: Seque
     if verdicts:
         parts += ["## Verdicts", _table([VERDICT_HEAD, *map(verdict_row, verdicts)]), note]
     for section in sections:
-        shown = _table(section.rows) if section.rows else f"![{section.title}](figures/{section.anchor}.png)"
+        shown = (
+            _table(section.rows, section.links) if section.rows else f"![{section.title}](figures/{section.anchor}.png)"
+        )
         parts += [part for part in (f"## {section.title}", shown, section.note) if part]
     return "\n\n".join([*parts, made_with()]) + "\n"
 
@@ -102,7 +105,8 @@ def made_with() -> str:
     return f"Report made with {packages}, Python {platform.python_version()}; {device}."
 
 
-def _table(rows: Rows) -> str:
-    cleaned = [[cell.replace("|", "\\|").replace("\n", "<br>") for cell in row] for row in rows]
+def _table(rows: Rows, links: Mapping[str, str] = {}) -> str:
+    linked = [[f"[{cell}]({links[cell]})" if cell in links else cell for cell in row] for row in rows]
+    cleaned = [[cell.replace("|", "\\|").replace("\n", "<br>") for cell in row] for row in linked]
     lines = ["| " + " | ".join(row) + " |" for row in cleaned]
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])

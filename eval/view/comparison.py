@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import repeat
 
 from remedy.data_gen.traces.parse import Reader
+from remedy.eval.allowed import FREELY
 from remedy.eval.decoding import Generated
 from remedy.eval.view.structure import Block, Token, blocks_of
 from remedy.eval.view.text import token_texts
@@ -64,10 +66,17 @@ class Comparison:
             frames = [token.frame for token in near]
         else:
             frames = self._frames(self.reader, true[run.start : run.stop], run.ids, texts)
-        for id, text, frame, token in zip(run.ids, texts, frames, near):
-            wrong = self.reader is None and id != token.id
-            special = self.tokenizer.is_special(id)
-            yield token._replace(id=id, text=text, frame=frame, special=special, wrong=wrong)
+        columns = zip(run.ids, texts, frames, near, run.logprobs or repeat(None), run.held or repeat(FREELY))
+        for id, text, frame, token, logprob, held in columns:
+            yield token._replace(
+                id=id,
+                text=text,
+                frame=frame,
+                special=self.tokenizer.is_special(id),
+                wrong=self.reader is None and id != token.id,
+                supervised=not held.certain,
+                logprob=None if held.certain else logprob,
+            )
 
     def _frames(self, reader: Reader, stretch: Sequence[Token], ids: Sequence[int], texts: Sequence[str]) -> list[int]:
         """The frame of each token that was written in place of a true stretch."""

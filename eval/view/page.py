@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
+
 import jinja2
 
 from remedy.eval.colours import ROLE_COLOURS, mixed
+from remedy.eval.view.doubt import NAMES, doubt, shown
 from remedy.eval.view.structure import MEANINGS, Piece, Token, View, lines_of
 from remedy.eval.view.text import visible
 
 SHADES = (0.2, 0.36)
 """How much of a role's colour the backgrounds of even and odd tokens have."""
+DOUBT_COLOURS = ("", "#f0d000", "#f08c00", "#d81b1b")
+"""What stands above a token by its step of doubt (`view.doubt`), strings being marked below; nothing above the surest."""
 
 
 def page(view: View, ids: bool = False) -> str:
     """The view as HTML. `ids`: below every token stands its id; pointing at a token shows it in any case."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("remedy.eval.view", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["visible"] = visible
     colours = {
         name: {"line": colour, "shades": [mixed(colour, "#ffffff", share) for share in SHADES]}
         for name, colour in ROLE_COLOURS.items()
     }
-    return environment.get_template("page.html.j2").render(
+    return _template().render(
         view=view,
         counts=view.counts(),
         colours=colours,
         ids=ids,
         meanings=MEANINGS,
+        doubts=DOUBT_COLOURS,
+        names=NAMES,
         lines=lines_of,
         classes=_classes,
         tip=_tip,
     )
+
+
+@lru_cache(maxsize=1)
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("remedy.eval.view", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["visible"] = visible
+    return environment.get_template("page.html.j2")
 
 
 def _classes(piece: Piece) -> str:
@@ -42,10 +55,12 @@ def _classes(piece: Piece) -> str:
         "string": token.string,
         "special": token.special,
         "wrong": token.wrong,
+        f"d{doubt(token.logprob)}": token.logprob is not None,
     }
     return " ".join(["t", token.role.label, *(name for name, marked in marks.items() if marked)])
 
 
 def _tip(token: Token) -> str:
     what = [token.role.label, *(["string"] if token.string else []), *(["wrong"] if token.wrong else [])]
+    what += [] if token.logprob is None else [f"probability {shown(math.exp(token.logprob))}"]
     return f"{token.id} {token.text!r}: {', '.join(what)}"

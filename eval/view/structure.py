@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from remedy.data_gen.roles import Role
+from remedy.eval.view.doubt import NAMES, doubt
 from remedy.eval.view.text import token_texts
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -50,6 +51,12 @@ class Block:
     written: tuple[Token, ...] | None = None
     note: str = ""
     first_error: bool = False
+    probability: float | None = None
+    """That of all that the model wrote here, where it wrote anything."""
+    shows: str = ""
+    """What changes in the state that is written."""
+    marks: tuple[str, ...] = ()
+    """What is wrong with what is written, in sentences."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,18 @@ class View:
             for role, of_role in by_role.items()
             if of_role
         ]
+
+    @property
+    def first_error(self) -> int | None:
+        """The frame of the first error, where there is one."""
+        return next((block.frame for part in self.parts for block in part.blocks if block.first_error), None)
+
+    def doubts(self) -> list[int]:
+        """How many tokens that a model wrote there are of each step of doubt, the surest first; nothing where that is not known."""
+        blocks = [block for part in self.parts for block in part.blocks]
+        written = [token for block in blocks for token in (block.tokens if block.written is None else block.written)]
+        steps = [doubt(token.logprob) for token in written if token.logprob is not None]
+        return [steps.count(step) for step in range(len(NAMES))] if steps else []
 
     def supervised_share(self) -> float:
         """The share of the tokens that are supervised."""

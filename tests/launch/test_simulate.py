@@ -120,7 +120,7 @@ def test_a_terminal_has_colours_and_obeys_no_program(checkpoint: Path, tmp_path:
     for options in ({}, {"force_terminal": True, "color_system": "truecolor"}):
         stream = io.StringIO()
         console = Console(file=stream, width=120, **options)  # type: ignore[arg-type]
-        simulate(str(checkpoint), tmp_path / "x.py", [], None, False, "guided", None, 100, console)
+        simulate(str(checkpoint), tmp_path / "x.py", [], None, False, "guided", None, 100, None, console)
         texts.append(stream.getvalue())
     plain, coloured = texts
     assert "\x1b" not in plain
@@ -165,7 +165,7 @@ BAD: dict[str, tuple[str | None, list[Any], str]] = {
     "parameters": (SWAP.replace("main()", "main(x=1)"), [], "main has parameters, and only a run tells their values"),
     "constraint": (SWAP, ["--constrain", "contol_flow"], "did you mean 'control_flow'?"),
     "constraint, sparse states": (SWAP, ["--constrain", "guided", "data.reveal.spacing=2"], "do not show all variables"),
-    "constraint, served": (SWAP, ["--constrain", "guided", "backend.url=http://x:1", "backend.model=m"], "a server is not asked"),
+    "constraint, served": (SWAP, ["--constrain", "guided", "backend.url=http://x:1", "backend.model=m"], "does not tell how likely"),
     "short memory": (SWAP, ["--memory", "1", "data.reveal.spacing=4"], "memory 1: with a state in every 4 frames"),
     "memory without frames": (SWAP, ["--memory", "3", "data.format=repl"], "memory 3: nothing that a model writes in the repl"),
     "memory twice": (SWAP, ["--memory", "3", "data.memory=3"], "are one setting"),
@@ -256,3 +256,22 @@ def test_calibrators_that_do_not_fit_are_one_line(checkpoint: Path, program: Pat
         assert done.status == 2
         assert said in done.errors
         assert done.output == ""
+
+
+@pytest.mark.parametrize("options", [(), ("--check",), ("--constrain", "guided", "--check")], ids=str)
+def test_a_page_holds_every_token_and_frame(checkpoint: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    hostile = "</span><script>alert(1)</script>\N{RIGHT-TO-LEFT OVERRIDE}"
+    (tmp_path / "x.py").write_text(SWAP.replace("return a", f"return a  # {hostile}"), encoding="utf-8")
+    target = tmp_path / "new" / "page.html"
+    done = remedy(["simulate", checkpoint, tmp_path / "x.py", *options, "--max-new-tokens", 90, "--html", target])
+    assert done.status == 0
+    assert done.output.endswith(f"page: {target}\n")
+    text = target.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
+    assert "http" not in text
+    assert ("<th>true</th>" in text) == ("--check" in options)
+    assert "probability of a written token:" in text
+    numbers = re.findall(r"^ +(\d+)  \w", done.output, re.MULTILINE)
+    assert all(f"<td>frame {number}" in text or "<td>end" in text for number in numbers)
+    assert text.count('class="bar"') <= len(numbers)

@@ -1,0 +1,54 @@
+"""A simulation as a view, for a page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.roles import Role
+from remedy.data_gen.traces.render import FORMATS
+from remedy.eval.model_frames import ModelFrame
+from remedy.eval.simulate import Prepared, Simulation, first_written
+from remedy.eval.view.comparison import Comparison, frame_at
+from remedy.eval.view.simulation import changes, cut_mass, frame_tokens, least, marks
+from remedy.eval.view.structure import Block, Part, View, tokens_of
+from remedy.models.tokenizer import TraceTokenizer
+
+
+def simulation_view(
+    found: Simulation, program: Prepared, data: DataConfig, tokenizer: TraceTokenizer, title: str, facts: dict[str, str]
+) -> View:
+    """The whole as a page shows it: beside the truth, where that is known."""
+    first = first_written(data)
+    example, encoded = program.example, program.truth
+    if program.known:
+        end = len(example.trace.frames)
+        numbers = [*(frame.number for frame in example.frames), end]
+        truth = tokens_of(tokenizer, encoded, [True] * len(encoded.ids))
+        reader = FORMATS[data.format].reader(data.reveal.answer_only)
+        blocks = list(Comparison(tokenizer, reader).blocks(truth, found.written.runs, {end: "end"}))
+    else:
+        numbers = [first + frame.number for frame in found.frames]
+        given = tokens_of(tokenizer, encoded, [False] * len(encoded.ids))
+        blocks = [Block(-1, "context", tuple(token for token in given if token.role is Role.CONTEXT))]
+        for frame in found.frames:
+            number = first + frame.number
+            label = "end" if frame.is_end else f"frame {number}"
+            blocks.append(Block(number, label, tuple(frame_tokens(frame, tokenizer))))
+    said = {frame_at(numbers, frame.number): frame for frame in found.frames}
+    shown = [_with(block, said[block.frame], tokenizer) if block.frame in said else block for block in blocks]
+    return View(title, (Part("", tuple(shown)),), facts, "written")
+
+
+def _with(block: Block, frame: ModelFrame, tokenizer: TraceTokenizer) -> Block:
+    """A block with what is said of its frame."""
+    note = ", ".join(filter(None, [least(frame, tokenizer), cut_mass(frame)])) or "certain"
+    problem = [f"no frame: {frame.problem}"] if frame.problem else []
+    return replace(
+        block,
+        note=note,
+        first_error=frame.wrong,
+        probability=frame.probability if frame.asked else None,
+        shows=changes(frame),
+        marks=(*problem, *marks(frame)),
+    )

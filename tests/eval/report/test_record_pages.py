@@ -1,0 +1,127 @@
+"""Pages of failures beside a report: which are chosen, that they are what `show` shows, and that a report stands without them."""
+
+import math
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.settings import build
+from remedy.eval.checkpoint import Subject
+from remedy.eval.config import EvalConfig
+from remedy.eval.evaluate import evaluate
+from remedy.eval.failures import Failure
+from remedy.eval.generations import read_generations
+from remedy.eval.records import read_records
+from remedy.eval.report.instructive import LONGEST, MOST, SHORTLIST, surest, turns
+from remedy.eval.report.page import report
+from remedy.eval.report.record_pages import TITLE
+from remedy.eval.view.evaluation import record_view
+from remedy.eval.view.page import page
+from tests.eval.made_records import made, write_evaluation
+from tests.eval.test_evaluate import model_for
+
+
+def failed(count: int, run: str = "a", spacing: int = 1, **columns: object) -> pd.DataFrame:
+    about = {"first_error_frame": 2, "first_error_role": "state", "frames_right": 1, **columns}
+    return made([False] * count, run=run, labels={"spacing": spacing}, **about)
+
+
+def test_conditions_of_all_runs_take_turns_and_no_cluster_is_shown_twice() -> None:
+    records = pd.concat([failed(40, run, spacing) for run in "ab" for spacing in (1, 2)])
+    found = turns(records)
+    assert [turn.number for turn in found] == list(range(1, MOST + 1))
+    key = [(turn.run, "spacing=2" in turn.condition) for turn in found]
+    assert key[:5] == [("a", False), ("b", False), ("a", True), ("b", True), ("a", False)]
+    shown = [record["cluster"] for turn in found for record in turn.records]
+    assert len(shown) == len(set(shown))
+    assert {len(turn.records) for turn in found} == {4}  # 40 clusters for ten turns
+    mixed = records.sample(frac=1, random_state=1).sort_values(["run", "condition"], kind="stable")
+    again = [(turn.name, turn.run, [record["index"] for record in turn.records]) for turn in turns(mixed)]
+    assert again == [(turn.name, turn.run, [record["index"] for record in turn.records]) for turn in found]
+
+
+def test_the_shortest_come_first_and_long_ones_never() -> None:
+    records = failed(30).assign(written_tokens=[100 - number for number in range(29)] + [LONGEST])
+    found = turns(records)
+    sizes = [record["size"] for turn in found for record in turn.records]
+    assert sizes == sorted(sizes)
+    assert max(sizes) < LONGEST
+    assert len(found[0].records) == 2
+
+
+def test_few_failures_are_all_shown_and_what_was_not_written_is_not() -> None:
+    assert [len(turn.records) for turn in turns(failed(3))] == [1, 1, 1]
+    assert turns(failed(3, failure=str(Failure.TRUNCATED))) == []
+    assert turns(failed(3, first_error_frame=-1)) == []
+    assert SHORTLIST < MOST
+
+
+def test_the_surest_of_a_turn_is_chosen() -> None:
+    [turn, *_] = turns(failed(20))
+    least = {record["index"]: [-9.0, -0.1 * (1 + at)] for at, record in enumerate(reversed(turn.records))}
+    written = pd.DataFrame(
+        {"frame_places": [[0, 1]] * len(least), "frame_logprob_min": list(least.values())}, index=list(least)
+    )
+    record, probability = surest(turn, written)
+    assert record == turn.records[-1]
+    assert probability == math.exp(-0.1)
+    empty = written.assign(frame_places=[[]] * len(least))
+    assert math.isnan(surest(turn, empty)[1])
+
+
+DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 2}, "reveal": {"locals": "diff"}})
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("evaluation")
+    diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["action_forced"], "examples": 12}
+    settings = build(EvalConfig, {"diagnostics": [diagnostic], "max_new_tokens": 300}, "x")
+    model, tokenizer = model_for(DATA, "chars")
+    evaluate(model, tokenizer, Subject(DATA), settings, folder, "gru")
+    return folder
+
+
+def test_a_report_links_pages_that_are_those_of_show(evaluated: Path, tmp_path: Path) -> None:
+    text = report([evaluated], tmp_path).read_text(encoding="utf-8")
+    assert f">{TITLE}</h2>" in text
+    links = re.findall(r'<a href="(records/[\w-]+\.html)">([\w ]+)</a>', text)
+    assert links
+    assert len(links) == len(list((tmp_path / "records").iterdir())) <= MOST
+    (path,) = (evaluated / "records").glob("*.parquet")
+    records = read_records(path).set_index("index", drop=False)
+    views = {page(record_view(evaluated, index, "")) for index in records["index"]}
+    for link, name in links:
+        assert (tmp_path / link).read_text(encoding="utf-8") in views
+        assert f"[{name}]({link})" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    for kind, count in records["failure"].value_counts().items():
+        assert re.search(rf"{kind} \d+ of {count}\b", text)
+    assert len(read_generations(evaluated / "generations" / path.name)) == 12
+
+
+def test_pages_show_probabilities_token_by_token_and_frame_by_frame(evaluated: Path) -> None:
+    text = page(record_view(evaluated, 0, ""))
+    assert "probability of a written token:" in text
+    assert re.search(r'class="t state[\w ]* d3"', text)
+    assert re.search(r"\d+ &#39;.&#39;: state, [\w, ]*probability 0\.\d+", text)
+    assert "<th>probability</th>" in text
+    assert re.search(r'<i style="width: \d+%">', text)
+    assert 'id="error"' in text
+
+
+def test_without_the_data_a_report_says_so_and_links_nothing(evaluated: Path, tmp_path: Path) -> None:
+    folder = write_evaluation(tmp_path / "old", failed(5, "old"))
+    text = report([folder], tmp_path / "out").read_text(encoding="utf-8")
+    assert f">{TITLE}</h2>" in text
+    assert "is of another version of remedy" in text
+    assert 'href="records' not in text
+    assert not (tmp_path / "out" / "records").exists()
+    (evaluated / "trace_tokenizer.json").rename(tmp_path / "kept.json")
+    try:
+        text = report([evaluated, folder], tmp_path / "both").read_text(encoding="utf-8")
+    finally:
+        (tmp_path / "kept.json").rename(evaluated / "trace_tokenizer.json")
+    assert "no tokenizer is stored there" in text

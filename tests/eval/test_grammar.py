@@ -28,7 +28,6 @@ from remedy.models.reader import ModelReader
 from tests.contract_server import ContractServer
 from tests.data_gen.control_flow.rare_constructs import programs as rare_programs
 from tests.data_gen.control_flow.test_soundness import cruxeval, humaneval
-from tests.data_gen.execution.random_programs import Writer
 from tests.eval.test_constrained import CHARACTERS, CONSTRAINED, LOOPS, S3, Prepared, condition, programs
 from tests.eval.test_decoding import small_model
 from tests.lark import Matcher, tokens_of
@@ -100,15 +99,15 @@ def test_of_every_format(format: str) -> None:
 
 
 @pytest.mark.slow
-def test_of_rare_constructs_and_generated_programs() -> None:
-    """Those that are not refused."""
+def test_of_rare_constructs() -> None:
+    """Those that are not refused, as most with classes and with generators that are handed around are."""
     found, refused = 0, []
-    for number, program in enumerate([*rare_programs(), *(Writer(seed).program() for seed in range(150))]):
+    for number, program in enumerate(rare_programs()):
         try:
-            found += follow(place_of(program, "all"), random.Random(number), 200) > 0
+            found += follow(place_of(program, "all"), random.Random(number), 100) > 0
         except ControlFlowError as error:
             refused.append((program.name, str(error)))
-    assert found > 120
+    assert found > 20
     assert all(
         re.match(rf"{re.escape(name)}: (there are more than|a grammar of|a parser of)", said) for name, said in refused
     )

@@ -70,9 +70,9 @@ def test_records_of_another_version_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_label_means_one_thing() -> None:
-    assert label("length", LABELS["length"].meaning) is LABELS["length"]
+    assert label("format", LABELS["format"].meaning) is LABELS["format"]
     with pytest.raises(ValueError, match="registered already"):
-        label("length", "Something else.")
+        label("format", "Something else.")
 
 
 def test_values_are_ranked_as_declared_and_unknown_ones_last() -> None:

@@ -37,7 +37,7 @@ def test_every_published_result_is_reproduced(shared: Path, benchmark: str, coun
     programs = [case.program for case in cases]
     unfinished = 0
     for depth in (None, 0):
-        for case, outcome in zip(cases, trace_all(programs, TracerConfig(), workers=2, depth=depth)):
+        for case, outcome in zip(cases, trace_all(programs, TracerConfig(timeout_seconds=60), workers=2, depth=depth)):
             if isinstance(outcome, ProgramError):
                 assert depth is None
                 assert outcome.kind in ("frames", "output"), outcome

@@ -32,7 +32,8 @@ class EvalConfig(Settings):
     batch_size: int = Field(default=100, ge=1, le=1_000_000)
     """Examples decoded together, at most: fewer where memory has no room for them. With a backend, so many are under way at a time."""
     max_new_tokens: int = Field(default=4096, ge=1, le=1_000_000_000)
-    """Most tokens that the model may write for one example: one whose true trace needs more is not decoded, and truncated."""
+    """Most tokens of what is written for one example, with those that a constraint makes certain: one whose true trace needs more is not
+    decoded, and truncated."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """Threads of PyTorch; by default, as it is set."""
     backend: Backend | None = None

@@ -9,16 +9,13 @@ from remedy.eval.allowed import Cut, Held, Place, continued
 from remedy.eval.decoding import FREE, Cursor
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
-FED = 16
-"""How many times `max_new_tokens` a trace has at most, with what is fed: a loop without an end may be certain throughout."""
-
 
 class ConstrainedCursor(Cursor):
     """Walks a trace from where its prompt ends. The model writes one run, to the end-of-text token, as if it were free.
 
     `truth`: its context is the prompt; what follows, if anything does, is guessed to be written next, and changes no token.
-    `max_new_tokens`: limit on the tokens that the model writes; those that are fed do not count. What ends a text, the closing token or
-    any special one, is the model's; in the trace stands the closing one.
+    `max_new_tokens`: limit on the tokens of the trace, as where it is written freely: those that are certain count. What ends a text,
+    the closing token or any special one, is the model's; in the trace stands the closing one.
     """
 
     def __init__(
@@ -35,7 +32,6 @@ class ConstrainedCursor(Cursor):
         self.written = 1
         self.place = start
         self.allowed = start.allowed()
-        self.asked = 0
         self.held: list[Held] = []
 
     @property
@@ -54,7 +50,7 @@ class ConstrainedCursor(Cursor):
     @property
     def room(self) -> int:
         """How many tokens may yet be written, with those that are certain."""
-        return FED * self.max_new_tokens - len(self.current)
+        return self.max_new_tokens - len(self.current)
 
     def prompt(self) -> list[int]:
         """All that is seen here, with what is certain after it."""
@@ -75,7 +71,7 @@ class ConstrainedCursor(Cursor):
     def _full(self) -> bool:
         """Whether a limit ends the trace here, or nothing at all may follow."""
         stuck = not self.allowed.ids and not self.place.done
-        return stuck or self.asked >= self.max_new_tokens or len(self.current) >= FED * self.max_new_tokens
+        return stuck or len(self.current) >= self.max_new_tokens
 
     def _next(self, predicted: int, logprob: float, cut: Cut, margin: float) -> int | None:
         if self.done:
@@ -86,7 +82,6 @@ class ConstrainedCursor(Cursor):
         allowed = self.allowed
         if allowed.certain is not None:
             return self._write(allowed.certain, 0.0, math.inf, Held(certain=True))
-        self.asked += 1
         token, changed = predicted, cut.changed
         if allowed.closing is not None and self.tokenizer.is_special(predicted):
             token, changed = allowed.closing, predicted != allowed.closing

@@ -166,7 +166,7 @@ def simulate(
         Optional[int],  # noqa: UP045
         typer.Option(min=1, help="frames that the model still sees (default: as it was trained)"),
     ] = None,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens that the model writes")] = 4096,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens of the trace")] = 4096,
     trust: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(help="a calibrator of this model (`remedy calibrate`): say how far the trace is believed"),

@@ -32,7 +32,7 @@ class EvalConfig(Settings):
     batch_size: int = Field(default=100, ge=1, le=1_000_000)
     """Examples decoded together, at most: fewer where memory has no room for them. With a backend, so many are under way at a time."""
     max_new_tokens: int = Field(default=4096, ge=1, le=1_000_000_000)
-    """Most tokens of what is written for one example, with those that a constraint makes certain: one whose true trace needs more is not
+    """Most tokens that are written for one example, certain ones under a constraint included: one whose true trace needs more is not
     decoded, and truncated."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """Threads of PyTorch; by default, as it is set."""

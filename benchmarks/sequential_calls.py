@@ -1,6 +1,6 @@
 """How often a model is called, one after the other, for each program of a benchmark: with guesses, and by the plain loop.
 
-python benchmarks/sequential_calls.py CHECKPOINT PROGRAMS.jsonl OUT.jsonl [--benchmark NAME] [--forcing NAME ...] [--count N]
+python benchmarks/sequential_calls.py CHECKPOINT PROGRAMS.jsonl OUT.jsonl [--benchmark NAME] [--forcing NAME ...] [--count N] [--precision bf16]
 
 One program at a time, in an order drawn from the seed, each forcing in turn; what is done is kept in OUT.jsonl, and a rerun goes on.
 The plain loop is not run: its calls are counted by walking its cursor over the same tokens.
@@ -26,7 +26,7 @@ from remedy.eval.decoding import FORCINGS
 from remedy.eval.generators import LocalGenerator, Writing, Written
 from remedy.eval.generators.base import cursor_of
 from remedy.models.encoding import encoded_examples
-from remedy.models.loading import load_checkpoint
+from remedy.models.loading import PRECISIONS, load_checkpoint
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -99,9 +99,10 @@ def main() -> None:
     parser.add_argument("--max-new-tokens", type=int, default=4096)
     parser.add_argument("--count", type=int, default=10**9, help="programs at most")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--precision", choices=sorted(PRECISIONS))
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    model, tokenizer = load_checkpoint(asked.checkpoint)
+    model, tokenizer = load_checkpoint(asked.checkpoint, precision=asked.precision)
     task = {"kind": "programs", "benchmark": asked.benchmark, "path": str(asked.programs)}
     data = build(DataConfig, {"task": task, "format": "cwm", "reveal": {"locals": "diff"}}, "data")
     local = LocalGenerator(ModelReader(model, asked.checkpoint), tokenizer, 1)

@@ -93,7 +93,7 @@ def load_evaluated(checkpoint: str, config: EvalConfig) -> tuple[CausalLM, Trace
     Raises:
         UserError: the checkpoint cannot be read.
     """
-    return load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint)
+    return load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint, precision=config.precision)
 
 
 def weights_digest(model: CausalLM) -> str:

@@ -36,19 +36,22 @@ class EvalConfig(Settings):
     decoded, and truncated."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """Threads of PyTorch; by default, as it is set."""
+    precision: Literal["fp32", "bf16"] | None = None
+    """What the model computes in; by default, what its weights were saved in, and fp32 on a CPU. In bf16 it may write other tokens."""
     backend: Backend | None = None
     """A server that runs the model; by default this process does. The checkpoint still gives tokenizer and data configuration."""
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> EvalConfig:
         if self.backend is not None:
-            self.refuse_idle({"threads": "with a backend"})
+            self.refuse_idle(dict.fromkeys(("threads", "precision"), "with a backend"))
         return self
 
     @property
     def asked(self) -> dict[str, Any]:
         """What makes an evaluation another one. A backend's part of that is what its server says of itself."""
-        return self.model_dump(mode="json", exclude={"backend", "batch_size"} if self.backend else {"backend"})
+        idle = {"batch_size"} if self.backend else {"precision"} if self.precision is None else set()
+        return self.model_dump(mode="json", exclude={"backend"} | idle)
 
     @field_validator("diagnostics", mode="before")
     @classmethod

@@ -20,9 +20,14 @@ from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
 
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
-def load_checkpoint(path: str, device: str | None = None) -> tuple[CausalLM, TraceTokenizer]:
-    """The model, in evaluation mode on `device` (default: a GPU if there is one), and its tokenizer.
+
+def load_checkpoint(
+    path: str, device: str | None = None, precision: str | None = None
+) -> tuple[CausalLM, TraceTokenizer]:
+    """The model, in evaluation mode on `device` (default: a GPU if there is one), and its tokenizer. `precision`: of PRECISIONS; by
+    default the one that its weights were saved in, and float32 on a CPU.
 
     Raises:
         UserError: the checkpoint cannot be read, or is not what was written when its training ended.
@@ -33,10 +38,10 @@ def load_checkpoint(path: str, device: str | None = None) -> tuple[CausalLM, Tra
         if not (folder / tokenizers.FILE).exists():
             raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
         tokenizer = tokenizers.load(folder)
-        adapted: Any = load_adapted(folder, tokenizer, _dtype(device))
+        adapted: Any = load_adapted(folder, tokenizer, _dtype(device, precision))
         return adapted.to(_device(device)).eval(), tokenizer
     _, tokenizer = _read(path)
-    model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", dtype=_dtype(device))
+    model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", dtype=_dtype(device, precision))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # rows of new tokens are drawn: the same ones whenever this checkpoint is loaded
         resize_embeddings(model, tokenizer)
@@ -107,6 +112,8 @@ def _device(asked: str | None) -> str:
     return asked or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _dtype(asked: str | None) -> torch.dtype | str:
-    """The precision weights were saved in; a CPU computes in float32, which is faster there."""
-    return torch.float32 if _device(asked) == "cpu" else "auto"
+def _dtype(device: str | None, precision: str | None) -> torch.dtype | str:
+    """On a CPU float32, whatever weights were saved in: half precision writes other tokens, and steps of one are no faster there."""
+    if precision is not None:
+        return PRECISIONS[precision]
+    return torch.float32 if _device(device) == "cpu" else "auto"

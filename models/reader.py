@@ -124,9 +124,10 @@ class ModelReader:
         return ChunkReader(self.keeper, self.form, self._rewind, self.limit)
 
     def report(self) -> dict[str, Any]:
-        """How it reads, to be kept beside results: the form, how it forgets what it has read, its departure from the parallel
-        pass, bytes of its state for each row and each of its tokens, and the context's limit."""
+        """How it reads, to be kept beside results: the precision, the form, how it forgets what it has read, its departure from the
+        parallel pass, bytes of its state for each row and each of its tokens, and the context's limit."""
         return {
+            "precision": str(next(self.model.parameters()).dtype).removeprefix("torch."),
             "form": str(self.form),
             "rewind": str(self._rewind),
             "departure": self.departure._asdict(),

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.settings import ConfigError, build
-from remedy.eval.checkpoint import Subject, for_checkpoint
+from remedy.data_gen.sealed import read_json
+from remedy.data_gen.settings import ConfigError, UserError, build
+from remedy.eval.checkpoint import Subject, for_checkpoint, load_evaluated
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.evaluate import conditions_of, evaluate
@@ -71,8 +72,8 @@ def evaluation(**settings: Any) -> EvalConfig:
 
 
 def test_every_setting_of_an_evaluation_does_something(tmp_path: Path) -> None:
-    tested = {"diagnostics", "set", "split", "trained_on", "batch_size", "max_new_tokens", "threads", "backend"}
-    assert tested == set(EvalConfig.model_fields)
+    tested = "diagnostics set split trained_on batch_size max_new_tokens threads precision backend"
+    assert set(tested.split()) == set(EvalConfig.model_fields)
     data = build(DataConfig, DATA["permutation"], "x")
     found = {c.split for split in ("test", "validation") for c in conditions_of(evaluation(split=split), Subject(data))}
     assert found == {"test", "validation"}
@@ -104,6 +105,23 @@ def test_batches_lengths_and_threads_are_as_set(tmp_path: Path) -> None:
         assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_model_computes_in_the_precision_that_is_asked_for(tmp_path: Path) -> None:
+    model, tokenizer = model_for(PERMUTATION, "symbols")
+    checkpoint, out = str(tmp_path / "run"), tmp_path / "half"
+    model.config.tokenizer_fingerprint = tokenizer.fingerprint
+    model.save_pretrained(checkpoint)
+    tokenizer.save(Path(checkpoint))
+    half = evaluation(precision="bf16", max_new_tokens=200)
+    evaluate(*load_evaluated(checkpoint, half), Subject(PERMUTATION), half, out, "gru")
+    assert read_json(out / "reading.json", "")["precision"] == "bfloat16"
+    usual = evaluation(max_new_tokens=200)
+    assert load_evaluated(checkpoint, usual)[0].dtype == torch.float32
+    with pytest.raises(UserError, match="another evaluation"):
+        evaluate(*load_evaluated(checkpoint, usual), Subject(PERMUTATION), usual, out, "gru")
+    with pytest.raises(ConfigError, match=r"precision .* with a backend"):
+        evaluation(precision="bf16", backend={"url": "http://localhost:1", "model": "x"})
 
 
 @pytest.mark.parametrize(

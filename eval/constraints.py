@@ -26,8 +26,6 @@ class Constraint(NamedTuple):
     are not looked at."""
     check: Callable[[DataConfig], None]
     """Raises a ControlFlowError where the data are not written as it needs them."""
-    served: bool
-    """Whether a grammar says what it allows, to which a server holds a model."""
 
 
 def exceptions_of(example: Example) -> Exceptions:
@@ -50,8 +48,8 @@ def _check_guided(data: DataConfig) -> None:
 
 
 CONSTRAINTS = {
-    "control_flow": Constraint(_control_flow, lambda data: check_traces(data.format, data.reveal), served=True),
-    "guided": Constraint(_guided, _check_guided, served=False),
+    "control_flow": Constraint(_control_flow, lambda data: check_traces(data.format, data.reveal)),
+    "guided": Constraint(_guided, _check_guided),
 }
 """Constraints by name. To add one, write its places, and name it here and in `decoding.CONSTRAINED`."""
 

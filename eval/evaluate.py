@@ -20,7 +20,7 @@ from remedy.data_gen.tasks import Task
 from remedy.data_gen.windows import longest_seen
 from remedy.eval.checkpoint import Subject, describe
 from remedy.eval.config import EvalConfig
-from remedy.eval.constraints import CONSTRAINTS, check_interpreter
+from remedy.eval.constraints import check_interpreter
 from remedy.eval.decoding import TEACHER_FORCED, constraint_of, fed_roles
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.horizon import solved_horizons
@@ -101,11 +101,6 @@ def evaluate(
     for condition in conditions:
         if constraint := constraint_of(condition.forcing):
             check_interpreter(constraint, condition.data)
-            if config.backend is not None and not CONSTRAINTS[constraint].served:
-                raise ConfigError(
-                    f"forcing {constraint}: a server holds a model to a grammar, which knows no values: remove backend, "
-                    "or use control_flow"
-                )
     generator = _generator(model, tokenizer, config, name)
     request = {
         "run": name,

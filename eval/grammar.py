@@ -18,6 +18,7 @@ ITEMS = 2_000
 """What a parser of llguidance 1.9 holds at one place of a text at most (`ParserLimits.max_items_in_row`)."""
 SIZE = 50_000
 """Rules, alternatives and tokens of source lines: of a third more llguidance makes more symbols than it has numbers for (65,525)."""
+_ANYTHING = ["rest: | rest <[*]>"]
 Rules = Mapping[Rule, Sequence[Alternative]]
 
 
@@ -85,6 +86,13 @@ class LarkGrammar:
                     f"a parser of its traces would hold more than {ITEMS:,} alternatives at once, which a server does not"
                 )
         return frames
+
+
+def beginning(ids: Iterable[int]) -> str:
+    """One of these tokens, and after it anything."""
+    return "\n".join(
+        ["%llguidance {}", _rule("start", ["first rest"]), _rule("first", map(_token, sorted(ids))), *_ANYTHING, ""]
+    )
 
 
 def _items(rules: Rules, begun: Iterable[Rule]) -> int:

@@ -1,58 +1,68 @@
-"""Constraints at a server: what is sent as a grammar with each request, and whether a reply has held to it."""
+"""Constraints at a server: what is sent as a grammar with a request, and whether a reply has held to it.
+
+Control flow is sent whole: what may still come, to the end of the trace. Where no grammar says that, since values decide, or where it
+is more than a server reads, a request holds to what may come next alone, and the model writes on freely: as far as the constraint
+allows the same, that stands, being the likeliest after what stands before it; then what is certain is fed, and it is asked again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from remedy.data_gen.control_flow import ControlFlowError
-from remedy.data_gen.settings import UserError
 from remedy.eval.allowed import Place
 from remedy.eval.constrained import ConstrainedCursor
 from remedy.eval.control_flow import TokenWalk
 from remedy.eval.decoding import Cursor
-from remedy.eval.grammar import LarkGrammar
+from remedy.eval.grammar import LarkGrammar, beginning
+
+
+class Sent(NamedTuple):
+    """What a request holds a model to."""
+
+    grammar: str
+    """What may be written; empty: anything."""
+    whole: bool
+    """Whether it is all that the constraint allows, to the end of the trace; else the grammar is of the first token alone."""
+
+
+FREELY = Sent("", True)
 
 
 class Begun:
     """One example's constraint, from the place where its trace begins."""
 
     def __init__(self, place: Place) -> None:
-        """Raises:
-        UserError: it cannot be written as a grammar that a server reads.
-        """
-        assert isinstance(place, TokenWalk), "no grammar says what a value may be"
         self.place = place
-        self.program = place.grammar.flow.program.name
-        self._grammar = LarkGrammar(place.grammar)
-        self._at(place)
+        self._grammar = LarkGrammar(place.grammar) if isinstance(place, TokenWalk) else None
 
-    def grammar_at(self, cursor: Cursor) -> str:
-        """What may be written where a cursor is."""
-        return self._at(_place(cursor))
-
-    def outside(self, cursor: Cursor, tokens: Sequence[int]) -> int | None:
-        """The first token that goes on from where a cursor is and is not allowed; None: all are. What follows a special token that
-        ends a text in place of the closing one is not looked at: the cursor does not take it."""
+    def sent_at(self, cursor: Cursor) -> Sent:
+        """What is sent where a cursor is."""
         place = _place(cursor)
-        for token in tokens:
-            allowed = place.allowed()
-            if not allowed.ids or (
-                allowed.text and token not in allowed.ids and place.grammar.tokenizer.is_special(token)
-            ):
-                return None
-            after = place.after(token)
-            if after is None:
-                return token
-            place = after
-        return None
+        if self._grammar is not None:
+            assert isinstance(place, TokenWalk)
+            try:
+                return Sent(self._grammar.after(place), True)
+            except ControlFlowError:  # more than a server reads
+                self._grammar = None
+        allowed = place.allowed()
+        return Sent("" if allowed.text else beginning(allowed.ids), False)
 
-    def _at(self, place: TokenWalk) -> str:
-        try:
-            return self._grammar.after(place)
-        except ControlFlowError as error:
-            raise UserError(
-                f"forcing control_flow with a backend: {error}; leave the program out, or evaluate without a backend"
-            ) from None
+
+def outside(cursor: Cursor, sent: Sent, tokens: Sequence[int]) -> int | None:
+    """The first token that goes on from where a cursor is and is not allowed by what was sent; None: all are. What follows a special
+    token that ends a text in place of the closing one is not looked at: the cursor does not take it."""
+    place = _place(cursor)
+    for token in tokens if sent.whole else tokens[: bool(sent.grammar)]:
+        allowed = place.allowed()
+        if not allowed.ids or (allowed.text and token not in allowed.ids and cursor.tokenizer.is_special(token)):
+            return None
+        after = place.after(token)
+        if after is None:
+            return token
+        place = after
+    return None
 
 
 def begun(starts: Sequence[Place], count: int) -> list[Begun | None]:
@@ -60,7 +70,6 @@ def begun(starts: Sequence[Place], count: int) -> list[Begun | None]:
     return [Begun(start) for start in starts] or [None] * count
 
 
-def _place(cursor: Cursor) -> TokenWalk:
+def _place(cursor: Cursor) -> Place:
     assert isinstance(cursor, ConstrainedCursor)
-    assert isinstance(cursor.place, TokenWalk)
     return cursor.place

@@ -3,7 +3,7 @@
 A request scores the true trace (`prompt_logprobs`): where the likeliest token is the true one throughout, nothing is decoded. From the
 first departure on the model writes, a request for a written run, whose prompt is all that stands so far: a server that caches prefixes
 reads each token once. Where the two likeliest tokens of a scored place are nearer than the server's own two ways of computing, the
-model writes that token, as it would in the plain loop. The cursor of that loop judges all replies.
+model writes that token, as it would in the plain loop. The cursor of that loop judges all replies, and walks over what is certain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remedy.eval.backend import Backend
 from remedy.eval.decoding import Cursor, Generated
 from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, listening, nothing, predictions
 from remedy.eval.generators.drafts import NOTHING, Guess, Source
-from remedy.eval.generators.grammars import Begun, begun
+from remedy.eval.generators.grammars import FREELY, Begun, Sent, begun, outside
 from remedy.eval.generators.http_client import Gone, HttpClient
 from remedy.eval.generators.rows import Asked, Row
 from remedy.eval.generators.server import About, Server, connect, try_grammar
@@ -40,6 +40,8 @@ REQUEST = 256.0
 """How many tokens a server reads in the time that a request takes beside them."""
 DECODED = 8.0
 """How many it reads in the time in which it writes one: of a model of 32B with 32 rows at a time, 0.16 ms against 1 ms."""
+SHORT = round(REQUEST / DECODED)
+"""Tokens that are asked for where little of the last reply stood: as many as take as long as a request."""
 CONNECTIONS = 512
 """Requests at a time at most: more than a server computes at once, fewer than files that a process may have open."""
 TIE = 4.0
@@ -104,7 +106,7 @@ class ServedGenerator:
             "url": self.backend.url,
             **self.identity,
             "departure": self.server.departure,
-            "certain_tokens": "written one by one",
+            "certain_tokens": "fed, or written one by one where a grammar goes to the end of the trace",
             "cut": None,
             "context": self.context._asdict() if self.context else None,
         }
@@ -172,12 +174,14 @@ class ServedGenerator:
                 luck.scored(row.judged[1])
                 continue
             self.asked["write"] += 1
-            grammar = begin.grammar_at(cursor) if begin else ""
-            scores = await self.server.write(row.read, self._most(row), cursor.stops, grammar)
+            sent = begin.sent_at(cursor) if begin else FREELY
+            most = self._most(row, PIECE if sent.whole else luck.reach)
+            scores = await self.server.write(row.read, most, cursor.stops, sent.grammar)
             if begin:
-                self._check(begin, cursor, scores.tokens)
+                self._check(cursor, sent, scores.tokens)
             before = len(cursor.generated)
-            row.judge(Asked([], Guess(scores.tokens[:-1], Source.COPY), True, True), scores, near)
+            stood = row.judge(Asked([], Guess(scores.tokens[:-1], Source.COPY), True, True), scores, near)
+            luck.stood(stood == len(scores.tokens) - 1)
             luck.written(truth, cursor.generated[before:])
         return Written(cursor.generated, row.near_ties)
 
@@ -193,20 +197,19 @@ class ServedGenerator:
             ids[places], logprobs[places], margins[places] = scores.tokens, scores.logprobs, scores.margins
         return predictions(truth, predicted, ids, logprobs, margins)
 
-    def _check(self, begin: Begun, cursor: Cursor, tokens: Sequence[int]) -> None:
+    def _check(self, cursor: Cursor, sent: Sent, tokens: Sequence[int]) -> None:
         """Raises a UserError if the server has not held its model to the grammar."""
-        if (wrong := begin.outside(cursor, tokens)) is not None:
+        if (wrong := outside(cursor, sent, tokens)) is not None:
             raise UserError(
-                f"{self.backend.url}: {begin.program}: the server did not hold to the grammar: token {wrong} is not among those that "
-                "control flow allows there"
+                f"{self.backend.url}: the server did not hold to the grammar: token {wrong} is not among those that it allows there"
             )
 
-    def _most(self, row: Row) -> int:
-        """How many tokens are written: of a near tie that token alone, as long as the truth may go on."""
+    def _most(self, row: Row, reach: int) -> int:
+        """How many tokens are written, at most `reach`: of a near tie that token alone, as long as the truth may go on."""
         if row.undecided and not row.departed:
             return 1
         room = self.about.longest - len(row.read) if self.about.longest else PIECE
-        return max(1, min(row.cursor.room, PIECE, room))
+        return max(1, min(row.cursor.room, reach, room))
 
     def _guess(self, row: Row, luck: _Luck) -> Guess:
         """The truth from here on, where it pays to have it scored: at first always."""
@@ -224,11 +227,17 @@ class ServedGenerator:
 
 
 class _Luck:
-    """How often a row wrote what is true: tokens that were, and how often it left the truth, or nearly."""
+    """How often a row wrote what is true: tokens that were, and how often it left the truth, or nearly. `reach`: how many tokens it
+    is asked for where a constraint may want others than it writes."""
 
     def __init__(self) -> None:
         self.right = 0
         self.wrong = 0
+        self.reach = SHORT
+
+    def stood(self, all: bool) -> None:
+        """Whether a constraint took all that was written."""
+        self.reach = min(2 * self.reach, PIECE) if all else SHORT
 
     def scored(self, right: int) -> None:
         self.right += right

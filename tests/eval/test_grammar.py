@@ -16,20 +16,21 @@ from torch import Tensor, nn
 
 from remedy.data_gen.control_flow import ControlFlow, ControlFlowError, Exceptions
 from remedy.data_gen.execution.program import Program
-from remedy.data_gen.settings import ConfigError, UserError, build
+from remedy.data_gen.roles import Role
+from remedy.data_gen.settings import UserError, build
 from remedy.eval.backend import Backend
-from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
+from remedy.eval.constraints import starts_of
 from remedy.eval.control_flow import TokenWalk, TraceGrammar
-from remedy.eval.evaluate import evaluate, run_condition
-from remedy.eval.generators import LoopGenerator, ServedGenerator, Written
+from remedy.eval.evaluate import run_condition
+from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, Written
 from remedy.eval.grammar import LarkGrammar
 from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import Encoded
 from tests.contract_server import ContractServer
 from tests.data_gen.control_flow.rare_constructs import programs as rare_programs
 from tests.data_gen.control_flow.test_soundness import cruxeval, humaneval
 from tests.eval.test_constrained import CHARACTERS, CONSTRAINED, LOOPS, S3, Prepared, condition, programs
-from tests.eval.test_decoding import small_model
 from tests.lark import Matcher, tokens_of
 
 SIZE = CHARACTERS.vocab_size
@@ -172,25 +173,33 @@ def same(mine: Written, other: Written) -> bool:
     return (one.ids, one.complete) == (two.ids, two.complete) and told
 
 
+def assert_served_as_here(
+    made: Prepared, model: Any, asked: Writing, kind: str, truths: Sequence[Encoded] = ()
+) -> tuple[list[Written], ContractServer]:
+    """A server's model writes what the plain loop does. What was written, and the server."""
+    tokens_of(CHARACTERS)
+    starts = starts_of(asked.constraint, made.examples, made.data, CHARACTERS)
+    expected = LoopGenerator(ModelReader(model), CHARACTERS).generate(made.truths, asked, starts=starts)
+    server = ContractServer(model, CHARACTERS, kind=kind)
+    with server.running() as url:
+        served = ServedGenerator(Backend(url=url, model="tiny", patience=20), CHARACTERS)
+        found = served.generate(truths or made.truths, asked, starts=starts)
+    assert all(map(same, found, expected))
+    for one in found:
+        for held, logprob in zip(one.runs[0].held, one.runs[0].logprobs):
+            assert (held.changed is None) == (held.choices > 0)
+            assert (held.cut != held.cut) == (logprob != logprob) == (held.choices > 0)
+    return found, server
+
+
 @pytest.mark.parametrize(("kind", "memory"), [("vllm", None), ("sglang", 2)])
 def test_a_server_writes_what_is_written_here(tmp_path: Path, kind: str, memory: int | None) -> None:
     """Whatever the model writes: where it is right, where it leaves the truth, and where it ends texts by other tokens."""
-    tokens_of(CHARACTERS)
-    rows = [{"code": code, "input": given, "output": out} for code, given, out in zip(LOOPS, "12", ("3", "[0, 1]"))]
-    made = Prepared(programs(tmp_path, *rows), 2, split="all")
+    made = loops(tmp_path)
     for seed, rate in enumerate((0.05, 0.3, 1.0)):
-        model: Any = Whimsical([truth.ids for truth in made.truths], rate, seed)
+        model = Whimsical([truth.ids for truth in made.truths], rate, seed)
         asked = CONSTRAINED._replace(max_new_tokens=(60, 60, 10)[seed], memory=memory)
-        expected = LoopGenerator(ModelReader(model), CHARACTERS).generate(made.truths, asked, starts=made.starts)
-        server = ContractServer(model, CHARACTERS, kind=kind)
-        with server.running() as url:
-            served = ServedGenerator(Backend(url=url, model="tiny", patience=20), CHARACTERS)
-            found = served.generate(made.truths, asked, starts=made.starts)
-        assert all(map(same, found, expected)), (seed, rate)
-        for one in found:
-            for held, logprob in zip(one.runs[0].held, one.runs[0].logprobs):
-                assert (held.changed is None) == (held.choices > 0)
-                assert (held.cut != held.cut) == (logprob != logprob) == (held.choices > 0)
+        assert_served_as_here(made, model, asked, kind)
 
 
 def test_what_was_cut_is_unknown_where_a_server_chose(tmp_path: Path) -> None:
@@ -226,27 +235,46 @@ def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> Non
     assert "\n" not in str(error.value)
 
 
-def test_a_program_that_is_too_large_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    lines = "".join(f"    if n > {at}:\n        n += {at}\n" for at in range(900))
-    data = programs(tmp_path, {"code": f"def f(n):\n{lines}    return n\n", "input": "-1", "output": "-1"})
-    made = Prepared(data, 1, split="all")
-    server = ContractServer(Whimsical([truth.ids for truth in made.truths], 0.0, 0), CHARACTERS)  # type: ignore[arg-type]
-    with server.running() as url:
-        served = ServedGenerator(Backend(url=url, model="tiny"), CHARACTERS)
-        begin = server.posts
-        with pytest.raises(
-            UserError,
-            match=r"^forcing control_flow with a backend: 0: a parser of its traces would .* leave the program out",
-        ):
-            served.generate(made.truths, CONSTRAINED, starts=made.starts)
-    assert server.posts == begin
+def test_a_program_that_is_too_large_is_held_choice_by_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remedy.eval.grammar.SIZE", 20)
+    made = loops(tmp_path)
+    for seed, rate in enumerate((0.05, 0.3)):
+        model = Whimsical([truth.ids for truth in made.truths], rate, seed)
+        _, server = assert_served_as_here(made, model, CONSTRAINED._replace(max_new_tokens=150), "vllm")
+        assert max(map(len, grammars_of(server))) < 200
 
 
-def test_guided_is_refused_before_a_server_is_asked(tmp_path: Path) -> None:
-    settings = {"diagnostics": [{"kind": "programs", "forcing": ["guided"], "answer_only": [False]}]}
-    config = build(EvalConfig, {**settings, "backend": {"url": "http://127.0.0.1:9", "model": "x"}}, "x")
-    with pytest.raises(
-        ConfigError, match="forcing guided: a server holds a model to a grammar, which knows no values"
-    ) as error:
-        evaluate(small_model("gru", CHARACTERS), CHARACTERS, Subject(Prepared(S3, 1).data), config, tmp_path, "gru")
-    assert "\n" not in str(error.value)
+def grammars_of(server: ContractServer) -> list[str]:
+    """What each request was held to."""
+    vllm = [one.get("structured_outputs", {}).get("grammar", "") for one in server.contents]
+    return [one.get("sampling_params", {}).get("ebnf", "") or found for one, found in zip(server.contents, vllm)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "memory", "known"),
+    [("vllm", None, True), ("sglang", 2, True), ("vllm", 1, False), ("sglang", None, False)],
+)
+def test_a_server_is_guided_as_a_model_here(tmp_path: Path, kind: str, memory: int | None, known: bool) -> None:
+    """Whether there is a truth to be scored or not: values are written freely, and what is chosen among goes with the request."""
+    made = loops(tmp_path)
+    chosen, prompts = 0, [] if known else [prompt_of(truth) for truth in made.truths]
+    for seed, (rate, most) in enumerate([(0.0, 400), (0.05, 150), (0.3, 150), (1.0, 40)]):
+        model = Whimsical([truth.ids for truth in made.truths], rate, seed)
+        asked = CONSTRAINED._replace(max_new_tokens=most, memory=memory, constraint="guided")
+        found, server = assert_served_as_here(made, model, asked, kind, prompts)
+        chosen += sum(held.choices > 0 for one in found for held in one.runs[0].held)
+        _, *grammars = filter(None, grammars_of(server))
+        assert all(re.fullmatch(r"%llguidance {}\nstart: first rest\n(.*\n)+rest: .*\n", one) for one in grammars)
+    assert chosen >= 5
+
+
+def prompt_of(truth: Encoded) -> Encoded:
+    """The same without what is asked for, but for an end."""
+    kept = [at for at, role in enumerate(truth.roles) if role == Role.CONTEXT]
+    return Encoded(*([column[at] for at in [*kept, -1]] for column in truth))
+
+
+def loops(folder: Path) -> Prepared:
+    """Programs that branch."""
+    rows = [{"code": code, "input": given, "output": out} for code, given, out in zip(LOOPS, "12", ("3", "[0, 1]"))]
+    return Prepared(programs(folder, *rows), 2, split="all")

@@ -1,6 +1,7 @@
 """How often a model is called, one after the other, for each program of a benchmark: with guesses, and by the plain loop.
 
-python benchmarks/sequential_calls.py CHECKPOINT PROGRAMS.jsonl OUT.jsonl [--benchmark NAME] [--forcing NAME ...] [--count N] [--precision bf16]
+python benchmarks/sequential_calls.py CHECKPOINT PROGRAMS.jsonl OUT.jsonl [--benchmark NAME] [--forcing NAME ...] [--count N]
+    [--precision bf16]
 
 One program at a time, in an order drawn from the seed, each forcing in turn; what is done is kept in OUT.jsonl, and a rerun goes on.
 The plain loop is not run: its calls are counted by walking its cursor over the same tokens.

@@ -11,6 +11,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -81,6 +82,10 @@ class Generation(TypedDict):
     be told (`eval.scoring.actions.contradictions`)."""
     near_ties: int
     """Tokens of which the two likeliest were nearer than rounding: other hardware, or another batch, may write another there."""
+
+
+NUMBERS = [name for name, kind in Generation.__annotations__.items() if "list[float]" in str(kind)]
+"""Columns of real numbers, in which what is null is read as NaN."""
 
 
 class Place(NamedTuple):
@@ -160,4 +165,6 @@ def read_generations(path: Path, evaluation: str | None = None) -> pd.DataFrame:
         DamagedFile: as `read_records`.
     """
     found: pd.DataFrame = read_table(path, CURE, evaluation).to_pandas()
+    for name in {*NUMBERS} & {*found.columns}:  # a list of nulls alone has no type in the file
+        found[name] = [np.array(one, dtype=float) for one in found[name]]
     return found.set_index("index", drop=False)

@@ -25,7 +25,7 @@ class ModelFrame(NamedTuple):
     ids: tuple[int, ...]
     roles: tuple[Role, ...]
     logprobs: tuple[float, ...]
-    """Natural logarithms of probabilities; 0 for a token that was certain."""
+    """Natural logarithms of probabilities; 0 for a token that was certain, NaN where a server chose among several."""
     margins: tuple[float, ...]
     """How far these are above the next likeliest tokens'; infinite for a token that was certain."""
     held: tuple[Held, ...]
@@ -74,18 +74,20 @@ class ModelFrame(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """That of all its tokens that the model wrote, each given those before it."""
+        """That of all its tokens that the model wrote, each given those before it; NaN where that is unknown."""
         return math.exp(sum(self.logprobs))
 
     @property
     def least(self) -> int | None:
-        """The place of its least likely token; None where the model wrote none."""
-        written = [place for place, one in enumerate(self.held) if not one.certain]
+        """The place of its least likely token, of those whose probability is known; None where there is none."""
+        written = [
+            place for place, one in enumerate(self.held) if not one.certain and not math.isnan(self.logprobs[place])
+        ]
         return min(written, key=lambda place: self.logprobs[place], default=None)
 
     @property
     def cut(self) -> float:
-        """How likely the model would have left a constraint in this frame, along what it wrote."""
+        """How likely the model would have left a constraint in this frame, along what it wrote; NaN where that is unknown."""
         return 1 - math.prod(1 - one.cut for one in self.held)
 
 

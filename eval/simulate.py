@@ -117,17 +117,12 @@ def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataC
     return data
 
 
-def check_constraint(constraint: str, data: DataConfig, config: SimulateConfig) -> None:
+def check_constraint(constraint: str, data: DataConfig) -> None:
     """Whether a program can be simulated under a constraint, as far as the settings say.
 
     Raises:
         ConfigError: it cannot.
     """
-    if config.backend is not None:
-        raise ConfigError(
-            f"--constrain {constraint}: a server does not tell how likely what it chose was, which is shown here: remove "
-            "backend, or --constrain"
-        )
     check_data(constraint, data)
     check_interpreter(constraint, data)
 

@@ -77,16 +77,18 @@ def simulate(
         changes["memory"] = memory
     data = data_of(checkpoint, program, changes)
     if constrain:
-        check_constraint(constrain, data, config)
+        check_constraint(constrain, data)
     prompt_spans(program, data)  # what is wrong with the program is said before weights are loaded
     model, tokenizer = load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint)
     if calibrator is not None:
         calibrator.check(written_by(model, tokenizer, checkpoint, config.backend, data, constrain), checkpoint)
+        if config.backend and constrain:
+            calibrator.check_served()
     with generating(model, tokenizer, checkpoint, config.backend) as (generator, calls):
         found = prepared(program, data, tokenizer, check)
         first = first_written(data)
         screen = Screen(console, tokenizer, first)
-        for line in opening(checkpoint, found, data, constrain):
+        for line in opening(checkpoint, found, data, constrain, config.backend is not None):
             screen.say(line)
         screen.legend()
         believing = Believing(follower, contradictions(found.example, data)[0] is not None) if follower else None
@@ -174,7 +176,7 @@ def generating(
         hook.remove()
 
 
-def opening(checkpoint: str, program: Prepared, data: DataConfig, constraint: str) -> Iterator[str]:
+def opening(checkpoint: str, program: Prepared, data: DataConfig, constraint: str, served: bool) -> Iterator[str]:
     """What is simulated, and how; whether it was run, and what cannot be said."""
     name = visible(program.example.trace.program.name)
     yield f"{name} as {visible(checkpoint)} writes it ({how_written(data, constraint)})"
@@ -187,6 +189,8 @@ def opening(checkpoint: str, program: Prepared, data: DataConfig, constraint: st
     check, why = contradictions(program.example, data)
     if check is None:
         yield f"contradictions are not looked for: {visible(why)}"
+    if served and constraint:
+        yield "where several tokens were allowed the server does not tell how likely its choice was, nor what was cut: `unknown`"
 
 
 def how_written(data: DataConfig, constraint: str) -> str:

@@ -19,7 +19,7 @@ from remedy.eval.generations import FrameProbability
 from remedy.eval.records import LabelValue
 from remedy.eval.trust.bound import Bound
 from remedy.eval.trust.hazard import Hazard
-from remedy.eval.trust.signals import signals_of
+from remedy.eval.trust.signals import UNTOLD, signals_of
 
 CURE = "fit it again with `remedy calibrate`"
 RISK = 0.05
@@ -115,6 +115,18 @@ class Trust(NamedTuple):
         if differing := [key for key in self.identity if self.identity[key] != identity.get(key)]:
             said = ", ".join(f"{key} {self.identity[key]} and not {identity.get(key)}" for key in differing)
             raise UserError(f"the calibrator is not of {name} as it is used here: it is of {said}: {CURE}")
+
+    def check_served(self) -> None:
+        """Whether all that the calibrator needs is told by a server that holds its model to a constraint.
+
+        Raises:
+            UserError: it is not.
+        """
+        if missing := [name for name in self.hazard.signals if name in UNTOLD]:
+            raise UserError(
+                f"the calibrator needs {', '.join(missing)}, which a server does not tell of what it chose under a constraint: fit one "
+                "on an evaluation by the server, or remove backend"
+            )
 
     def save(self, path: Path) -> None:
         """Write it, the whole file or none of it.

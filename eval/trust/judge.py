@@ -98,15 +98,17 @@ def by_cluster(values: npt.NDArray[np.float64] | npt.NDArray[np.bool_], clusters
 
 def scores(judged: Judged) -> Mapping[str, npt.NDArray[np.float64]]:
     """What whole traces can be accepted by, a value for each: the calibrator's P at the end, what the model's own probabilities say,
-    and the length alone."""
+    where all are known, and the length alone."""
     by_trace = judged.frames.groupby("trace")
     own = -np.logaddexp(0, judged.frames["frame_probability"])
-    return {
+    found = {
         "calibrated": by_trace["right"].last().to_numpy(),
         "probability of the trace": own.groupby(judged.frames["trace"]).sum().to_numpy(),
         "least likely token": -by_trace["least_probability"].max().to_numpy(),
         "number of frames alone": -by_trace.size().to_numpy().astype(float),
     }
+    known = {"calibrated", "number of frames alone"} if own.isna().any() else set(found)
+    return {name: values for name, values in found.items() if name in known}
 
 
 def reliability(frames: pd.DataFrame, bins: int = 8) -> list[tuple[float, Estimate]]:

@@ -23,6 +23,8 @@ SIGNALS = {
 """The signals, with a sentence on each."""
 NUMBER = "frame_number"
 """The signal that knows nothing but how long the trace is: what the others are compared with."""
+UNTOLD = frozenset({"least_probability", "frame_probability", "cut"})
+"""Signals that need the probability of every token among all tokens, which servers do not tell of a choice among some."""
 MOST = 20.0
 """Log-odds and margins are cut at this value: further away is rounding."""
 
@@ -56,8 +58,10 @@ def signals_of(frame: FrameProbability, tokens: int, constrained: bool, contradi
     }
 
 
-def _odds(probability: float) -> float:
-    """The logarithm of the odds of a probability, which rounding may put outside of 0 to 1."""
+def _odds(probability: float) -> float | None:
+    """The logarithm of the odds of a probability, which rounding may put outside of 0 to 1; None where that is unknown."""
+    if math.isnan(probability):
+        return None
     if probability <= 0:
         return -MOST
     return MOST if probability >= 1 else min(max(math.log(probability) - math.log1p(-probability), -MOST), MOST)

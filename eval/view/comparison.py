@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -75,7 +76,7 @@ class Comparison:
                 special=self.tokenizer.is_special(id),
                 wrong=self.reader is None and id != token.id,
                 supervised=not held.certain,
-                logprob=None if held.certain else logprob,
+                logprob=None if held.certain or logprob is None or math.isnan(logprob) else logprob,
             )
 
     def _frames(self, reader: Reader, stretch: Sequence[Token], ids: Sequence[int], texts: Sequence[str]) -> list[int]:

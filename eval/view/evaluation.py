@@ -188,11 +188,21 @@ def _said(written: Mapping[str, Any], numbers: list[int], tokenizer: TraceTokeni
     text_of = {one[:2]: one[2] for one in reversed([*zip(written["places"], written["logprobs"], texts)])}
     columns = (written[f"frame_{name}"] for name in ("places", "logprob_sum", "logprob_min", "cut"))
     for place, whole, least, cut in zip(*columns):
-        text = visible(text_of[place, least]) or "·"
-        note = f"p {math.exp(whole):.2g}, least likely token {math.exp(least):.2g} {text}"
+        if known := not math.isnan(whole):
+            text = visible(text_of[place, least]) or "·"
+            note = f"p {math.exp(whole):.2g}, least likely token {math.exp(least):.2g} {text}"
+        else:
+            note = "p unknown: a server chose"
         note += f", cut {cut:.2g}" if cut > 0 else ""
         marks = (AGAINST,) if int(place) in against else ()
-        yield Block(frame_at(numbers, int(place)), "", (), note=note, probability=math.exp(whole), marks=marks)
+        yield Block(
+            frame_at(numbers, int(place)),
+            "",
+            (),
+            note=note,
+            probability=math.exp(whole) if known else None,
+            marks=marks,
+        )
 
 
 def _facts(record: Mapping[str, Any]) -> dict[str, str]:

@@ -27,6 +27,8 @@ LONGEST = 240
 MOST_TOKENS = 400
 """Tokens of one frame that are shown in colours."""
 BAR = 8
+UNKNOWN = "unknown"
+"""A probability that a server does not tell."""
 
 
 class Screen:
@@ -88,7 +90,7 @@ def frame_tokens(frame: ModelFrame, tokenizer: TraceTokenizer) -> list[Token]:
             frame.number,
             supervised=not held.certain,
             special=tokenizer.is_special(id),
-            logprob=None if held.certain else logprob,
+            logprob=None if held.certain or math.isnan(logprob) else logprob,
         )
         for id, text, role, logprob, held in columns
     ]
@@ -118,13 +120,16 @@ def value(frame: ModelFrame) -> str:
 
 
 def probability(frame: ModelFrame) -> str:
-    """That of the frame; a word where all of it was certain."""
-    return shown(frame.probability) if frame.asked else "certain"
+    """That of the frame; a word where all of it was certain, or it is unknown."""
+    if not frame.asked:
+        return "certain"
+    return UNKNOWN if math.isnan(frame.probability) else shown(frame.probability)
 
 
 def bar(frame: ModelFrame) -> str:
     """The probability with a bar."""
-    filled = round(BAR * frame.probability) if frame.asked else BAR
+    known = 0.0 if math.isnan(frame.probability) else frame.probability
+    filled = round(BAR * known) if frame.asked else BAR
     return f"{'█' * filled}{'░' * (BAR - filled)} {probability(frame)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from remedy.data_gen.examples import DataConfig
@@ -10,7 +11,7 @@ from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.model_frames import ModelFrame
 from remedy.eval.simulate import Prepared, Simulation, first_written
 from remedy.eval.view.comparison import Comparison, frame_at
-from remedy.eval.view.simulation import changes, cut_mass, frame_tokens, least, marks
+from remedy.eval.view.simulation import UNKNOWN, changes, cut_mass, frame_tokens, least, marks
 from remedy.eval.view.structure import Block, Part, View, tokens_of
 from remedy.models.tokenizer import TraceTokenizer
 
@@ -42,13 +43,15 @@ def simulation_view(
 
 def _with(block: Block, frame: ModelFrame, tokenizer: TraceTokenizer) -> Block:
     """A block with what is said of its frame."""
-    note = ", ".join(filter(None, [least(frame, tokenizer), cut_mass(frame)])) or "certain"
+    known = not math.isnan(frame.probability)
+    said = ["" if known else f"probability {UNKNOWN}", least(frame, tokenizer), cut_mass(frame)]
+    note = ", ".join(filter(None, said)) or "certain"
     problem = [f"no frame: {frame.problem}"] if frame.problem else []
     return replace(
         block,
         note=note,
         first_error=frame.wrong,
-        probability=frame.probability if frame.asked else None,
+        probability=frame.probability if frame.asked and known else None,
         shows=changes(frame),
         marks=(*problem, *marks(frame)),
     )

@@ -19,18 +19,21 @@ from remedy.data_gen.execution.program import Program
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError, build
 from remedy.eval.backend import Backend
+from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.constraints import starts_of
 from remedy.eval.control_flow import TokenWalk, TraceGrammar
-from remedy.eval.evaluate import run_condition
+from remedy.eval.evaluate import evaluate, run_condition
 from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, Written
 from remedy.eval.grammar import LarkGrammar
+from remedy.eval.view.evaluation import record_view
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded
 from tests.contract_server import ContractServer
 from tests.data_gen.control_flow.rare_constructs import programs as rare_programs
 from tests.data_gen.control_flow.test_soundness import cruxeval, humaneval
 from tests.eval.test_constrained import CHARACTERS, CONSTRAINED, LOOPS, S3, Prepared, condition, programs
+from tests.eval.test_decoding import small_model
 from tests.lark import Matcher, tokens_of
 
 SIZE = CHARACTERS.vocab_size
@@ -215,6 +218,21 @@ def test_what_was_cut_is_unknown_where_a_server_chose(tmp_path: Path) -> None:
     assert row["changed_tokens"] is None
     assert row["cut_mass"] != row["cut_mass"]
     assert any(cut != cut for cut in ran.kept[0]["cut"])
+
+
+def test_a_record_of_what_a_server_chose_can_be_looked_at(tmp_path: Path) -> None:
+    made = loops(tmp_path)
+    model: Any = Whimsical([truth.ids for truth in made.truths], 0.0, 0)
+    diagnostic = {"kind": "programs", "forcing": ["control_flow"], "answer_only": [False]}
+    with ContractServer(model, CHARACTERS).running() as url:
+        settings = {"diagnostics": [diagnostic], "backend": {"url": url, "model": "tiny"}}
+        described = small_model("gru", CHARACTERS)  # whatever is served
+        evaluate(described, CHARACTERS, Subject(made.data), build(EvalConfig, settings, "x"), tmp_path / "out", "x")
+    blocks = record_view(tmp_path / "out", 0).parts[0].blocks
+    unknown = [block for block in blocks if "p unknown: a server chose" in block.note]
+    assert 0 < len(unknown) < len(blocks)
+    assert all(block.probability is None for block in unknown)
+    assert all(token.logprob == token.logprob for block in blocks for token in block.written or ())
 
 
 def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> None:

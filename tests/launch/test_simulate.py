@@ -34,6 +34,15 @@ OTHERS = sorted(
 """Interpreters of other versions than 3.11."""
 
 
+LOOPING = """def main():  # << START_OF_TRACE
+    a = 1
+    for one in (1, 2):
+        if one > a:
+            a = one
+    return a
+"""
+
+
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that has learnt one program by heart."""
@@ -134,8 +143,6 @@ def test_a_terminal_has_colours_and_obeys_no_program(checkpoint: Path, tmp_path:
 
 
 def test_a_served_model_simulates(checkpoint: Path, program: Path) -> None:
-    from remedy.models.loading import load_checkpoint
-
     local = remedy(["simulate", checkpoint, program])
     with ContractServer(*load_checkpoint(str(checkpoint))).running() as url:
         served = remedy(["simulate", checkpoint, program, f"backend.url={url}", "backend.model=tiny"])
@@ -144,9 +151,49 @@ def test_a_served_model_simulates(checkpoint: Path, program: Path) -> None:
     assert frames[0][:5] == frames[1][:5]
 
 
-def test_a_server_without_log_probabilities_is_named(checkpoint: Path, program: Path) -> None:
-    from remedy.models.loading import load_checkpoint
+@pytest.mark.parametrize(("constraint", "memory"), [("control_flow", 2), ("guided", None)])
+def test_a_served_model_is_held_to_the_program_too(
+    checkpoint: Path, tmp_path: Path, constraint: str, memory: int | None
+) -> None:
+    """The frames are those of the model here; a frame in which it chose is of unknown probability, in the terminal and on the page."""
+    (tmp_path / "loop.py").write_text(LOOPING)
+    words: list[Any] = ["simulate", checkpoint, tmp_path / "loop.py", "--check", "--constrain", constraint]
+    words += ["--max-new-tokens", 250, *(["--memory", memory] if memory else [])]
+    local = remedy(words)
+    with ContractServer(*load_checkpoint(str(checkpoint))).running() as url:
+        page = tmp_path / "page.html"
+        served = remedy([*words, "--html", page, f"backend.url={url}", "backend.model=tiny"])
+    assert served.status == 0, served.errors
+    told = "where several tokens were allowed the server does not tell how likely its choice was, nor what was cut: `unknown`"
+    assert told in served.output
+    assert told not in local.output
+    frames = [re.findall(r"^ +(\d+)  (\w+) +(\S+) *(.*)$", done.output, re.MULTILINE) for done in (local, served)]
+    assert len(frames[1]) >= 5
+    assert [(*one[:2], one[3]) for one in frames[0]] == [(*one[:2], one[3]) for one in frames[1]]
+    unknown = sum(one[2] == "unknown" for one in frames[1])
+    assert (constraint == "control_flow") <= unknown < len(frames[1])
+    assert all("nan" not in text.lower() for text in (served.output, page.read_text()))
+    assert page.read_text().count("probability unknown") >= unknown
+    ends = [re.sub(r"\d+ model calls?, [\d.]+ s", "", "".join(re.findall(r"\d+ frames, .*|checked: .*|answer: .*", done.output)))
+            for done in (local, served)]  # fmt: skip
+    assert ends[0] == ends[1]
 
+
+def test_a_calibrator_needs_what_a_server_tells(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOPING)
+    needs = Trust.load(calibrator(checkpoint, tmp_path / "needs.json", forcing="guided"))
+    needs._replace(hazard=needs.hazard._replace(signals=("margin", "contradiction"))).save(tmp_path / "fits.json")
+    with ContractServer(*load_checkpoint(str(checkpoint))).running() as url:
+        words = ["simulate", checkpoint, tmp_path / "loop.py", "--constrain", "guided", "--max-new-tokens", 60]
+        words += [f"backend.url={url}", "backend.model=tiny", "--trust"]
+        refused, done = (remedy([*words, tmp_path / name]) for name in ("needs.json", "fits.json"))
+    assert (refused.status, refused.output) == (2, "")
+    assert "the calibrator needs least_probability, which a server does not tell of what it chose" in refused.errors
+    assert done.status == 0, done.errors
+    assert "right so far" in done.output
+
+
+def test_a_server_without_log_probabilities_is_named(checkpoint: Path, program: Path) -> None:
     with ContractServer(*load_checkpoint(str(checkpoint)), silent=True).running() as url:
         done = remedy(["simulate", checkpoint, program, f"backend.url={url}", "backend.model=tiny"])
     assert done.status == 2
@@ -165,7 +212,6 @@ BAD: dict[str, tuple[str | None, list[Any], str]] = {
     "parameters": (SWAP.replace("main()", "main(x=1)"), [], "main has parameters, and only a run tells their values"),
     "constraint": (SWAP, ["--constrain", "contol_flow"], "did you mean 'control_flow'?"),
     "constraint, sparse states": (SWAP, ["--constrain", "guided", "data.reveal.spacing=2"], "do not show all variables"),
-    "constraint, served": (SWAP, ["--constrain", "guided", "backend.url=http://x:1", "backend.model=m"], "does not tell how likely"),
     "short memory": (SWAP, ["--memory", "1", "data.reveal.spacing=4"], "memory 1: with a state in every 4 frames"),
     "memory without frames": (SWAP, ["--memory", "3", "data.format=repl"], "memory 3: nothing that a model writes in the repl"),
     "memory twice": (SWAP, ["--memory", "3", "data.memory=3"], "are one setting"),

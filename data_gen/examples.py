@@ -20,6 +20,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from remedy.data_gen.execution.pool import Outcome
 from remedy.data_gen.execution.program import ProgramError, Trace
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.registry import by_kind
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.settings import ConfigError, Settings
@@ -53,9 +54,10 @@ class DataConfig(Settings):
     """Which frames are written, which of them show their state, and how."""
     string_encoding: EncodingName = "plain"
     """How string values are written in the trace."""
-    memory: int | None = Field(default=None, ge=1, le=1_000_000)
-    """How many frames before the one being predicted a model still sees, after the context, in training and decoding; positions begin
-    anew at every frame. None: all. With fewer than `reveal.spacing` no state may be in sight; nor what `..` of a diff stands for."""
+    memory: Memory | None = None
+    """Which frames before the one being predicted a model still sees, after the context, in training and decoding; positions begin
+    anew where it forgets. `4`: the last four; `{frames: 4, open_calls: true}`: and where every call stands that has not returned. None:
+    all. With fewer than `reveal.spacing` no state may be in sight; nor what `..` of a diff stands for."""
     seed: int = Field(default=0, ge=0, lt=2**64)
     """Chooses the programs, together with the split and the index."""
 
@@ -87,6 +89,12 @@ class DataConfig(Settings):
             raise ValueError(
                 f"memory {self.memory}: nothing that a model writes in the {self.format} format says where a frame ends: use "
                 f"{', '.join(able)}, or remove memory"
+            )
+        telling = [name for name in able if FORMATS[name].events]
+        if self.memory is not None and self.memory.open_calls and self.format not in telling:
+            raise ValueError(
+                f"memory.open_calls: the {self.format} format writes no events, so that no frame says what is called or returns: use "
+                f"{', '.join(telling)}, or memory {self.memory.frames}"
             )
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+from remedy.data_gen.memory import Memory
 from remedy.eval.allowed import Cut, Held, Place, continued
 from remedy.eval.decoding import FREE, Cursor
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -25,7 +26,7 @@ class ConstrainedCursor(Cursor):
         tokenizer: TraceTokenizer,
         max_new_tokens: int,
         longest: int | None = None,
-        memory: int | None = None,
+        memory: Memory | None = None,
     ) -> None:
         super().__init__(truth, FREE, tokenizer, False, max_new_tokens, longest, memory)
         self.runs = [(0, self.offset, True), (self.offset, len(truth.ids), False)]

@@ -18,9 +18,10 @@ Where states or values are fed, the answer is read from what was given: whether 
 from __future__ import annotations
 
 import math
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import ROLES, Role, Special
 from remedy.eval.allowed import FREELY, UNCUT, Cut, Heard, Held, unheard
 from remedy.eval.sight import Sight
@@ -129,8 +130,9 @@ class Cursor:
     token, whatever that is. A run at the end of the example ends with the end-of-text token. `longest`: how many tokens the
     model can read at once; where a row comes to it, its run is cut, and later runs are left empty.
 
-    `memory`: how many frames it sees before the one that it is at (None: all). Where it forgets one it waits to be read anew. Frames
-    that are written freely end where the model says so; else, and where every token has its place, they are the true ones.
+    `memory`: which frames it sees before the one that it is at (None: all). Where it forgets one it waits to be read anew. Frames
+    that are written freely end where the model says so; else, and where every token has its place, they are the true ones. What they
+    are, calls or returns, the tokens say that it has read, whoever wrote them.
     """
 
     def __init__(
@@ -141,7 +143,7 @@ class Cursor:
         exact: bool,
         max_new_tokens: int,
         longest: int | None = None,
-        memory: int | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.ids = truth.ids
         self.roles = truth.roles
@@ -154,7 +156,7 @@ class Cursor:
         self.run = 0
         context = next((at for at, role in enumerate(truth.roles) if role != Role.CONTEXT), len(truth.ids))
         self.offset = context if Role.CONTEXT in fed else 0
-        self.sight = Sight(truth.ids[: self.offset], memory)
+        self.sight = Sight(truth.ids[: self.offset], memory, tokenizer.special_ids)
         self.waits = True
         own = Role.STRUCTURE not in fed and not exact
         self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if own else None
@@ -199,10 +201,8 @@ class Cursor:
         start, _, is_fed = self.runs[self.run]
         place = start + (self.offset if is_fed else len(self.current))
         stop = min(len(self.ids), place + most)
-        if (closes := self.sight.closes) is not None:
-            lasts = (at for at in range(place, stop) if self._is_last(at))
-            stop = next(islice(lasts, closes, None), stop)
-        return place, list(self.ids[place:stop])
+        seen = self.sight.reach((self.ids[at], self._is_last(at)) for at in range(place, stop))
+        return place, list(self.ids[place : stop if seen is None else place + seen])
 
     @property
     def among(self) -> list[int] | None:
@@ -232,7 +232,7 @@ class Cursor:
         """The tokens of which any ends the model's run."""
         start, stop, last, _ = self._writing()
         if last:
-            forgets = self.frame_end is not None and self.sight.closes is not None
+            forgets = self.frame_end is not None and self.sight.forgets
             return [self.tokenizer.eos_id, self.tokenizer.special_ids[Special.FRAME_SEP]][: 1 + forgets]
         if self.exact or self.roles[start] == Role.EVENT:
             return []

@@ -243,7 +243,7 @@ def run_condition(
         for (example, truth), result in zip(batch, results):
             rows.append({**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score})
             kept.append(result.generation)
-            lengths.append(longest_seen(truth.roles, truth.frames, condition.data.memory))
+            lengths.append(longest_seen(*truth[:3], condition.data.memory, tokenizer.special_ids))
         if meter is not None:
             meter.skip(indices.stop - meter.done)
     return Ran(rows, kept, lengths)

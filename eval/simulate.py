@@ -109,7 +109,11 @@ def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataC
             f"data.format {data.format}: has no end of its own, so that nothing can be written freely in it: simulate with a model "
             "of another format"
         )
-    if "memory" in changes and data.memory is not None and data.memory < data.reveal.spacing:
+    if (
+        any(key.split(".")[0] == "memory" for key in changes)
+        and data.memory is not None
+        and data.memory.frames < data.reveal.spacing
+    ):
         raise ConfigError(
             f"memory {data.memory}: with a state in every {data.reveal.spacing:g} frames (data.reveal.spacing) none may be in sight: "
             "give more, or states more often"

@@ -164,7 +164,10 @@ def simulate(
     ] = "",
     memory: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="frames that the model still sees (default: as it was trained)"),
+        typer.Option(
+            min=1,
+            help="frames that the model still sees (default: as it was trained; with open calls: data.memory=...)",
+        ),
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens of the trace")] = 4096,
     trust: Annotated[

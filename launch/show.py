@@ -110,7 +110,7 @@ def example_view(settings: GenerateConfig | RunConfig, index: int, split: str, n
     part = _part("", tokenizer, example, encoded, [role in roles for role in encoded.roles])
     facts = {"split": split, "format": data.format, "tokenizer": tokenizer.settings.kind, **_facts(example)}
     if data.memory is not None:
-        found = windows(encoded.roles, encoded.frames, data.memory)
+        found = windows(*encoded[:3], data.memory, tokenizer.special_ids)
         most = max(window.size for window in found)
         facts["memory"] = f"{len(found)} windows, in which {most} of {len(encoded.ids)} tokens are seen at most"
     return View(f"Example {index} of {name}", (part,), facts)

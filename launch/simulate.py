@@ -72,7 +72,7 @@ def simulate(
     program = read_program(file, arguments)
     changes, config = read_words(words)
     if memory is not None:
-        if "memory" in changes:
+        if any(key.split(".")[0] == "memory" for key in changes):
             raise ConfigError("--memory and data.memory are one setting: give it once")
         changes["memory"] = memory
     data = data_of(checkpoint, program, changes)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import isclose
 from pathlib import Path
@@ -72,18 +72,21 @@ class Mock(nn.Module):
         return SimpleNamespace(logits=logits, loss=None)
 
 
-def sequences(truth: Encoded, ids: Sequence[int], condition: Condition, frame_end: int) -> Iterator[Known]:
+def sequences(
+    truth: Encoded, ids: Sequence[int], condition: Condition, special_ids: Mapping[Special, int]
+) -> Iterator[Known]:
     """What a model that writes `ids` in place of the true ones sees under a condition, and what it writes there: one sequence, or
     with a memory one for every window. Its own frames end where it says so."""
     fed, memory = fed_roles(condition.forcing), condition.data.memory
-    frames = list(truth.frames)
+    frames, frame_end = list(truth.frames), special_ids.get(Special.FRAME_SEP)
     if Role.STRUCTURE not in fed and any(
         (one == frame_end) != (other == frame_end) for one, other in zip(truth.ids, ids)
     ):
         frames = [min(frame, 0) for frame in frames]  # it closes none
     read = [true if role in fed else own for true, role, own in zip(truth.ids, truth.roles, ids)]
-    for context, begin, start, stop in windows(truth.roles, frames, memory):
-        prompt = [*read[:context], *read[begin : max(begin, start)]]
+    context = list(truth.roles).count(Role.CONTEXT)
+    for given, start, stop in windows(read, truth.roles, frames, memory, special_ids):
+        prompt = [read[at] for begin, end in given or ((0, context),) for at in range(begin, end)]
         yield Known(prompt, [*prompt, *ids[max(start, context) : stop]])
 
 
@@ -139,6 +142,10 @@ CASES = {
     "permutation, symbolic": Case({"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "symbolic"}),
     "permutation, cwm_numbered, a memory of one frame": Case(
         {"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "cwm_numbered", "memory": 1}
+    ),
+    "permutation, cwm_numbered, a memory of one frame and open calls": Case(
+        {"kind": "permutation", "lengths": [3]},
+        {"task": PERMUTATION, "format": "cwm_numbered", "memory": {"frames": 1, "open_calls": True}},
     ),
     "permutation, symbolic, a memory of two frames": Case(
         {"kind": "permutation", "lengths": [3]},
@@ -204,8 +211,8 @@ def matrix(name: str, forcings: Sequence[Any] = FORCINGS, examples: int = 1) -> 
                 continue  # a diff says what has changed since a call, and where that is said wrongly, it says something else
             wrong = kind.wrong(condition.forcing)
             written = [mistaken(truth, wrong, kind.once, tokenizer) for truth in truths]
-            end = tokenizer.special_ids[Special.FRAME_SEP]
-            known = [one for pair in zip(truths, written) for one in sequences(*pair, condition, end)]
+            ends = tokenizer.special_ids
+            known = [one for pair in zip(truths, written) for one in sequences(*pair, condition, ends)]
             mock = Mock(known, tokenizer.vocab_size)
             rows, *_ = run_condition(LocalGenerator(ModelReader(mock), tokenizer), tokenizer, condition, config)
             (summary,) = summarise(pd.DataFrame(rows).assign(run="mock", **condition.labels).astype(NULLABLE))

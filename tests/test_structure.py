@@ -36,7 +36,7 @@ FLOORS = {
         ],
         ["execution"],
         ["control_flow", "traces"],
-        ["rewrites"],
+        ["rewrites", "memory"],
         ["tasks"],
         ["examples"],
         ["prompts", "shards", "card", "mixture", "windows"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from remedy.data_gen import rng
 from remedy.data_gen.examples import DataConfig, token_arrays
 from remedy.data_gen.mixture import Mixture
-from remedy.data_gen.roles import PAD_ROLE, Role
+from remedy.data_gen.roles import PAD_ROLE, Role, Special
 from remedy.data_gen.tokens import Tokens
 from remedy.data_gen.windows import drawn_window
 from remedy.models.encoding import encoded_examples
@@ -51,12 +51,14 @@ def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], s
     )
 
 
-def trained_on(tokens: Tokens, data: DataConfig, index: int, learnt: frozenset[Role]) -> Tokens:
+def trained_on(
+    tokens: Tokens, data: DataConfig, index: int, learnt: frozenset[Role], special_ids: Mapping[Special, int]
+) -> Tokens:
     """What a row holds of an example: all of it, or with `data.memory` one window, a function of the example's index."""
     if data.memory is None:
         return tokens
     bits = rng.bits(rng.key(data.seed, rng.WINDOW, index), 0)
-    return drawn_window(tokens, data.memory, np.array(sorted(learnt), np.int8), bits)
+    return drawn_window(tokens, data.memory, np.array(sorted(learnt), np.int8), bits, special_ids)
 
 
 class TraceDataset(Dataset[Tokens]):
@@ -89,8 +91,11 @@ class TraceDataset(Dataset[Tokens]):
             for number in np.unique(sources):
                 mine = sources == number
                 data, chosen = mixture.sources[number].data, indices[mine].tolist()
+                special_ids = self.tokenizer.special_ids
                 encoded = encode_rows(data, self.tokenizer, "train", chosen)
-                read = [trained_on(tokens, data, index, self.learnt) for tokens, index in zip(encoded, chosen)]
+                read = [
+                    trained_on(tokens, data, index, self.learnt, special_ids) for tokens, index in zip(encoded, chosen)
+                ]
                 found.update(zip(here[mine].tolist(), read))
         return [joined([found[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
 

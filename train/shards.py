@@ -55,6 +55,7 @@ class ShardDataset(Dataset[Tokens]):
         self.ends = np.cumsum(sizes)
         self.starts: list[int] = [train[number].start for number in self.order]
         self.data, self.pack, self.learnt = data, config.pack, config.supervised()
+        self.special_ids = tokenizer.special_ids
         self.rows = config.total_steps * config.batch_size
 
     def __len__(self) -> int:
@@ -79,7 +80,7 @@ class ShardDataset(Dataset[Tokens]):
     def _example(self, number: int) -> Tokens:
         turn, place = self._place(number)
         whole = as_tokens(*(column[place].as_py() for column in _columns(self.paths[self.order[turn]], self.data_set)))
-        return trained_on(whole, self.data, self.starts[turn] + place, self.learnt)
+        return trained_on(whole, self.data, self.starts[turn] + place, self.learnt, self.special_ids)
 
     def _index(self, number: int) -> int:
         turn, place = self._place(number)

@@ -13,7 +13,7 @@ from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tokens import Tokens
-from remedy.data_gen.windows import seen, windows
+from remedy.data_gen.windows import seen, windows_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import RunConfig
@@ -38,7 +38,7 @@ def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[T
         mine = [index for at, index in chosen if at == number]
         memory = source.data.memory
         for whole in encode_rows(source.data, tokenizer, "validation", mine) if mine else []:
-            cut = [] if memory is None else windows(whole.roles.tolist(), whole.frames.tolist(), memory)
+            cut = [] if memory is None else windows_of(whole, memory, tokenizer.special_ids)
             found.append([seen(whole, window) for window in cut] or [whole])
     supervised = config.train.supervised()
     if not any(np.isin(row.roles[1:], sorted(supervised)).any() for rows in found for row in rows):

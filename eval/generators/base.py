@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.registry import Registry
 from remedy.data_gen.roles import Role
 from remedy.eval.allowed import Heard, Place, unheard
@@ -28,8 +29,8 @@ class Writing(NamedTuple):
     """Limit on the tokens of a run that nothing follows."""
     predicted: frozenset[Role] = frozenset()
     """With every role fed (teacher forcing): the roles for which it is asked what the model would write in place of each token."""
-    memory: int | None = None
-    """How many frames the model sees before the one that it is at; None: all."""
+    memory: Memory | None = None
+    """Which frames the model sees before the one that it is at; None: all."""
     constraint: str = ""
     """What holds the model to some tokens (`eval.constraints`). For each example it is told where its trace begins."""
 

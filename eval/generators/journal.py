@@ -66,7 +66,7 @@ class Journal:
     def _key(self, truth: Encoded, writing: Writing) -> str:
         fed, exact, most, predicted, memory, constraint = writing
         about = [self.evaluation, truth.ids, truth.roles, truth.frames, sorted(map(int, fed)), exact, most]
-        about += [sorted(map(int, predicted)), memory, constraint]
+        about += [sorted(map(int, predicted)), memory and memory.model_dump(mode="json"), constraint]
         return _digest(json.dumps(about))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.allowed import Heard, Place
 from remedy.eval.decoding import Cursor, Generated
@@ -69,7 +70,7 @@ class LoopGenerator:
     ) -> Iterator[Written]:
         """What is written of examples that are read together."""
         if writing.fed == frozenset(Role):
-            return map(Written, predict(self.reader, examples, writing.predicted, writing.memory))
+            return map(Written, predict(self.reader, self.tokenizer, examples, writing.predicted, writing.memory))
         return map(Written, decode_as(self.reader, self.tokenizer, examples, writing, starts, heard))
 
     def report(self) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def decode(
     *,
     exact: bool = False,
     max_new_tokens: int = 4096,
-    memory: int | None = None,
+    memory: Memory | None = None,
 ) -> list[list[Generated]]:
     """`decode_as`, the writing spelled out."""
     return decode_as(reader, tokenizer, examples, Writing(fed, exact, max_new_tokens, memory=memory))
@@ -131,13 +132,18 @@ def _step(reader: Reader, cursors: Sequence[Cursor], prompts: Sequence[Sequence[
 
 
 def predict(
-    reader: Reader, examples: Sequence[Encoded], predicted: frozenset[Role], memory: int | None = None
+    reader: Reader,
+    tokenizer: TraceTokenizer,
+    examples: Sequence[Encoded],
+    predicted: frozenset[Role],
+    memory: Memory | None = None,
 ) -> list[list[Generated]]:
     """Teacher forcing: the token the model would write in place of each token whose role is in `predicted`, given the true
     ones before it that its `memory` holds, as one run for every stretch of them."""
     ids = [[0] * len(example.ids) for example in examples]
     logprobs, margins = ([[0.0] * len(example.ids) for example in examples] for _ in range(2))
-    for number, window, logits in read_in_windows(reader, examples, memory):  # one at a time: float32 logits take room
+    # One at a time: float32 logits take room.
+    for number, window, logits in read_in_windows(reader, examples, memory, tokenizer.special_ids):
         places = slice(window.stop - len(logits), window.stop)
         scores = most_likely(logits)
         ids[number][places], logprobs[number][places] = scores.tokens, scores.logprobs

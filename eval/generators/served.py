@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError
 from remedy.data_gen.windows import windows
@@ -185,11 +186,11 @@ class ServedGenerator:
             luck.written(truth, cursor.generated[before:])
         return Written(cursor.generated, row.near_ties)
 
-    async def _predicted(self, truth: Encoded, predicted: frozenset[Role], memory: int | None) -> list[Generated]:
+    async def _predicted(self, truth: Encoded, predicted: frozenset[Role], memory: Memory | None) -> list[Generated]:
         """Teacher forcing: one request, or with a memory one for each window of it."""
         ids, logprobs, margins = [0] * len(truth.ids), [0.0] * len(truth.ids), [0.0] * len(truth.ids)
-        for window in windows(truth.roles, truth.frames, memory):
-            seen = [*truth.ids[: window.context], *truth.ids[window.begin : window.stop]]
+        for window in windows(truth.ids, truth.roles, truth.frames, memory, self.tokenizer.special_ids):
+            seen = [truth.ids[place] for place in window.places]
             first = max(window.start + window.shift, 1)
             self.asked["score"] += 1
             scores = await self.server.score(seen[:first], seen[first:-1])

@@ -43,7 +43,7 @@ def score_batch(
         place
         for place, (example, truth) in enumerate(batch)
         if example.outcome == "ok"
-        and (generator.limit is None or longest_seen(truth.roles, truth.frames, memory) <= generator.limit)
+        and (generator.limit is None or longest_seen(*truth[:3], memory, tokenizer.special_ids) <= generator.limit)
         and (fed == TEACHER_FORCED or _to_write(truth, fed) <= max_new_tokens)
     ]
     chosen = [batch[place][1] for place in decoded]

@@ -93,6 +93,8 @@ ELSEWHERE = {
     "task.tracer.python": "needs another interpreter: tests of the sandbox",
     "task.tracer.isolation": "tests of the sandbox",
     "memory": "chooses what is seen of an example, not what is written: tests of the windows",
+    "memory.frames": "as memory",
+    "memory.open_calls": "as memory",
     "task.tracer": "a section",
     "task": "a section",
     "reveal": "a section",

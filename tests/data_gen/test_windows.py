@@ -9,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.roles import Role
+from remedy.data_gen.execution.program import Event
+from remedy.data_gen.memory import Memory
+from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tokens import Tokens
-from remedy.data_gen.windows import drawn_window, longest_seen, seen, windows
+from remedy.data_gen.traces.cwm import EVENT_TOKENS
+from remedy.data_gen.windows import drawn_window, longest_seen, seen, windows_of
+from remedy.eval.sight import Sight
 from remedy.launch.generate import GenerateConfig
 from remedy.train.config import RunConfig
 
@@ -41,7 +45,7 @@ def test_every_token_is_predicted_once_from_what_is_remembered(
     tokens = tokens_of(*example)
     order = list(dict.fromkeys(tokens.frames.tolist()))
     supervised: list[int] = []
-    for window in windows(tokens.roles.tolist(), tokens.frames.tolist(), memory):
+    for window in windows_of(tokens, Memory(frames=memory), {}):
         row = seen(tokens, window)
         assert row.size == window.size
         for place, position in enumerate(row.ids.tolist()):
@@ -59,21 +63,107 @@ def test_every_token_is_predicted_once_from_what_is_remembered(
 @given(EXAMPLES)
 def test_a_memory_of_all_frames_sees_the_example_as_it_is(example: tuple[int, list[tuple[int, int]]]) -> None:
     tokens = tokens_of(*example)
-    for memory in (None, len(example[1]) + 1):
-        (window,) = windows(tokens.roles.tolist(), tokens.frames.tolist(), memory)
+    for memory in (None, Memory(frames=len(example[1]) + 1)):
+        (window,) = windows_of(tokens, memory, {})
         for one, other in zip(seen(tokens, window), tokens):
             assert one.tolist() == other.tolist()
-        assert longest_seen(tokens.roles.tolist(), tokens.frames.tolist(), memory) == tokens.size
+        assert (
+            longest_seen(tokens.ids.tolist(), tokens.roles.tolist(), tokens.frames.tolist(), memory, {}) == tokens.size
+        )
+
+
+SPECIAL = {special: 1000 + number for number, special in enumerate(Special)}
+SEPARATED = (Special.ACTION_SEP, Special.FRAME_SEP)
+VALUED = (Special.ACTION_SEP, Special.ARG_SEP, Special.FRAME_SEP)
+
+
+def form(event: Event) -> tuple[Special, ...]:
+    return (EVENT_TOKENS[event], *(VALUED if event in (Event.RETURN, Event.EXCEPTION) else SEPARATED))
+
+
+FRAMES = st.lists(
+    st.one_of(
+        st.sampled_from([(event, form(event)) for event in Event]),
+        st.lists(st.sampled_from(list(Special)), max_size=4).map(lambda found: (None, tuple(found))),
+        st.sampled_from([(None, form(event)) for event in Event]),
+    ),
+    max_size=14,
+)
+"""The event and the special tokens of each frame; no event of one that is unreadable, as is whatever begins with text."""
+
+
+def frames_of(found: list[tuple[Event | None, tuple[Special, ...]]]) -> Tokens:
+    """An example with a context of two tokens, and text between the special tokens of each frame."""
+    ids, frames = [1, 2], [-1, -1]
+    for number, (event, specials) in enumerate(found):
+        written = [number + 10, *(part for special in specials for part in (SPECIAL[special], number + 10))]
+        written = written[1:-1] if event else written
+        ids += written
+        frames += [number] * len(written)
+    roles = [Role.CONTEXT if frame < 0 else Role.STATE for frame in frames]
+    return Tokens(np.array(ids), np.array(roles, np.int8), np.array(frames, np.int32), np.zeros(len(ids), np.bool_))
+
+
+def says_where_calls_stand(events: list[Event | None]) -> list[int]:
+    """By the whole past, read anew: the frames of open calls that are theirs, of each since it last went on to another line."""
+    calls: list[tuple[int | None, list[int]]] = [(None, [])]
+    for number, event in enumerate(events):
+        if event is Event.CALL:
+            calls.append((number, []))
+        elif event is Event.RETURN:
+            if len(calls) > 1:  # else it is the entry point's own, after which nothing goes on
+                calls.pop()
+                calls[-1][1].append(number)
+        elif event is not None:
+            calls[-1][1].append(number)
+    found: list[int] = []
+    for call, own in calls:
+        lines = [place for place, number in enumerate(own) if events[number] is Event.LINE]
+        found += ([] if call is None else [call]) + own[lines[-1] if lines else 0 :]
+    return found
+
+
+@given(FRAMES, st.integers(1, 4))
+def test_where_open_calls_stand_is_remembered(found: list[tuple[Event | None, tuple[Special, ...]]], most: int) -> None:
+    tokens, events = frames_of(found), [event for event, _ in found]
+    memory = Memory(frames=most, open_calls=True)
+    cut = windows_of(tokens, memory, SPECIAL)
+    predicted: list[int] = []
+    sight, ids = Sight([1, 2], memory, SPECIAL), tokens.ids.tolist()
+    for window in cut:
+        row, places = seen(tokens, window), window.places
+        assert row.size == window.size
+        for place, position in enumerate(places):
+            if position < max(window.start, 2):
+                assert row.roles[place] == Role.CONTEXT
+                continue
+            predicted.append(position)
+            now = int(tokens.frames[position])
+            remembered = {-1, *range(now - most, now + 1), *says_where_calls_stand(events[:now])}
+            past = [at for at in range(position) if tokens.frames[at] in remembered]
+            assert places[:place] == past
+            assert sight.tokens() == row.ids[:place].tolist()
+            assert sight.size == place
+            reach = sight.reach((ids[at], is_last(tokens, at)) for at in range(position, tokens.size))
+            assert sight.take(ids[position], is_last(tokens, position)) == (
+                position == window.stop - 1 and window is not cut[-1]
+            )
+            assert reach == (None if window is cut[-1] else window.stop - 1 - position)
+    assert predicted == list(range(2, tokens.size))
+
+
+def is_last(tokens: Tokens, at: int) -> bool:
+    return at + 1 < tokens.size and bool(tokens.frames[at + 1] != tokens.frames[at])
 
 
 def test_windows_that_predict_something_learnt_are_drawn_alike() -> None:
     tokens = tokens_of(2, [(1, 2)] * 3 + [(1, 1)] * 2)  # frames of an action and a state, then an action, then a state
     learnt = np.array([Role.STATE], np.int8)
-    drawn = [drawn_window(tokens, 1, learnt, (number << 61) + 7) for number in range(8)]
+    drawn = [drawn_window(tokens, Memory(frames=1), learnt, (number << 61) + 7, {}) for number in range(8)]
     stops = [int(row.ids[-1]) + 1 for row in drawn]
     assert {stop: stops.count(stop) for stop in stops} == {6: 3, 8: 3, 10: 2}  # never the window of the fourth frame
-    assert drawn_window(tokens, 1, np.array([Role.VALUE], np.int8), 5).size == 6
-    assert drawn_window(tokens, None, learnt, 5) is tokens
+    assert drawn_window(tokens, Memory(frames=1), np.array([Role.VALUE], np.int8), 5, {}).size == 6
+    assert drawn_window(tokens, None, learnt, 5, {}) is tokens
 
 
 @pytest.mark.parametrize(
@@ -85,6 +175,12 @@ def test_windows_that_predict_something_learnt_are_drawn_alike() -> None:
         ),
         ({"reveal": {"answer_only": True}}, "memory 2 does nothing with reveal.answer_only"),
         ({"memory": 0}, "memory.*greater than or equal to 1"),
+        ({"memory": {"frames": 2, "open": True}}, "unknown key 'memory.open'; valid here: frames, open_calls"),
+        ({"memory": {"open_calls": True}}, "memory.frames"),
+        (
+            {"memory": {"frames": 2, "open_calls": True}, "format": "symbolic"},
+            "memory.open_calls: the symbolic format writes no events, so that no frame says what is called or returns: use cwm, ",
+        ),
     ],
 )
 def test_a_memory_that_means_nothing_is_refused(data: dict[str, Any], says: str) -> None:

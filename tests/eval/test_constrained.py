@@ -32,7 +32,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
 from remedy.models.tokenizer_backends.characters import CharacterSettings
 from tests.eval.test_decoding import small_model
-from tests.eval.test_drafts import Next, Scripted, drafting, erring
+from tests.eval.test_drafts import MEMORIES, Next, Scripted, drafting, erring
 from tests.tiny_models import FAMILIES, tiny_model
 
 CHARACTERS = build_tokenizer(CharacterSettings())
@@ -132,9 +132,7 @@ def assert_held(run: Generated, start: Place, tokenizer: TraceTokenizer, most: i
 def test_whatever_a_model_writes_is_what_the_plain_loop_writes(loops: Prepared, rewind: Rewind) -> None:
     draws = random.Random(str(rewind))
     for seed in range(6):
-        writing = CONSTRAINED._replace(
-            max_new_tokens=draws.choice([3, 60, 250]), memory=draws.choice([None, None, 1, 2])
-        )
+        writing = CONSTRAINED._replace(max_new_tokens=draws.choice([3, 60, 250]), memory=draws.choice(MEMORIES))
         rate = draws.choice([0.0, 0.02, 0.2, 1.0])
         how = draws.choice([Form.WHOLE, Form.ALONE, Form.TOGETHER, Form.TOGETHER])
         reader = loops.reader(
@@ -333,7 +331,7 @@ def test_models_write_what_the_plain_loop_writes(permutations: Prepared, name: s
         if generator.limit is None or len(pair[0].ids) <= generator.limit
     ][:3]
     truths, starts = [truth for truth, _ in fits], [start for _, start in fits]
-    for memory in (None, 2):
+    for memory in MEMORIES[1::2]:
         writing = CONSTRAINED._replace(max_new_tokens=20, memory=memory)
         expected = LoopGenerator(generator.reader, CHARACTERS).generate(truths, writing, starts=starts)
         assert_alike(generator.generate(truths, writing, starts=starts), expected)

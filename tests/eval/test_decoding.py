@@ -125,7 +125,7 @@ def test_a_run_that_never_ends_is_cut() -> None:
 def test_teacher_forcing_gives_a_run_for_every_stretch_of_the_roles_asked_for() -> None:
     tokenizer, truths = prepared("repl", 2)
     reciter = Reciter(truths, tokenizer.vocab_size, {0: list(truths[0].roles).index(Role.STATE)}, wrong=99)
-    predicted = predict(reciter, truths, frozenset({Role.STATE}))
+    predicted = predict(reciter, tokenizer, truths, frozenset({Role.STATE}))
     for truth, runs in zip(truths, predicted):
         assert [at for run in runs for at in range(run.start, run.stop)] == [
             at for at, role in enumerate(truth.roles) if role == Role.STATE
@@ -141,7 +141,7 @@ def test_every_token_has_the_log_probability_it_was_written_with(fed: frozenset[
     model = small_model("gru", tokenizer)
     reader = ModelReader(model)
     if fed == TEACHER_FORCED:
-        decoded = predict(reader, truths, frozenset({Role.STATE, Role.VALUE}))
+        decoded = predict(reader, tokenizer, truths, frozenset({Role.STATE, Role.VALUE}))
     else:
         decoded = decode(reader, tokenizer, truths, fed, max_new_tokens=30)
     for truth, runs in zip(truths, decoded):
@@ -190,11 +190,11 @@ def test_every_family_is_forced_in_batches_as_alone_and_reads_what_it_wrote(fami
     for truth, runs, predicted in zip(
         truths,
         decode(reader, tokenizer, truths, ACTION_FORCED, exact=True),
-        predict(reader, truths, answers),
+        predict(reader, tokenizer, truths, answers),
         strict=True,
     ):
         assert_same(runs, decode(reader, tokenizer, [truth], ACTION_FORCED, exact=True)[0])
-        assert_same(predicted, predict(reader, [truth], answers)[0])
+        assert_same(predicted, predict(reader, tokenizer, [truth], answers)[0])
         read = list(truth.ids)
         for run in reversed(runs):
             read[run.start : run.stop] = run.ids

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding import (
     ACTION_FORCED,
@@ -29,6 +30,7 @@ from tests.eval.test_decoding import prepared, small_model
 from tests.tiny_models import FAMILIES, tiny_model
 
 FORCED = {"free": FREE, "line": LINE_FORCED, "action": ACTION_FORCED, "state": STATE_FORCED}
+MEMORIES = (None, None, Memory(frames=1), Memory(frames=2), Memory(frames=1, open_calls=True))
 Next = Callable[[list[int]], int]
 
 
@@ -178,7 +180,7 @@ def test_whatever_a_model_writes_is_what_the_plain_loop_writes(form: str, name: 
     draws = random.Random(f"{form} {name} {rewind}")
     for seed in range(2 if form == "cwm" else 12):
         limit = draws.choice([None, None, max(len(truth.ids) for truth in truths) - draws.randrange(30)])
-        memory = draws.choice([None, None, 1, 2])
+        memory = draws.choice(MEMORIES[: 5 if form == "cwm" else 4])
         writing = Writing(FORCED[name], form == "symbolic", draws.choice([3, 40, 150]), frozenset(), memory)
         rate = draws.choice([0.0, 0.01, 0.1, 0.5, 1.0])
         model = erring(truths, tokenizer.vocab_size, seed, rate, draws.choice([1, 2, 5, 1000]))
@@ -211,7 +213,7 @@ def test_with_a_memory_a_model_writes_what_the_plain_loop_writes(mixer: str) -> 
     tokenizer, truths = prepared("symbolic", 3)
     model = small_model(mixer, tokenizer)
     for fed in (FREE, ACTION_FORCED):
-        for memory in (0, 2):
+        for memory in MEMORIES[2:4]:
             assert_written_alike(model, tokenizer, truths, Writing(fed, True, 25, frozenset(), memory), 3)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from remedy.data_gen.control_flow import ControlFlow, ControlFlowError, Exceptions
 from remedy.data_gen.execution.program import Program
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError, build
 from remedy.eval.backend import Backend
@@ -37,6 +38,7 @@ from tests.eval.test_decoding import small_model
 from tests.lark import Matcher, tokens_of
 
 SIZE = CHARACTERS.vocab_size
+OPEN_CALLS = {"frames": 1, "open_calls": True}
 NESTED = (
     "def f(n):\n    return n if n < 1 else f(n - 1) + f(n - 2)\n",
     "def g(a):\n    for one in a:\n        if one > 1:\n            yield one\n"
@@ -195,13 +197,13 @@ def assert_served_as_here(
     return found, server
 
 
-@pytest.mark.parametrize(("kind", "memory"), [("vllm", None), ("sglang", 2)])
-def test_a_server_writes_what_is_written_here(tmp_path: Path, kind: str, memory: int | None) -> None:
+@pytest.mark.parametrize(("kind", "memory"), [("vllm", None), ("sglang", 2), ("vllm", OPEN_CALLS)])
+def test_a_server_writes_what_is_written_here(tmp_path: Path, kind: str, memory: Any) -> None:
     """Whatever the model writes: where it is right, where it leaves the truth, and where it ends texts by other tokens."""
     made = loops(tmp_path)
     for seed, rate in enumerate((0.05, 0.3, 1.0)):
         model = Whimsical([truth.ids for truth in made.truths], rate, seed)
-        asked = CONSTRAINED._replace(max_new_tokens=(60, 60, 10)[seed], memory=memory)
+        asked = CONSTRAINED._replace(max_new_tokens=(60, 60, 10)[seed], memory=memory and Memory.model_validate(memory))
         assert_served_as_here(made, model, asked, kind)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.windows import longest_seen, seen, windows
 from remedy.eval.config import EvalConfig
@@ -38,7 +39,13 @@ FORMS: dict[str, dict[str, Any]] = {
         "task": {"kind": "permutation", "n": 4, "moves": "full", "length": [3, 7]},
         "reveal": {"spacing": 2},
     },
+    "cwm_numbers": {
+        "task": {"kind": "composition", "depth": 1, "functions": ["recursive_reverse"], "input_length": [2, 2]}
+    },
 }
+PERMUTATIONS = ("cwm_numbered", "symbolic")
+ONE = Memory(frames=1)
+MEMORIES = dict.fromkeys(FORMS, Memory(frames=2)) | {"cwm_numbers": Memory(frames=1, open_calls=True)}
 FORCINGS = {"free": FREE, "line": LINE_FORCED, "action": ACTION_FORCED, "state": STATE_FORCED}
 MODELS = ("attention", "deltanet", "mamba", "llama", "gpt2")
 
@@ -55,10 +62,10 @@ def model_of(name: str, tokenizer: TraceTokenizer) -> Any:
     return tiny_model(name, tokenizer.vocab_size) if family else small_model(name, tokenizer)
 
 
-def training_rows(truth: Encoded, memory: int) -> list[tuple[list[int], list[int]]]:
+def training_rows(truth: Encoded, memory: Memory, tokenizer: TraceTokenizer) -> list[tuple[list[int], list[int]]]:
     """Ids of the rows that training makes of an example, and the places in each that are predicted."""
     tokens = as_tokens(*truth)
-    rows = [seen(tokens, window) for window in windows(truth.roles, truth.frames, memory)]
+    rows = [seen(tokens, window) for window in windows(*truth[:3], memory, tokenizer.special_ids)]
     return [(row.ids.tolist(), [at for at, role in enumerate(row.roles) if role != Role.CONTEXT]) for row in rows]
 
 
@@ -67,9 +74,11 @@ class Puppet:
 
     limit: int | None = None
 
-    def __init__(self, reader: ModelReader, truths: Sequence[Encoded], memory: int) -> None:
+    def __init__(
+        self, reader: ModelReader, truths: Sequence[Encoded], memory: Memory, tokenizer: TraceTokenizer
+    ) -> None:
         self.reader = reader
-        self.rows = [ids for truth in truths for ids, _ in training_rows(truth, memory)]
+        self.rows = [ids for truth in truths for ids, _ in training_rows(truth, memory, tokenizer)]
         self.said: dict[tuple[int, ...], torch.Tensor] = {}
         self.prefilled = 0
         self._read: list[list[int]] = []
@@ -109,19 +118,19 @@ class Puppet:
 )
 @torch.no_grad()
 def test_the_model_says_in_decoding_what_it_says_in_a_row_of_training(name: str, form: str, forcing: str) -> None:
-    memory, fed = 2, FORCINGS[forcing]
+    fed, memory = FORCINGS[forcing], MEMORIES[form]
     tokenizer, truths = prepared(form)
     model = model_of(name, tokenizer)
-    puppet = Puppet(ModelReader(model), truths, memory)
+    puppet = Puppet(ModelReader(model), truths, memory, tokenizer)
     decoded = decode(puppet, tokenizer, truths, fed, exact=form == "symbolic", memory=memory)
-    rows = [row for truth in truths for row in training_rows(truth, memory)]
+    rows = [row for truth in truths for row in training_rows(truth, memory, tokenizer)]
     assert len(rows) > 2 * len(truths)
     for truth, runs in zip(truths, decoded):
         assert [run.ids for run in runs] == [truth.ids[run.start : run.stop] for run in runs]
         assert all(run.complete for run in runs)
         written = {at for run in runs for at in range(run.start, run.stop)}
-        cut = windows(truth.roles, truth.frames, memory)
-        for window, (ids, predicted) in zip(cut, training_rows(truth, memory), strict=True):
+        cut = windows(*truth[:3], memory, tokenizer.special_ids)
+        for window, (ids, predicted) in zip(cut, training_rows(truth, memory, tokenizer), strict=True):
             logits = model(torch.tensor([ids])).logits[0]
             for place in predicted:
                 if place - window.shift in written:
@@ -133,10 +142,10 @@ def test_the_model_says_in_decoding_what_it_says_in_a_row_of_training(name: str,
 def test_teacher_forcing_predicts_each_token_from_its_window(form: str) -> None:
     tokenizer, truths = prepared(form)
     model = model_of("deltanet", tokenizer)
-    everything = frozenset(Role) - {Role.CONTEXT}
-    for truth, (run,) in zip(truths, predict(ModelReader(model), truths, everything, memory=1)):
+    everything, memory = frozenset(Role) - {Role.CONTEXT}, MEMORIES[form]
+    for truth, (run,) in zip(truths, predict(ModelReader(model), tokenizer, truths, everything, memory)):
         expected: list[int] = []
-        for ids, predicted in training_rows(truth, 1):
+        for ids, predicted in training_rows(truth, memory, tokenizer):
             best = model(torch.tensor([ids])).logits[0].argmax(-1).tolist()
             expected += [best[place - 1] for place in predicted]
         assert run.ids == expected
@@ -173,7 +182,7 @@ def test_frames_that_the_model_closes_itself_are_forgotten(name: str) -> None:
     model = tiny_model(name, tokenizer.vocab_size)
     close = tokenizer.special_ids[Special.FRAME_SEP]
     reader = Chopper(model, close)
-    decoded = decode(reader, tokenizer, truths, FREE, max_new_tokens=40, memory=1)
+    decoded = decode(reader, tokenizer, truths, FREE, max_new_tokens=40, memory=ONE)
     assert any(run.ids.count(close) > 3 for (run,) in decoded)
     for truth, (run,) in zip(truths, decoded):
         context = truth.ids[: run.start]
@@ -185,7 +194,7 @@ def test_frames_that_the_model_closes_itself_are_forgotten(name: str) -> None:
             assert float(logits.log_softmax(-1)[token]) == pytest.approx(logprob, abs=1e-4)
             frames[-1].append(token)
             frames += [[]] if token == close else []
-        assert_same([run], decode(reader, tokenizer, [truth], FREE, max_new_tokens=40, memory=1)[0])
+        assert_same([run], decode(reader, tokenizer, [truth], FREE, max_new_tokens=40, memory=ONE)[0])
 
 
 def assert_same(left: list[Generated], right: list[Generated]) -> None:
@@ -202,7 +211,7 @@ def test_forced_frames_are_the_true_ones_whatever_the_model_writes_in_them() -> 
     tokenizer, truths = prepared("cwm_numbered")
     model = small_model("attention", tokenizer)
     for fed in (ACTION_FORCED, LINE_FORCED):
-        for truth, runs in zip(truths, decode(ModelReader(model), tokenizer, truths, fed, memory=1)):
+        for truth, runs in zip(truths, decode(ModelReader(model), tokenizer, truths, fed, memory=ONE)):
             order = list(dict.fromkeys(truth.frames))
             read: dict[int, list[int]] = {frame: [] for frame in order}
             end = 0
@@ -222,7 +231,7 @@ def test_forced_frames_are_the_true_ones_whatever_the_model_writes_in_them() -> 
     ("form", "forcing"),
     [
         pytest.param(form, forcing, marks=() if form == "symbolic" or forcing == "teacher" else pytest.mark.slow)
-        for form in FORMS
+        for form in PERMUTATIONS
         for forcing in [*FORCINGS, "teacher"]
         if (form, forcing) != ("symbolic", "line")
     ],
@@ -252,25 +261,25 @@ def test_a_memory_longer_than_the_trace_changes_nothing(form: str, forcing: str)
 def test_a_limit_of_the_model_is_one_of_what_is_seen_at_once() -> None:
     tokenizer, truths = prepared("symbolic", 6)
     model = model_of("llama", tokenizer)
-    longest = max(longest_seen(truth.roles, truth.frames, 1) for truth in truths)
+    longest = max(longest_seen(*truth[:3], ONE, {}) for truth in truths)
     assert longest < max(len(truth.ids) for truth in truths)
 
-    def cut(limit: int, memory: int | None) -> int:
-        puppet = Puppet(ModelReader(model), truths, 1 if memory else 1000)
+    def cut(limit: int, memory: Memory | None) -> int:
+        puppet = Puppet(ModelReader(model), truths, memory or Memory(frames=1000), tokenizer)
         puppet.limit = limit
         decoded = decode(puppet, tokenizer, truths, ACTION_FORCED, exact=True, memory=memory)
         return sum(not run.complete for runs in decoded for run in runs)
 
-    assert cut(longest, 1) == 0
+    assert cut(longest, ONE) == 0
     assert cut(longest, None) > 0
-    assert cut(longest - 4, 1) > 0
+    assert cut(longest - 4, ONE) > 0
 
 
 def test_all_roles_that_are_fed_ahead_are_read_at_once() -> None:
     """A forcing that leaves a model the returned value alone reads one window, not the frames before it one by one."""
     tokenizer, truths = prepared("cwm_numbered")
-    puppet = Puppet(ModelReader(model_of("attention", tokenizer)), truths, 1)
+    puppet = Puppet(ModelReader(model_of("attention", tokenizer)), truths, ONE, tokenizer)
     fed = TEACHER_FORCED - {Role.VALUE}
-    decoded = decode(puppet, tokenizer, truths, fed, memory=1)
+    decoded = decode(puppet, tokenizer, truths, fed, memory=ONE)
     assert all(run.ids == truth.ids[run.start : run.stop] for truth, runs in zip(truths, decoded) for run in runs)
-    assert puppet.prefilled <= sum(2 * longest_seen(truth.roles, truth.frames, 1) for truth in truths)
+    assert puppet.prefilled <= sum(2 * longest_seen(*truth[:3], ONE, {}) for truth in truths)

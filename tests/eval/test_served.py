@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError, build
 from remedy.data_gen.windows import longest_seen
@@ -158,11 +159,11 @@ def test_what_a_memory_forgets_is_not_asked_for(kind: str) -> None:
         served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
         tried = len(server.contents)
         for forcing in ("action_forced", "teacher_forced"):
-            asked = Writing(fed_roles(forcing), True, 100, ANSWERS, 1)
+            asked = Writing(fed_roles(forcing), True, 100, ANSWERS, Memory(frames=1))
             for mine, other in zip(served.generate(truths, asked), loop.generate(truths, asked)):
                 assert [run[:3] for run in mine.runs] == [run[:3] for run in other.runs]
     longest = max(len(content["prompt" if kind == "vllm" else "input_ids"]) for content in server.contents[tried:])
-    assert longest <= max(longest_seen(truth.roles, truth.frames, 1) for truth in truths)
+    assert longest <= max(longest_seen(*truth[:3], Memory(frames=1), {}) for truth in truths)
 
 
 FAULTS: dict[str, Any] = {

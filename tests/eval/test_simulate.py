@@ -152,8 +152,8 @@ def test_a_line_that_its_own_state_does_not_lead_to_is_said() -> None:
 
 
 @pytest.mark.parametrize("constraint", ["", "control_flow", "guided"])
-@pytest.mark.parametrize("memory", [None, 2])
-def test_frames_hold_what_was_written_whoever_writes_it(constraint: str, memory: int | None) -> None:
+@pytest.mark.parametrize("memory", [None, 2, {"frames": 1, "open_calls": True}])
+def test_frames_hold_what_was_written_whoever_writes_it(constraint: str, memory: Any) -> None:
     """Of a model that errs everywhere: tokens are told once each and in order, in the plain loop and where they are guessed."""
     data = data_for(memory=memory)
     for run in (False, True):

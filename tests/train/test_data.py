@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.mixture import STRIDE
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError, build
-from remedy.data_gen.windows import seen, windows
+from remedy.data_gen.windows import seen, windows_of
 from remedy.launch.generate import generate
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, SymbolSettings
@@ -95,7 +96,7 @@ def test_a_row_with_a_memory_is_a_window_on_its_example_that_has_something_to_le
     wholes = encode_rows(SYMBOLIC, SYMBOLS, "train", range(120))
     predicted: dict[int, list[int]] = {}
     for row, whole in zip(found, wholes):
-        cuts = [seen(whole, window) for window in windows(whole.roles.tolist(), whole.frames.tolist(), 1)]
+        cuts = [seen(whole, window) for window in windows_of(whole, Memory(frames=1), SYMBOLS.special_ids)]
         assert any(all((one == other).all() for one, other in zip(row, cut)) for cut in cuts if cut.size == row.size)
         assert Role.ACTION in row.roles[1:]
         count = len({*whole.frames.tolist()}) - 3  # frames of commands, without the context, the last state and the end
@@ -118,7 +119,7 @@ def test_shards_hold_whole_examples_whatever_is_to_be_seen_of_them(tmp_path: Pat
         "tokenizer: {kind: chars}\nwrite: {splits: {train: 6}, shard_size: 4}\n"
     )
     generate(str(tmp_path / "data.yaml"), [], tmp_path / "out", "0/1", 1)
-    for memory in (None, 2):
+    for memory in (None, 2, {"frames": 1, "open_calls": True}):
         config = run_of(data.changed({"memory": memory}), max_steps=2, batch_size=3)
         cached, made = ShardDataset(tmp_path / "out", config.data, CHARS, config.train), TraceDataset(config, CHARS)
         for row in range(6):

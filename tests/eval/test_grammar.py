@@ -272,15 +272,17 @@ def grammars_of(server: ContractServer) -> list[str]:
 
 @pytest.mark.parametrize(
     ("kind", "memory", "known"),
-    [("vllm", None, True), ("sglang", 2, True), ("vllm", 1, False), ("sglang", None, False)],
+    [("vllm", None, True), ("sglang", 2, True), ("vllm", OPEN_CALLS, False), ("sglang", None, False)],
 )
-def test_a_server_is_guided_as_a_model_here(tmp_path: Path, kind: str, memory: int | None, known: bool) -> None:
+def test_a_server_is_guided_as_a_model_here(tmp_path: Path, kind: str, memory: Any, known: bool) -> None:
     """Whether there is a truth to be scored or not: values are written freely, and what is chosen among goes with the request."""
     made = loops(tmp_path)
     chosen, prompts = 0, [] if known else [prompt_of(truth) for truth in made.truths]
     for seed, (rate, most) in enumerate([(0.0, 400), (0.05, 150), (0.3, 150), (1.0, 40)]):
         model = Whimsical([truth.ids for truth in made.truths], rate, seed)
-        asked = CONSTRAINED._replace(max_new_tokens=most, memory=memory, constraint="guided")
+        asked = CONSTRAINED._replace(
+            max_new_tokens=most, memory=memory and Memory.model_validate(memory), constraint="guided"
+        )
         found, server = assert_served_as_here(made, model, asked, kind, prompts)
         chosen += sum(held.choices > 0 for one in found for held in one.runs[0].held)
         _, *grammars = filter(None, grammars_of(server))

@@ -31,6 +31,7 @@ class FrameProbability(NamedTuple):
     logprob_min: float
     margin_min: float
     cut: float
+    depth: float = math.nan
 
 
 class Generation(TypedDict):
@@ -61,6 +62,9 @@ class Generation(TypedDict):
     frame_cut: list[float]
     """Under a constraint, how likely the model would have left it in that frame, along what it wrote: 1 less the product, over these
     tokens, of the probability that it gave to what was allowed."""
+    frame_depth: list[float]
+    """How many calls it stands below the entry point, by the events that were written or fed up to it (`eval.call_depth`); null where
+    the format writes none."""
     logprobs: list[float]
     """The natural logarithm of the probability of each of `ids`, among all tokens; 0 for one that was certain, null for one that a
     server chose among several."""
@@ -102,8 +106,10 @@ def generation(
     places: Sequence[Place],
     near_ties: int = 0,
     contradictions: list[int] | None = None,
+    depths: Sequence[float] = (),
 ) -> Generation:
-    """The row of one example. `places`: of the tokens of all runs, one after another; `contradictions`: as `Generation`."""
+    """The row of one example. `places`: of the tokens of all runs, one after another; `contradictions`: as `Generation`; `depths`: of
+    the frames at each place, as far as they are known."""
     tokens = [
         one for run in runs for one in zip(run.logprobs, run.margins or repeat(math.nan), run.held or repeat(FREELY))
     ]
@@ -121,6 +127,7 @@ def generation(
         "frame_logprob_min": [frame.logprob_min for frame in frames],
         "frame_margin_min": [frame.margin_min for frame in frames],
         "frame_cut": [frame.cut for frame in frames],
+        "frame_depth": [depths[frame.place] if frame.place < len(depths) else math.nan for frame in frames],
         "logprobs": [logprob for logprob, _, _ in tokens],
         "margins": [margin for _, margin, _ in tokens],
         "places": [place.frame for place in places],

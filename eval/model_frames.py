@@ -13,6 +13,7 @@ from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.parse import LastShown, ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.allowed import FREELY, Held
+from remedy.eval.call_depth import CallDepth
 from remedy.eval.generations import FrameProbability, Place, frame_probabilities
 from remedy.models.tokenizer import TraceTokenizer
 
@@ -40,6 +41,8 @@ class ModelFrame(NamedTuple):
     """Of its state, the variables that the call has not shown with these values before."""
     contradiction: str = ""
     """What the states before it lead to, where that is something else; or that the program never comes here."""
+    depth: float = math.nan
+    """How many calls it stands below the entry point, by the events up to it; NaN where the format writes none."""
     wrong: bool = False
     """Where the truth is known: whether it is the first frame that differs."""
 
@@ -70,7 +73,7 @@ class ModelFrame(NamedTuple):
         """How sure the model was of what it wrote of it; None where all of it was certain."""
         places = [Place(self.number, role) for role in self.roles]
         found = frame_probabilities(list(zip(self.logprobs, self.margins, self.held)), places)
-        return found[0] if found else None
+        return found[0]._replace(depth=self.depth) if found else None
 
     @property
     def probability(self) -> float:
@@ -101,6 +104,7 @@ class FrameStream:
         self._reader = self._form.reader(answer_only)
         self._open: list[_Token] = []
         self._closed = 0
+        self._depth = CallDepth(format, tokenizer)
 
     @property
     def ended(self) -> bool:
@@ -130,7 +134,8 @@ class FrameStream:
         read = None if last else self._read(number, ids)
         problem = self._reader.trace().problem or ("" if self._reader.ended else "the end is missing") if last else ""
         logprobs, margins = tuple(one.logprob for one in mine), tuple(one.margin for one in mine)
-        return ModelFrame(number, ids, roles, logprobs, margins, tuple(one.held for one in mine), read, problem)
+        held, depth = tuple(one.held for one in mine), self._depth.take(zip(ids, roles))
+        return ModelFrame(number, ids, roles, logprobs, margins, held, read, problem, depth=depth)
 
     def _read(self, number: int, ids: Sequence[int]) -> ReadFrame:
         """The frame, read in one piece: a character may lie in several tokens."""

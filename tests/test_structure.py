@@ -52,6 +52,7 @@ FLOORS = {
             "grammar",
             "guided",
             "known_text",
+            "call_depth",
             "decoding",
             "progress",
             "folder",

@@ -56,7 +56,8 @@ AREAS = (
 )
 KINDS = (
     "First errors by what records say of them, and how often their hazard is higher than that of right frames of the same number "
-    "(AUROC). By frame number: first errors beside those that the hazards expect."
+    "(AUROC). By call depth, as the trace itself has it (the entry's own frames stand at 0), and by frame number: first errors "
+    "beside those that the hazards expect."
 )
 
 
@@ -213,7 +214,7 @@ def area_table(judged: Judged) -> Rows:
 
 
 def kind_table(judged: Judged) -> Rows:
-    """First errors by role, operation, type of value, and frame number."""
+    """First errors by role, operation, type of value, call depth and frame number."""
     frames = judged.observed.at_risk
     about = judged.traces
     table = [["By", "Kind", "First errors", "AUROC", "Expected"]]
@@ -228,13 +229,20 @@ def kind_table(judged: Judged) -> Rows:
             table.append(
                 [title(column).replace("First error role", "Role"), str(value), str(counts[value]), _share(area), ""]
             )
-    for low, some in frames.groupby(frames["place"].map(lambda place: 2 ** (int(place) + 1).bit_length() // 2)):
+    table += _along("Call depth", frames, frames["depth"]) if frames["depth"].nunique() > 1 else []
+    return table + _along("Frame number", frames, frames["place"] + 1)
+
+
+def _along(name: str, frames: pd.DataFrame, values: pd.Series) -> Rows:
+    """First errors in frames of these values, in stretches of which each is twice as long as the one before."""
+    table = []
+    for low, some in frames.groupby(values.dropna().map(lambda value: 2 ** int(value).bit_length() // 2)):
         area = auroc(
             some["hazard"].to_numpy(), some["event"].tolist(), some["cluster"].tolist(), some["place"].tolist()
         )
         events = int(some["event"].sum())
         shown = _share(area) if events >= LEAST else ""
-        table.append(["Frame number", f"from {low}", str(events), shown, f"{some['hazard'].sum():.1f}"])
+        table.append([name, f"from {low}", str(events), shown, f"{some['hazard'].sum():.1f}"])
     return table
 
 

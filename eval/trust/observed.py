@@ -6,6 +6,7 @@ written ones.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,8 @@ from remedy.eval.records import COMMON, LabelValue, label_columns, read_records
 from remedy.eval.trust.signals import SIGNALS, signals
 
 COLUMNS = ("frame_places", "frame_tokens", "frame_logprob_sum", "frame_logprob_min", "frame_margin_min", "frame_cut")
-"""Columns of generations that make a `FrameProbability`, in its order."""
+DEPTH = "frame_depth"
+"""Columns of generations that make a `FrameProbability`, in its order; the last is lacking where they were made before it was kept."""
 FED = "its forcing feeds states or values, so that no trace is the model's"
 NOT_RUN = "its program could not be run"
 NOT_DECODED = "not decoded, its true trace being too long"
@@ -37,9 +39,9 @@ ABOUT = ("run", "condition", "cluster", "split", "first_error_role", "operation"
 class Observed(NamedTuple):
     """Written traces.
 
-    `frames`: a row for every frame that the model wrote tokens of, in their order: `trace` (a row of `traces`), `place`, the signals
-    (NaN where null), whether it is `at_risk` (not after the first error), and whether it is the `event`, the first error. `traces`:
-    what records say (`ABOUT` and labels), the place of the first `error` (-1: none) and how many `written` frames there are.
+    `frames`: a row for every frame that the model wrote tokens of, in their order: `trace` (a row of `traces`), `place`, call `depth`,
+    the signals (NaN where null), whether it is `at_risk` (not after the first error), and whether it is the `event`, the first error.
+    `traces`: what records say (`ABOUT` and labels), the place of the first `error` (-1: none) and how many `written` frames there are.
     `left_out`: traces or parts of them that are not looked at, by why.
     """
 
@@ -145,8 +147,12 @@ def _cut_while_right(record: Mapping[str, Any], last: int) -> bool:
 
 
 def _frames(written: Mapping[str, Any], constrained: bool) -> pd.DataFrame:
-    found = [FrameProbability(*one) for one in zip(*(written[name] for name in COLUMNS))]
+    depths = written.get(DEPTH, [math.nan] * len(written["frame_places"]))
+    found = [FrameProbability(*one) for one in zip(*(written[name] for name in COLUMNS), depths)]
     against = written.get("contradictions")
     said = [*signals(found, constrained, None if against is None else {*map(int, against)})]
     table = pd.DataFrame(said, columns=list(SIGNALS), dtype=float)
-    return table.assign(place=np.array([one.place for one in found], dtype=int))
+    return table.assign(
+        place=np.array([one.place for one in found], dtype=int),
+        depth=np.array([one.depth for one in found], dtype=float),
+    )

@@ -17,6 +17,7 @@ SIGNALS = {
     "margin": "how near the likeliest token and the next come to each other, at the token where they are nearest",
     "cut": "log-odds that the model would have written what its constraint does not allow",
     "contradiction": "1 if the states written before do not lead to the frame's event and line, or the program never does, else 0",
+    "call_depth": "logarithm of 1 more than the calls that are open where the frame stands, by the events written up to it",
     "tokens_so_far": "logarithm of the tokens that the model wrote up to the frame's end",
     "frame_number": "logarithm of the frame's number among the written ones",
 }
@@ -53,6 +54,7 @@ def signals_of(frame: FrameProbability, tokens: int, constrained: bool, contradi
         "margin": None if math.isnan(frame.margin_min) else -min(frame.margin_min, MOST),
         "cut": _odds(frame.cut) if constrained else None,
         "contradiction": None if contradicts is None else float(contradicts),
+        "call_depth": None if math.isnan(frame.depth) else math.log1p(frame.depth),
         "tokens_so_far": math.log1p(tokens),
         "frame_number": math.log1p(frame.place),
     }

@@ -21,7 +21,7 @@ from remedy.eval.generations import FrameProbability, generation
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, ServedGenerator, Writing
 from remedy.eval.model_frames import FrameStream, ModelFrame, kept_frames
 from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.places import places_written
+from remedy.eval.scoring.places import depths_written, places_written
 from remedy.eval.simulate import Prepared, prepared, simulate
 from remedy.models.chunks import Rewind
 from remedy.models.reader import ModelReader
@@ -197,7 +197,8 @@ def test_kept_and_streamed_frames_are_one(draws: st.DataObject) -> None:
         context, len(found.truth.ids), ids, [-0.01 * at for at in range(len(ids))], True, (), (1.0,) * len(ids)
     )
     places = places_written(Decoded(found.example, found.truth, [run], FREE, data), ids, tokenizer)
-    row = generation(0, "", [run], places)
+    depths = depths_written(Decoded(found.example, found.truth, [run], FREE, data), places, tokenizer)
+    row = generation(0, "", [run], places, depths=depths)
     frames = list(kept_frames(row, tokenizer, format))
     assert [token for frame in frames for token in frame.ids] == ids
     if row["places"] != sorted(row["places"]):  # in a session, what seemed to begin a command may not
@@ -209,7 +210,8 @@ def test_kept_and_streamed_frames_are_one(draws: st.DataObject) -> None:
         frames, row["frame_places"], row["frame_logprob_sum"], row["frame_logprob_min"], strict=True
     ):
         assert (frame.number, frame.asked) == (place, len(frame.ids))
-        assert frame.doubt == FrameProbability(place, len(frame.ids), pytest.approx(total), least, 1.0, 0.0)
+        expected = FrameProbability(place, len(frame.ids), pytest.approx(total), least, 1.0, 0.0)
+        assert frame.doubt == expected._replace(depth=pytest.approx(depths[place], nan_ok=True))
         assert frame.probability == pytest.approx(math.exp(total))
         assert frame.least is not None
         assert frame.logprobs[frame.least] == least

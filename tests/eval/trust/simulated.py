@@ -29,12 +29,20 @@ def simulated(
     lengths = rng.integers(length // 2, length + 1, count)
     trace = np.repeat(np.arange(count), lengths)
     place = np.concatenate([np.arange(one) for one in lengths])
-    noise = {name: rng.normal(size=len(trace)) for name in SIGNALS}
+    noise = {name: rng.normal(size=len(trace)) for name in SIGNALS if name != "call_depth"}
+    depth = place // 4 % 3
     doubt = rng.normal(-3.0, 2.0, len(trace))
     hidden = np.repeat(rng.normal(size=clusters), traces)[trace] * shared
     hazard = 1 / (1 + np.exp(-(doubt - 1 + hidden))) if informed else np.full(len(trace), 0.05)
     frames = pd.DataFrame({**noise, "cut": np.nan, "least_probability": doubt, "frame_number": np.log1p(place)})
-    frames = frames.assign(trace=trace, place=place, true=hazard, wrong=rng.random(len(trace)) < hazard)
+    frames = frames.assign(
+        trace=trace,
+        place=place,
+        depth=depth,
+        call_depth=np.log1p(depth),
+        true=hazard,
+        wrong=rng.random(len(trace)) < hazard,
+    )
     first = frames[frames["wrong"]].groupby("trace")["place"].first().reindex(range(count), fill_value=-1).to_numpy()
     error = first[trace]
     frames = frames.assign(at_risk=(place <= error) | (error < 0), event=place == error).drop(columns="wrong")

@@ -72,7 +72,7 @@ def test_a_calibrator_is_the_same_when_it_is_read_again_and_follows_a_trace(info
     assert trust == informed
     follower = trust.follow(risk=0.1)
     beliefs = [
-        follower.take(FrameProbability(place, 5, -0.1, least, 1.0, 0.0), contradicts=False)
+        follower.take(FrameProbability(place, 5, -0.1, least, 1.0, 0.0, 1.0), contradicts=False)
         for place, least in enumerate([-1e-4, -1e-3, -3.0, -1e-4])
     ]
     assert np.prod([1 - one.hazard for one in beliefs]) == pytest.approx(beliefs[-1].right)
@@ -96,7 +96,7 @@ def test_calibrators_of_others_and_risks_that_no_bound_allows_are_one_line(infor
     with pytest.raises(UserError, match="risk 1: between 0 and 1"):
         informed.follow(risk=1)
     with pytest.raises(UserError, match=r"needs contradiction, which cannot be told"):
-        informed.follow().take(FrameProbability(0, 5, -0.1, -0.1, 1.0, 0.0))
+        informed.follow().take(FrameProbability(0, 5, -0.1, -0.1, 1.0, 0.0, 1.0))
 
 
 def test_what_cannot_be_learnt_from_is_one_line() -> None:

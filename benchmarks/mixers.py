@@ -22,7 +22,7 @@ from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import device_peak, training_flops
-from remedy.models.mixers import MIXERS, describe_kernels
+from remedy.models.mixers import MIXERS, describe_kernels, find_kernels
 
 LENGTHS = (256, 512, 1024, 2048, 4096)
 
@@ -123,6 +123,7 @@ def on_cuda() -> None:
         state_size = 64 if name == "mamba2" else 16
         config = DecoderConfig(mixers=[name], hidden_size=hidden, num_attention_heads=heads, state_size=state_size)
         ours = MIXERS[name](config, 0).cuda().bfloat16()
+        find_kernels([ours], x.device, x.dtype)
         theirs = library_layer(name, hidden, heads)
 
         def step(layer: nn.Module) -> None:
@@ -159,7 +160,9 @@ def main() -> None:
     torch.set_num_threads(1)
     where = f"Python {platform.python_version()}, torch {torch.__version__}, one thread of {os.cpu_count()} cores"
     every = [mixer for name in MIXERS for mixer in decoder(name).mixers()[:1]]
-    print(f"{where}, load {os.getloadavg()[0]:.2f}\n{describe_kernels(every, 'bf16')}")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    find_kernels(every, device, torch.bfloat16)
+    print(f"{where}, load {os.getloadavg()[0]:.2f}\n{describe_kernels(every, device, torch.bfloat16)}")
     rates()
     growth()
     if torch.cuda.is_available():

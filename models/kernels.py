@@ -1,99 +1,167 @@
-"""Fast CUDA kernels of other packages, where they work; the PyTorch forms in `mixers` are the reference and run everywhere.
+"""Fast GPU kernels of other packages, where they work; the PyTorch forms in `mixers` are the reference and run everywhere.
 
-Parameters are the mixers' own, so a checkpoint trained with kernels evaluates without. Whether a kernel works is found out by
-running it once on a small input: packages import on machines on which they cannot run, and some fail only when called.
+Parameters are the mixers' own, so a checkpoint trained with kernels evaluates without. Whether a kernel works is found out before
+anything is compiled or checkpointed (`try_kernels`): on a small input of the mixer's own widths its outputs, last state and gradients
+must be the reference's in float64. Packages import on machines on which they cannot run, some fail only when called, and compilers
+have made kernels whose gradients were wrong. What passed is kept in a plain dict, which is all that a forward pass looks at.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from functools import cache
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
-WIDEST = 256
-"""The largest state dimension (Mamba) or width of a head's keys or values (delta rule) that the packages' kernels take."""
-
-
-class KernelUnavailable(Exception):
-    """Why a kernel cannot be used on this machine."""
+LIMITS = {torch.float32: 1e-4, torch.float16: 0.01, torch.bfloat16: 0.03}
+"""How far a kernel may be from the reference, ||a - b|| / ||b||, by what it computes in. Products in TF32 are above the first."""
 
 
 class Kernel(NamedTuple):
-    """A kernel: where it is imported from, and a small call of it, given the function."""
+    """A kernel that computes an operation."""
 
-    module: str
-    name: str
-    smoke_test: Callable[[Callable[..., Any]], Any]
-
-
-def _half(*shape: int) -> torch.Tensor:
-    return torch.ones(*shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-
-
-def _full(*shape: int) -> torch.Tensor:
-    return torch.ones(*shape, device="cuda", requires_grad=True)
+    path: str
+    """Where it is imported from: module and name."""
+    call: Callable[..., Any]
+    """A call of it, given the function and the operation's inputs; returns the operation's outputs."""
+    takes: Callable[..., bool]
+    """Whether it can take these inputs (their shapes, not their widths, which are tried)."""
 
 
-KERNELS = {
-    "selective_scan": Kernel(
-        "mamba_ssm.ops.selective_scan_interface",
-        "selective_scan_fn",
-        lambda f: f(_full(1, 16, 8), _full(1, 16, 8), -_full(16, 4), _full(1, 4, 8), _full(1, 4, 8)),
-    ),
-    "ssd": Kernel(
-        "mamba_ssm.ops.triton.ssd_combined",
-        "mamba_chunk_scan_combined",
-        lambda f: f(_half(1, 64, 2, 16), _full(1, 64, 2), -_full(2), _half(1, 64, 1, 16), _half(1, 64, 1, 16), 64),
-    ),
-    "causal_conv1d": Kernel("causal_conv1d", "causal_conv1d_fn", lambda f: f(_half(1, 16, 8), _half(16, 4))),
-    "delta_rule": Kernel(
-        "fla.ops.delta_rule",
-        "chunk_delta_rule",
-        lambda f: f(*(_half(1, 64, 2, 16) for _ in range(3)), _half(1, 64, 2), scale=1.0)[0],
-    ),
-    "gated_delta_rule": Kernel(
-        "fla.ops.gated_delta_rule",
-        "chunk_gated_delta_rule",
-        lambda f: f(*(_half(1, 64, 2, 16) for _ in range(3)), -_full(1, 64, 2), _half(1, 64, 2), scale=1.0)[0],
-    ),
-}
+class Operation(NamedTuple):
+    """What kernels may compute for a mixer. All of it functions of the same inputs, tensors and others."""
+
+    reference: Callable[..., Any]
+    """The same in PyTorch, in the inputs' precision: a tensor, or an output and a last state."""
+    widths: Callable[..., tuple[int, ...]]
+    """What kernels are compiled for, of the inputs: channels, and which form of the operation it is."""
+    example: Callable[..., tuple[Any, ...]]
+    """A small input, given a function that draws (`Draw`) and widths."""
+    kernels: tuple[Kernel, ...]
+    """The first that works and takes the input computes it."""
 
 
-def load_kernel(name: str) -> Callable[..., Any]:
-    """A kernel that ran on this machine, forward and backward.
+class Use(NamedTuple):
+    """An operation of a mixer."""
 
-    Raises:
-        KernelUnavailable: there is no CUDA device, its package is not installed, or it does not run.
+    operation: str
+    widths: tuple[int, ...]
+
+
+class Tried(NamedTuple):
+    """What came of trying an operation's kernels: those that agree, and why the others are not used."""
+
+    found: tuple[tuple[Kernel, Callable[..., Any]], ...]
+    refused: tuple[str, ...]
+
+
+class Draw:
+    """Random numbers of an example: the same everywhere, whatever defaults are set."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self.device, self.dtype = device, dtype
+        self.generator = torch.Generator(device="cpu").manual_seed(0)
+
+    def normal(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Of mean 0 and variance 1, in the precision that is tried where none is given."""
+        return self._placed(torch.randn(shape, generator=self.generator, device="cpu", dtype=torch.float32), dtype)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """In [0, 1), in float32."""
+        drawn = torch.rand(shape, generator=self.generator, device="cpu", dtype=torch.float32)
+        return self._placed(drawn, torch.float32)
+
+    def _placed(self, x: Tensor, dtype: torch.dtype | None) -> Tensor:
+        return x.to(self.device, dtype or self.dtype)
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""Operations by name; the modules with the references fill it."""
+
+TRIED: dict[tuple[str, str, torch.dtype, tuple[int, ...]], Tried] = {}
+"""What was tried, by operation, kind of device, precision and widths."""
+
+
+def kernel(operation: str, dtype: torch.dtype, *inputs: Any) -> Callable[..., Any] | None:
+    """A kernel for these inputs, to be called with them; None for the reference: on a CPU, where none takes them or none was tried.
+
+    `dtype`: the precision to compute in, which is that of the mixer's projections.
     """
-    outcome = _attempt(name)
-    if isinstance(outcome, KernelUnavailable):
-        raise KernelUnavailable(str(outcome))
-    return outcome
-
-
-@cache
-def _attempt(name: str) -> Callable[..., Any] | KernelUnavailable:
-    if not torch.cuda.is_available():
-        return KernelUnavailable("no CUDA device")
-    kernel = KERNELS[name]
-    try:
-        function: Callable[..., Any] = getattr(importlib.import_module(kernel.module), kernel.name)
-        kernel.smoke_test(function).float().sum().backward()
-        torch.cuda.synchronize()
-    except ModuleNotFoundError as error:
-        return KernelUnavailable(f"{error.name} is not installed")
-    except Exception as error:  # whatever a package does wrong here, the reference still runs
-        first = (str(error).splitlines() or [""])[0]
-        return KernelUnavailable(f"{kernel.module} does not run ({type(error).__name__}: {first:.120})")
-    return function
-
-
-def kernel(name: str, x: torch.Tensor) -> Callable[..., Any] | None:
-    """The kernel for an input, or None for the reference: on a CPU, in float32 (most take half precision only), or without one."""
-    if not x.is_cuda or x.dtype == torch.float32:
+    if not TRIED:
         return None
-    function = _attempt(name)
-    return None if isinstance(function, KernelUnavailable) else function
+    key = (operation, inputs[0].device.type, dtype, OPERATIONS[operation].widths(*inputs))
+    tried = TRIED.get(key)
+    if tried is not None:
+        for candidate, run in tried.found:
+            if candidate.takes(*inputs):
+                return run
+    return None
+
+
+def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -> None:
+    """Find the kernels of operations, each once in a process; call it on every process before a model is compiled.
+
+    It is indifferent to autocast, to `no_grad` and to `inference_mode`, and leaves the random state alone.
+    """
+    for operation, widths in uses:
+        key = (operation, device.type, dtype, widths)
+        if key not in TRIED:
+            with (
+                torch.inference_mode(False),
+                torch.enable_grad(),
+                torch.autocast(device.type, enabled=False),
+            ):
+                TRIED[key] = _try(OPERATIONS[operation], widths, device, dtype)
+
+
+def _try(operation: Operation, widths: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tried:
+    os.environ.setdefault("FLA_DISABLE_BACKEND_DISPATCH", "1")  # else what else is installed chooses fla's kernels
+    inputs = operation.example(Draw(device, dtype), *widths)
+    expected = _results(operation.reference, inputs, torch.float64)
+    found, refused = [], []
+    for candidate in operation.kernels:
+        module, name = candidate.path.rsplit(".", 1)
+        if not candidate.takes(*inputs):
+            refused.append(f"{module} does not take this form")
+            continue
+        try:
+            run = partial(candidate.call, getattr(importlib.import_module(module), name))
+            far = max(map(_distance, _results(run, inputs, None), expected))
+        except ModuleNotFoundError as error:
+            refused.append(f"{error.name} is not installed")
+        except Exception as error:  # whatever a package does wrong here, the reference still runs
+            first = (str(error).splitlines() or [""])[0]
+            refused.append(f"{module} does not run ({type(error).__name__}: {first:.120})")
+        else:
+            if far < LIMITS[dtype]:  # not so for nan either
+                found.append((candidate, run))
+            else:
+                refused.append(
+                    f"{module} is {far:.2g} from the reference in {str(dtype)[6:]}, of at most {LIMITS[dtype]:g}"
+                )
+    return Tried(tuple(found), tuple(refused))
+
+
+def _results(run: Callable[..., Any], inputs: tuple[Any, ...], dtype: torch.dtype | None) -> list[Tensor]:
+    """Outputs, and the gradients of a weighted sum of the first with respect to every tensor among the inputs."""
+    given = [
+        x.detach().to(dtype or x.dtype).requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x
+        for x in inputs
+    ]
+    outputs = run(*given)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    y = outputs[0]
+    weights = torch.linspace(-1, 1, y.numel(), device=y.device, dtype=torch.float32).view(y.shape)
+    leaves = [x for x in given if isinstance(x, Tensor)]
+    gradients = torch.autograd.grad((y * weights.to(y.dtype)).sum(), leaves)
+    return [x.detach() for x in (*outputs, *gradients)]
+
+
+def _distance(actual: Tensor, expected: Tensor) -> float:
+    """||a - b|| / ||b||; nan or infinity where a kernel returned that, which is no distance below any limit."""
+    distance = (actual.double() - expected.double()).norm() / expected.double().norm().clamp(min=1e-12)
+    return float(distance.nan_to_num(float("inf")))

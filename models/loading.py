@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,18 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from remedy.data_gen.files import replace_file, writing
 from remedy.data_gen.settings import UserError
-from remedy.models import decoder  # noqa: F401 (the decoder registers itself)
+from remedy.models import decoder
 from remedy.models import tokenizer as tokenizers
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.finished import check_model, seal_model
 from remedy.models.foreign import has_tokenizer, read, read_config, read_model
+from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.pretrained import ADAPTER_FILE, load_adapted, resize_embeddings
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
+
+log = logging.getLogger(__name__)
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -45,7 +49,11 @@ def load_checkpoint(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # rows of new tokens are drawn: the same ones whenever this checkpoint is loaded
         resize_embeddings(model, tokenizer)
-    return model.to(_device(device)).eval(), tokenizer
+    model = model.to(_device(device)).eval()
+    if isinstance(model, decoder.DecoderForCausalLM) and model.device.type == "cuda":
+        find_kernels(model.mixers(), model.device, model.dtype)
+        log.info("mixers: %s", describe_kernels(model.mixers(), model.device, model.dtype))
+    return model, tokenizer
 
 
 def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:

@@ -25,7 +25,7 @@ from remedy.models.decoder_config import DecoderConfig
 from remedy.models.finished import SEAL, TRAINING, Training, seal_model
 from remedy.models.flops import device_peak
 from remedy.models.matching import matched
-from remedy.models.mixers import describe_kernels
+from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
@@ -74,6 +74,8 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     set_seed(config.train.seed)
     model = build_model(config, tokenizer)
+    if isinstance(model, DecoderForCausalLM):  # on every process, and before the Trainer wraps the model
+        find_kernels(model.mixers(), arguments.device, DTYPES[config.train.precision])
     rows = build_rows(config, tokenizer)
     validation = build_validation(config, tokenizer, arguments.per_device_train_batch_size)
     stop, progress = StopOnSignal(), ProgressLine(config.name)
@@ -96,7 +98,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     trainer.remove_callback(PrinterCallback)
     transformers_logging.disable_progress_bar()  # one for every checkpoint that is saved
     if process.is_main:
-        _announce(config, model)
+        _announce(config, model, arguments.device)
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
         with progress, _explained(trainer, rows, config, output):
             trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
@@ -233,7 +235,7 @@ def _explained(
         ) from None
 
 
-def _announce(config: RunConfig, model: CausalLM) -> None:
+def _announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
     """Log what is trained, and by which kernels."""
     log.info(
         "%s: %s trained parameters, %d steps", config.name, f"{parameter_count(model):,}", config.train.total_steps
@@ -241,7 +243,7 @@ def _announce(config: RunConfig, model: CausalLM) -> None:
     if isinstance(config.model, DecoderSettings) and config.model.match is not None:
         log.info("%s", matched(config.model).sentence(config.model.match))
     if isinstance(model, DecoderForCausalLM):
-        log.info("mixers: %s", describe_kernels(model.mixers(), config.train.precision))
+        log.info("mixers: %s", describe_kernels(model.mixers(), device, DTYPES[config.train.precision]))
 
 
 def _prepare(

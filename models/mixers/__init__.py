@@ -5,14 +5,19 @@ To add one, write a subclass of `Mixer` in a file of its own, with `@MIXERS.regi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 
-from remedy.models.kernels import KERNELS, KernelUnavailable, load_kernel
+import torch
+
+from remedy.models.kernels import TRIED, Tried, Use, try_kernels
+from remedy.models.mixers import ssm_kernels  # noqa: F401 (registers kernels)
 from remedy.models.mixers.attention import Attention
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.deltanet import DeltaNet, DeltaProduct, GatedDeltaNet
 from remedy.models.mixers.mamba import Mamba, Mamba2
 from remedy.models.mixers.rnn import GRU, LSTM
+from remedy.models.mixers.short_convolution import ShortConvolution
 
 __all__ = [
     "GRU",
@@ -27,6 +32,7 @@ __all__ = [
     "Mixer",
     "describe_kernels",
     "eigenvalues_of",
+    "find_kernels",
 ]
 
 
@@ -35,23 +41,46 @@ def eigenvalues_of(mixer: str, chosen: str | None) -> str | None:
     return MIXERS[mixer].eigenvalue_range(chosen)
 
 
-def describe_kernels(layers: Iterable[Mixer], precision: str) -> str:
-    """One line: which path each mixer of a decoder takes, and why."""
+def find_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> None:
+    """Try the kernels of a decoder's mixers on a GPU, in the precision of its projections; elsewhere do nothing.
+
+    On every process, after its device is chosen and before anything is compiled or run; what was not tried takes the reference.
+    """
+    if device.type == "cuda":
+        try_kernels((use for layer in layers for use in _uses(layer)), device, dtype)
+
+
+def describe_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> str:
+    """One line: what computes each mixer of a decoder, and why not a kernel where none does."""
     names = {mixer: name for name, mixer in MIXERS.items()}
-    return "; ".join(dict.fromkeys(f"{names[type(layer)]} by {_path(layer, precision)}" for layer in layers))
+    said: dict[str, None] = {}
+    for layer in layers:
+        parts = [f"{use.operation} by {_path(use, device, dtype)}" for use in _uses(layer)]
+        said[f"{names[type(layer)]}: {', '.join(parts) or layer.own_path(device, dtype)}"] = None
+    return "; ".join(said)
 
 
-def _path(mixer: Mixer, precision: str) -> str:
-    if not mixer.kernels:
-        return "PyTorch's own"
-    main = mixer.kernels[0]
+def _uses(mixer: Mixer) -> Iterator[Use]:
+    """Of the mixer, and of a convolution in it."""
+    yield from mixer.operations()
+    for part in mixer.children():
+        if isinstance(part, ShortConvolution):
+            yield from part.operations()
+
+
+def _path(use: Use, device: torch.device, dtype: torch.dtype) -> str:
+    if device.type != "cuda":
+        return "PyTorch (no CUDA device)"
+    tried = TRIED.get((use.operation, device.type, dtype, use.widths), Tried((), ("kernels were not tried",)))
+    if not tried.found:
+        return f"PyTorch ({'; '.join(tried.refused)})"
+    module = tried.found[0][0].path.rsplit(".", 1)[0]
+    return f"{module}{_version(module.split('.')[0])}"
+
+
+def _version(package: str) -> str:
+    """Of the installed package, where it is one of those that are known by another name on PyPI or by the same."""
     try:
-        load_kernel(main)
-        if precision == "fp32":
-            raise KernelUnavailable("kernels need train.precision bf16 or fp16")
-        missing = mixer.without_kernel()
-        if missing:
-            raise KernelUnavailable(missing)
-    except KernelUnavailable as reason:
-        return f"PyTorch ({reason})"
-    return KERNELS[main].module
+        return f" {version({'fla': 'flash-linear-attention'}.get(package, package))}"
+    except PackageNotFoundError:
+        return ""

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from remedy.data_gen.registry import Registry
+from remedy.models.kernels import Use
 
 if TYPE_CHECKING:  # settings are checked against the mixers, and need not wait for Transformers
     from remedy.models.cache import MixerCache
@@ -26,8 +28,6 @@ class Mixer(nn.Module):
     """Those of `DecoderSettings` that it reads, beside the widths that every decoder has."""
     published: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Its values of settings that are left null: those it was published with."""
-    kernels: ClassVar[tuple[str, ...]] = ()
-    """Kernels that it can use, the main one first; without any it is PyTorch's own everywhere."""
     eigenvalues: ClassVar[Literal["positive", "signed"] | None] = None
     """Range of its transition's eigenvalues where `eigenvalues` is not given; None for mixers without the switch."""
     positional: ClassVar[bool] = False
@@ -60,9 +60,13 @@ class Mixer(nn.Module):
         """Linear layers whose initialisation is its authors' and belongs to it, which `initializer_range` leaves alone."""
         return []
 
-    def without_kernel(self) -> str | None:
-        """What in its settings no kernel can do, if there is such a thing."""
-        return None
+    def operations(self) -> list[Use]:
+        """What kernels of other packages may compute of it, beside a short convolution; without any it is PyTorch's own."""
+        return []
+
+    def own_path(self, device: torch.device, dtype: torch.dtype) -> str:
+        """What computes it where it has no operations."""
+        return "PyTorch's own"
 
     def state_floats(self) -> tuple[int, int]:
         """Numbers it carries from token to token for one sequence: always, and more for each token read.

@@ -9,15 +9,20 @@ lie in [0, a]; with beta in (0, 2), in [-a, a] (Grazzi et al., 2024), which lets
 
 Letters are the papers': `q`, `k` and `v` queries, keys and values, `beta` how much of a value is written, `g` the logarithm of the
 decay. In shapes B is the batch, H heads, T time, K and V a head's key and value channels.
+
+DeltaProduct (Siems et al., 2025) takes n steps of the rule for a token, decays before the first and reads after the last.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from remedy.models.kernels import WIDEST, kernel
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, kernel
 
 CHUNK = 32
 """Tokens a chunk holds; 32 was the fastest on a CPU at head sizes 16 to 64 (of 16, 32, 64, 128)."""
@@ -101,16 +106,111 @@ def delta_rule_chunked(
 def delta_rule(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The fastest form for these inputs on this machine; shapes as `delta_rule_recurrent`, the state in float32."""
-    fits = q.shape[2] > 1 and max(k.shape[-1], v.shape[-1]) <= WIDEST
-    fast = kernel("delta_rule" if g is None else "gated_delta_rule", q) if fits else None
-    if fast is None:
-        rule = delta_rule_recurrent if q.shape[2] == 1 else delta_rule_chunked
-        with torch.autocast(q.device.type, enabled=False):  # errors of half precision would add up over the tokens
-            return rule(q.float(), k.float(), v.float(), beta.float(), g, state)
-    by_time = [x.transpose(1, 2).contiguous() for x in (q, k, v)]
-    gates = [] if g is None else [g.transpose(1, 2).contiguous()]
-    last = beta.transpose(1, 2).to(q.dtype).contiguous()
-    y, state = fast(*by_time, *gates, last, scale=1.0, initial_state=state, output_final_state=True)
-    assert state is not None
-    return y.transpose(1, 2), state
+    """The fastest form for these inputs on this machine, n >= 1 steps of the rule for each token.
+
+    q (B, H, T, K), k (B, H, T n, K), v (B, H, T n, V), beta (B, H, T n), g (B, H, T), state (B, H, K, V). Returns outputs
+    (B, H, T, V) and the final state in float32. The precision of `v` is that in which a kernel computes; without one it is float32.
+    """
+    fast = kernel("delta_rule", v.dtype, q, k, v, beta, g, state)
+    if fast is not None:
+        return fast(q, k, v, beta, g, state)
+    with torch.autocast(q.device.type, enabled=False):  # errors of half precision would add up over the tokens
+        return _reference(q.float(), k.float(), v.float(), beta.float(), g, state)
+
+
+def _reference(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    n = k.shape[2] // q.shape[2]
+    rule = delta_rule_recurrent if k.shape[2] == 1 else delta_rule_chunked
+    y, state = rule(*_every_step(q, k, v, beta, g), state)
+    return y[:, :, n - 1 :: n], state
+
+
+def _every_step(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """Every step as a token of its own; a token's decay belongs to its first."""
+    n = k.shape[2] // q.shape[2]
+    if n > 1:
+        q = q.repeat_interleave(n, dim=2)
+        g = F.pad(g[..., None], (0, n - 1)).flatten(2) if g is not None else None
+    return q, k, v, beta, g
+
+
+def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As kernels of flash-linear-attention take them: time before heads, q and k in v's precision, beta in float32.
+
+    Rounding changes a key's length, and with it the eigenvalue 1 - beta |k|^2 of the transition, always the same way for the same
+    token; beta is corrected for that.
+    """
+    rounded = k.to(v.dtype)
+    if rounded.dtype != k.dtype:
+        with torch.no_grad():
+            lengths = [x.float().square().sum(-1) for x in (k, rounded)]
+            ratio = torch.where(lengths[1] > 0, lengths[0] / lengths[1], 1.0)
+        beta = beta * ratio
+    q, k, v, beta = (x.transpose(1, 2).contiguous() for x in (q.to(v.dtype), rounded, v, beta.float()))
+    return q, k, v, beta
+
+
+def _product(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
+    """n steps a token in one kernel, which makes T outputs."""
+    n = k.shape[2] // q.shape[2]
+    query, key, value, written = _rounded(q, k, v, beta)
+    decay = g.transpose(1, 2).contiguous() if g is not None else None
+    given = {"scale": 1.0, "initial_state": state, "output_final_state": True}
+    y, last = function(query, key, value, decay, written, num_householder=n, **given)
+    return y.transpose(1, 2), last
+
+
+def _plain(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
+    n = k.shape[2] // q.shape[2]
+    query, key, value, written = _rounded(*_every_step(q, k, v, beta, None)[:4])
+    y, last = function(query, key, value, written, scale=1.0, initial_state=state, output_final_state=True)
+    return y[:, n - 1 :: n].transpose(1, 2), last
+
+
+def _decaying(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
+    """With g = 0 it is the plain rule, which has no kernel in float32."""
+    n = k.shape[2] // q.shape[2]
+    q, k, v, beta, g = _every_step(q, k, v, beta, g)
+    query, key, value, written = _rounded(q, k, v, beta)
+    decay = g.transpose(1, 2).float().contiguous() if g is not None else torch.zeros_like(written)
+    y, last = function(query, key, value, decay, written, scale=1.0, initial_state=state, output_final_state=True)
+    return y[:, n - 1 :: n].transpose(1, 2), last
+
+
+STEPS = 128
+WIDEST = 256
+"""The widest keys and values of a head that flash-linear-attention's kernels take."""
+
+
+def _fits(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None) -> bool:
+    return q.shape[2] > 1 and max(k.shape[-1], v.shape[-1]) <= WIDEST
+
+
+def _example(draw: Draw, keys: int, values: int, n: int, gated: int) -> tuple[Any, ...]:
+    """Two chunks of the kernels; keys and queries normalised and in float32, as the mixers give them."""
+    q, k = (
+        F.normalize(draw.normal(1, 2, steps, keys, dtype=torch.float32), dim=-1)
+        for steps in (STEPS // n, STEPS // n * n)
+    )
+    v, beta = draw.normal(1, 2, k.shape[2], values), draw.uniform(1, 2, k.shape[2])
+    return q, k, v, beta, -0.3 * draw.uniform(1, 2, q.shape[2]) if gated else None, None
+
+
+OPERATIONS["delta_rule"] = Operation(
+    reference=_reference,
+    widths=lambda q, k, v, beta, g, state: (k.shape[-1], v.shape[-1], k.shape[2] // q.shape[2], int(g is not None)),
+    example=_example,
+    kernels=(
+        Kernel(
+            "fla.ops.gated_delta_product.chunk_gated_delta_product",
+            _product,
+            lambda q, k, v, *rest: _fits(q, k, v, *rest) and k.shape[2] > q.shape[2],
+        ),
+        Kernel("fla.ops.delta_rule.chunk_delta_rule", _plain, lambda *inputs: _fits(*inputs) and inputs[4] is None),
+        Kernel("fla.ops.gated_delta_rule.chunk_gated_delta_rule", _decaying, _fits),
+    ),
+)

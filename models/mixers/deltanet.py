@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import WIDEST
+from remedy.models.kernels import Use
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.delta_rule import delta_rule
 from remedy.models.mixers.short_convolution import ShortConvolution
@@ -34,7 +34,6 @@ class DeltaNet(Mixer):
 
     uses = frozenset({"num_attention_heads", "eigenvalues", "output_gate", "expand_v", "short_convolution"})
     published = {"output_gate": False, "expand_v": 1, "short_convolution": True}
-    kernels = ("delta_rule", "causal_conv1d")
     eigenvalues = "signed"
     gated: ClassVar[bool] = False
     """Whether the transition decays."""
@@ -71,23 +70,23 @@ class DeltaNet(Mixer):
             part.unflatten(-1, (-1, self.heads, size))
             for part, size in zip(mixed.split(self.sizes, dim=-1), (self.head_dims[0], *self.head_dims))
         )
-        q, k = F.normalize(q.float(), dim=-1).to(v.dtype), F.normalize(k.float(), dim=-1).to(v.dtype)
+        # In float32: a rounded key is no unit vector, and a reflection by it none.
+        q, k = F.normalize(q.float(), dim=-1), F.normalize(k.float(), dim=-1)
         beta = self.beta_max * torch.sigmoid(self.beta_proj(x).float()).unflatten(
             -1, (self.num_householder, self.heads)
         )
         g = self._log_decay(x)
         state = self.read_state(cache)
-        y, state = delta_rule(*self._substeps(q, k, v, beta, g), state)
+        q, k, v, beta = (part.flatten(1, 2).transpose(1, 2) for part in (q, k, v, beta))
+        y, state = delta_rule(q, k, v, beta, g.transpose(1, 2) if g is not None else None, state)
         self.write_state(cache, state)
-        y = y[:, :, self.num_householder - 1 :: self.num_householder]  # a token's output is its last substep's
         y = self.out_norm(y.to(x.dtype)).transpose(1, 2).reshape(batch, steps, -1)
         if self.gate_proj is not None:
             y = y * F.silu(self.gate_proj(x))
         return self.out_proj(y)
 
-    def without_kernel(self) -> str | None:
-        widest = max(self.head_dims)
-        return f"kernels take heads up to {WIDEST} wide, these are {widest}" if widest > WIDEST else None
+    def operations(self) -> list[Use]:
+        return [Use("delta_rule", (*self.head_dims, self.num_householder, int(self.gated)))]
 
     def state_floats(self) -> tuple[int, int]:
         return self.heads * self.head_dims[0] * self.head_dims[1], 0
@@ -101,24 +100,12 @@ class DeltaNet(Mixer):
             return None
         return -self.A_log.float().exp() * F.softplus(self.decay_proj(x).float() + self.dt_bias)
 
-    def _substeps(
-        self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-        """Every token as `num_householder` steps of the delta rule: shapes (B, H, T * n, ...). Decay belongs to the first."""
-        n = self.num_householder
-        k, v, beta = (x.flatten(1, 2).transpose(1, 2) for x in (k, v, beta))
-        q = q.expand(-1, -1, n, -1, -1).flatten(1, 2).transpose(1, 2)
-        if g is not None:
-            g = F.pad(g[:, :, None], (0, 0, 0, n - 1)).flatten(1, 2).transpose(1, 2)
-        return q, k, v, beta, g
-
 
 @MIXERS.register("gated_deltanet")
 class GatedDeltaNet(DeltaNet):
     """DeltaNet whose state decays before each step."""
 
     published = {"output_gate": True, "expand_v": 2, "short_convolution": True}
-    kernels = ("gated_delta_rule", "causal_conv1d")
     gated = True
     undecayed = frozenset({"A_log"})
 

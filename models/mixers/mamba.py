@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import WIDEST
+from remedy.models.kernels import Use
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
 from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
@@ -31,7 +31,6 @@ class Mamba(Mixer):
 
     uses = frozenset({"eigenvalues", "state_size"})
     published = {"state_size": 16}
-    kernels = ("selective_scan", "causal_conv1d")
     eigenvalues = "positive"
     undecayed = frozenset({"A_log", "D"})
     sets_state = "state_size"
@@ -66,8 +65,8 @@ class Mamba(Mixer):
     def initialised(self) -> list[nn.Module]:
         return [self.dt_proj]
 
-    def without_kernel(self) -> str | None:
-        return _without_kernel(self.signed, self.sizes[-1])
+    def operations(self) -> list[Use]:
+        return [Use("selective_scan", (*self.A_log.shape, int(self.signed)))]
 
     def state_floats(self) -> tuple[int, int]:
         return self.A_log.numel(), 0
@@ -83,7 +82,6 @@ class Mamba2(Mixer):
 
     uses = frozenset({"num_attention_heads", "eigenvalues", "state_size"})
     published = {"state_size": 128}
-    kernels = ("ssd", "causal_conv1d")
     eigenvalues = "positive"
     undecayed = frozenset({"A_log", "D"})
     sets_state = "state_size"
@@ -113,8 +111,8 @@ class Mamba2(Mixer):
         y = (y + self.D[:, None] * u).flatten(2).to(x.dtype)
         return self.out_proj(self.norm(y * F.silu(gate)))
 
-    def without_kernel(self) -> str | None:
-        return _without_kernel(self.signed, self.sizes[-1])
+    def operations(self) -> list[Use]:
+        return [Use("state_space_duality", (self.heads, self.sizes[0] // self.heads, self.sizes[-1], int(self.signed)))]
 
     def state_floats(self) -> tuple[int, int]:
         return self.sizes[0] * self.sizes[-1], 0
@@ -122,12 +120,6 @@ class Mamba2(Mixer):
     def sequence_flops(self) -> tuple[float, float]:
         """For each number of the state: decay, an input and its sum, an output (2); a step's decay is one number a head."""
         return 5.0 * self.state_floats()[0], 0.0
-
-
-def _without_kernel(signed: bool, state_size: int) -> str | None:
-    if signed:
-        return "no kernel has eigenvalues in [-1, 1]"
-    return f"kernels take states up to {WIDEST}, this has {state_size}" if state_size > WIDEST else None
 
 
 def _step_bias(count: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,18 +14,47 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 
+CUDNN_WITH_BF16 = 91300
+"""The first version of cuDNN with recurrent layers in bfloat16; before it PyTorch takes a launch for every token there."""
+
+
+class Recurrent(Mixer):
+    """A recurrent module of PyTorch's and an output projection."""
+
+    def __init__(self, config: DecoderConfig, layer: int, kind: type[nn.GRU] | type[nn.LSTM]) -> None:
+        super().__init__(config, layer)
+        self.rnn = kind(config.hidden_size, config.hidden_size, batch_first=True)
+        self.out_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+
+    def own_path(self, device: torch.device, dtype: torch.dtype) -> str:
+        if device.type != "cuda" or dtype != torch.bfloat16 or has_bf16():
+            return super().own_path(device, dtype)
+        return f"PyTorch's own, under autocast in float32 (cuDNN {torch.backends.cudnn.version()} has none in bf16)"
+
+    def run(self, x: Tensor, state: Any) -> Any:
+        """Outputs and last state of the module: under autocast to bfloat16 in float32 if cuDNN has none in bfloat16."""
+        kind = x.device.type
+        if kind != "cuda" or not torch.is_autocast_enabled(kind) or torch.get_autocast_dtype(kind) != torch.bfloat16:
+            return self.rnn(x, state)
+        with torch.autocast(kind, enabled=has_bf16()):
+            return self.rnn(x if has_bf16() else x.float(), state)
+
+
+def has_bf16() -> bool:
+    """Whether this cuDNN has recurrent layers in bfloat16."""
+    return (torch.backends.cudnn.version() or 0) >= CUDNN_WITH_BF16
+
+
 @MIXERS.register("gru")
-class GRU(Mixer):
+class GRU(Recurrent):
     """Gated recurrent unit (Cho et al., 2014) with an output projection."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__(config, layer)
-        self.rnn = nn.GRU(config.hidden_size, config.hidden_size, batch_first=True)
-        self.out_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        super().__init__(config, layer, nn.GRU)
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
         stored = self.read_state(cache)
-        y, state = self.rnn(x, stored[None] if stored is not None else None)
+        y, state = self.run(x, stored[None] if stored is not None else None)
         self.write_state(cache, state[0])
         return self.out_proj(y)
 
@@ -34,17 +63,15 @@ class GRU(Mixer):
 
 
 @MIXERS.register("lstm")
-class LSTM(Mixer):
+class LSTM(Recurrent):
     """Long short-term memory (Hochreiter & Schmidhuber, 1997) with an output projection."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__(config, layer)
-        self.rnn = nn.LSTM(config.hidden_size, config.hidden_size, batch_first=True)
-        self.out_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        super().__init__(config, layer, nn.LSTM)
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
         stored = self.read_state(cache)
-        y, state = self.rnn(x, tuple(s[None].contiguous() for s in stored.unbind(1)) if stored is not None else None)
+        y, state = self.run(x, tuple(s[None].contiguous() for s in stored.unbind(1)) if stored is not None else None)
         self.write_state(cache, torch.cat(state).transpose(0, 1))
         return self.out_proj(y)
 

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import kernel
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, kernel
 
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
+
+Activation = Literal["silu"] | None
 
 
 class ShortConvolution(nn.Module):
     """A depthwise convolution over the last `kernel` tokens, and SiLU of it unless `activation` is None; shapes (B, T, C)."""
 
-    def __init__(self, channels: int, layer: int, kernel: int = 4, activation: Literal["silu"] | None = "silu") -> None:
+    def __init__(self, channels: int, layer: int, kernel: int = 4, activation: Activation = "silu") -> None:
         super().__init__()
-        self.activation = activation
+        self.activation: Activation = activation
         self.layer = layer
         self.kernel = kernel
         self.conv1d = nn.Conv1d(channels, channels, kernel, groups=channels)
 
     def forward(self, x: Tensor, cache: MixerCache | None) -> Tensor:
+        if cache is None:
+            weight, bias = self.conv1d.weight.squeeze(1), self.conv1d.bias
+            fast = kernel("short_convolution", x.dtype, x, weight, bias, self.activation)
+            if fast is not None:
+                return fast(x, weight, bias, self.activation)
         x = x.transpose(1, 2)
         if cache is None:
-            fast = kernel("causal_conv1d", x)
-            if fast is not None:
-                weight, bias = self.conv1d.weight.squeeze(1).to(x.dtype), self.conv1d.bias
-                y: Tensor = fast(x, weight, bias.to(x.dtype) if bias is not None else None, activation=self.activation)
-                return y.transpose(1, 2)
             window = F.pad(x, (self.kernel - 1, 0))
         else:
             window = cache.update_conv_state(x, self.layer, conv_kernel_size=self.kernel)
@@ -38,3 +41,49 @@ class ShortConvolution(nn.Module):
             window = F.pad(window, (missing, 0)) if missing > 0 else window[..., -missing:]
         mixed = self.conv1d(window)
         return (F.silu(mixed) if self.activation == "silu" else mixed).transpose(1, 2)
+
+    def operations(self) -> list[Use]:
+        """What kernels of other packages may compute of it."""
+        return [Use("short_convolution", (self.conv1d.out_channels, self.kernel, int(self.activation is not None)))]
+
+
+def _reference(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
+    padded = F.pad(x.transpose(1, 2), (weight.shape[1] - 1, 0))
+    mixed = F.conv1d(padded, weight[:, None], bias, groups=len(weight)).transpose(1, 2)
+    return F.silu(mixed) if activation == "silu" else mixed
+
+
+def _compiled(function: Callable[..., Any], x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
+    """Its kernel for tensors whose channels lie together wants counts and strides that 8 divides; that for the others wants nothing."""
+    dtype, x = x.dtype, x.transpose(1, 2)
+    if x.shape[1] % 8 or x.stride(0) % 8 or x.stride(2) % 8:
+        x = x.contiguous()
+    y: Tensor = function(x, weight.to(dtype), bias.to(dtype), activation=activation)
+    return y.transpose(1, 2)
+
+
+def _triton(function: Callable[..., Any], x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
+    y: Tensor = function(x.contiguous(), weight.to(x.dtype), bias.to(x.dtype), activation=activation)[0]
+    return y
+
+
+def _any(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> bool:
+    return x.shape[1] > 1
+
+
+def _example(draw: Draw, channels: int, kernel: int, activated: int) -> tuple[Any, ...]:
+    """A part of a projection's columns, as the state-space mixers give it."""
+    x = draw.normal(1, 128, channels + 4)[..., :channels]
+    weight, bias = draw.normal(channels, kernel), draw.normal(channels)
+    return x, weight, bias, "silu" if activated else None
+
+
+OPERATIONS["short_convolution"] = Operation(
+    reference=_reference,
+    widths=lambda x, weight, bias, activation: (*weight.shape, int(activation is not None)),
+    example=_example,
+    kernels=(
+        Kernel("causal_conv1d.causal_conv1d_fn", _compiled, _any),
+        Kernel("fla.modules.causal_conv1d.causal_conv1d", _triton, _any),
+    ),
+)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from remedy.models.kernels import WIDEST, kernel
+from remedy.models.kernels import kernel
 
 CHUNK = 64
 SMALLEST = 1e-6
@@ -28,19 +28,19 @@ class _SelectiveScan(torch.autograd.Function):
     def forward(ctx: Any, u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, h: Tensor) -> Any:
         """u, step (T, B, D); a (D, N); b, c (T, B, N); h (B, D, N). Returns y (T, B, D) and the last state."""
         states = u.new_empty(u.shape[0], *h.shape)
-        weighted = step * u
+        weighted, first = step * u, h
         for t in range(u.shape[0]):
             transition = torch.exp(step[t, :, :, None] * a)
             if signed:
                 transition.mul_(2).sub_(1)
             h = torch.addcmul(weighted[t, :, :, None] * b[t, :, None, :], transition, h, out=states[t])
-        ctx.save_for_backward(u, step, a, b, c, states)
+        ctx.save_for_backward(u, step, a, b, c, states, first)
         ctx.signed = signed
         return (states @ c[..., None]).squeeze(-1), h.clone()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        u, step, a, b, c, states = ctx.saved_tensors
+        u, step, a, b, c, states, first = ctx.saved_tensors
         grad_y, grad_h = grads[0], grads[1].clone()
         weighted = step * u
         grad_c = (grad_y[:, :, None, :] @ states).squeeze(2)
@@ -51,12 +51,10 @@ class _SelectiveScan(torch.autograd.Function):
             grad_h = torch.addcmul(grad_h, grad_y[t, :, :, None], c[t, :, None, :])
             grad_weighted[t] = (grad_h @ b[t, :, :, None]).squeeze(-1)
             grad_b[t] = (weighted[t, :, None, :] @ grad_h).squeeze(1)
-            if t:
-                exponent = grad_h * states[t - 1] * decay  # gradient of step * a, but for the 2 of the signed form
-                grad_step[t] = (exponent * a).sum(-1)
-                grad_a += (exponent * step[t, :, :, None]).sum(0)
-            else:
-                grad_step[t] = 0
+            before = states[t - 1] if t else first
+            exponent = grad_h * before * decay  # gradient of step * a, but for the 2 of the signed form
+            grad_step[t] = (exponent * a).sum(-1)
+            grad_a += (exponent * step[t, :, :, None]).sum(0)
             grad_h = grad_h * (2 * decay - 1 if ctx.signed else decay)
         factor = 2.0 if ctx.signed else 1.0
         grad_step = factor * grad_step + grad_weighted * u
@@ -68,24 +66,28 @@ def selective_scan(
 ) -> tuple[Tensor, Tensor]:
     """Mamba's scan: u, step (B, T, D), a (D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D) and the last state.
 
-    A given state is taken as a constant: no gradient reaches what made it.
+    No gradient comes back through the last state where mamba-ssm's kernel computes it.
     """
-    fits = state is None and not signed and b.shape[-1] <= WIDEST
-    fast = kernel("selective_scan", u) if fits else None
+    fast = kernel("selective_scan", u.dtype, u, step, a, b, c, signed, state)
     if fast is not None:
-        first, second, third, fourth = (x.transpose(1, 2).contiguous() for x in (u, step.to(u.dtype), b, c))
-        y, last = fast(first, second, a, third, fourth, return_last_state=True)
-        return y.transpose(1, 2), last
-    by_time = [x.float().transpose(0, 1).contiguous() for x in (u, step, b, c)]
-    if state is None:
-        state = by_time[0].new_zeros(u.shape[0], *a.shape)
-    if u.shape[1] == 1:
-        decay = torch.exp(by_time[1][0, :, :, None] * a)
-        state = (2 * decay - 1 if signed else decay) * state
-        state = state + (by_time[1] * by_time[0])[0, :, :, None] * by_time[2][0, :, None, :]
-        return (state @ by_time[3][0, :, :, None]).transpose(1, 2), state
-    with torch.autocast(u.device.type, enabled=False):
-        y, last = _SelectiveScan.apply(by_time[0], by_time[1], a, by_time[2], by_time[3], signed, state)
+        return fast(u, step, a, b, c, signed, state)
+    if u.shape[1] > 1:
+        with torch.autocast(u.device.type, enabled=False):
+            return scan_by_token(u.float(), step.float(), a, b.float(), c.float(), signed, state)
+    u, step, b, c = (x[:, 0].float() for x in (u, step, b, c))
+    decay = torch.exp(step[..., None] * a)
+    arriving = (step * u)[..., None] * b[:, None, :]
+    state = arriving if state is None else (2 * decay - 1 if signed else decay) * state + arriving
+    return (state @ c[..., None]).transpose(1, 2), state
+
+
+def scan_by_token(
+    u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The same in PyTorch, in the precision of the inputs."""
+    by_time = [x.transpose(0, 1).contiguous() for x in (u, step, b, c)]
+    state = u.new_zeros(u.shape[0], *a.shape) if state is None else state
+    y, last = _SelectiveScan.apply(by_time[0], by_time[1], a, by_time[2], by_time[3], signed, state)
     return y.transpose(0, 1), last
 
 
@@ -105,27 +107,37 @@ def state_space_duality(
     transitions from s + 1 to t (Dao & Gu, 2024, section 6), between chunks a short loop. A product of transitions is the exponential
     of a sum of logarithms of their sizes, times the product of their signs.
     """
-    fits = state is None and not signed and b.shape[-1] <= WIDEST
-    fast = kernel("ssd", u) if fits else None
+    fast = kernel("state_space_duality", u.dtype, u, step, a, b, c, signed, state)
     if fast is not None:
-        y, last = fast(u, step, a, b[:, :, None], c[:, :, None], chunk_size=256, return_final_states=True)
-        return y, last.transpose(-1, -2)
+        return fast(u, step, a, b, c, signed, state)
     with torch.autocast(u.device.type, enabled=False):
-        return _state_space_duality_chunked(u.float(), step, a, b.float(), c.float(), signed, state, chunk)
+        return chunked_duality(u.float(), step.float(), a, b.float(), c.float(), signed, state, chunk)
 
 
-def _state_space_duality_chunked(
-    u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None, chunk: int
+def log_transition(exponent: Tensor, signed: bool) -> tuple[Tensor, Tensor | None]:
+    """The logarithm of a transition's size, and its sign (None where it is positive), from step times rate."""
+    if not signed:
+        return exponent, None
+    transition = 2 * torch.exp(exponent) - 1
+    sign = torch.where(transition < 0, -1.0, 1.0).to(transition.dtype)
+    return transition.abs().clamp(min=SMALLEST).log(), sign
+
+
+def chunked_duality(
+    u: Tensor,
+    step: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    signed: bool,
+    state: Tensor | None,
+    chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
+    """The same in PyTorch, in the precision of the inputs."""
     steps = u.shape[1]
     size = min(chunk, steps)
     padding = -steps % size
-    exponent = step * a
-    sign = None
-    if signed:
-        transition = 2 * torch.exp(exponent) - 1
-        sign = torch.where(transition < 0, -1.0, 1.0)
-        exponent = transition.abs().clamp(min=SMALLEST).log()
+    exponent, sign = log_transition(step * a, signed)
     weighted = step[..., None] * u
     if padding:  # nothing comes in and nothing decays
         weighted = F.pad(weighted, (0, 0, 0, 0, 0, padding))

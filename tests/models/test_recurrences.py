@@ -70,17 +70,18 @@ def scan_inputs(steps: int) -> tuple[torch.Tensor, ...]:
 @pytest.mark.parametrize("steps", [2, 9, 40])
 def test_selective_scan_is_the_recurrence_forward_and_backward(signed: bool, steps: int) -> None:
     u, step, a, b, c = scan_inputs(steps)
-    state, outputs = torch.zeros(2, 6, 4), []
+    start = torch.randn(2, 6, 4, requires_grad=True)
+    state, outputs = start, []
     for t in range(steps):
         transition = torch.exp(step[:, t, :, None] * a)
         transition = 2 * transition - 1 if signed else transition
         state = transition * state + (step * u)[:, t, :, None] * b[:, t, None, :]
         outputs.append((state * c[:, t, None, :]).sum(-1))
-    y, last = selective_scan(u, step, a, b, c, signed)
+    y, last = selective_scan(u, step, a, b, c, signed, start)
     naive = torch.stack(outputs, 1)
     torch.testing.assert_close(y, naive, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(last, state, atol=1e-5, rtol=1e-4)
-    assert_same_gradients(naive, y, (u, step, a, b, c))
+    assert_same_gradients(naive, y, (u, step, a, b, c, start))
 
 
 @pytest.mark.parametrize("signed", [False, True])

@@ -1,0 +1,227 @@
+"""What kernels of other packages take and return, checked without a GPU by our own trial of them.
+
+Triton's kernels run in Triton's interpreter; for the CUDA ones their packages' references stand in, behind the checks of their C++.
+Not seen by this: what a compiler makes of them, TF32, shared memory, other autotuned configurations, races.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+SOURCES = os.environ.get("REMEDY_KERNEL_SOURCES", "")
+pytestmark = pytest.mark.skipif(
+    not SOURCES, reason="needs the kernels' packages in an environment of their own: make kernels"
+)
+if SOURCES:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before its package is imported
+    sys.path[:0] = SOURCES.split(os.pathsep)
+    for compiled in ("selective_scan_cuda", "causal_conv1d_cuda"):
+        sys.modules[compiled] = types.ModuleType(compiled)
+    from triton.runtime import autotuner
+
+    original = autotuner.Autotuner.__init__
+
+    def first_configuration(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Choosing by time would want a driver."""
+        original(self, *args, **kwargs)
+        self.configs = self.configs[:1]
+
+    autotuner.Autotuner.__init__ = first_configuration
+
+from remedy.models import kernels  # noqa: E402
+from remedy.models.kernels import OPERATIONS, Draw, Tried  # noqa: E402
+from remedy.models.mixers import short_convolution  # noqa: E402
+
+CPU = torch.device("cpu")
+HALF = torch.float16  # the interpreter computes with the bits of a bfloat16
+
+
+def interpreted(*bounds: Any) -> Iterator[Any]:
+    """`range` as a compiled kernel has it: the interpreter's gives integers, which have no `.to`."""
+    import triton.language as tl
+
+    for index in range(*(int(b.handle.data.item()) if hasattr(b, "handle") else int(b) for b in bounds)):
+        yield tl.full((), index, tl.int32)
+
+
+@pytest.fixture(autouse=True)
+def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device", lambda *_: contextlib.nullcontext())
+    properties = types.SimpleNamespace(multi_processor_count=8)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: properties)
+    from fla.ops.common import chunk_delta_h, chunk_h
+    from fla.ops.gated_delta_product import chunk_deltaproduct_h
+
+    for module in (chunk_delta_h, chunk_h, chunk_deltaproduct_h):
+        monkeypatch.setattr(module, "range", interpreted, raising=False)
+
+
+def tried(operation: str, widths: tuple[int, ...], dtype: torch.dtype) -> tuple[list[str], tuple[str, ...]]:
+    """The names of kernels that agree, and what is said of others."""
+    outcome: Tried = kernels._try(OPERATIONS[operation], widths, CPU, dtype)
+    return [found.path.rsplit(".", 1)[1] for found, _ in outcome.found], outcome.refused
+
+
+@pytest.mark.parametrize("gated", [0, 1])
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("keys", [16, 64])
+def test_the_delta_rules_of_flash_linear_attention(keys: int, n: int, gated: int) -> None:
+    expected = ["chunk_gated_delta_product"] * (n > 1) + ["chunk_delta_rule"] * (not gated) + ["chunk_gated_delta_rule"]
+    assert tried("delta_rule", (keys, 32, n, gated), HALF)[0] == expected
+
+
+@pytest.mark.parametrize("gated", [0, 1])
+def test_the_decaying_rule_takes_float32(gated: int) -> None:
+    found, refused = tried("delta_rule", (16, 16, 1, gated), torch.float32)
+    assert found == ["chunk_gated_delta_rule"]
+    assert gated or "does not support float32" in refused[1]
+
+
+def test_the_delta_rules_take_no_wider_heads() -> None:
+    assert tried("delta_rule", (16, 320, 1, 0), HALF) == (
+        [],
+        (
+            "fla.ops.gated_delta_product does not take this form",
+            "fla.ops.delta_rule does not take this form",
+            "fla.ops.gated_delta_rule does not take this form",
+        ),
+    )
+
+
+@pytest.mark.parametrize("dtype", [HALF, torch.float32])
+@pytest.mark.parametrize("signed", [0, 1])
+def test_the_scans_of_state_spaces(signed: int, dtype: torch.dtype) -> None:
+    assert "fused_recurrent_hgrn" in tried("selective_scan", (16, 4, signed), dtype)[0]
+    found, refused = tried("state_space_duality", (2, 16, 16, signed), dtype)
+    assert "chunk_simple_gla" in found, refused
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("gated", [0, 1])
+@pytest.mark.parametrize("steps", [2, 33])
+def test_a_state_is_taken_over_in_every_form_of_the_rule(steps: int, gated: int, n: int) -> None:
+    draw = Draw(CPU, HALF)
+    q, k, v, beta, g, _ = OPERATIONS["delta_rule"].example(draw, 16, 16, n, gated)
+    state = draw.normal(1, 2, 16, 16, dtype=torch.float32)
+    inputs = (q[:, :, :steps], k[:, :, : n * steps], v[:, :, : n * steps], 2 * beta[:, :, : n * steps])
+    assert_agree("delta_rule", (16, 16, n, gated), (*inputs, g[:, :, :steps] if g is not None else None, state))
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("steps", [2, 33])
+def test_a_state_is_taken_over_in_every_scan(steps: int, signed: bool) -> None:
+    draw = Draw(CPU, HALF)
+    u, step, a, b, c, *_ = OPERATIONS["selective_scan"].example(draw, 16, 4, signed)
+    state = draw.normal(1, 16, 4, dtype=torch.float32)
+    inputs = (u[:, :steps], step[:, :steps], a, b[:, :steps], c[:, :steps], signed, state)
+    assert_agree("selective_scan", (16, 4, int(signed)), inputs)
+    u, step, a, b, c, *_ = OPERATIONS["state_space_duality"].example(draw, 2, 16, 16, signed)
+    state = draw.normal(1, 2, 16, 16, dtype=torch.float32)
+    inputs = (u[:, :steps], step[:, :steps], a, b[:, :steps], c[:, :steps], signed, state)
+    assert_agree("state_space_duality", (2, 16, 16, int(signed)), inputs)
+
+
+def assert_agree(operation: str, widths: tuple[int, ...], inputs: tuple[Any, ...]) -> None:
+    """All kernels that take the input have the reference's outputs, states and gradients (of the state as well)."""
+    expected = kernels._results(OPERATIONS[operation].reference, inputs, torch.float64)
+    outcome = kernels._try(OPERATIONS[operation], widths, CPU, HALF)
+    taken = [run for candidate, run in outcome.found if candidate.takes(*inputs)]
+    assert taken, outcome.refused
+    for run in taken:
+        found = kernels._results(run, inputs, None)
+        assert max(map(kernels._distance, found, expected)) < kernels.LIMITS[HALF]
+
+
+@pytest.mark.parametrize("activated", [0, 1])
+@pytest.mark.parametrize("channels", [16, 20, 44])
+def test_the_convolutions(channels: int, activated: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    causal_conv1d_stands_in(monkeypatch)
+    expected = ["causal_conv1d_fn", "causal_conv1d"]
+    assert tried("short_convolution", (channels, 4, activated), HALF) == (expected, ())
+
+
+@pytest.mark.parametrize(("width", "row"), [(16, 16), (16, 44), (20, 48)])
+def test_the_compiled_convolution_is_given_layouts_that_it_takes(
+    width: int, row: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`row`: columns of the projection that the input is a part of, as Mamba's and Mamba-2's are."""
+    causal_conv1d_stands_in(monkeypatch)
+    from causal_conv1d import causal_conv1d_fn
+
+    draw = Draw(CPU, HALF)
+    x = draw.normal(2, 33, row)[..., :width]
+    weight, bias = draw.normal(width, 4), draw.normal(width)
+    found = short_convolution._compiled(causal_conv1d_fn, x, weight, bias, "silu")
+    expected = short_convolution._reference(x.double(), weight.double(), bias.double(), "silu")
+    assert kernels._distance(found, expected) < kernels.LIMITS[HALF]
+
+
+def causal_conv1d_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    interface = pytest.importorskip("causal_conv1d.causal_conv1d_interface")
+
+    def checked(x: torch.Tensor) -> None:
+        """csrc/causal_conv1d.cpp of 1.7.0, lines 175-182 and 295-303."""
+        assert x.stride(2) == 1 or x.stride(1) == 1
+        if x.stride(1) == 1 and x.stride(2) > 1:
+            assert x.shape[1] % 8 == 0
+            assert x.stride(2) % 8 == 0
+            assert x.stride(0) % 8 == 0
+
+    def run(x: Any, weight: Any, bias: Any, activated: bool) -> torch.Tensor:
+        checked(x)
+        assert bias.dtype == weight.dtype
+        return interface.causal_conv1d_ref(x, weight, bias, activation="silu" if activated else None)
+
+    def forward(x: Any, weight: Any, bias: Any, seq_idx: Any, first: Any, last: Any, activated: bool) -> Any:
+        return run(x, weight, bias, activated)
+
+    def backward(x: Any, weight: Any, bias: Any, dy: Any, *rest: Any) -> Any:
+        inputs = [t.detach().requires_grad_() for t in (x, weight, bias)]
+        with torch.enable_grad():
+            y = run(*inputs, rest[-1])
+        return *torch.autograd.grad(y, inputs, dy), None
+
+    monkeypatch.setattr(interface, "causal_conv1d_fwd_function", forward)
+    monkeypatch.setattr(interface, "causal_conv1d_bwd_function", backward)
+
+
+@pytest.mark.parametrize("dtype", [HALF, torch.float32])
+def test_the_scans_of_mamba_ssm(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    selective_scan_stands_in(monkeypatch)
+    assert tried("selective_scan", (16, 4, 0), dtype)[0] == ["selective_scan_fn", "fused_recurrent_hgrn"]
+    assert tried("selective_scan", (16, 4, 1), dtype)[0] == ["fused_recurrent_hgrn"]
+    found = tried("state_space_duality", (2, 16, 16, 0), dtype)
+    assert found == (["mamba_chunk_scan_combined", "chunk_simple_gla"], ())
+
+
+def selective_scan_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    interface = pytest.importorskip("mamba_ssm.ops.selective_scan_interface")
+    reference: Callable[..., Any] = interface.selective_scan_ref
+
+    def forward(u: Any, delta: Any, a: Any, b: Any, c: Any, d: Any, z: Any, bias: Any, softplus: bool) -> Any:
+        """The checks of csrc/selective_scan/selective_scan.cpp of 2.3.2, lines 235-244."""
+        assert a.dtype == torch.float32
+        assert {x.dtype for x in (u, delta, b, c)} == {u.dtype}
+        assert all(x.stride(-1) == 1 or x.shape[-1] == 1 for x in (u, delta, b, c))
+        assert b.dim() == c.dim() == 4
+        y, last = reference(u, delta, a, b, c, d, z, bias, softplus, return_last_state=True)
+        return y, torch.stack([last, last], -1).flatten(2)[:, :, None]
+
+    def backward(u: Any, delta: Any, a: Any, b: Any, c: Any, d: Any, z: Any, bias: Any, dy: Any, *rest: Any) -> Any:
+        assert dy.dtype == u.dtype
+        assert dy.stride(-1) == 1 or dy.shape[-1] == 1
+        inputs = [x.detach().requires_grad_() for x in (u, delta, a, b, c)]
+        with torch.enable_grad():
+            y = reference(*inputs)
+        return *torch.autograd.grad(y, inputs, dy), None, None
+
+    monkeypatch.setattr(interface.selective_scan_cuda, "fwd", forward, raising=False)
+    monkeypatch.setattr(interface.selective_scan_cuda, "bwd", backward, raising=False)

@@ -92,7 +92,7 @@ NUMBERS = [name for name, kind in Generation.__annotations__.items() if "list[fl
 """Columns of real numbers, in which what is null is read as NaN."""
 
 
-class Place(NamedTuple):
+class TokenPlace(NamedTuple):
     """Where a generated token stands: the place of its frame among the written ones, and its role."""
 
     frame: int
@@ -103,7 +103,7 @@ def generation(
     index: int,
     text: str,
     runs: Sequence[Generated],
-    places: Sequence[Place],
+    places: Sequence[TokenPlace],
     near_ties: int = 0,
     contradictions: list[int] | None = None,
     depths: Sequence[float] = (),
@@ -140,7 +140,9 @@ def generation(
     }
 
 
-def frame_probabilities(tokens: Sequence[tuple[float, float, Held]], places: Sequence[Place]) -> list[FrameProbability]:
+def frame_probabilities(
+    tokens: Sequence[tuple[float, float, Held]], places: Sequence[TokenPlace]
+) -> list[FrameProbability]:
     """How sure the model was of each frame that it wrote tokens of, in the order of their places. `tokens`: the log-probability of
     each, its margin, and how it came about; those that were certain are not the model's."""
     found: dict[int, list[tuple[float, float, Held]]] = {}

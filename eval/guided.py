@@ -151,18 +151,6 @@ class GuidedWalk:
             return Allowed(frozenset({separators[Special.FRAME_SEP]}), text=True)
         return Allowed(frozenset())
 
-    def certain(self) -> list[int]:
-        """The tokens that must come next, up to the first that need not, or to the end."""
-        found: list[int] = []
-        place: GuidedWalk | None = self
-        while place is not None and not place.done:
-            token = place.allowed().certain
-            if token is None:
-                break
-            found.append(token)
-            place = place.after(token)
-        return found
-
     def after(self, token: int) -> GuidedWalk | None:
         """After one more token; None if it is not allowed."""
         allowed, phase = self.allowed(), self._phase

@@ -14,7 +14,7 @@ from remedy.data_gen.traces.parse import LastShown, ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.allowed import FREELY, Held
 from remedy.eval.call_depth import CallDepth
-from remedy.eval.generations import FrameProbability, Place, frame_probabilities
+from remedy.eval.generations import FrameProbability, TokenPlace, frame_probabilities
 from remedy.models.tokenizer import TraceTokenizer
 
 
@@ -71,7 +71,7 @@ class ModelFrame(NamedTuple):
     @property
     def doubt(self) -> FrameProbability | None:
         """How sure the model was of what it wrote of it; None where all of it was certain."""
-        places = [Place(self.number, role) for role in self.roles]
+        places = [TokenPlace(self.number, role) for role in self.roles]
         found = frame_probabilities(list(zip(self.logprobs, self.margins, self.held)), places)
         return found[0]._replace(depth=self.depth) if found else None
 

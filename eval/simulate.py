@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from remedy.data_gen.control_flow import ControlFlow, ControlFlowError, Step
+from remedy.data_gen.control_flow import ControlFlowError
 from remedy.data_gen.control_flow.guide.contradiction import Check
 from remedy.data_gen.examples import DataConfig, Example, Execution, fit_to_budget, write
 from remedy.data_gen.execution.program import Event, Program, ProgramError, Trace
@@ -15,18 +15,18 @@ from remedy.data_gen.settings import ConfigError, Settings, UserError, apply_cha
 from remedy.data_gen.splits import ALL, text_hash
 from remedy.data_gen.tasks.task import Drawn
 from remedy.data_gen.traces.budget import allows_partial_trace
-from remedy.data_gen.traces.cwm import Cwm, Numbered
+from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.backend import Backend
 from remedy.eval.checkpoint import no_data, stored_settings
-from remedy.eval.constraints import check_data, check_interpreter, exceptions_of, starts_of
-from remedy.eval.control_flow import check_traces
+from remedy.eval.constraints import check_data, check_interpreter, starts_of
 from remedy.eval.decoding import FREE
 from remedy.eval.generators import Generator, Writing, Written
 from remedy.eval.guided import check_states
 from remedy.eval.model_frames import Following, FrameStream, ModelFrame
 from remedy.eval.records import Score
+from remedy.eval.scoring.actions import known_of
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import same_frame, score_frames
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -208,20 +208,12 @@ def first_written(data: DataConfig) -> int:
 
 def contradictions(example: Example, data: DataConfig) -> tuple[Check | None, str]:
     """What finds lines that a trace's own states do not lead to, or why nothing can."""
-    form = FORMATS[data.format]
     try:
-        check_traces(data.format, example.reveal)
+        known = known_of(example, data)
         check_states(example.reveal, data.string_encoding)
-        flow = ControlFlow(example.trace.program, data.task.interpreter)
     except (ControlFlowError, ProgramError) as error:
         return None, str(error)
-    assert isinstance(form, Cwm)
-
-    def line(step: Step) -> str:
-        source = flow.source(step)
-        return form.action(step.line, source) if isinstance(form, Numbered) else source
-
-    return Check(flow, seeded=form.seeded, exceptions=exceptions_of(example), source=line), ""
+    return Check(known.flow, **known.options), ""
 
 
 class _Judging:

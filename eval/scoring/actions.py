@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from remedy.data_gen.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
 from remedy.data_gen.control_flow.guide.contradiction import against_state, check
+from remedy.data_gen.examples import DataConfig, Example
 from remedy.data_gen.traces.cwm import Cwm, Numbered
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.constraints import exceptions_of
+from remedy.eval.control_flow import check_traces
 from remedy.eval.failures import WrongAction
 from remedy.eval.guided import check_states
 from remedy.eval.scoring.common import Decoded
@@ -22,7 +24,7 @@ ENDED = ReadFrame(None, "")
 """Stands for the end of the trace."""
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """What is known of a program whose trace shows every frame's event and line."""
 
     flow: ControlFlow
@@ -33,6 +35,24 @@ class _Known(NamedTuple):
         """How frames write the line of a step."""
         source = self.flow.source(step)
         return self.form.action(step.line, source) if isinstance(self.form, Numbered) else source
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How its traces are checked (`contradiction.check`)."""
+        return {"seeded": self.form.seeded, "exceptions": self.exceptions, "source": self.line}
+
+
+def known_of(example: Example, data: DataConfig) -> Known:
+    """What is known of an example's program, whatever of its trace is true.
+
+    Raises:
+        ControlFlowError: its control flow cannot be told, or the trace does not show it.
+        ProgramError: it is no program.
+    """
+    check_traces(data.format, example.reveal)
+    form = FORMATS[data.format]
+    assert isinstance(form, Cwm)
+    return Known(ControlFlow(example.trace.program, data.task.interpreter), form, exceptions_of(example))
 
 
 def wrong_action(decoded: Decoded, place: int, frames: Sequence[ReadFrame | None]) -> WrongAction | None:
@@ -55,9 +75,7 @@ def wrong_action(decoded: Decoded, place: int, frames: Sequence[ReadFrame | None
     readable = [frame for frame in frames if frame is not None]
     if len(readable) < len(frames) or not _shows_all(decoded):  # states that do not show all say nothing
         return WrongAction.ALLOWED
-    against = against_state(
-        known.flow, readable, seeded=known.form.seeded, exceptions=known.exceptions, source=known.line
-    )
+    against = against_state(known.flow, readable, **known.options)
     return WrongAction.AGAINST_STATE if against else WrongAction.ALLOWED
 
 
@@ -68,28 +86,17 @@ def contradictions(decoded: Decoded, tokenizer: TraceTokenizer) -> list[int] | N
         return None
     found = read(decoded, decoded.runs, tokenizer)
     readable = [frame for frame in takewhile(lambda frame: frame is not None, found.frames) if frame is not None]
-    checked = check(
-        known.flow,
-        readable,
-        ended=found.whole,
-        seeded=known.form.seeded,
-        exceptions=known.exceptions,
-        source=known.line,
-    )
+    checked = check(known.flow, readable, ended=found.whole, **known.options)
     outside = [] if checked.outside is None else [checked.outside]
     return sorted({*outside, *(one.frame for one in checked.contradictions)})
 
 
-def _known(decoded: Decoded) -> _Known | None:
+def _known(decoded: Decoded) -> Known | None:
     """None: the program's control flow cannot be told, or the trace does not show it."""
-    example, form, reveal = decoded.example, FORMATS[decoded.data.format], decoded.example.reveal
-    if not isinstance(form, Cwm) or reveal.answer_only or reveal.call_depth is not None:
-        return None
     try:
-        flow = ControlFlow(example.trace.program, decoded.data.task.interpreter)
+        return known_of(decoded.example, decoded.data)
     except ControlFlowError:
         return None
-    return _Known(flow, form, exceptions_of(example))
 
 
 def _shows_all(decoded: Decoded) -> bool:

@@ -8,7 +8,7 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.call_depth import CallDepth
 from remedy.eval.decoding import Generated
-from remedy.eval.generations import Place
+from remedy.eval.generations import TokenPlace
 from remedy.eval.scoring.common import Decoded
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -36,7 +36,7 @@ def _aligned(truth: Encoded, runs: Sequence[Generated]) -> Iterator[tuple[int, i
     yield from ((at, int(truth.ids[at])) for at in range(end, len(truth.ids)))
 
 
-def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[Place]:
+def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[TokenPlace]:
     """Where tokens of a freely written trace stand."""
     reader = FORMATS[decoded.data.format].reader(decoded.data.reveal.answer_only)
     found = []
@@ -45,7 +45,7 @@ def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokeniz
             reader.feed(piece)
         found.append((reader.place, len(reader.roles)))
     # The role of a piece may be known only once what follows it is read.
-    return [Place(place, reader.roles[pieces - 1] if pieces else Role.STRUCTURE) for place, pieces in found]
+    return [TokenPlace(place, reader.roles[pieces - 1] if pieces else Role.STRUCTURE) for place, pieces in found]
 
 
 def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) -> int:
@@ -66,7 +66,7 @@ def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) ->
     return positions[min(len(written), len(positions) - 1)]
 
 
-def generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[Place]:
+def generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[TokenPlace]:
     """Where the tokens of all runs stand; the frame of the end follows the last one."""
     one_token = FORMATS[decoded.data.format].one_token
     if not one_token and not decoded.structure_fed:
@@ -78,11 +78,11 @@ def generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[Place]
         aligned = one_token or len(run.ids) == run.stop - run.start
         for offset in range(len(run.ids)):
             at = min(run.start + offset, run.stop - 1) if aligned else run.start
-            found.append(Place(places.get(int(truth.frames[at]), len(places)), Role(truth.roles[at])))
+            found.append(TokenPlace(places.get(int(truth.frames[at]), len(places)), Role(truth.roles[at])))
     return found
 
 
-def depths_written(decoded: Decoded, places: Sequence[Place], tokenizer: TraceTokenizer) -> list[float]:
+def depths_written(decoded: Decoded, places: Sequence[TokenPlace], tokenizer: TraceTokenizer) -> list[float]:
     """The call depth of the frame at each place, the end's last, by the events that the model read before it wrote: its own, or those
     that were fed. `places`: of `generated_places`. NaN where the format writes no events."""
     frames: dict[int, list[tuple[int, Role]]] = {}

@@ -15,6 +15,7 @@ from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.eval.allowed import Place
 from remedy.eval.control_flow import TokenWalk, TraceGrammar
 from remedy.eval.decoding import ACTION_FORCED
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
@@ -29,6 +30,16 @@ SPLIT = build_tokenizer(BytePairSettings(vocab_size=400, string_tokenization="ch
 CHARACTERS = build_tokenizer(CharacterSettings())
 TASK: dict[str, Any] = {"kind": "permutation", "n": 5, "length": [8, 40]}
 STRAIGHT = {"task": TASK, "format": "cwm"}
+
+
+def certain_run(place: Place) -> list[int]:
+    """The tokens that must come next, up to the first that need not, or to the end."""
+    found: list[int] = []
+    at: Place | None = place
+    while at is not None and not at.done and (token := at.allowed().certain) is not None:
+        found.append(token)
+        at = at.after(token)
+    return found
 
 
 def drawn(data: dict[str, Any], count: int = 6) -> list[Example]:
@@ -51,7 +62,7 @@ def follow(place: TokenWalk, encoded: Encoded) -> tuple[int, int]:
     certain = known = 0
     for number, token in enumerate(tokens):
         if number >= known:
-            run = place.certain()
+            run = certain_run(place)
             assert run == tokens[number : number + len(run)]
             known, certain = number + len(run), certain + len(run)
         after = place.after(token)
@@ -88,7 +99,7 @@ def test_on_straight_line_programs_whatever_is_written_of_states_the_rest_is_the
         place: TokenWalk | None = start(example, BPE, data)
         found: list[int] = []
         while place is not None and not place.done:
-            run = place.certain()
+            run = certain_run(place)
             if not run:  # a state or a value
                 closing = place.allowed().closing
                 assert closing is not None
@@ -114,7 +125,7 @@ def test_a_line_that_cannot_follow_is_refused_at_its_first_token_that_none_has()
         after = place.after(token)
         assert after is not None
         place = after
-    assert CHARACTERS.decode(place.certain()) == " " * 8
+    assert CHARACTERS.decode(certain_run(place)) == " " * 8
     assert {step.line for step in place.steps} == {4, 6}
     for _ in range(8):
         after = place.after(tokens[branch])
@@ -134,7 +145,7 @@ def test_a_line_that_cannot_follow_is_refused_at_its_first_token_that_none_has()
 def test_special_tokens_cannot_be_written_as_text() -> None:
     example = drawn(STRAIGHT, 1)[0]
     place = start(example, BPE, DataConfig.model_validate(STRAIGHT))
-    event = place.certain()[0]
+    event = certain_run(place)[0]
     state = place.after(event)
     assert state is not None
     assert state.allowed().closing == BPE.special_ids[Special.ACTION_SEP]

@@ -39,7 +39,7 @@ from tests.eval.test_constrained import (
     condition,
     never_masked,
 )
-from tests.eval.test_control_flow import BPE, CHARACTERS, DATA, SPLIT, STRAIGHT, TASK, written
+from tests.eval.test_control_flow import BPE, CHARACTERS, DATA, SPLIT, STRAIGHT, TASK, certain_run, written
 from tests.eval.test_drafts import drafting
 
 
@@ -55,7 +55,7 @@ def follow(place: GuidedWalk, encoded: Encoded) -> dict[Role, tuple[int, int]]:
     known = 0
     for number, (token, role) in enumerate(tokens):
         if number >= known:
-            run = place.certain()
+            run = certain_run(place)
             true = [one for one, _ in tokens[number : number + len(run)]]
             text = place._grammar.tokenizer.decode
             assert run == true, f"{text(run)} is not {text(true)}"
@@ -147,36 +147,36 @@ def wrote(place: GuidedWalk, text: str) -> GuidedWalk:
 
 def test_it_is_certain_up_to_a_new_value_and_after_it() -> None:
     place = at('"i": "')
-    assert not place.certain()
+    assert not certain_run(place)
     assert place.allowed().closing == CHARACTERS.special_ids[Special.ACTION_SEP]
     place = wrote(place, "1")
-    assert not place.certain()
-    certain = CHARACTERS.decode(wrote(place, '"').certain())
+    assert not certain_run(place)
+    certain = CHARACTERS.decode(certain_run(wrote(place, '"')))
     assert certain.startswith("}<|action_sep|>        if i > 1:\n<|frame_sep|><|line_sep|>")
     assert '"i": ".."}<|action_sep|>            y = \'b\'\n<|frame_sep|><|line_sep|>' in certain
     assert certain.endswith('"y": "')
 
 
 def test_the_writers_own_value_decides_whatever_is_true() -> None:
-    certain = CHARACTERS.decode(wrote(at('"i": "'), '5"').certain())
+    certain = CHARACTERS.decode(certain_run(wrote(at('"i": "'), '5"')))
     assert "y = 'aa'" in certain
     assert "y = 'b'" not in certain
 
 
 @pytest.mark.parametrize("value", ["nan", "[1", "__import__('os')", "x" * 300])
 def test_a_value_that_is_no_literal_leaves_both_ways(value: str) -> None:
-    certain = CHARACTERS.decode(wrote(at('"i": "'), value + '"').certain())
+    certain = CHARACTERS.decode(certain_run(wrote(at('"i": "'), value + '"')))
     assert certain.endswith("y = '")  # both begin so
 
 
 def test_after_what_is_no_json_nothing_is_certain() -> None:
-    assert not wrote(at('"i": "'), '\\u00"').certain()
+    assert not certain_run(wrote(at('"i": "'), '\\u00"'))
 
 
 def test_a_state_that_is_left_early_says_nothing() -> None:
     after = wrote(at('"i": "'), "1").after(CHARACTERS.special_ids[Special.ACTION_SEP])
     assert after is not None
-    assert CHARACTERS.decode(after.certain()).endswith("<|line_sep|>{")
+    assert CHARACTERS.decode(certain_run(after)).endswith("<|line_sep|>{")
 
 
 def test_in_certain_text_nothing_else_is_allowed() -> None:
@@ -190,15 +190,15 @@ def test_in_certain_text_nothing_else_is_allowed() -> None:
 
 def test_returned_values_that_are_kept_are_certain() -> None:
     place = at("return y\n<|arg_sep|>")
-    assert CHARACTERS.decode(place.certain()) == "\"'aa'\"<|frame_sep|><|end_of_text|>"
+    assert CHARACTERS.decode(certain_run(place)) == "\"'aa'\"<|frame_sep|><|end_of_text|>"
 
 
 def test_guesses_can_be_taken_back() -> None:
     place = at('"i": "')
-    before = place.allowed(), place.certain()
+    before = place.allowed(), certain_run(place)
     wrote(place, '12345"')
     wrote(place, '1"')
-    assert (place.allowed(), place.certain()) == before
+    assert (place.allowed(), certain_run(place)) == before
 
 
 VALUES = [

@@ -69,7 +69,8 @@ class ConditionDone(NamedTuple):
         if labels["answer_only"]:
             shown = {**self.condition.own_labels, "answer": "answer only"}
         words = [
-            value if isinstance(value, str) and key != "spacing" else f"{key} {value}" for key, value in shown.items()
+            value if isinstance(value, str) and key not in ("spacing", "memory") else f"{key} {value}"
+            for key, value in shown.items()
         ]
         rate = "nothing could be run" if self.accuracy is None else f"{self.accuracy:.1%}"
         if self.accuracy is None and self.per_frame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 import pandas as pd
 import pyarrow as pa
 
+from remedy.data_gen.memory import ALL
 from remedy.data_gen.registry import Registry
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sealed import read_table, write_table
@@ -70,6 +72,15 @@ COMMON = (
     ),
 )
 """The labels of every condition, read from its data and its forcing."""
+
+
+MEMORY = label(
+    "memory",
+    "Which frames a model still sees before the one that it writes: all, the last so many, or these and where open calls stand. Of "
+    "conditions that are compared by it.",
+    (ALL,),
+)
+"""The label of conditions that were asked for with several memories; any other has that of its checkpoint."""
 
 
 class Matches(TypedDict):
@@ -143,6 +154,9 @@ class Score(Matches, OutOf, Constrained):
     """Whether a limit on tokens cut what the model wrote, or kept it from writing at all."""
     written_tokens: int
     """Tokens that the model wrote; under a constraint without those that were certain."""
+    read_tokens: int
+    """Tokens that it had to read for that with its memory, without guesses: those in sight at its last token, what is fed and certain
+    included, and those in sight wherever a frame was forgotten before, after which reading begins anew."""
     frames: int
     """Frames of the true trace that are written, without the seeded first one."""
     frames_right: int
@@ -309,7 +323,12 @@ def rank(name: str, value: Any) -> Any:
     order = LABELS[name].order if name in LABELS else ()
     if not order:
         return value
-    return (order.index(value), "") if value in order else (len(order), str(value))
+    return (order.index(value), ()) if value in order else (len(order), _natural(str(value)))
+
+
+def _natural(text: str) -> tuple[str | int, ...]:
+    """Sorts numbers in texts as numbers."""
+    return tuple(int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", text)))
 
 
 def answered(records: pd.DataFrame) -> pd.DataFrame:

@@ -102,6 +102,8 @@ class ConditionSummary(TypedDict):
     """Mean tokens of the true sequence without its context."""
     written_tokens: float
     """Mean tokens that the model wrote."""
+    read_tokens: float
+    """Mean tokens that it had to read for that, without guesses."""
     frames_right: float
     """Mean frames before the first error."""
     state_exact: Interval | None
@@ -208,6 +210,7 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
         "tokens": {role.label: count for role, count in roles.items()},
         "trace_tokens": _mean_of(rows[TRACE_COLUMNS].sum(axis=1)),
         "written_tokens": _mean_of(rows["written_tokens"]),
+        "read_tokens": _mean_of(rows["read_tokens"]),
         "frames_right": _mean_of(rows["frames_right"]),
         **{name: _share(rows[rows[name].notna()], name) if rows[of].sum() else None for name, of in SHARES.items()},  # type: ignore[typeddict-item]
         "per_frame": _per_frame(rows),

@@ -10,6 +10,7 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.memory import Memory, memory_name
 from remedy.data_gen.registry import Registry
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, Settings
@@ -18,7 +19,7 @@ from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.constraints import check_data
 from remedy.eval.decoding import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
-from remedy.eval.records import Label, LabelValue
+from remedy.eval.records import MEMORY, Label, LabelValue
 from remedy.eval.sections import Published, Section
 from remedy.eval.summary import ConditionSummary
 
@@ -122,7 +123,7 @@ class Diagnostic(Settings, ABC):
             ValueError: the labels are not those that the diagnostic declares.
         """
         declared = {label.name for label in self.labels}
-        if declared != set(labels):
+        if declared != set(labels) - {MEMORY.name}:
             raise ValueError(f"diagnostic {self.kind} declares the labels {sorted(declared)}, not {sorted(labels)}")
         if Role.ACTION not in fed_roles(forcing) and not data.context:
             raise ConfigError(
@@ -139,6 +140,30 @@ class Diagnostic(Settings, ABC):
         return Condition(
             diagnostic=self.kind, data=data, forcing=forcing, examples=examples, split=split, own_labels=labels
         )
+
+
+def remembering(
+    kind: str, data: DataConfig, memories: Sequence[Memory | None]
+) -> list[tuple[DataConfig, dict[str, LabelValue]]]:
+    """The data under each of a diagnostic's memories, with the label that says it; as it is and without one if there are none.
+
+    Raises:
+        ConfigError: one is there twice, does not fit the format, or may have no state in sight.
+    """
+    names = [memory_name(memory) for memory in memories]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"diagnostic {kind}: memories has {twice} twice: remove one")
+    for memory in memories:
+        if memory is not None and memory != data.memory and memory.frames < data.reveal.spacing:
+            raise ConfigError(
+                f"diagnostic {kind}: memory {memory}: with a state in every {data.reveal.spacing:g} frames (data.reveal.spacing) none "
+                "may be in sight: give more, or states more often"
+            )
+    where = f"diagnostic {kind}"
+    if not memories:
+        return [(data, {})]
+    changed = [data.changed({"memory": one and one.model_dump()}, where) for one in memories]
+    return [(one, {MEMORY.name: name}) for one, name in zip(changed, names)]
 
 
 GENERATED = 100

@@ -9,10 +9,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
+from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, remembering
 from remedy.eval.diagnostics.horizon import solved_horizon_section
 from remedy.eval.records import label
 from remedy.eval.sections import Section
@@ -35,6 +36,7 @@ class PermutationDiagnostic(Diagnostic):
     title = "Permutation programs"
     labels = (LENGTH, HORIZON)
     axis = "horizon"
+    compared = ("memory",)
 
     kind: Literal["permutation"] = "permutation"
     """The diagnostic."""
@@ -44,6 +46,9 @@ class PermutationDiagnostic(Diagnostic):
     """Spacings of the kept states, one condition each, `.inf` for the first and the last alone; empty: as the data is configured."""
     locals: tuple[Annotated[Literal["full", "diff", "one_in_turn", "one_at_random"], FORMER_LOCALS], ...] = ()
     """What a kept state shows, one condition each; empty: as the data is configured."""
+    memories: tuple[Memory | None, ...] = ()
+    """What the model remembers of a trace, one condition each, with a label: `[null, 4, {frames: 4, open_calls: true}]`; empty: as the
+    data is configured (`data.memory`). A checkpoint is not practised in another memory than the one that it was trained with."""
     examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
     """Programs under each condition."""
 
@@ -55,10 +60,12 @@ class PermutationDiagnostic(Diagnostic):
         for spacing, shown in itertools.product(
             self.spacings or (data.reveal.spacing,), self.locals or (data.reveal.locals,)
         ):
-            reveal = {"reveal.spacing": spacing, "reveal.locals": shown}
-            for length in self.lengths:
-                changed = data.changed({**reveal, "task.length": length}, "diagnostic permutation")
-                labels = {"length": length, "horizon": horizon(length, changed.reveal)}
+            revealed = data.changed({"reveal.spacing": spacing, "reveal.locals": shown}, "diagnostic permutation")
+            for (seen, memory), length in itertools.product(
+                remembering(self.kind, revealed, self.memories), self.lengths
+            ):
+                changed = seen.changed({"task.length": length}, "diagnostic permutation")
+                labels = {"length": length, "horizon": horizon(length, changed.reveal), **memory}
                 found += [self.condition(changed, forcing, self.examples, split, **labels) for forcing in self.forcing]
         return found
 

@@ -9,13 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.registry import by_kind
 from remedy.data_gen.rewrites import REWRITES, Rewriting, rewrites_of
 from remedy.data_gen.tasks import TASKS, Task
 from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.decoding import Forcing
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent
+from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent, remembering
 from remedy.eval.records import label
 from remedy.eval.sections import Published
 
@@ -65,7 +66,7 @@ class ProgramsDiagnostic(Diagnostic):
     }
     title = "Traced programs"
     labels = (BENCHMARK, REWRITE)
-    compared = ("rewrite", "spacing", "locals", "string_encoding", "answer_only")
+    compared = ("rewrite", "spacing", "locals", "string_encoding", "memory", "answer_only")
     published = (CWM_32B,)
 
     kind: Literal["programs"] = "programs"
@@ -86,6 +87,9 @@ class ProgramsDiagnostic(Diagnostic):
     """What a kept state shows; empty: as the data is configured."""
     string_encodings: tuple[EncodingName, ...] = ()
     """How string values are written; empty: as the data is configured."""
+    memories: tuple[Memory | None, ...] = ()
+    """What the model remembers of a trace, one condition each, with a label: `[null, 4, {frames: 4, open_calls: true}]`; empty: as the
+    data is configured (`data.memory`). A checkpoint is not practised in another memory than the one that it was trained with."""
     examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
     """The first so many programs of each source; by default all, or 100 of generated ones."""
 
@@ -99,7 +103,7 @@ class ProgramsDiagnostic(Diagnostic):
     @model_validator(mode="after")
     def _something_to_do(self) -> ProgramsDiagnostic:
         if self.answer_only == (True,):
-            for name, neutral in (("forcing", _FORCING), ("spacings", ()), ("locals", ())):
+            for name, neutral in (("forcing", _FORCING), ("spacings", ()), ("locals", ()), ("memories", ())):
                 if getattr(self, name) != neutral:
                     raise ValueError(f"{name} does nothing with answer_only: [true]: remove it")
         return self
@@ -116,7 +120,11 @@ class ProgramsDiagnostic(Diagnostic):
                     seen = {"memory": None} if reveal.answer_only else {}
                     changed = data.changed({**changes, **seen, "reveal": reveal.model_dump()}, "diagnostic programs")
                     labels = {"benchmark": source.name, "rewrite": rewrite}
-                    found.append(self.condition(changed, forcing, count, from_split, **labels))
+                    memories = self.memories[:1] and (None,) if reveal.answer_only else self.memories
+                    found += [
+                        self.condition(remembered, forcing, count, from_split, **labels, **memory)
+                        for remembered, memory in remembering(self.kind, changed, memories)
+                    ]
         return found
 
     def _reveals(self, data: DataConfig) -> Iterator[tuple[RevealConfig, Forcing]]:

@@ -77,9 +77,10 @@ def within_variants(
     conditions: Sequence[ConditionSummary], variants: Variants, compared: Collection[str]
 ) -> list[Comparison]:
     """Conditions against the first one of their variant that differs from them in one of the `compared` labels, and in no other."""
-    groups: dict[tuple[str, frozenset[tuple[str, LabelValue]]], list[ConditionSummary]] = {}
+    groups: dict[tuple[str, frozenset[tuple[str, LabelValue | None]]], list[ConditionSummary]] = {}
     for variant, condition in _one_each(conditions, variants):
-        rest = frozenset((name, value) for name, value in condition["labels"].items() if name not in compared)
+        labels = condition["labels"].items()  # one that has not all of them differs from others in more than a value
+        rest = frozenset((name, None if name in compared else value) for name, value in labels)
         groups.setdefault((variant, rest), []).append(condition)
     names = [name for name in varying(conditions) if name not in compared]
     found = []
@@ -88,7 +89,7 @@ def within_variants(
         for condition in ordered[1:]:
             before, after = ordered[0]["labels"], condition["labels"]
             # Without a trace, there are no states that spacing and locals could say anything of.
-            void = {"spacing", "locals"} if after["answer_only"] else set()
+            void = {"spacing", "locals", "memory"} if after["answer_only"] else set()
             changed = [name for name in compared if name not in void and before.get(name) != after.get(name)]
             if len(changed) == 1:
                 (label,) = changed
@@ -124,7 +125,7 @@ def _comparison(
 
 def _plainness(labels: Mapping[str, LabelValue], compared: Collection[str]) -> tuple[object, ...]:
     """Sorts conditions: whole traces before answers alone, then what stands first in each label's order."""
-    return (labels["answer_only"], *(rank(name, labels[name]) for name in compared))
+    return (labels["answer_only"], *(rank(name, labels.get(name, "")) for name in compared))
 
 
 def _aim(label: str, value: LabelValue) -> Aim:

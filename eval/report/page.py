@@ -28,6 +28,7 @@ from remedy.eval.report.render import write_pages
 from remedy.eval.report.results import accuracy_by_cost, axis_sections, by_trace_tokens, metric_sections
 from remedy.eval.report.seeds import seed_sections
 from remedy.eval.report.selection import read_selection, selection_sections
+from remedy.eval.report.token_costs import token_cost_sections
 from remedy.eval.report.trust import doubt
 from remedy.eval.report.verdicts import Comparison, Verdict, decide
 from remedy.eval.report.wording import DIAGNOSIS_NOTE, diagnosis_rows
@@ -105,6 +106,7 @@ def compose(
     sections += doubt(trusts, [*zip(folders, found.requests)])
     if found.conditions:
         sections.append(Section("Right answers by tokens", draw=partial(accuracy_by_cost, found.conditions, variants)))
+    sections += token_cost_sections(found.conditions)
     sections += diagnosis_section([item for item in decided if item.word is None])
     sections += moved_section([item.comparison for item in decided if item.word is not None], found.records)
     sections += measure_sections(

@@ -15,7 +15,7 @@ from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.eval import baselines
 from remedy.eval.decoding import CONSTRAINED
-from remedy.eval.records import TRACE_COLUMNS, label_columns
+from remedy.eval.records import MEMORY, TRACE_COLUMNS, label_columns
 from remedy.eval.stats import MARGIN, Difference, Repeated, VerdictWord, compare, levels, over_seeds, word
 
 Aim = Literal["token budget", "strings", "wrong action", "lost state", "any"]
@@ -203,6 +203,8 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         if key not in records:
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
         chosen = chosen[chosen[key] == value]
+    if MEMORY.name in chosen and MEMORY.name not in side.where and chosen[MEMORY.name].isna().any():
+        chosen = chosen[chosen[MEMORY.name].isna()]  # none is named: the checkpoint's own
     if chosen.empty:
         raise ConfigError(f"{where}: {side.run!r} has no records where {side.where}")
     if chosen.duplicated(["run", *PAIRED]).any():

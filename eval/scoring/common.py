@@ -151,6 +151,7 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "valid_format": False,
         "truncated": True,
         "written_tokens": 0,
+        "read_tokens": 0,
         "frames": 0,
         "frames_right": 0,
         "first_error_frame": -1,

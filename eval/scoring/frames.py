@@ -27,6 +27,7 @@ from remedy.eval.scoring.common import (
 from remedy.eval.scoring.occurrences import followed_another
 from remedy.eval.scoring.places import first_difference
 from remedy.eval.scoring.reading import Reading, read, read_part
+from remedy.eval.scoring.reading_cost import read_tokens
 from remedy.models.tokenizer import TraceTokenizer
 
 FAILURE_ROLES: Mapping[Failure, Role] = {
@@ -69,6 +70,7 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "valid_format": found.whole,
         "truncated": cut,
         "written_tokens": sum(run.asked for run in runs),
+        "read_tokens": read_tokens(decoded, tokenizer),
         "frames": len(true.frames),
         "frames_right": len(true.frames),
         "first_error_frame": -1,

@@ -22,6 +22,7 @@ from remedy.eval.scoring.common import (
     storable,
 )
 from remedy.eval.scoring.occurrences import followed_another
+from remedy.eval.scoring.reading_cost import read_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 ROLE_FAILURES: Mapping[Role, Failure] = {
@@ -71,6 +72,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "valid_format": not cut and specials_right,
         "truncated": cut,
         "written_tokens": sum(run.asked for run in runs),
+        "read_tokens": read_tokens(decoded, tokenizer),
         "frames": len(numbers),
         "frames_right": len(numbers),
         "first_error_frame": -1,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from remedy.data_gen.memory import ALL, Memory, memory_name
 from remedy.data_gen.sealed import read_json, write_json
 from remedy.data_gen.settings import UserError
 from remedy.eval.decoding import CONSTRAINED
@@ -25,18 +26,19 @@ CURE = "fit it again with `remedy calibrate`"
 RISK = 0.05
 """The risk at which a trace is believed if no other is asked for."""
 Identity = dict[str, LabelValue | None]
-"""What a calibrator is of: `weights` and `tokenizer_fingerprint` of the model, its `memory`, and the labels of how traces are written
-and decoded (`records.COMMON`)."""
+"""What a calibrator is of: `weights` and `tokenizer_fingerprint` of the model, its `memory` (null, a number of frames, or the name of
+one with open calls), and the labels of how traces are written and decoded (`records.COMMON`)."""
 
 
 def identity_of(request: Mapping[str, Any], labels: Mapping[str, LabelValue]) -> Identity:
     """What an evaluation's condition is of. `request`: the evaluation's; `labels`: those that all conditions have."""
-    checkpoint = request["checkpoint"]
+    checkpoint, memory = request["checkpoint"], request["data"].get("memory")
+    name = str(labels.get("memory") or memory_name(None if memory is None else Memory.model_validate(memory)))
     return {
         "weights": checkpoint["weights"],
         "tokenizer_fingerprint": checkpoint["tokenizer_fingerprint"],
-        "memory": request["data"].get("memory"),
         **labels,
+        "memory": None if name == ALL else int(name) if name.isdecimal() else name,
     }
 
 

@@ -21,7 +21,7 @@ from remedy.data_gen.settings import ConfigError, UserError
 from remedy.eval.decoding import CONSTRAINED
 from remedy.eval.folder import GENERATIONS, RECORDS
 from remedy.eval.generations import FrameProbability, read_generations
-from remedy.eval.records import COMMON, LabelValue, label_columns, read_records
+from remedy.eval.records import COMMON, MEMORY, LabelValue, label_columns, read_records
 from remedy.eval.trust.signals import SIGNALS, signals
 
 COLUMNS = ("frame_places", "frame_tokens", "frame_logprob_sum", "frame_logprob_min", "frame_margin_min", "frame_cut")
@@ -65,7 +65,8 @@ class Observed(NamedTuple):
 
 def common_labels(records: pd.DataFrame) -> dict[str, LabelValue]:
     """Of a condition's labels those that say how traces are written and decoded, and not of which programs."""
-    return {one.name: records[one.name].iloc[:1].tolist()[0] for one in COMMON}
+    names = [one.name for one in (*COMMON, MEMORY) if one.name in records]
+    return {name: records[name].iloc[:1].tolist()[0] for name in names}
 
 
 def conditions_named(folder: Path, request: Mapping[str, Any], words: str) -> list[str]:

@@ -32,6 +32,7 @@ NEUTRAL: dict[str, Any] = {
     "valid_format": True,
     "truncated": False,
     "written_tokens": 10,
+    "read_tokens": 25,
     "frames": 4,
     "frames_right": 4,
     "first_error_frame": -1,

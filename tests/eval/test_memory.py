@@ -20,11 +20,14 @@ from remedy.eval.decoding import (
     STATE_FORCED,
     TEACHER_FORCED,
     Generated,
+    runs_of,
 )
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import LocalGenerator
 from remedy.eval.generators.loop import decode, predict
+from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.reading_cost import read_tokens
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
@@ -273,6 +276,57 @@ def test_a_limit_of_the_model_is_one_of_what_is_seen_at_once() -> None:
     assert cut(longest, ONE) == 0
     assert cut(longest, None) > 0
     assert cut(longest - 4, ONE) > 0
+
+
+class Counting:
+    """Counts what a model reads."""
+
+    def __init__(self, reader: ModelReader) -> None:
+        self.reader, self.limit, self.read, self.last = reader, reader.limit, 0, 0
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
+        self.last = sum(map(len, prompts))
+        self.read += self.last
+        return self.reader.prefill(prompts)
+
+    def step(self, tokens: Sequence[int | None]) -> torch.Tensor:
+        self.read += sum(token is not None for token in tokens)
+        return self.reader.step(tokens)
+
+
+@pytest.mark.parametrize("memory", [None, ONE, Memory(frames=1, open_calls=True)])
+@torch.no_grad()
+def test_tokens_read_are_those_of_the_plain_loop(memory: Memory | None) -> None:
+    """Whatever a model writes; the token with which a frame is forgotten is read anew, and what is left after the last for nothing."""
+    data = DataConfig.model_validate({**FORMS["cwm_numbered"], "format": "cwm_numbered", "memory": memory})
+    tokenizer, _ = prepared("cwm_numbered")
+    [(example, truth)] = encoded_examples(data, tokenizer, "test", [0])
+    close = tokenizer.special_ids[Special.FRAME_SEP]
+    counting = Counting(Chopper(tiny_model("llama", tokenizer.vocab_size), close))
+    [[run]] = decode(counting, tokenizer, [truth], FREE, max_new_tokens=60, memory=memory)  # type: ignore[arg-type]
+    forgotten = 0 if memory is None else run.ids.count(close) - 1
+    assert forgotten > 3 or memory is None
+    in_vain = counting.last if forgotten and run.ids[-1] == close else 0
+    decoded = Decoded(example, truth, [run], FREE, data)
+    assert read_tokens(decoded, tokenizer) == counting.read - in_vain + forgotten
+    if memory is None:
+        assert counting.read == run.start + len(run.ids)
+
+
+@pytest.mark.parametrize("forcing", [*FORCINGS, "teacher"])
+@pytest.mark.parametrize("form", FORMS)
+def test_tokens_read_for_the_truth_are_those_of_its_windows(form: str, forcing: str) -> None:
+    fed = FORCINGS.get(forcing, TEACHER_FORCED)
+    for memory in (None, ONE, MEMORIES[form]):
+        data = DataConfig.model_validate({**FORMS[form], "format": form, "memory": memory})
+        tokenizer, _ = prepared(form)
+        [(example, truth)] = encoded_examples(data, tokenizer, "test", [1])
+        own = [(start, stop) for start, stop, is_fed in runs_of(truth, fed) if not is_fed]
+        runs = [Generated(start, stop, list(truth.ids[start:stop]), [], True) for start, stop in own]
+        end = own[-1][1] if own else len(truth.ids)
+        cut = windows(*truth[:3], memory, tokenizer.special_ids)
+        expected = sum(one._replace(stop=min(one.stop, end)).size for one in cut if one.start < end)
+        assert read_tokens(Decoded(example, truth, runs, fed, data), tokenizer) == expected
 
 
 def test_all_roles_that_are_fed_ahead_are_read_at_once() -> None:

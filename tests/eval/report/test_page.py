@@ -35,6 +35,7 @@ def test_every_run_is_compared_and_a_diagnostic_with_an_axis_is_drawn_along_it(t
         "Permutation programs: failure classes, examples",
         "Permutation programs: where the first error stands",
         "Right answers by tokens",
+        "Tokens written and read",
         "What moved which failures",
     ]
     chosen = [Comparison(mitigation="m", baseline=Side(run="b"), treatment=Side(run="a"))]

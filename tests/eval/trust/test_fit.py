@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.settings import UserError
 from remedy.eval.generations import FrameProbability
 from remedy.eval.stats import auroc
-from remedy.eval.trust.calibrator import Trust
+from remedy.eval.trust.calibrator import Trust, identity_of
 from remedy.eval.trust.fit import Evaluated, fit
 from remedy.eval.trust.observed import Observed
 from remedy.eval.trust.paths import paths
@@ -78,6 +79,20 @@ def test_a_calibrator_is_the_same_when_it_is_read_again_and_follows_a_trace(info
     assert np.prod([1 - one.hazard for one in beliefs]) == pytest.approx(beliefs[-1].right)
     assert all(one.right >= other.right for one, other in pairwise(beliefs))
     assert [one.believed for one in beliefs] == [one.right > follower.threshold for one in beliefs]
+
+
+def test_a_memory_is_one_thing_however_it_is_said() -> None:
+    """By the configuration of a checkpoint, as simulated, or by the label of a condition."""
+    checkpoint = {"weights": "w", "tokenizer_fingerprint": "t"}
+    for said, label, expected in (
+        (None, "all", None),
+        (4, "4", 4),
+        ({"frames": 4, "open_calls": True}, "4 with open calls", "4 with open calls"),
+    ):
+        memory = None if said is None else Memory.model_validate(said)
+        for data, labels in (({"memory": said}, {}), ({"memory": memory}, {}), ({"memory": 9}, {"memory": label})):
+            found = identity_of({"checkpoint": checkpoint, "data": data}, {**LABELS, **labels})
+            assert found == {**IDENTITY, "memory": expected}
 
 
 def test_calibrators_of_others_and_risks_that_no_bound_allows_are_one_line(informed: Trust) -> None:

@@ -1,7 +1,6 @@
 """Kernels of other packages: which are used, why others are not, and that none is used that does not agree with the reference.
 
-Stand-ins for the packages compute with our references what the packages' own functions would, in their layouts; `test_kernel_contracts`
-holds the layouts to the packages.
+Stand-ins for the packages compute what their functions would, in their layouts; `test_kernel_contracts` runs the packages' own.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.kernels import OPERATIONS, Use, kernel, try_kernels
-from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels, rnn, short_convolution
+from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels, rnn, ssm_kernels
 from remedy.models.mixers.delta_rule import _plain as plain_rule
 from remedy.models.mixers.delta_rule import delta_rule, delta_rule_chunked
+from tests.models.kernel_stand_ins import PATHS, causal_conv1d_fn, chunk_delta_rule, fused_recurrent_hgrn
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 BF16 = torch.bfloat16
@@ -58,17 +58,6 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, package, None)
 
 
-def chunk_delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, *, scale: float, **given: Any) -> Any:
-    """As flash-linear-attention's, in float32."""
-    assert scale == 1.0
-    assert given.pop("output_final_state")
-    assert q.dtype == k.dtype == v.dtype != torch.float32
-    by_head = [x.float().transpose(1, 2) for x in (q, k, v, beta)]
-    y, last = delta_rule_chunked(*by_head, state=given.pop("initial_state"))
-    assert not given
-    return y.transpose(1, 2).to(v.dtype), last
-
-
 class Scaled(torch.autograd.Function):
     """The identity with another gradient, as a miscompiled backward pass has."""
 
@@ -90,6 +79,63 @@ def test_a_kernel_that_agrees_is_found_and_used(install: Callable[..., None], no
     assert kernel("delta_rule", torch.float32, *inputs) is None
     y, _ = delta_rule(*inputs)
     assert y.dtype == BF16  # the reference's is float32
+
+
+FLA = {path: function for path, function in PATHS.items() if path.startswith("fla.")}
+
+
+@pytest.mark.parametrize("dtype", [BF16, torch.float16, torch.float32])
+@pytest.mark.parametrize("signed", [0, 1])
+@pytest.mark.parametrize("packages", [FLA, PATHS], ids=["fla", "all"])
+def test_flash_linear_attention_alone_has_a_kernel_for_every_form(
+    packages: dict[str, Any], signed: int, dtype: torch.dtype, install: Callable[..., None], nothing_installed: None
+) -> None:
+    for path, function in packages.items():
+        install(path, function)
+    forms = [("selective_scan", (8, 4, signed)), ("state_space_duality", (2, 8, 4, signed))]
+    forms += [("delta_rule", (8, 16, n, gated)) for n in (1, 2) for gated in (0, 1)]
+    forms += [("short_convolution", (12, 4, activated)) for activated in (0, 1)]
+    try_kernels([Use(*form) for form in forms], CPU, dtype)
+    for (operation, _, _, widths), tried in kernels.TRIED.items():
+        takers = [k.path for k in OPERATIONS[operation].kernels if k.path in packages]
+        # In float32 the plain rule and the product have none of their own; nobody but us has negative transitions.
+        inputs = OPERATIONS[operation].example(kernels.Draw(CPU, dtype), *widths)
+        expected = [k.path for k in OPERATIONS[operation].kernels if k.path in takers and k.takes(*inputs)]
+        if dtype == torch.float32 and operation == "delta_rule":
+            expected = [path for path in expected if not path.endswith("chunk_delta_rule")]
+        assert [k.path for k, _ in tried.found] == expected, tried.refused
+        assert any(path.startswith("fla.") for path in expected)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_piece_of_a_sequence_goes_on_from_its_state(
+    signed: bool, install: Callable[..., None], nothing_installed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And by groups of channels, one launch for each whatever the length."""
+    monkeypatch.setattr(ssm_kernels, "ELEMENTS", 3 * 7 * 4)
+    launches = []
+
+    def counted(*inputs: Any, **given: Any) -> Any:
+        launches.append(inputs[0].shape)
+        return fused_recurrent_hgrn(*inputs, **given)
+
+    for path, function in {**FLA, "fla.ops.hgrn.fused_recurrent_hgrn": counted}.items():
+        install(path, function)
+    scans = [("selective_scan", (8, 4), (1, 8, 4)), ("state_space_duality", (2, 8, 4), (1, 2, 4, 8))]
+    for operation, sizes, shape in scans:
+        widths = (*sizes, int(signed))
+        try_kernels([Use(operation, widths)], CPU, torch.float32)
+        draw = kernels.Draw(CPU, torch.float32)
+        u, step, a, b, c, *_ = OPERATIONS[operation].example(draw, *widths)
+        inputs = (u[:, :7], step[:, :7], a, b[:, :7], c[:, :7], signed, draw.normal(*shape))
+        run = kernel(operation, torch.float32, *inputs)
+        assert run is not None
+        launches.clear()
+        found = kernels._results(run, inputs, None)
+        expected = kernels._results(OPERATIONS[operation].reference, inputs, torch.float64)
+        assert max(map(kernels._distance, found, expected)) < 1e-5
+        # 3 of 8 channels at a time, and once more for the backward pass.
+        assert len(launches) == (6 if operation == "selective_scan" else 0)
 
 
 def test_a_wrong_gradient_is_seen_where_outputs_are_right(
@@ -168,16 +214,6 @@ def test_kernels_are_tried_once_and_never_in_a_forward_pass(
     torch.testing.assert_close(compiled(x), expected)
 
 
-class Strict:
-    """Functions as packages have them, which raise for shapes and layouts that they do not take."""
-
-    @staticmethod
-    def convolution(x: Tensor, weight: Tensor, bias: Tensor, activation: str | None) -> Tensor:
-        if x.stride(1) == 1 and x.stride(2) > 1 and (x.shape[1] % 8 or x.stride(0) % 8 or x.stride(2) % 8):
-            raise RuntimeError("causal_conv1d with channel last layout requires strides to be multiples of 8")
-        return short_convolution._reference(x.transpose(1, 2), weight, bias, activation).transpose(1, 2)
-
-
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -192,7 +228,7 @@ class Strict:
 def test_the_convolution_never_raises_for_a_configuration(
     name: str, settings: dict[str, int], install: Callable[..., None], nothing_installed: None
 ) -> None:
-    install("causal_conv1d.causal_conv1d_fn", Strict.convolution)
+    install("causal_conv1d.causal_conv1d_fn", causal_conv1d_fn)
     (mixer,) = mixers(name, **{"hidden_size": 64, **settings})
     x = torch.randn(2, 20, settings.get("hidden_size", 64))
     expected = mixer(x)

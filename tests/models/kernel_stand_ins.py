@@ -1,0 +1,121 @@
+"""What packages' kernels compute, as plain recurrences in the packages' own layouts: B, T, H before channels in flash-linear-attention.
+
+`test_kernel_contracts` holds the packages themselves to the same trial that these pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remedy.models.mixers.short_convolution import _reference as convolved
+
+
+def chunk_gated_delta_product(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor, num_householder: int, *, scale: float, **given: Any
+) -> tuple[Tensor, Tensor]:
+    """q (B, T, H, K), k (B, T n, H, K), v (B, T n, H, V), g (B, T, H), beta (B, T n, H)."""
+    assert {x.dtype for x in (q, k, v)} == {v.dtype}
+    assert all(x.is_contiguous() for x in (q, k, v, beta))
+    dtype, state = v.dtype, given["initial_state"]
+    q, k, v, beta = (x.double() for x in (q, k, v, beta))
+    if state is None:
+        state = torch.zeros(*k[:, 0].shape, v.shape[-1], dtype=torch.float64)
+    outputs = []
+    for t in range(q.shape[1]):
+        if g is not None:
+            state = g[:, t, :, None, None].double().exp() * state
+        for step in range(t * num_householder, (t + 1) * num_householder):
+            key, written = k[:, step, :, :, None], beta[:, step, :, None, None]
+            state = state + written * key * (v[:, step, :, None] - (key * state).sum(-2, keepdim=True))
+        outputs.append(scale * (q[:, t, :, :, None] * state).sum(-2))
+    return torch.stack(outputs, 1).to(dtype), state.float()
+
+
+def chunk_delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
+    assert v.dtype != torch.float32, "ChunkDeltaRuleFunction does not support float32. Please use bfloat16."
+    return chunk_gated_delta_product(q, k, v, None, beta, 1, **given)
+
+
+def chunk_gated_delta_rule(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, **given: Any
+) -> tuple[Tensor, Tensor]:
+    return chunk_gated_delta_product(q, k, v, g, beta, 1, **given)
+
+
+def chunk_simple_gla(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, *, scale: float, initial_state: Tensor | None, output_final_state: bool
+) -> tuple[Tensor, Tensor]:
+    """q, k (B, T, H, K), v (B, T, H, V), g (B, T, H)."""
+    assert output_final_state
+    assert (g <= 0).all()  # a decay
+    dtype, state = v.dtype, initial_state
+    q, k, v, g = (x.double() for x in (q, k, v, g))
+    state = torch.zeros(*k[:, 0].shape, v.shape[-1], dtype=torch.float64) if state is None else state.double()
+    outputs = []
+    for t in range(q.shape[1]):
+        state = g[:, t, :, None, None].exp() * state + k[:, t, :, :, None] * v[:, t, :, None]
+        outputs.append(scale * (q[:, t, :, :, None] * state).sum(-2))
+    return torch.stack(outputs, 1).to(dtype), state.float()
+
+
+def fused_recurrent_hgrn(x: Tensor, g: Tensor, start: Tensor | None, output_final_state: bool) -> Any:
+    """x, g (B, T, D)."""
+    assert not output_final_state
+    h, outputs = torch.zeros_like(x[:, 0]) if start is None else start, []
+    for t in range(x.shape[1]):
+        h = g[:, t].exp() * h + x[:, t]
+        outputs.append(h)
+    return torch.stack(outputs, 1), None
+
+
+def selective_scan_fn(u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, *, return_last_state: bool) -> Any:
+    """u, delta (B, D, T), a (D, N), b, c (B, N, T)."""
+    assert return_last_state
+    assert {x.dtype for x in (u, delta, a, b, c)} == {torch.float32}
+    assert all(x.stride(-1) == 1 for x in (u, delta, b, c))
+    h, outputs = torch.zeros_like(u[:, :, 0, None] * a), []
+    for t in range(u.shape[2]):
+        h = (delta[:, :, t, None] * a).exp() * h + (delta * u)[:, :, t, None] * b[:, None, :, t]
+        outputs.append((h * c[:, None, :, t]).sum(-1))
+    return torch.stack(outputs, 2), h.detach()
+
+
+def mamba_chunk_scan_combined(
+    x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, *, chunk_size: int, return_final_states: bool
+) -> tuple[Tensor, Tensor]:
+    """x (B, T, H, P), dt (B, T, H), a (H,), b, c (B, T, 1, N); the state is (B, H, P, N)."""
+    assert return_final_states
+    values, decays = dt[..., None] * x.float(), dt * a
+    keys, queries = (part.float().expand(-1, -1, x.shape[2], -1) for part in (b, c))
+    y, last = chunk_simple_gla(queries, keys, values, decays, scale=1.0, initial_state=None, output_final_state=True)
+    return y.to(x.dtype), last.transpose(-1, -2)
+
+
+def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor, activation: Any) -> Tensor:
+    """x (B, D, T): with channels together it wants multiples of 8 (csrc/causal_conv1d.cpp of 1.7.0)."""
+    assert x.dtype == weight.dtype == bias.dtype
+    if x.stride(1) == 1 and x.stride(2) > 1 and (x.shape[1] % 8 or x.stride(0) % 8 or x.stride(2) % 8):
+        raise RuntimeError("causal_conv1d with channel last layout requires strides to be multiples of 8")
+    return convolved(x.transpose(1, 2), weight, bias, activation).transpose(1, 2)
+
+
+def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor, activation: Any) -> tuple[Tensor, None]:
+    """x (B, T, D), flash-linear-attention's."""
+    assert x.is_contiguous()
+    return convolved(x, weight, bias, activation), None
+
+
+PATHS = {
+    "fla.ops.gated_delta_product.chunk_gated_delta_product": chunk_gated_delta_product,
+    "fla.ops.delta_rule.chunk_delta_rule": chunk_delta_rule,
+    "fla.ops.gated_delta_rule.chunk_gated_delta_rule": chunk_gated_delta_rule,
+    "fla.ops.simple_gla.chunk_simple_gla": chunk_simple_gla,
+    "fla.ops.hgrn.fused_recurrent_hgrn": fused_recurrent_hgrn,
+    "fla.modules.causal_conv1d.causal_conv1d": causal_conv1d,
+    "mamba_ssm.ops.selective_scan_interface.selective_scan_fn": selective_scan_fn,
+    "mamba_ssm.ops.triton.ssd_combined.mamba_chunk_scan_combined": mamba_chunk_scan_combined,
+    "causal_conv1d.causal_conv1d_fn": causal_conv1d_fn,
+}

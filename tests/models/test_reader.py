@@ -65,6 +65,20 @@ def test_a_family_reads_in_batches_as_alone_as_generate_does_and_as_in_parallel(
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen3_next", "mamba2", "zamba2"])
+def test_rounding_of_half_precision_is_not_taken_for_a_fault(family: str) -> None:
+    """A deep model's logits differ by a fifth of their deviation somewhere: the greatest of many draws of rounding."""
+    deep = {"num_hidden_layers": 24} if family in ("llama", "mistral") else {}
+    model = tiny_model(family, 20_000, **deep)
+    exact = ModelReader(model, family)
+    found = (exact.form, exact.report()["rewind"])
+    half = ModelReader(model.bfloat16(), family)
+    assert half.steady
+    assert (half.form, half.report()["rewind"]) == found
+    assert half.report()["precision"] == "bfloat16"
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("family", ["llama", "mamba", "rwkv", "openai-gpt"])
 def test_a_complete_row_disturbs_no_other(family: str) -> None:
     reader = ModelReader(tiny_model(family, VOCABULARY), family)

@@ -29,6 +29,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "spacings": [2],
         "locals": ["one_in_turn"],
         "forcing": ["action_forced"],
+        "memories": [None],
         "examples": 7,
     },
     "composition": {
@@ -47,6 +48,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "spacings": [2],
         "locals": ["diff"],
         "string_encodings": ["spaced"],
+        "memories": [4],
         "examples": 1,
     },
 }

@@ -8,10 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from remedy.data_gen.settings import UserError, load
+from remedy.models.mixers import Mixer
+from remedy.train import run
 from remedy.train.config import RunConfig
+from remedy.train.processes import Process
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
 from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, launcher, start, written
@@ -158,3 +162,26 @@ def test_a_world_that_does_not_divide_the_batch_says_what_would(
     config = RunConfig.model_validate({**CONFIG, "output": str(tmp_path / "run")})
     with pytest.raises(UserError, match=r"batch_size \(8\) is not a multiple of 3 processes .* choose a multiple of 3"):
         train(config)
+
+
+def test_every_process_tries_kernels_before_the_trainer_has_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial inside a compiled or checkpointed forward pass would break it, and a process without kernels would hold up all others."""
+    tried: list[tuple[int, str, torch.dtype]] = []
+
+    class Reached(Exception):
+        """The place where the trainer is made."""
+
+    def note(layers: list[Mixer], device: torch.device, dtype: torch.dtype) -> None:
+        tried.append((len(layers), device.type, dtype))
+
+    def trainer(**given: object) -> None:
+        raise Reached
+
+    monkeypatch.setattr(run, "this_process", lambda: Process(1, 1, 1))  # not the one that writes
+    monkeypatch.setattr(run, "find_kernels", note)
+    monkeypatch.setattr(run, "RowTrainer", trainer)
+    with pytest.raises(Reached):
+        in_process(written(tmp_path), f"output={tmp_path / 'run'}", "train.precision=bf16")
+    assert tried == [(2, "cpu", torch.bfloat16)]

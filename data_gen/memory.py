@@ -90,7 +90,8 @@ class _OpenCalls:
         elif event is not Event.EXCEPTION:
             return []
         self._stack[-1].append(number)
-        self.frames = (self.frames | {number}) - {*over}
+        self.frames.add(number)
+        self.frames.difference_update(over)
         return over
 
 

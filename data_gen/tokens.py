@@ -19,6 +19,8 @@ class Tokens(NamedTuple):
     """The number of the trace's frame that each token belongs to; -1 in the context."""
     strings: npt.NDArray[np.bool_]
     """Whether a token overlaps the text of a string value."""
+    positions: npt.NDArray[np.int64]
+    """The place of each token in its own example, or in what is seen of it: 0 where one begins."""
 
     @property
     def size(self) -> int:

@@ -90,7 +90,8 @@ def windows_of(tokens: Tokens, memory: Memory | None, special_ids: Mapping[Speci
 def seen(tokens: Tokens, window: Window) -> Tokens:
     """The tokens in a window. Frames that are remembered are given, so their tokens are context there, in frames of their own."""
     places = window.places
-    cut = Tokens(tokens.ids[places], tokens.roles[places], tokens.frames[places], tokens.strings[places])
+    positions = np.arange(len(places))
+    cut = Tokens(tokens.ids[places], tokens.roles[places], tokens.frames[places], tokens.strings[places], positions)
     cut.roles[: window.start + window.shift] = Role.CONTEXT
     return cut
 

@@ -122,7 +122,7 @@ def row_view(config: RunConfig, row: int, name: str) -> View:
     Raises:
         UserError: there is no such row, or the data or its shards cannot be read.
     """
-    from remedy.train.data import Collator
+    from remedy.train.data import Collator, parted
     from remedy.train.run import build_rows
 
     tokenizer = build_tokenizer(config.tokenizer, config.data)
@@ -132,13 +132,13 @@ def row_view(config: RunConfig, row: int, name: str) -> View:
     batch = Collator(tokenizer.pad_id, config.train.supervised())([rows[row]])
     labels = (batch["labels"][0] != -100).tolist()
     parts, start = [], 0
-    for member in rows.members(row):
+    for member, own in zip(rows.members(row), parted(rows[row]), strict=True):
         [(example, encoded)] = encoded_examples(member.data, tokenizer, "train", [member.index])
         outcome = "" if example.outcome == "ok" else f" ({example.outcome})"
         heading = f"{member.part or 'train'} example {member.index}{outcome}"
         if member.data.memory is not None:
-            heading += f", a window of {rows[row].size} of its {len(encoded.ids)} tokens"
-            encoded = Encoded(*(column.tolist() for column in rows[row]))
+            heading += f", a window of {own.size} of its {len(encoded.ids)} tokens"
+            encoded = Encoded(*(column.tolist() for column in own[:4]))
         stop = start + len(encoded.ids)
         parts.append(_part(heading, tokenizer, example, encoded, labels[start:stop]))
         start = stop

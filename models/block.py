@@ -13,6 +13,7 @@ from remedy.models.mixers import MIXERS
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
     from remedy.models.decoder_config import DecoderConfig
+    from remedy.models.packing import Packing
 
 
 class GatedMLP(nn.Module):
@@ -41,7 +42,18 @@ class Block(GradientCheckpointingLayer):
         self.mlp_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.mlp = GatedMLP(config)
 
-    def forward(self, x: Tensor, past_key_values: MixerCache | None = None, positions: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        past_key_values: MixerCache | None = None,
+        positions: Tensor | None = None,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        """`packing`: of rows that hold several examples, which are laid apart for the mixer; `positions` are then of these."""
         given = (past_key_values, positions) if self.mixer.positional else (past_key_values,)
-        x = x + self.mixer(self.mixer_norm(x), *given)
+        normed = self.mixer_norm(x)
+        if packing is None:
+            x = x + self.mixer(normed, *given)
+        else:
+            x = x + packing.together(self.mixer(packing.apart(normed), *given))
         return cast(Tensor, x + self.mlp(self.mlp_norm(x)))

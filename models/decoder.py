@@ -18,6 +18,7 @@ from remedy.models.block import Block
 from remedy.models.cache import MixerCache
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import Mixer
+from remedy.models.packing import Packing
 from remedy.models.positions import drawn_positions
 from remedy.models.protocol import CausalLM
 
@@ -87,6 +88,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         num_items_in_batch: Tensor | int | None = None,
         logits_to_keep: int = 0,
         inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
         """Logits (B, T, V), and with `labels` (B, T; -100 where not supervised) the mean loss of the supervised tokens.
@@ -94,14 +96,20 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         Inputs are left-aligned and padded on the right: causality makes a mask unnecessary, so `attention_mask` is
         accepted and must be all ones up to the padding; randomised positions alone read it. `past_key_values` carries the
         state of a previous call; a call that continues one may read any number of tokens with attention, one at a time with
-        recurrent mixers.
+        recurrent mixers. `position_ids` (B, T) are the places of tokens in their own examples, where rows hold several: each is
+        read as if it stood alone. Beside `past_key_values`, which know how much was read, they are not looked at.
         """
         if use_cache and past_key_values is None:
             past_key_values = self.new_cache()
         x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
-        positions = self._positions(input_ids, attention_mask, past_key_values, x)
+        packing = Packing(position_ids) if position_ids is not None and past_key_values is None else None
+        if packing is None:
+            positions = self._positions(input_ids, attention_mask, past_key_values, x.shape[1])
+        else:
+            apart = packing.apart(input_ids) if input_ids is not None else None
+            positions = self._positions(apart, packing.real(), None, packing.longest)
         for layer in self.layers:
-            x = layer(x, past_key_values=past_key_values, positions=positions)
+            x = layer(x, past_key_values=past_key_values, positions=positions, packing=packing)
         if past_key_values is not None:
             past_key_values.seen += x.shape[1]
         x = self.norm(x)
@@ -115,7 +123,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
 
     def _positions(
-        self, tokens: Tensor | None, mask: Tensor | None, cache: MixerCache | None, x: Tensor
+        self, tokens: Tensor | None, mask: Tensor | None, cache: MixerCache | None, steps: int
     ) -> Tensor | None:
         """The tokens' positions, (T,) or (B, T), where they do not simply count up: drawn in training, at even distances else."""
         config = self.config
@@ -127,8 +135,8 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
                     "randomised positions are drawn by input_ids: inputs_embeds alone cannot be trained on"
                 )
             return drawn_positions(tokens, config.position_range, config.position_capacity, mask)
-        steps = x.shape[1]
-        places = torch.arange(steps, device=x.device) if cache is None else cache.places(steps, x.device)
+        device = self.embeddings.weight.device
+        places = torch.arange(steps, device=device) if cache is None else cache.places(steps, device)
         return places * (config.position_range // config.position_capacity)
 
     def _prepare_cache_for_generation(

@@ -105,7 +105,7 @@ class TrainSettings(Settings):
     )
     """Roles whose tokens are supervised."""
     pack: int = Field(default=1, ge=1, le=10_000)
-    """Consecutive examples joined into a row; state and attention run across the border, which a begin-of-text token marks."""
+    """Consecutive examples joined into a row, in which none sees another: each has the loss that it has alone."""
     learning_rate: float = Field(default=1e-3, gt=0, le=100)
     """The peak of the schedule."""
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
@@ -273,11 +273,6 @@ class RunConfig(Settings):
         return self
 
     def _check_windows(self) -> None:
-        if self.train.pack > 1:
-            raise ValueError(
-                f"train.pack {self.train.pack} does not go with data.memory: in a row of several examples a model would see more than "
-                "it is to remember: remove one of them"
-            )
         if Role.CONTEXT in self.train.supervised():
             raise ValueError(
                 "train.loss_roles has context, which with data.memory holds the frames that are remembered: they would be learnt again "

@@ -37,7 +37,7 @@ def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices
     if arrays is not None:
         # Of permutations alone, which have no strings.
         return [
-            Tokens(arrays.ids[i, :n], arrays.roles[i, :n], arrays.frames[i, :n], np.zeros(n, np.bool_))
+            Tokens(arrays.ids[i, :n], arrays.roles[i, :n], arrays.frames[i, :n], np.zeros(n, np.bool_), np.arange(n))
             for i, n in enumerate(arrays.lengths.tolist())
         ]
     encoded = encoded_examples(data, tokenizer, split, indices)
@@ -47,7 +47,11 @@ def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices
 def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], strings: Sequence[bool]) -> Tokens:
     """An example's lists as arrays."""
     return Tokens(
-        np.array(ids, np.int64), np.array(roles, np.int8), np.array(frames, np.int32), np.array(strings, np.bool_)
+        np.array(ids, np.int64),
+        np.array(roles, np.int8),
+        np.array(frames, np.int32),
+        np.array(strings, np.bool_),
+        np.arange(len(ids)),
     )
 
 
@@ -136,6 +140,12 @@ def joined(rows: Sequence[Tokens]) -> Tokens:
     return Tokens(*(np.concatenate(arrays) for arrays in zip(*rows)))
 
 
+def parted(row: Tokens) -> list[Tokens]:
+    """The examples of a row, each by itself."""
+    borders = np.flatnonzero(row.positions == 0)[1:]
+    return [Tokens(*columns) for columns in zip(*(np.split(column, borders) for column in row))]
+
+
 def padded(rows: Sequence[Tokens], pad_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
     """Rows as arrays of ids and roles (B, T), padded on the right."""
     width = max(len(row.ids) for row in rows)
@@ -147,8 +157,22 @@ def padded(rows: Sequence[Tokens], pad_id: int) -> tuple[npt.NDArray[np.int64], 
     return ids, roles
 
 
+def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
+    """The place of each token in its own example (B, T). Padding counts as examples no longer than those of its row, so that a model
+    with a limit on positions does not meet it there."""
+    found = np.zeros((len(rows), width), dtype=np.int64)
+    for i, row in enumerate(rows):
+        found[i, : row.size] = row.positions
+        found[i, row.size :] = np.arange(width - row.size) % (row.positions.max() + 1)
+    return found
+
+
 class Collator:
-    """Rows to tensors: `input_ids`, `labels` (-100 where a token's role is not supervised), `attention_mask`; (B, T)."""
+    """Rows to tensors: `input_ids`, `labels` (-100 where a token's role is not supervised), `attention_mask`; (B, T).
+
+    Where rows hold several examples there are `position_ids` besides, which begin again with each example, and an example's first
+    token is not supervised, as it is not where it stands alone: nothing precedes it.
+    """
 
     def __init__(self, pad_id: int, loss_roles: frozenset[Role]) -> None:
         self.pad_id = pad_id
@@ -157,8 +181,8 @@ class Collator:
     def __call__(self, rows: Sequence[Tokens]) -> dict[str, Tensor]:
         ids, roles = padded(rows, self.pad_id)
         labels = np.where(np.isin(roles, self.roles), ids, -100)
-        return {
-            "input_ids": torch.from_numpy(ids),
-            "labels": torch.from_numpy(labels),
-            "attention_mask": torch.from_numpy((roles != PAD_ROLE).astype(np.int64)),
-        }
+        arrays = {"input_ids": ids, "labels": labels, "attention_mask": (roles != PAD_ROLE).astype(np.int64)}
+        if any((row.positions[1:] == 0).any() for row in rows):
+            positions = positions_of(rows, ids.shape[1])
+            arrays |= {"labels": np.where(positions == 0, -100, labels), "position_ids": positions}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}

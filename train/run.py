@@ -26,6 +26,7 @@ from remedy.models.finished import SEAL, TRAINING, Training, seal_model
 from remedy.models.flops import device_peak
 from remedy.models.matching import matched
 from remedy.models.mixers import describe_kernels, find_kernels
+from remedy.models.packing import refuse_unpackable
 from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
@@ -94,6 +95,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         peak=device_peak(config.tracking.peak_tflops),
         validation=validation,
         patience=config.train.patience,
+        pack=config.train.pack,
     )
     trainer.remove_callback(PrinterCallback)
     transformers_logging.disable_progress_bar()  # one for every checkpoint that is saved
@@ -123,13 +125,16 @@ def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     """What the run trains.
 
     Raises:
-        UserError: as `build_pretrained`.
+        UserError: as `build_pretrained`, or a pretrained model cannot hold the examples of packed rows apart.
     """
     if isinstance(config.model, DecoderSettings):
         return DecoderForCausalLM(model_config(config.model, tokenizer))
-    return build_pretrained(
+    model = build_pretrained(
         config.model, tokenizer, DTYPES[config.train.precision], sharded=zero_stage(config.train) == 3
     )
+    if config.train.pack > 1:
+        refuse_unpackable(model, config.train.pack)
+    return model
 
 
 def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderConfig:

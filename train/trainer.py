@@ -19,8 +19,10 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from remedy.data_gen.files import writing
 from remedy.data_gen.settings import UserError
+from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.flops import training_flops
 from remedy.models.mixers import Mixer
+from remedy.models.packing import try_packing
 from remedy.models.protocol import CausalLM
 from remedy.train.processes import largest, summed, this_process
 from remedy.train.validation import Validation
@@ -56,6 +58,14 @@ class NonFiniteLoss(Exception):
         self.step = step
 
 
+def _tokens_seen(batch: dict[str, torch.Tensor]) -> int:
+    """The sum over all tokens of the length of what attention sees: of a padded row, or of a token's own example in a packed one,
+    whose square is twice the sum of its places and its length."""
+    if "position_ids" in batch:
+        return int(((2 * batch["position_ids"] + 1) * batch["attention_mask"]).sum())
+    return int(batch["attention_mask"].sum()) * batch["input_ids"].shape[1]
+
+
 def out_of_patience(state: TrainerState, every: float | None, patience: int | None) -> bool:
     """Whether so many validations, one `every` steps, have brought nothing better."""
     if patience is None or not every or state.best_global_step is None:
@@ -68,7 +78,8 @@ class RowTrainer(Trainer):
     share of time spent on data, and MFU.
 
     `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al., "PaLM", 2022, appendix B). `shape`: of the last
-    batch, (rows, tokens). A checkpoint is only saved, and a record only logged, after all losses so far were finite.
+    batch, (rows, tokens). `pack`: examples in a row, which a pretrained model must hold apart: it is tried before the first step. A
+    checkpoint is only saved, and a record only logged, after all losses so far were finite.
     """
 
     def __init__(
@@ -77,12 +88,14 @@ class RowTrainer(Trainer):
         peak: float | None = None,
         validation: Validation | None = None,
         patience: int | None = None,
+        pack: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(eval_dataset=cast(Any, validation.rows if validation is not None else None), **kwargs)
         self.peak = peak
         self.validation = validation
         self.patience = patience
+        self.untried = pack if pack > 1 and not isinstance(self.model, DecoderForCausalLM) else 0
         self.current_tokens = 0
         self._per_token, self._per_length = training_flops(cast(CausalLM, self.model))
         self.shape: tuple[int, ...] = ()
@@ -114,11 +127,11 @@ class RowTrainer(Trainer):
         self._data_seconds += time.perf_counter() - begin
         for batch in batches:
             tokens = int(batch["attention_mask"].sum())
-            flops = tokens * (self._per_token + self._per_length * batch["input_ids"].shape[1])
+            flops = tokens * self._per_token + self._per_length * _tokens_seen(batch)
             self._tokens += tokens
             self._flops += flops
             self.current_tokens += tokens
-            self.current_flos += flops
+            self.current_flos += round(flops)
         return batches, items
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
@@ -134,9 +147,23 @@ class RowTrainer(Trainer):
 
     def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         self.shape = tuple(inputs["input_ids"].shape)
+        if (
+            "position_ids" in inputs
+        ):  # rows of several examples, which Transformers only tells apart where there is no mask
+            inputs = {name: value for name, value in inputs.items() if name != "attention_mask"}
+        if self.untried:
+            self._try_packing(model)
         loss = super().training_step(model, inputs, *args, **kwargs)
         self._losses.append((self.state.global_step + 1, loss.detach()))
         return loss
+
+    def _try_packing(self, model: Any) -> None:
+        """On every process, of the model as it is trained: under ZeRO-3 no process has it whole."""
+        model.eval()
+        with self.compute_loss_context_manager():
+            try_packing(model, self.untried, self.args.device)
+        model.train()
+        self.untried = 0
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         self.check_losses()

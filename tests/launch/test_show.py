@@ -189,6 +189,8 @@ def test_a_window_is_shown_as_the_model_reads_and_learns_it(tmp_path: Path) -> N
     config = load(RunConfig, path)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     row = build_rows(config, tokenizer)[3]
+    packed = config_view(path, ["train.pack=3"], None, "", 1)
+    assert packed.parts[0].blocks == view.parts[0].blocks
     tokens = list(view.tokens())
     assert [token.id for token in tokens] == row.ids.tolist()
     assert [token.supervised for token in tokens] == [role != Role.CONTEXT for role in row.roles]

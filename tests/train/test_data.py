@@ -20,7 +20,7 @@ from remedy.launch.generate import generate
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, SymbolSettings
 from remedy.train.config import RunConfig, TrainSettings
-from remedy.train.data import Collator, TraceDataset, encode_rows
+from remedy.train.data import Collator, TraceDataset, encode_rows, parted
 from remedy.train.run import build_rows
 from remedy.train.shards import ShardDataset
 
@@ -49,7 +49,13 @@ def test_the_array_path_and_the_span_path_give_the_same_rows() -> None:
     fast = encode_rows(SYMBOLIC, SYMBOLS, "train", range(8))
     for index, row in enumerate(fast):
         slow = SYMBOLS.encode(example(SYMBOLIC, "train", index).spans)
-        assert [array.tolist() for array in row] == [slow.ids, slow.roles, slow.frames, slow.strings]
+        assert [array.tolist() for array in row] == [
+            slow.ids,
+            slow.roles,
+            slow.frames,
+            slow.strings,
+            [*range(len(slow.ids))],
+        ]
 
 
 def run_of(data: DataConfig, mixture: dict[str, Any] | None = None, **train: Any) -> RunConfig:
@@ -131,6 +137,29 @@ def test_packing_joins_consecutive_examples() -> None:
     parts = encode_rows(TEXT, CHARS, "train", [3, 4, 5])
     assert rows[1].ids.tolist() == [token for part in parts for token in part.ids.tolist()]
     assert rows[1].ids.tolist().count(CHARS.bos_id) == 3
+    assert rows[1].positions.tolist() == [place for part in parts for place in range(part.size)]
+
+
+def test_windows_are_packed_like_examples() -> None:
+    data = SYMBOLIC.changed({"memory": 1})
+    rows = TraceDataset(run_of(data, batch_size=2, pack=3), SYMBOLS)
+    alone = TraceDataset(run_of(data, batch_size=2), SYMBOLS).__getitems__([3, 4, 5])
+    for part, window in zip(parted(rows[1]), alone, strict=True):
+        assert all((one == other).all() for one, other in zip(part, window, strict=True))
+
+
+def test_a_packed_batch_says_where_examples_begin_and_supervises_what_is_supervised_alone() -> None:
+    rows = TraceDataset(run_of(TEXT, max_steps=2, batch_size=2, pack=3), CHARS).__getitems__([0, 1])
+    collate = Collator(CHARS.pad_id, frozenset(Role))
+    batch, alone = collate(rows), collate(encode_rows(TEXT, CHARS, "train", range(6)))
+    assert "position_ids" not in alone
+    starts = batch["position_ids"] == 0
+    read = batch["attention_mask"] == 1
+    assert (starts & read).sum() == 6
+    assert (batch["labels"][starts] == -100).all()
+    assert (batch["labels"][:, 1:] != -100).sum() == (alone["labels"][:, 1:] != -100).sum()
+    assert (batch["labels"][~read] == -100).all()
+    assert int(batch["position_ids"].max()) < int(alone["attention_mask"].sum(1).max())
 
 
 def write_shards(tmp_path: Path) -> Path:

@@ -1,0 +1,151 @@
+"""Examples packed into one row are read as if each stood alone: losses and gradients, of every mixer and of Transformers' models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from remedy.data_gen.settings import UserError
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.packing import Packing, refuse_unpackable, try_packing
+from tests.models.test_mixers import FORMS, decoder, named
+from tests.tiny_models import FAMILIES, tiny_model
+
+VOCABULARY = 40
+
+
+def examples(*lengths: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(sum(lengths))
+    return [torch.randint(3, VOCABULARY, (length,), generator=generator) for length in lengths]
+
+
+def packed(rows: list[list[torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """What the collator makes of rows of examples, all tokens but the first of each supervised."""
+    width = max(sum(map(len, row)) for row in rows)
+    ids, labels, positions = (torch.full((len(rows), width), fill) for fill in (0, -100, 0))
+    for i, row in enumerate(rows):
+        joined = torch.cat(row)
+        ids[i, : len(joined)] = labels[i, : len(joined)] = joined
+        positions[i, : len(joined)] = torch.cat([torch.arange(len(example)) for example in row])
+        positions[i, len(joined) :] = torch.arange(width - len(joined)) % max(map(len, row))
+    return {"input_ids": ids, "labels": labels.masked_fill(positions == 0, -100), "position_ids": positions}
+
+
+def loss_and_gradients(model: Any, batches: list[dict[str, torch.Tensor]]) -> tuple[float, list[torch.Tensor]]:
+    """Of the sum of all tokens' losses."""
+    model.zero_grad()
+    total = 0.0
+    for batch in batches:
+        targets = batch.pop("labels")[:, 1:]
+        logits = model(**batch, use_cache=False).logits[:, :-1]
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum")
+        loss.backward()
+        total += float(loss.detach())
+    return total, [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+
+
+def assert_as_alone(model: Any, rows: list[list[torch.Tensor]]) -> None:
+    alone = [{"input_ids": one[None], "labels": one[None].clone()} for row in rows for one in row]
+    count = sum(len(one) - 1 for row in rows for one in row)
+    one, two = loss_and_gradients(model, alone), loss_and_gradients(model, [packed(rows)])
+    assert two[0] / count == pytest.approx(one[0] / count, abs=1e-5)
+    assert len(one[1]) == len(two[1])
+    for left, right in zip(one[1], two[1]):
+        scale = max(1.0, float(left.abs().max()))
+        torch.testing.assert_close(right / scale, left / scale, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("mixers", "settings"), FORMS, ids=named)
+def test_every_mixer_reads_packed_examples_as_alone(
+    mixers: tuple[str, ...], settings: dict[str, object], training: bool
+) -> None:
+    model = decoder(mixers, **settings).train(training)
+    assert_as_alone(model, [examples(9, 37, 3), examples(2, 5), examples(40, 1, 12, 4)])
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 45), min_size=1, max_size=5), min_size=1, max_size=3), st.sampled_from(FORMS))
+def test_wherever_the_borders_are_no_token_sees_past_them(
+    lengths: list[list[int]], form: tuple[tuple[str, ...], dict[str, object]]
+) -> None:
+    model = decoder(form[0], **form[1])
+    rows = [examples(*row) for row in lengths]
+    batch = packed(rows)
+    del batch["labels"]
+    with torch.no_grad():
+        logits = model(**batch).logits
+        for i, row in enumerate(rows):
+            start = 0
+            for example in row:
+                alone = model(example[None]).logits[0]
+                torch.testing.assert_close(logits[i, start : start + len(example)], alone, atol=1e-4, rtol=0)
+                start += len(example)
+
+
+def test_a_row_without_borders_is_what_it_was() -> None:
+    model = decoder(("mamba2", "attention"))
+    tokens = torch.stack(examples(20, 20))
+    with torch.no_grad():
+        assert torch.equal(model(tokens, position_ids=torch.arange(20).repeat(2, 1)).logits, model(tokens).logits)
+
+
+def test_checkpointed_activations_of_packed_rows_are_the_same() -> None:
+    rows = [examples(9, 30), examples(4, 5, 6)]
+    plain, checkpointed = decoder(("deltanet", "attention")).train(), decoder(("deltanet", "attention")).train()
+    checkpointed.gradient_checkpointing_enable()
+    one, two = (loss_and_gradients(model, [packed(rows)]) for model in (plain, checkpointed))
+    assert one[0] == two[0]
+    assert all(torch.equal(left, right) for left, right in zip(one[1], two[1]))
+
+
+def test_apart_and_together_are_inverse_and_padding_is_zero() -> None:
+    positions = torch.tensor([[0, 1, 2, 0, 1, 0], [0, 0, 1, 2, 3, 4]])
+    packing = Packing(positions)
+    x = torch.arange(1.0, 13).reshape(2, 6, 1)
+    apart = packing.apart(x)
+    assert apart[..., 0].tolist() == [
+        [1, 2, 3, 0, 0],
+        [4, 5, 0, 0, 0],
+        [6, 0, 0, 0, 0],
+        [7, 0, 0, 0, 0],
+        [8, 9, 10, 11, 12],
+    ]
+    assert torch.equal(packing.together(apart), x)
+    assert packing.real().sum() == 12
+
+
+ISOLATING = {"llama", "mistral", "gemma3_text", "qwen3", "olmo2", "gpt2", "gpt_neox"}
+"""Architectures in which examples of a row do not see one another, by measurement."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_of_transformers_holds_examples_apart_or_is_refused(family: str) -> None:
+    model = tiny_model(family, VOCABULARY)
+    if family in ISOLATING:
+        assert_packable(model)
+        assert_as_alone(model, [examples(9, 37, 3), examples(2, 5)])
+    else:
+        with pytest.raises(UserError, match=rf"^train\.pack 3: Transformers' {family} [^\n]+: set train\.pack to 1$"):
+            assert_packable(model)
+
+
+def assert_packable(model: Any) -> None:
+    refuse_unpackable(model, 3)
+    try_packing(model, 3, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_does_not_refuse_a_model_that_holds_examples_apart(dtype: torch.dtype) -> None:
+    try_packing(tiny_model("llama", VOCABULARY, num_hidden_layers=12).to(dtype), 2, torch.device("cpu"))
+
+
+def test_our_own_decoder_is_never_refused() -> None:
+    model = decoder(("gru", "mamba"))
+    assert isinstance(model, DecoderForCausalLM)
+    assert_as_alone(model, [examples(3, 2)])

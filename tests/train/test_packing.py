@@ -1,0 +1,66 @@
+"""Training on packed rows is training on their examples: the same losses step by step as in rows of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.settings import UserError, build
+from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.train.config import RunConfig
+from remedy.train.run import train
+from remedy.train.tracking import read_metrics
+from tests.tiny_cwm import write_tiny_cwm
+from tests.tiny_models import tiny_model
+
+TRAIN = {"max_steps": 4, "logging_steps": 1, "save_steps": 2, "threads": 1, "learning_rate": 0.003}
+RUN: dict[str, Any] = {
+    "data": {"task": {"kind": "permutation", "n": 3, "length": [1, 5]}, "format": "repl"},
+    "tokenizer": {"kind": "chars"},
+    "model": {"mixers": ["deltanet", "mamba", "attention"], "num_hidden_layers": 3, "hidden_size": 32},
+    "tracking": {"wandb": False},
+}
+
+
+def losses(folder: Path, resume: bool = False, train_settings: dict[str, Any] | None = None, **run: Any) -> list[float]:
+    settings = {**RUN, **run, "train": {**TRAIN, **(train_settings or {})}, "output": str(folder)}
+    train(build(RunConfig, settings, "test"), resume=resume)
+    return [record["loss"] for record in read_metrics(folder / "metrics.jsonl")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["decoder", "llama"])
+def test_packed_rows_have_the_losses_of_their_examples(model: str, tmp_path: Path) -> None:
+    run: dict[str, Any] = {}
+    if model == "llama":
+        name = str(write_tiny_cwm(tmp_path / "tiny-cwm"))
+        run = {"model": {"kind": "pretrained", "name_or_path": name}, "tokenizer": {"kind": "hf", "name_or_path": name}}
+    alone = losses(tmp_path / "alone", train_settings={"batch_size": 6}, **run)
+    for pack, pieces in ((3, 1), (2, 3)):
+        packed = {"batch_size": 6 // pack, "pack": pack, "gradient_accumulation_steps": pieces}
+        found = losses(tmp_path / f"packed{pack}", train_settings=packed, **run)
+        assert found == pytest.approx(alone, abs=1e-4), pack
+
+
+def test_a_packed_run_goes_on_to_the_bit(tmp_path: Path) -> None:
+    packed = {"batch_size": 2, "pack": 3}
+    whole = losses(tmp_path / "whole", train_settings=packed)
+    for left in (tmp_path / "whole").glob("*"):
+        if left.name in ("checkpoint-4", "model.safetensors", "complete.json"):
+            left.rename(tmp_path / left.name)
+    assert losses(tmp_path / "whole", resume=True, train_settings=packed) == whole
+    kept, again = (folder / "model.safetensors" for folder in (tmp_path, tmp_path / "whole"))
+    assert again.read_bytes() == kept.read_bytes()
+
+
+@pytest.mark.parametrize(("family", "says"), [("mamba", "recurrent state"), ("lfm2", "does not hold the examples")])
+def test_a_pretrained_model_that_would_carry_something_over_is_refused(family: str, says: str, tmp_path: Path) -> None:
+    name = str(write_tiny_cwm(tmp_path / "tiny-cwm"))
+    tokens = {"kind": "hf", "name_or_path": name}
+    tokenizer: TraceTokenizer = build_tokenizer(build(RunConfig, {**RUN, "tokenizer": tokens}, "test").tokenizer)
+    tiny_model(family, tokenizer.vocab_size).save_pretrained(tmp_path / family)
+    model = {"kind": "pretrained", "name_or_path": str(tmp_path / family)}
+    with pytest.raises(UserError, match=f"^train.pack 2: .*{says}"):
+        losses(tmp_path / "run", train_settings={"batch_size": 2, "pack": 2}, model=model, tokenizer=tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from remedy.data_gen.memory import Memory
 from remedy.eval.checkpoint import Checkpoint
 from remedy.eval.report.reading import Evaluations
 from remedy.eval.sections import Rows
@@ -82,7 +83,7 @@ def _data(data: Mapping[str, Any]) -> str:
     lines = [
         phrase(data["task"]),
         phrase(reveal) if "reveal" in data else "",
-        f"memory {memory}" if memory is not None else "",
+        f"memory {Memory.model_validate(memory)}" if memory is not None else "",
     ]
     return "\n".join(filter(None, lines))
 

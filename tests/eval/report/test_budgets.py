@@ -129,3 +129,15 @@ def test_what_tells_two_models_or_their_training_apart_stands_in_the_table(tmp_p
     assert found["Model"].splitlines()[2:] == ["window 16, null", "positions none", "short_convolution true"]
     assert found["Training"].splitlines()[-1] == "in stages: 200 steps of spacing 1, length 2, 8; 450 steps"
     assert found["Data"] == "permutation\nreveals: spacing 4.0; locals full"
+
+
+@pytest.mark.parametrize(
+    ("memory", "says"),
+    [(None, ""), (4, "\nmemory 4"), ({"frames": 2, "open_calls": True}, "\nmemory 2 with open calls")],
+)
+def test_the_memory_of_a_run_is_said_as_labels_say_it(memory: Any, says: str, tmp_path: Path) -> None:
+    labels = {"length": 4, "horizon": 4}
+    request = read_request(write_evaluation(tmp_path / "a", made([True], labels=labels)))
+    request["data"]["memory"] = memory
+    head, row = runs_table(Evaluations([request], *together(made([True], labels=labels)), []))
+    assert dict(zip(head, row, strict=True))["Data"] == f"permutation{says}"

@@ -31,6 +31,8 @@ class Memory(Settings):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
+        if isinstance(value, bool):  # which would be read as one frame, or none
+            raise ValueError("must be a number of frames, or {frames: 4, open_calls: true}")
         return value if value is None or isinstance(value, Mapping | Memory) else {"frames": value}
 
     @model_serializer

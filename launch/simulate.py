@@ -122,7 +122,11 @@ class Believing:
         self._all = True
 
     def take(self, frame: ModelFrame) -> Belief | None:
-        """What is thought of the trace up to this frame; None where the model wrote nothing of it."""
+        """What is thought of the trace up to this frame; None where the model wrote nothing of it, or it is no frame."""
+        if frame.problem:
+            # Whatever its signals say: they were learnt of frames, and this one is none, or not a whole one.
+            self._all = False
+            return None
         doubt = frame.doubt
         belief = self._follower.take(doubt, bool(frame.contradiction) if self._followed else None) if doubt else None
         if self._follower.believed and frame.read is not None:

@@ -187,6 +187,7 @@ def test_windows_that_predict_something_learnt_are_drawn_alike() -> None:
         ),
         ({"reveal": {"answer_only": True}}, "memory 2 does nothing with reveal.answer_only"),
         ({"memory": 0}, "memory.*greater than or equal to 1"),
+        ({"memory": True}, "memory: must be a number of frames"),
         ({"memory": {"frames": 2, "open": True}}, "unknown key 'memory.open'; valid here: frames, open_calls"),
         ({"memory": {"open_calls": True}}, "memory.frames"),
         (

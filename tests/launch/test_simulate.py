@@ -287,6 +287,16 @@ def test_a_calibrator_says_how_far_a_trace_is_believed(checkpoint: Path, program
     assert "\nbelieved: no frame (" in doubted
 
 
+def test_what_is_no_frame_is_not_believed(checkpoint: Path, program: Path, tmp_path: Path) -> None:
+    """The calibrator believes all of this trace; the limit cuts a frame of it, then its first."""
+    trust = calibrator(checkpoint, tmp_path / "trust.json")
+    for limit, said in ((40, r"frames up to \d+"), (2, "no frame")):
+        words = ["--trust", trust, "--risk", "0.1", "--max-new-tokens", str(limit)]
+        done = remedy(["simulate", checkpoint, program, *words], 60)
+        assert " unread " in done.output
+        assert re.search(rf"^believed: {said} \(", done.output, re.MULTILINE), done.output
+
+
 def test_calibrators_that_do_not_fit_are_one_line(checkpoint: Path, program: Path, tmp_path: Path) -> None:
     other = calibrator(checkpoint, tmp_path / "other.json", weights="f00d")
     fits = calibrator(checkpoint, tmp_path / "fits.json")

@@ -113,7 +113,11 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: seen.update(threads=threads))
     monkeypatch.setattr(run, "RowTrainer", trainer)
     monkeypatch.setattr(arguments, "join", lambda on_cpu: None)
-    monkeypatch.setattr(arguments, "TrainingArguments", lambda **given: SimpleNamespace(world_size=1, **given))
+    monkeypatch.setattr(
+        arguments,
+        "TrainingArguments",
+        lambda **given: SimpleNamespace(world_size=1, device=torch.device("cpu"), **given),
+    )
 
     def observe(config: RunConfig) -> dict[str, Any]:
         seen.clear()

@@ -43,8 +43,9 @@ def identity_of(request: Mapping[str, Any], labels: Mapping[str, LabelValue]) ->
 
 
 class Belief(NamedTuple):
-    """What is thought of a trace up to a frame: the frame's hazard, the probability that all frames so far are right, and whether
-    they are believed. The first two are the calibrator's estimates; what is guaranteed is told of `believed` alone (`bound`)."""
+    """What is thought of a trace up to a frame: the frame's hazard, the probability that all frames so far are right (0 from a
+    contradiction of what was written before on: `paths`), and whether they are believed. The first two are the calibrator's
+    estimates; what is guaranteed is told of `believed` alone (`bound`)."""
 
     hazard: float
     right: float
@@ -76,7 +77,7 @@ class Follower:
             missing = [name for name, value in zip(self.trust.hazard.signals, values) if value is None]
             raise UserError(f"the calibrator needs {', '.join(missing)}, which cannot be told of this trace")
         hazard = float(self.trust.hazard.of(np.array([values], dtype=float))[0])
-        self.right *= 1 - hazard
+        self.right *= 0.0 if contradicts else 1 - hazard
         self.believed = self.believed and self.right > self.threshold
         return Belief(hazard, self.right, self.believed)
 

@@ -81,6 +81,19 @@ def test_a_calibrator_is_the_same_when_it_is_read_again_and_follows_a_trace(info
     assert [one.believed for one in beliefs] == [one.right > follower.threshold for one in beliefs]
 
 
+def test_nothing_is_believed_from_a_frame_on_that_contradicts_what_was_written(informed: Trust) -> None:
+    """Followed or judged, and however sure the model was: calibrations may hold too few of them to weigh."""
+    sure = FrameProbability(0, 5, -1e-6, -1e-6, 20.0, 0.0, 1.0)
+    follower = informed.follow(risk=0.2)
+    found = [follower.take(sure._replace(place=place), contradicts=place == 1) for place in range(3)]
+    assert [one.believed for one in found] == [True, False, False]
+    assert [one.right > 0 for one in found] == [True, False, False]
+    observed = simulated(6, 200)
+    first = observed.frames.groupby("trace").cumcount() == 0
+    frames = paths(observed._replace(frames=observed.frames.assign(contradiction=first.astype(float))), informed.hazard)
+    assert (frames["right"] == 0).all()
+
+
 def test_a_memory_is_one_thing_however_it_is_said() -> None:
     """By the configuration of a checkpoint, as simulated, or by the label of a condition."""
     checkpoint = {"weights": "w", "tokenizer_fingerprint": "t"}

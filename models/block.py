@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -46,14 +47,19 @@ class Block(GradientCheckpointingLayer):
         self,
         x: Tensor,
         past_key_values: MixerCache | None = None,
-        positions: Tensor | None = None,
+        positions: Tensor | Sequence[Tensor | None] | None = None,
         packing: Packing | None = None,
     ) -> Tensor:
-        """`packing`: of rows that hold several examples, which are laid apart for the mixer; `positions` are then of these."""
-        given = (past_key_values, positions) if self.mixer.positional else (past_key_values,)
+        """`packing`: of rows that hold several examples, which are laid apart in groups for the mixer; `positions` are then of each."""
         normed = self.mixer_norm(x)
         if packing is None:
-            x = x + self.mixer(normed, *given)
+            mixed = self._mixed(normed, past_key_values, positions)
         else:
-            x = x + packing.together(self.mixer(packing.apart(normed), *given))
+            assert isinstance(positions, Sequence)
+            groups = zip(packing.apart(normed), positions, strict=True)
+            mixed = packing.together([self._mixed(group, None, places) for group, places in groups])
+        x = x + mixed
         return cast(Tensor, x + self.mlp(self.mlp_norm(x)))
+
+    def _mixed(self, x: Tensor, cache: MixerCache | None, positions: Any) -> Tensor:
+        return cast(Tensor, self.mixer(x, cache, positions) if self.mixer.positional else self.mixer(x, cache))

@@ -103,11 +103,13 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
             past_key_values = self.new_cache()
         x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         packing = Packing(position_ids) if position_ids is not None and past_key_values is None else None
+        positions: Tensor | list[Tensor | None] | None
         if packing is None:
             positions = self._positions(input_ids, attention_mask, past_key_values, x.shape[1])
         else:
-            apart = packing.apart(input_ids) if input_ids is not None else None
-            positions = self._positions(apart, packing.real(), None, packing.longest)
+            real = packing.real()
+            apart = packing.apart(input_ids) if input_ids is not None else [None] * len(real)
+            positions = [self._positions(ids, mask, None, mask.shape[1]) for ids, mask in zip(apart, real)]
         for layer in self.layers:
             x = layer(x, past_key_values=past_key_values, positions=positions, packing=packing)
         if past_key_values is not None:

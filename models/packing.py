@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -11,34 +12,70 @@ from torch import Tensor
 from remedy.data_gen.settings import UserError
 from remedy.models.protocol import CausalLM
 
+ALIKE = 2 / 3
+"""The shortest example of a group over its longest: less pads more, more makes more groups to be computed one after another."""
+
+
+class Group(NamedTuple):
+    """Examples of like lengths, laid apart: (N, L), each in a row of its own, with zeros behind its end."""
+
+    real: Tensor
+    """Which places are tokens, (N, L)."""
+    slots: Tensor
+    """Where these are, of N L places."""
+    tokens: Tensor
+    """Where they are in the packed rows, of B T places."""
+
+    def apart(self, flat: Tensor) -> Tensor:
+        """The group's part of all tokens (B T, ...), as (N, L, ...)."""
+        laid = flat.new_zeros(self.real.numel(), *flat.shape[1:])
+        return cast(Tensor, laid.index_copy(0, self.slots, flat[self.tokens]).unflatten(0, self.real.shape))
+
 
 class Packing:
     """The examples of packed rows (B, T), given by the place of each token in its own, which is 0 at the first and counts up.
 
-    `lengths` (N,): tokens of each example, in order of the rows; padding is an example, too.
+    Examples are laid apart for what mixes tokens, those of like lengths together: then it needs to know nothing of borders, and
+    neither does a kernel, and little is computed for padding. Padding of the rows is an example, too.
     """
 
     def __init__(self, position_ids: Tensor) -> None:
         self.shape = position_ids.shape
-        places = position_ids.flatten()
-        example = (places == 0).cumsum(0) - 1
-        self.lengths = torch.bincount(example)
-        self.longest = int(self.lengths.max())
-        self.places = example * self.longest + places
+        device = position_ids.device
+        starts = (position_ids.flatten() == 0).nonzero().squeeze(1)
+        lengths = torch.diff(starts, append=starts.new_tensor([position_ids.numel()]))
+        order = lengths.argsort(descending=True, stable=True)
+        self.groups: list[Group] = []
+        for first, stop in _alike(lengths[order].tolist()):
+            chosen = order[first:stop]
+            steps = torch.arange(int(lengths[chosen[0]]), device=device)
+            real = steps < lengths[chosen, None]
+            self.groups.append(Group(real, real.flatten().nonzero().squeeze(1), (starts[chosen, None] + steps)[real]))
+        self.back = torch.cat([group.tokens for group in self.groups]).argsort()
 
-    def apart(self, x: Tensor) -> Tensor:
-        """Packed rows (B, T, ...) with a row for every example, (N, longest, ...), zero behind its end."""
-        laid = x.new_zeros(len(self.lengths) * self.longest, *x.shape[2:])
-        laid = laid.index_copy(0, self.places, x.flatten(0, 1))
-        return cast(Tensor, laid.unflatten(0, (-1, self.longest)))
+    def apart(self, x: Tensor) -> list[Tensor]:
+        """Packed rows (B, T, ...) as groups of examples, each (N, L, ...)."""
+        flat = x.flatten(0, 1)
+        return [group.apart(flat) for group in self.groups]
 
-    def together(self, y: Tensor) -> Tensor:
+    def together(self, groups: Sequence[Tensor]) -> Tensor:
         """The inverse of `apart`: what is behind an example's end is dropped."""
-        return cast(Tensor, y.flatten(0, 1).index_select(0, self.places).unflatten(0, self.shape))
+        flat = torch.cat([y.flatten(0, 1)[group.slots] for y, group in zip(groups, self.groups, strict=True)])
+        return cast(Tensor, flat[self.back].unflatten(0, self.shape))
 
-    def real(self) -> Tensor:
-        """Which places of the rows laid apart are tokens, (N, longest)."""
-        return torch.arange(self.longest, device=self.lengths.device) < self.lengths[:, None]
+    def real(self) -> list[Tensor]:
+        """Which places of the groups are tokens, each (N, L)."""
+        return [group.real for group in self.groups]
+
+
+def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where groups of examples begin and end, of lengths that fall."""
+    first = 0
+    for number, length in enumerate(lengths):
+        if length < ALIKE * lengths[first]:
+            yield first, number
+            first = number
+    yield first, len(lengths)
 
 
 def refuse_unpackable(model: CausalLM, pack: int) -> None:

@@ -104,20 +104,26 @@ def test_checkpointed_activations_of_packed_rows_are_the_same() -> None:
     assert all(torch.equal(left, right) for left, right in zip(one[1], two[1]))
 
 
-def test_apart_and_together_are_inverse_and_padding_is_zero() -> None:
-    positions = torch.tensor([[0, 1, 2, 0, 1, 0], [0, 0, 1, 2, 3, 4]])
-    packing = Packing(positions)
+def test_apart_lays_examples_of_like_lengths_together_and_together_is_its_inverse() -> None:
+    packing = Packing(torch.tensor([[0, 1, 2, 0, 1, 0], [0, 0, 1, 2, 3, 0]]))
     x = torch.arange(1.0, 13).reshape(2, 6, 1)
     apart = packing.apart(x)
-    assert apart[..., 0].tolist() == [
-        [1, 2, 3, 0, 0],
-        [4, 5, 0, 0, 0],
-        [6, 0, 0, 0, 0],
-        [7, 0, 0, 0, 0],
-        [8, 9, 10, 11, 12],
+    assert [group[..., 0].tolist() for group in apart] == [
+        [[8, 9, 10, 11], [1, 2, 3, 0]],
+        [[4, 5]],
+        [[6], [7], [12]],
     ]
     assert torch.equal(packing.together(apart), x)
-    assert packing.real().sum() == 12
+    assert [mask.sum(1).tolist() for mask in packing.real()] == [[4, 3], [2], [1, 1, 1]]
+
+
+@given(st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=8), min_size=1, max_size=4))
+def test_less_than_a_third_of_what_is_mixed_is_padding(lengths: list[list[int]]) -> None:
+    batch = packed([examples(*row) for row in lengths])
+    packing = Packing(batch["position_ids"])
+    assert all(3 * int(mask.sum()) > 2 * mask.numel() - 1 for mask in packing.real())
+    x = torch.rand(*batch["position_ids"].shape, 2)
+    assert torch.equal(packing.together(packing.apart(x)), x)
 
 
 ISOLATING = {"llama", "mistral", "gemma3_text", "qwen3", "olmo2", "gpt2", "gpt_neox"}

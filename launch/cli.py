@@ -1,4 +1,4 @@
-"""The `remedy` command: generate, show, trace, rewrite, train, merge, evaluate, simulate, measure, calibrate, report, run, sweep."""
+"""The `remedy` command: generate, show, trace, rewrite, plan, train, merge, evaluate, simulate, measure, calibrate, report, run, sweep."""
 
 from __future__ import annotations
 
@@ -98,6 +98,31 @@ def show(
     from remedy.launch.show import show as run
 
     run(source, overrides or [], index, split, row, condition, ids, html, Console())
+
+
+@app.command(cls=SettingsCommand)
+def plan(
+    config: Annotated[str, typer.Argument(help="YAML of a run")],
+    overrides: Overrides = None,
+    gpus: Annotated[int, typer.Option(min=1, max=100_000, help="GPUs, each with a process")] = 1,
+    gpu_memory: Annotated[float, typer.Option(min=0.001, help="memory of one GPU, in GB")] = 80.0,
+    tflops: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(min=0.001, help="peak of one GPU in TFLOP/s (default: tracking.peak_tflops)"),
+    ] = None,
+    utilisation: Annotated[float, typer.Option(min=0.001, max=1, help="share of the peak that is reached")] = 0.2,
+    length: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="tokens of a row (default: those of some drawn rows)"),
+    ] = None,
+) -> None:
+    """Print what a training run needs of memory and time; nothing is trained, and no weights are read or downloaded."""
+    from remedy.train.config import RunConfig
+
+    settings = load(RunConfig, config, overrides or [])
+    from remedy.launch.footprint import print_footprint as run  # these imports take seconds
+
+    run(settings, gpus, gpu_memory, tflops, utilisation, length)
 
 
 @app.command(cls=SettingsCommand)

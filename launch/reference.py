@@ -19,6 +19,7 @@ from remedy.data_gen.settings import Settings
 
 SETTINGS = {
     "train": "remedy.train.config:RunConfig",
+    "plan": "remedy.train.config:RunConfig",
     "generate": "remedy.launch.generate:GenerateConfig",
     "evaluate": "remedy.eval.config:EvalConfig",
     "measure": "remedy.eval.costs.measure:MeasureConfig",

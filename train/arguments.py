@@ -8,9 +8,24 @@ import torch
 from transformers import TrainingArguments
 
 from remedy.data_gen.settings import UserError
-from remedy.train.config import RunConfig
+from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.deepspeed import deepspeed_json, join
 from remedy.train.resharding import universal_json
+
+
+def rows_at_once(settings: TrainSettings, world_size: int) -> int:
+    """Rows that each of so many processes computes at once.
+
+    Raises:
+        UserError: the batch cannot be divided over the processes.
+    """
+    pieces = world_size * settings.gradient_accumulation_steps
+    if settings.batch_size % pieces:
+        raise UserError(
+            f"train.batch_size ({settings.batch_size}) is not a multiple of {world_size} processes x "
+            f"train.gradient_accumulation_steps ({settings.gradient_accumulation_steps}); choose a multiple of {pieces}"
+        )
+    return settings.batch_size // pieces
 
 
 def training_arguments(config: RunConfig, world_size: int, resharded: bool = False) -> TrainingArguments:
@@ -20,12 +35,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         UserError: the batch cannot be divided over the processes, or this machine cannot compute as asked.
     """
     settings = config.train
-    pieces = world_size * settings.gradient_accumulation_steps
-    if settings.batch_size % pieces:
-        raise UserError(
-            f"train.batch_size ({settings.batch_size}) is not a multiple of {world_size} processes x "
-            f"train.gradient_accumulation_steps ({settings.gradient_accumulation_steps}); choose a multiple of {pieces}"
-        )
+    rows = rows_at_once(settings, world_size)
     on_cpu = not torch.cuda.is_available()
     if on_cpu and settings.precision == "fp16":
         raise UserError("train.precision fp16 needs a CUDA device; use bf16 or fp32 here")
@@ -37,7 +47,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
     return TrainingArguments(
         output_dir=config.output,
         max_steps=settings.total_steps,
-        per_device_train_batch_size=settings.batch_size // pieces,
+        per_device_train_batch_size=rows,
         gradient_accumulation_steps=settings.gradient_accumulation_steps,
         learning_rate=settings.learning_rate,
         lr_scheduler_type="cosine_with_min_lr" if settings.min_lr_ratio else settings.lr_scheduler_type,

@@ -1,0 +1,197 @@
+"""`remedy plan`: what a training run needs of memory and time. No weights are read, and nothing is trained."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoModelForCausalLM
+
+from remedy.data_gen.settings import UserError
+from remedy.data_gen.speed import duration
+from remedy.models.activations import Activations, activations, logits_bytes, shapes_alone
+from remedy.models.config import DecoderSettings, PretrainedSettings
+from remedy.models.flops import token_cost, training_flops
+from remedy.models.foreign import read, read_config
+from remedy.models.pretrained import add_adapters
+from remedy.models.protocol import CausalLM
+from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.train.arguments import rows_at_once
+from remedy.train.config import RunConfig
+from remedy.train.deepspeed import zero_stage
+from remedy.train.memory import ModelStates, ParameterCounts, model_states, parameter_counts
+from remedy.train.run import DTYPES, build_model, build_rows
+
+SAMPLE = 24
+"""Rows that are made to count their tokens, at even distances over the run."""
+RESERVE = 0.1
+"""Share of a GPU's memory that is left for what is not counted: CUDA's context, kernels' work space, DeepSpeed's and NCCL's buffers,
+fragments."""
+GB = 1e9
+
+
+class Lengths(NamedTuple):
+    """Tokens of a row: on average, and of the longest; of how many drawn rows, 0 where the length was given."""
+
+    mean: float
+    longest: int
+    drawn: int
+
+
+class Footprint(NamedTuple):
+    """What one GPU holds, in bytes, and what the whole run computes."""
+
+    counts: ParameterCounts
+    states: ModelStates
+    activations: float
+    logits: float
+    rows: int
+    lengths: Lengths
+    steps: int
+    tokens: float
+    flops: float
+
+    @property
+    def memory(self) -> float:
+        """Bytes on one GPU."""
+        return sum(self.states._replace(host=0.0)) + self.activations + self.logits
+
+
+def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footprint:
+    """What a run needs on so many GPUs. `length`: tokens of a row, in place of those of drawn rows.
+
+    Raises:
+        UserError: the batch cannot be divided, the tokenizer or a pretrained model's config.json cannot be read, or an architecture
+            does not run on shapes alone.
+    """
+    settings = config.train
+    rows = rows_at_once(settings, gpus)
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    lengths = _lengths(config, tokenizer) if length is None else Lengths(length, length, 0)
+    lora = isinstance(config.model, PretrainedSettings) and config.model.lora is not None
+    four_bit = isinstance(config.model, PretrainedSettings) and config.model.load_in_4bit
+    with shapes_alone():
+        model = _unread(config, tokenizer)
+        counts = parameter_counts(model)
+        fixed, growing = training_flops(model)
+        forward = token_cost(model)
+        kept = _activations(config, model, rows, lengths.longest)
+        head: Any = model.get_output_embeddings()
+        vocabulary = int(head.weight.shape[0])
+    tokens = settings.total_steps * settings.batch_size * lengths.mean
+    if settings.gradient_checkpointing and forward is not None:  # the layers' forward pass is done twice
+        fixed, growing = fixed + forward.flops, growing + forward.flops_by_length
+    return Footprint(
+        counts,
+        model_states(counts, settings, gpus, lora, four_bit),
+        kept.checkpointed if settings.gradient_checkpointing else kept.whole,
+        logits_bytes(rows * lengths.longest, vocabulary, 4 if settings.precision == "fp32" else 2),
+        rows,
+        lengths,
+        settings.total_steps,
+        tokens,
+        tokens * (fixed + growing * lengths.mean),
+    )
+
+
+def print_footprint(
+    config: RunConfig,
+    gpus: int,
+    gpu_memory: float,
+    tflops: float | None,
+    utilisation: float,
+    length: int | None = None,
+    console: Console | None = None,
+) -> None:
+    """Print what a run needs. `gpu_memory`: of one GPU, in GB (10^9 bytes); `tflops`: its peak in the run's precision.
+
+    Raises:
+        UserError: as `footprint`.
+    """
+    console = console or Console()
+    found = footprint(config, gpus, length)
+    counts, states, lengths = found.counts, found.states, found.lengths
+    console.print(f"{config.name}: {counts.trained:,} trained parameters, {counts.frozen:,} frozen")
+    table = Table("on each GPU", "GB", title=f"Memory, {found.rows} rows of {lengths.longest:,} tokens at once")
+    parts = {
+        "weights": states.weights,
+        "gradients": states.gradients,
+        "optimizer state": states.optimizer,
+        "largest layer, whole (ZeRO-3)": states.gathered,
+        "activations": found.activations,
+        "logits and loss": found.logits,
+    }
+    for name, size in parts.items():
+        if size or name != "largest layer, whole (ZeRO-3)":
+            table.add_row(name, f"{size / GB:,.3f}")
+    table.add_row("in all", f"{found.memory / GB:,.3f}", style="bold")
+    console.print(table)
+    if states.host:
+        console.print(f"The host holds {states.host / GB:,.1f} GB for {gpus} GPUs (offload).")
+    usable = (1 - RESERVE) * gpu_memory
+    fits = "fits" if found.memory / GB <= usable else "does not fit"
+    console.print(
+        f"It {fits} in {gpu_memory:g} GB, of which {RESERVE:.0%} are left for what is not counted: CUDA's context, work space, "
+        "buffers of communication, fragments. Activations are those of PyTorch's path; GPU kernels of recurrent mixers keep less."
+    )
+    origin = f"the longest of {lengths.drawn} drawn rows; others may be longer" if lengths.drawn else "as given"
+    console.print(
+        f"Rows: {lengths.mean:,.0f} tokens on average, {lengths.longest:,} at most ({origin}).\n"
+        f"Training: {found.steps:,} steps, {found.tokens:,.0f} tokens, {found.flops:.3g} FLOPs"
+        f"{', those computed again among them' if config.train.gradient_checkpointing else ''}."
+    )
+    peak = tflops if tflops is not None else config.tracking.peak_tflops
+    if peak is None:
+        console.print("Time: give --tflops, the peak of one GPU (989 of an H100 in bf16).")
+        return
+    seconds = found.flops / (gpus * peak * 1e12 * utilisation)
+    console.print(
+        f"Time: {duration(seconds) or 'less than a second'} ({seconds / 3600:.3g} hours) on {gpus} GPUs of {peak:g} TFLOP/s at "
+        f"{utilisation:.0%} utilisation, which is assumed and not measured."
+    )
+
+
+def _lengths(config: RunConfig, tokenizer: TraceTokenizer) -> Lengths:
+    rows = build_rows(config, tokenizer)
+    places = np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int).tolist()
+    drawn = [len(rows[place].ids) for place in places]
+    return Lengths(float(np.mean(drawn)), max(drawn), len(drawn))
+
+
+def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
+    """The model that the run would train, without weights; for a pretrained one its config.json alone is read."""
+    if isinstance(config.model, DecoderSettings):
+        return build_model(config, tokenizer)
+    settings, name = config.model, config.model.name_or_path
+    found = read_config(
+        name,
+        f"model.name_or_path: the config.json of {name!r} cannot be read: give a folder that holds it, or check the hub's access",
+    )
+    text = found.get_text_config()
+    text.vocab_size = max(text.vocab_size, tokenizer.vocab_size)
+    model: Any = read(
+        f"model.name_or_path: no model can be made of the config.json of {name!r}",
+        lambda: AutoModelForCausalLM.from_config(found, trust_remote_code=False),
+    )
+    half = settings.lora is not None or config.train.deepspeed is not None
+    model = model.to(DTYPES[config.train.precision if half else "fp32"])
+    if settings.lora is None:
+        return model  # type: ignore[no-any-return]
+    # 4 bits are counted, not made: that needs a GPU.
+    unquantised = settings.model_copy(update={"load_in_4bit": False})
+    return add_adapters(model, unquantised, tokenizer.new_ids, sharded=zero_stage(config.train) == 3)
+
+
+def _activations(config: RunConfig, model: CausalLM, rows: int, length: int) -> Activations:
+    settings, dtype = config.train, DTYPES[config.train.precision]
+    half = settings.precision != "fp32"
+    if half and settings.deepspeed is not None:
+        module: Any = model
+        module.to(dtype)
+    autocast = dtype if half and settings.deepspeed is None else None
+    return read(
+        "remedy plan: the model does not run on shapes alone, so that its activations are not known",
+        lambda: activations(model, rows, length, autocast),
+    )

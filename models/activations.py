@@ -1,0 +1,97 @@
+"""What a training step keeps of the forward pass for the backward pass: counted on shapes alone, nothing is computed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from remedy.models.protocol import CausalLM
+
+
+class Activations(NamedTuple):
+    """Bytes kept by a pass over some rows, without logits and loss: outside the layers, inside each, and each layer's input."""
+
+    outside: int
+    layers: tuple[int, ...]
+    inputs: tuple[int, ...]
+
+    @property
+    def whole(self) -> int:
+        """All of them, as without gradient checkpointing."""
+        return self.outside + sum(self.layers)
+
+    @property
+    def checkpointed(self) -> int:
+        """With gradient checkpointing every layer keeps its input alone, and one at a time is computed again (Chen et al., "Training
+        deep nets with sublinear memory cost", 2016; Korthikanti et al., "Reducing activation recomputation in large
+        transformer models", 2022, section 5: 2 s b h a layer in half precision)."""
+        return self.outside + sum(self.inputs) + max(self.layers, default=0)
+
+
+def activations(model: CausalLM, rows: int, tokens: int, autocast: torch.dtype | None = None) -> Activations:
+    """The activations of a model of fake tensors (`torch._subclasses.FakeTensorMode`, in which this is called) on (rows, tokens).
+
+    Counted by `torch.autograd.graph.saved_tensors_hooks`, every storage once and weights not. That is the PyTorch path of every
+    mixer as on a CPU, where attention keeps queries, keys, values, its output and a number a token and head, not the 5 a s / h
+    of Korthikanti et al., 2022, equation 1, which are of attention that keeps its scores. GPU kernels of recurrent mixers keep less.
+    """
+    module: Any = model
+    module.train()
+    blocks = [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
+    weights = {_storage(parameter) for parameter in module.parameters()}
+    kept = [0] * (len(blocks) + 1)  # the last: outside
+    inputs = [0] * len(blocks)
+    alive: dict[int, Tensor] = {}  # a storage that is freed would lend its number to another
+    at = [len(blocks)]
+
+    def pack(tensor: Tensor) -> Tensor:
+        place = _storage(tensor)
+        if place not in weights and place not in alive:
+            alive[place] = tensor
+            kept[at[0]] += tensor.untyped_storage().nbytes()
+        return tensor
+
+    def enter(number: int) -> Any:
+        def hook(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+            at[0] = number
+            x = given[0] if given else named["hidden_states"]
+            inputs[number] += x.numel() * x.element_size()
+
+        return hook
+
+    def leave(*_: Any) -> None:
+        at[0] = len(blocks)
+
+    with contextlib.ExitStack() as stack:
+        for number, block in enumerate(blocks):
+            stack.callback(block.register_forward_pre_hook(enter(number), with_kwargs=True).remove)
+            stack.callback(block.register_forward_hook(leave).remove)
+        stack.enter_context(torch.autocast("cpu", autocast) if autocast is not None else contextlib.nullcontext())
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor))
+        # One position of logits, so that what the loss keeps is not among these.
+        module(input_ids=torch.zeros(rows, tokens, dtype=torch.long), logits_to_keep=1, use_cache=False)
+    return Activations(kept[-1], tuple(kept[:-1]), tuple(inputs))
+
+
+@contextlib.contextmanager
+def shapes_alone() -> Iterator[None]:
+    """Tensors made here have shape, type and device, and no numbers."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(), torch.random.fork_rng(devices=[]):
+        yield
+
+
+def logits_bytes(positions: int, vocabulary: int, size: int) -> int:
+    """Bytes of logits and loss at `positions`, all those of a batch, since logits are made at every one: the logits in `size` bytes,
+    their log-softmax in float32 (where cross-entropy keeps it), and its gradient."""
+    return positions * vocabulary * (size + 4 + 4)
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)

@@ -1,0 +1,107 @@
+"""Memory of weights, gradients and optimizer state on one GPU, by formulas."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from remedy.models.protocol import CausalLM
+from remedy.train.config import TrainSettings
+from remedy.train.deepspeed import deepspeed_json
+
+ADAM = 8
+"""Bytes of AdamW's two running means of a parameter, in float32."""
+NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""Bytes of a 4-bit weight and its doubly quantised scales: 4.127 bits (Dettmers et al., "QLoRA", 2023, section 3)."""
+BUFFER = 1.5
+"""DeepSpeed's own factor for what it uses of the host's memory beyond its states (`additional_buffer_factor`)."""
+
+
+class ParameterCounts(NamedTuple):
+    """Parameters: trained, frozen, those of the frozen that 4 bits would hold, and the most that one module has of its own."""
+
+    trained: int
+    frozen: int
+    quantisable: int
+    largest: int
+
+
+class ModelStates(NamedTuple):
+    """Bytes on one GPU; `gathered` is the layer that ZeRO-3 makes whole; `host` is of one node's main memory, which holds all GPUs."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    gathered: float = 0.0
+    host: float = 0.0
+
+
+def parameter_counts(model: CausalLM) -> ParameterCounts:
+    """The parameters of a model, shared ones once."""
+    module: Any = model
+    head = model.get_output_embeddings()
+    head_weights = {id(p) for p in head.parameters()} if head is not None else set()
+    linear = {id(m.weight): m.weight for m in module.modules() if isinstance(m, nn.Linear)}
+    return ParameterCounts(
+        sum(p.numel() for p in module.parameters() if p.requires_grad),
+        sum(p.numel() for p in module.parameters() if not p.requires_grad),
+        sum(w.numel() for key, w in linear.items() if not w.requires_grad and key not in head_weights),
+        max(sum(p.numel() for p in m.parameters(recurse=False)) for m in module.modules()),
+    )
+
+
+def model_states(
+    counts: ParameterCounts, settings: TrainSettings, gpus: int, lora: bool, four_bit: bool = False
+) -> ModelStates:
+    """What a run's settings make of the parameters, over the GPUs of one node.
+
+    In bytes, with P trained parameters, F frozen ones, N GPUs and weights of w bytes (4 in float32, 2 in half precision):
+
+    - Without DeepSpeed weights and gradients are float32 (frozen weights under LoRA in w): 4 P + w F, 4 P, 8 P. Several processes
+      hold gradients a second time, in the buckets of DistributedDataParallel.
+    - ZeRO (Rajbhandari et al., "ZeRO", 2020, sections 3 and 5): weights w (P + F), of stage 3 a part in N; gradients w P, of stage 2
+      a part in N; AdamW's means and the float32 weights 12 P / N. To these DeepSpeed's estimators (`estimate_zero2_model_states_mem_needs`
+      and `estimate_zero3_...`) add 4 P / N for float32 gradients, and to stage 3 the largest layer, its weights and gradients whole;
+      in stage 3 they count no others. Parameters below `param_persistence_threshold` are not counted whole.
+
+    Raises:
+        ConfigError: as `deepspeed_json`.
+    """
+    trained, frozen, half = counts.trained, counts.frozen, settings.precision != "fp32"
+    size = 2 if half else 4
+    quantised = NF4 * counts.quantisable + 4 * (frozen - counts.quantisable)  # PEFT holds what is not quantised in float32
+    if settings.deepspeed is None:
+        held = quantised if four_bit else (size if lora else 4) * frozen
+        return ModelStates(4 * trained + held, 4 * trained * (2 if gpus > 1 else 1), ADAM * trained)
+    zero = deepspeed_json(settings, gpus)["zero_optimization"]
+    stage = zero["stage"]
+    if stage == 0:
+        held = quantised if four_bit else size * frozen
+        gradients, optimizer = (size + 4, ADAM + 4) if half else (4, ADAM)
+        return ModelStates(size * trained + held, gradients * trained, optimizer * trained)
+    states = _zero(trained, size, gpus, stage)
+    held = quantised if four_bit else size * frozen / (gpus if stage == 3 else 1)
+    states = states._replace(
+        weights=states.weights + held, gathered=2.0 * size * counts.largest if stage == 3 else 0.0
+    )
+    off = {key.removeprefix("offload_") for key in ("offload_optimizer", "offload_param") if _on_host(zero, key)}
+    if "optimizer" in off:
+        on_host = max(4 * gpus, 16) if stage < 3 else 16
+        states = states._replace(
+            gradients=size * trained if stage == 1 else 0.0, optimizer=0.0, host=BUFFER * on_host * trained
+        )
+    if "param" in off:
+        states = states._replace(weights=0.0, host=states.host + BUFFER * size * (trained + frozen))
+    return states
+
+
+def _zero(trained: int, size: int, gpus: int, stage: int) -> ModelStates:
+    gradients = {1: size * trained + 4 * trained / gpus, 2: (size + 4) * trained / gpus, 3: 4 * trained / gpus}
+    return ModelStates(
+        size * trained / (gpus if stage == 3 else 1), gradients[stage], (ADAM + 4) * trained / gpus
+    )
+
+
+def _on_host(zero: dict[str, Any], key: str) -> bool:
+    return zero.get(key, {}).get("device", "none") != "none"

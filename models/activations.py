@@ -39,6 +39,8 @@ def activations(model: CausalLM, rows: int, tokens: int, autocast: torch.dtype |
     Counted by `torch.autograd.graph.saved_tensors_hooks`, every storage once and weights not. That is the PyTorch path of every
     mixer as on a CPU, where attention keeps queries, keys, values, its output and a number a token and head, not the 5 a s / h
     of Korthikanti et al., 2022, equation 1, which are of attention that keeps its scores. GPU kernels of recurrent mixers keep less.
+    Transformers' models are counted with the mask of padded rows, (rows, 1, tokens, tokens) in every layer, which a batch without
+    padding does not need: of one row that is too much.
     """
     module: Any = model
     module.train()
@@ -74,7 +76,8 @@ def activations(model: CausalLM, rows: int, tokens: int, autocast: torch.dtype |
         stack.enter_context(torch.autocast("cpu", autocast) if autocast is not None else contextlib.nullcontext())
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor))
         # One position of logits, so that what the loss keeps is not among these.
-        module(input_ids=torch.zeros(rows, tokens, dtype=torch.long), logits_to_keep=1, use_cache=False)
+        ids = torch.zeros(rows, tokens, dtype=torch.long)
+        module(input_ids=ids, attention_mask=torch.ones_like(ids), logits_to_keep=1, use_cache=False)
     return Activations(kept[-1], tuple(kept[:-1]), tuple(inputs))
 
 

@@ -1,0 +1,84 @@
+"""`remedy plan`: counts equal those of models that are really built, and what cannot be known is an error of one line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from remedy.data_gen.settings import UserError, load
+from remedy.launch.footprint import footprint, print_footprint
+from remedy.models.flops import training_flops
+from remedy.models.tokenizer import build_tokenizer
+from remedy.train.config import RunConfig
+from remedy.train.memory import parameter_counts
+from remedy.train.run import build_model
+from tests.tiny_cwm import write_tiny_cwm
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PERMUTATION = ROOT / "configs" / "train" / "permutation.yaml"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_cwm(tmp_path_factory.mktemp("tiny") / "model")
+
+
+def pretrained(folder: Path, *changes: str) -> RunConfig:
+    names = [f"model.name_or_path={folder}", f"tokenizer.name_or_path={folder}"]
+    few = ["train.batch_size=4", "train.gradient_accumulation_steps=1", "train.deepspeed=null", "train.precision=fp32"]
+    return load(RunConfig, ROOT / "configs" / "train" / "cwm_lora.yaml", [*names, *few, *changes])
+
+
+@pytest.mark.parametrize("mixer", ["attention", "mamba2", "deltanet"])
+def test_our_models_are_counted_as_they_are_built(mixer: str) -> None:
+    config = load(RunConfig, PERMUTATION, [f"model.mixers=[{mixer}]"])
+    model = build_model(config, build_tokenizer(config.tokenizer, config.data))
+    found = footprint(config, 1, length=40)
+    assert found.counts == parameter_counts(model)
+    fixed, growing = training_flops(model)
+    assert found.flops == pytest.approx(2500 * 64 * 40 * (fixed + 40 * growing))
+
+
+@pytest.mark.parametrize("change", ["model.lora.embeddings=new", "model.lora.embeddings=all", "model.lora=null"])
+def test_pretrained_models_are_counted_from_their_config_alone(tiny: Path, tmp_path: Path, change: str) -> None:
+    config = pretrained(tiny, change)
+    built = parameter_counts(build_model(config, build_tokenizer(config.tokenizer, config.data)))
+    bare = tmp_path / "bare"
+    shutil.copytree(tiny, bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    assert footprint(pretrained(bare, change), 1, length=60).counts == built
+
+
+def test_what_saves_memory_does(tiny: Path) -> None:
+    def of(*changes: str) -> float:
+        return footprint(pretrained(tiny, *changes), 1, length=60).memory
+
+    assert of("train.gradient_checkpointing=true") < of("train.gradient_checkpointing=false")
+    assert of("train.gradient_accumulation_steps=4") < of()
+    assert of("model.load_in_4bit=true") < of()
+
+
+def test_a_plan_says_that_it_does_not_fit() -> None:
+    config = load(RunConfig, PERMUTATION)
+    said: list[str] = []
+    for memory in (80.0, 0.01):
+        console = Console(width=200, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
+        print_footprint(config, 2, memory, 989.0, 0.5, length=50, console=console)
+        said.append(console.export_text())
+    assert "It fits in 80 GB" in said[0]
+    assert "It does not fit in 0.01 GB" in said[1]
+    assert "50% utilisation" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpus", "message"),
+    [([], 3, "not a multiple of 3 processes"), (["model={kind: pretrained, name_or_path: nowhere}"], 1, "config.json")],
+)
+def test_what_cannot_be_planned_is_one_line(changes: list[Any], gpus: int, message: str) -> None:
+    overrides = [*changes, "train.curriculum=[]"]
+    with pytest.raises(UserError, match=message) as caught:
+        footprint(load(RunConfig, PERMUTATION, overrides), gpus, length=20)
+    assert "\n" not in str(caught.value)

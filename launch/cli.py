@@ -1,4 +1,5 @@
-"""The `remedy` command: generate, show, trace, rewrite, plan, train, merge, evaluate, simulate, measure, calibrate, report, run, sweep."""
+"""The `remedy` command: generate, show, trace, rewrite, plan, train, merge, evaluate, simulate, measure, calibrate, report, run,
+sweep."""
 
 from __future__ import annotations
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM
 
-from remedy.data_gen.settings import UserError
 from remedy.data_gen.speed import duration
-from remedy.models.activations import Activations, activations, logits_bytes, shapes_alone
+from remedy.models.activations import Activations, activations, logits_bytes
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.flops import token_cost, training_flops
 from remedy.models.foreign import read, read_config
@@ -72,14 +72,14 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     lengths = _lengths(config, tokenizer) if length is None else Lengths(length, length, 0)
     lora = isinstance(config.model, PretrainedSettings) and config.model.lora is not None
     four_bit = isinstance(config.model, PretrainedSettings) and config.model.load_in_4bit
-    with shapes_alone():
+    with torch.device("meta"):
         model = _unread(config, tokenizer)
-        counts = parameter_counts(model)
-        fixed, growing = training_flops(model)
-        forward = token_cost(model)
-        kept = _activations(config, model, rows, lengths.longest)
-        head: Any = model.get_output_embeddings()
-        vocabulary = int(head.weight.shape[0])
+    counts = parameter_counts(model)
+    fixed, growing = training_flops(model)
+    forward = token_cost(model)
+    kept = _activations(config, model, rows, lengths.longest)
+    head: Any = model.get_output_embeddings()
+    vocabulary = int(head.weight.shape[0])
     tokens = settings.total_steps * settings.batch_size * lengths.mean
     if settings.gradient_checkpointing and forward is not None:  # the layers' forward pass is done twice
         fixed, growing = fixed + forward.flops, growing + forward.flops_by_length
@@ -165,6 +165,7 @@ def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     if isinstance(config.model, DecoderSettings):
         return build_model(config, tokenizer)
     settings, name = config.model, config.model.name_or_path
+    dtype = DTYPES[config.train.precision if settings.lora is not None else "fp32"]
     found = read_config(
         name,
         f"model.name_or_path: the config.json of {name!r} cannot be read: give a folder that holds it, or check the hub's access",
@@ -173,10 +174,8 @@ def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     text.vocab_size = max(text.vocab_size, tokenizer.vocab_size)
     model: Any = read(
         f"model.name_or_path: no model can be made of the config.json of {name!r}",
-        lambda: AutoModelForCausalLM.from_config(found, trust_remote_code=False),
+        lambda: AutoModelForCausalLM.from_config(found, trust_remote_code=False, dtype=dtype),
     )
-    half = settings.lora is not None or config.train.deepspeed is not None
-    model = model.to(DTYPES[config.train.precision if half else "fp32"])
     if settings.lora is None:
         return model  # type: ignore[no-any-return]
     # 4 bits are counted, not made: that needs a GPU.
@@ -185,13 +184,9 @@ def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
 
 
 def _activations(config: RunConfig, model: CausalLM, rows: int, length: int) -> Activations:
-    settings, dtype = config.train, DTYPES[config.train.precision]
-    half = settings.precision != "fp32"
-    if half and settings.deepspeed is not None:
-        module: Any = model
-        module.to(dtype)
-    autocast = dtype if half and settings.deepspeed is None else None
+    settings = config.train
+    half = None if settings.precision == "fp32" else DTYPES[settings.precision]
     return read(
         "remedy plan: the model does not run on shapes alone, so that its activations are not known",
-        lambda: activations(model, rows, length, autocast),
+        lambda: activations(model, rows, length, half, autocast=settings.deepspeed is None),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from remedy.models.protocol import CausalLM
@@ -33,8 +33,11 @@ class Activations(NamedTuple):
         return self.outside + sum(self.inputs) + max(self.layers, default=0)
 
 
-def activations(model: CausalLM, rows: int, tokens: int, autocast: torch.dtype | None = None) -> Activations:
-    """The activations of a model of fake tensors (`torch._subclasses.FakeTensorMode`, in which this is called) on (rows, tokens).
+def activations(
+    model: CausalLM, rows: int, tokens: int, half: torch.dtype | None = None, autocast: bool = False
+) -> Activations:
+    """The activations of a model, which may be on the meta device, on (rows, tokens). `half`: computed in this precision, by autocast
+    or on weights that are held in it.
 
     Counted by `torch.autograd.graph.saved_tensors_hooks`, every storage once and weights not. That is the PyTorch path of every
     mixer as on a CPU, where attention keeps queries, keys, values, its output and a number a token and head, not the 5 a s / h
@@ -45,7 +48,7 @@ def activations(model: CausalLM, rows: int, tokens: int, autocast: torch.dtype |
     module: Any = model
     module.train()
     blocks = [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
-    weights = {_storage(parameter) for parameter in module.parameters()}
+    weights: set[int] = set()
     kept = [0] * (len(blocks) + 1)  # the last: outside
     inputs = [0] * len(blocks)
     alive: dict[int, Tensor] = {}  # a storage that is freed would lend its number to another
@@ -73,21 +76,17 @@ def activations(model: CausalLM, rows: int, tokens: int, autocast: torch.dtype |
         for number, block in enumerate(blocks):
             stack.callback(block.register_forward_pre_hook(enter(number), with_kwargs=True).remove)
             stack.callback(block.register_forward_hook(leave).remove)
-        stack.enter_context(torch.autocast("cpu", autocast) if autocast is not None else contextlib.nullcontext())
+        stack.enter_context(FakeTensorMode())
+        held = _fake(module, None if autocast else half)
+        weights.update(map(_storage, held.values()))
+        if half is not None and autocast:
+            stack.enter_context(torch.autocast("cpu", half))
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor))
-        # One position of logits, so that what the loss keeps is not among these.
         ids = torch.zeros(rows, tokens, dtype=torch.long)
-        module(input_ids=ids, attention_mask=torch.ones_like(ids), logits_to_keep=1, use_cache=False)
+        # One position of logits, so that what the loss keeps is not among these.
+        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "logits_to_keep": 1, "use_cache": False}
+        torch.func.functional_call(module, held, (), given)
     return Activations(kept[-1], tuple(kept[:-1]), tuple(inputs))
-
-
-@contextlib.contextmanager
-def shapes_alone() -> Iterator[None]:
-    """Tensors made here have shape, type and device, and no numbers."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode(), torch.random.fork_rng(devices=[]):
-        yield
 
 
 def logits_bytes(positions: int, vocabulary: int, size: int) -> int:
@@ -98,3 +97,13 @@ def logits_bytes(positions: int, vocabulary: int, size: int) -> int:
 
 def _storage(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
+
+
+def _fake(module: nn.Module, dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """Weights and buffers of a module by name, as tensors on the CPU that have no numbers."""
+    return {
+        name: torch.empty(
+            tensor.shape, dtype=dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+        ).requires_grad_(tensor.requires_grad)
+        for name, tensor in [*module.named_parameters(), *module.named_buffers()]
+    }

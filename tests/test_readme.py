@@ -166,6 +166,7 @@ COMMAND_NAMES = (
     "trace",
     "rewrite",
     "show",
+    "plan",
     "train",
     "merge",
     "evaluate",

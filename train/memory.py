@@ -61,16 +61,19 @@ def model_states(
     - Without DeepSpeed weights and gradients are float32 (frozen weights under LoRA in w): 4 P + w F, 4 P, 8 P. Several processes
       hold gradients a second time, in the buckets of DistributedDataParallel.
     - ZeRO (Rajbhandari et al., "ZeRO", 2020, sections 3 and 5): weights w (P + F), of stage 3 a part in N; gradients w P, of stage 2
-      a part in N; AdamW's means and the float32 weights 12 P / N. To these DeepSpeed's estimators (`estimate_zero2_model_states_mem_needs`
-      and `estimate_zero3_...`) add 4 P / N for float32 gradients, and to stage 3 the largest layer, its weights and gradients whole;
-      in stage 3 they count no others. Parameters below `param_persistence_threshold` are not counted whole.
+      a part in N; AdamW's means and the float32 weights 12 P / N. To these DeepSpeed's estimators
+      (`estimate_zero2_model_states_mem_needs`, `estimate_zero3_model_states_mem_needs`) add 4 P / N for float32 gradients, and to
+      stage 3 the largest layer, its weights and gradients whole; in stage 3 they count no other gradients. Parameters below
+      `param_persistence_threshold` are not counted whole.
 
     Raises:
         ConfigError: as `deepspeed_json`.
     """
     trained, frozen, half = counts.trained, counts.frozen, settings.precision != "fp32"
     size = 2 if half else 4
-    quantised = NF4 * counts.quantisable + 4 * (frozen - counts.quantisable)  # PEFT holds what is not quantised in float32
+    quantised = NF4 * counts.quantisable + 4 * (
+        frozen - counts.quantisable
+    )  # PEFT holds what is not quantised in float32
     if settings.deepspeed is None:
         held = quantised if four_bit else (size if lora else 4) * frozen
         return ModelStates(4 * trained + held, 4 * trained * (2 if gpus > 1 else 1), ADAM * trained)
@@ -82,9 +85,7 @@ def model_states(
         return ModelStates(size * trained + held, gradients * trained, optimizer * trained)
     states = _zero(trained, size, gpus, stage)
     held = quantised if four_bit else size * frozen / (gpus if stage == 3 else 1)
-    states = states._replace(
-        weights=states.weights + held, gathered=2.0 * size * counts.largest if stage == 3 else 0.0
-    )
+    states = states._replace(weights=states.weights + held, gathered=2.0 * size * counts.largest if stage == 3 else 0.0)
     off = {key.removeprefix("offload_") for key in ("offload_optimizer", "offload_param") if _on_host(zero, key)}
     if "optimizer" in off:
         on_host = max(4 * gpus, 16) if stage < 3 else 16
@@ -98,9 +99,7 @@ def model_states(
 
 def _zero(trained: int, size: int, gpus: int, stage: int) -> ModelStates:
     gradients = {1: size * trained + 4 * trained / gpus, 2: (size + 4) * trained / gpus, 3: 4 * trained / gpus}
-    return ModelStates(
-        size * trained / (gpus if stage == 3 else 1), gradients[stage], (ADAM + 4) * trained / gpus
-    )
+    return ModelStates(size * trained / (gpus if stage == 3 else 1), gradients[stage], (ADAM + 4) * trained / gpus)
 
 
 def _on_host(zero: dict[str, Any], key: str) -> bool:

@@ -1,5 +1,4 @@
-"""The `remedy` command: generate, show, trace, rewrite, plan, train, merge, evaluate, simulate, measure, calibrate, report, run,
-sweep."""
+"""The `remedy` command, from `generate` to `sweep`: what each of its commands takes."""
 
 from __future__ import annotations
 
@@ -112,18 +111,15 @@ def plan(
         typer.Option(min=0.001, help="peak of one GPU in TFLOP/s (default: tracking.peak_tflops)"),
     ] = None,
     utilisation: Annotated[float, typer.Option(min=0.001, max=1, help="share of the peak that is reached")] = 0.2,
-    length: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="tokens of a row (default: those of some drawn rows)"),
-    ] = None,
+    length: Annotated[int, typer.Option(min=0, help="tokens of a row; 0: those of some drawn rows")] = 0,
 ) -> None:
     """Print what a training run needs of memory and time; nothing is trained, and no weights are read or downloaded."""
     from remedy.train.config import RunConfig
 
     settings = load(RunConfig, config, overrides or [])
-    from remedy.launch.footprint import print_footprint as run  # these imports take seconds
+    from remedy.launch.footprint import print_footprint  # takes seconds
 
-    run(settings, gpus, gpu_memory, tflops, utilisation, length)
+    print_footprint(settings, gpus, gpu_memory, tflops, utilisation, length or None)
 
 
 @app.command(cls=SettingsCommand)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,6 +112,7 @@ def print_footprint(
         UserError: as `footprint`.
     """
     console = console or Console()
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft")  # as in training
     found = footprint(config, gpus, length)
     counts, states, lengths = found.counts, found.states, found.lengths
     console.print(f"{config.name}: {counts.trained:,} trained parameters, {counts.frozen:,} frozen")

@@ -103,4 +103,4 @@ def _zero(trained: int, size: int, gpus: int, stage: int) -> ModelStates:
 
 
 def _on_host(zero: dict[str, Any], key: str) -> bool:
-    return zero.get(key, {}).get("device", "none") != "none"
+    return bool(zero.get(key, {}).get("device", "none") != "none")

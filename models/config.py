@@ -45,7 +45,7 @@ class DecoderSettings(Settings):
     hidden_size: int | None = Field(default=None, ge=8, le=100_000)
     """Width of the model, a multiple of twice the heads; by default the size's."""
     num_attention_heads: int | None = Field(default=None, ge=1, le=10_000)
-    """Number of heads of attention and delta-rule mixers, half the heads of Mamba-2; by default the size's."""
+    """Number of heads of attention, delta-rule mixers and RWKV-7, half the heads of Mamba-2; by default the size's."""
     intermediate_size: int | None = Field(default=None, ge=8, le=1_000_000)
     """Width of the gated MLP; by default the size's, or 8/3 of `hidden_size`, rounded up to a multiple of 8."""
     positions: Literal["rope", "none", "randomised"] = "rope"

@@ -115,7 +115,8 @@ class TrainSettings(Settings):
     warmup_ratio: float = Field(default=0.05, ge=0, le=1)
     """The share of the steps in which the learning rate rises to its peak."""
     weight_decay: float = Field(default=0.01, ge=0, le=100)
-    """AdamW's decoupled weight decay; norms, biases and the decay rates of mixers (`A_log`, `D`, `dt_bias`) do not decay."""
+    """AdamW's decoupled weight decay; norms, biases, the decay rates of mixers (`A_log`, `D`, `dt_bias`) and the vectors of RWKV-7 do not
+    decay."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients of a larger norm are scaled down to it."""
     adam_beta2: float = Field(default=0.98, gt=0, lt=1)

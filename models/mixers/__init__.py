@@ -17,12 +17,14 @@ from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.deltanet import DeltaNet, DeltaProduct, GatedDeltaNet
 from remedy.models.mixers.mamba import Mamba, Mamba2
 from remedy.models.mixers.rnn import GRU, LSTM
+from remedy.models.mixers.rwkv7 import RWKV7
 from remedy.models.mixers.short_convolution import ShortConvolution
 
 __all__ = [
     "GRU",
     "LSTM",
     "MIXERS",
+    "RWKV7",
     "Attention",
     "DeltaNet",
     "DeltaProduct",

@@ -61,6 +61,27 @@ def chunk_simple_gla(
     return torch.stack(outputs, 1).to(dtype), state.float()
 
 
+def chunk_rwkv7(
+    r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, *, initial_state: Tensor | None, **given: Any
+) -> tuple[Tensor, Tensor]:
+    """r, w, k, a, b (B, T, H, K), v (B, T, H, V); w is the logarithm of the decay."""
+    assert given["output_final_state"]
+    assert given["scale"] == 1.0
+    assert w.dtype == torch.float32
+    assert w.max() <= 0
+    assert w.min() >= given["lower_bound"]
+    assert {x.dtype for x in (r, k, a, b)} == {v.dtype}
+    dtype, state = v.dtype, initial_state
+    r, w, k, v, a, b = (x.double() for x in (r, w, k, v, a, b))
+    state = torch.zeros(*k[:, 0].shape, v.shape[-1], dtype=torch.float64) if state is None else state.double()
+    outputs = []
+    for t in range(r.shape[1]):
+        removed = b[:, t, :, :, None] * (a[:, t, :, :, None] * state).sum(-2, keepdim=True)
+        state = w[:, t, :, :, None].exp() * state + removed + k[:, t, :, :, None] * v[:, t, :, None]
+        outputs.append((r[:, t, :, :, None] * state).sum(-2))
+    return torch.stack(outputs, 1).to(dtype), state.float()
+
+
 def fused_recurrent_hgrn(x: Tensor, g: Tensor, start: Tensor | None, output_final_state: bool) -> Any:
     """x, g (B, T, D)."""
     assert not output_final_state
@@ -114,6 +135,7 @@ PATHS = {
     "fla.ops.gated_delta_rule.chunk_gated_delta_rule": chunk_gated_delta_rule,
     "fla.ops.simple_gla.chunk_simple_gla": chunk_simple_gla,
     "fla.ops.hgrn.fused_recurrent_hgrn": fused_recurrent_hgrn,
+    "fla.ops.rwkv7.chunk_rwkv7": chunk_rwkv7,
     "fla.modules.causal_conv1d.causal_conv1d": causal_conv1d,
     "mamba_ssm.ops.selective_scan_interface.selective_scan_fn": selective_scan_fn,
     "mamba_ssm.ops.triton.ssd_combined.mamba_chunk_scan_combined": mamba_chunk_scan_combined,

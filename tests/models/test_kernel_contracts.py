@@ -59,8 +59,9 @@ def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: properties)
     from fla.ops.common import chunk_delta_h, chunk_h
     from fla.ops.gated_delta_product import chunk_deltaproduct_h
+    from fla.ops.generalized_delta_rule.dplr import chunk_h_bwd, chunk_h_fwd
 
-    for module in (chunk_delta_h, chunk_h, chunk_deltaproduct_h):
+    for module in (chunk_delta_h, chunk_h, chunk_deltaproduct_h, chunk_h_bwd, chunk_h_fwd):
         monkeypatch.setattr(module, "range", interpreted, raising=False)
 
 
@@ -102,6 +103,20 @@ def test_the_scans_of_state_spaces(signed: int, dtype: torch.dtype) -> None:
     assert "fused_recurrent_hgrn" in tried("selective_scan", (16, 4, signed), dtype)[0]
     found, refused = tried("state_space_duality", (2, 16, 16, signed), dtype)
     assert "chunk_simple_gla" in found, refused
+
+
+@pytest.mark.parametrize("dtype", [HALF, torch.float32])
+@pytest.mark.parametrize("keys", [16, 64])
+def test_the_generalised_delta_rule(keys: int, dtype: torch.dtype) -> None:
+    assert tried("wkv", (keys, keys), dtype) == (["chunk_rwkv7"], ())
+
+
+@pytest.mark.parametrize("steps", [2, 33])
+def test_a_state_is_taken_over_in_the_generalised_rule(steps: int) -> None:
+    draw = Draw(CPU, HALF)
+    *inputs, _ = OPERATIONS["wkv"].example(draw, 16, 16)
+    state = draw.normal(1, 2, 16, 16, dtype=torch.float32)
+    assert_agree("wkv", (16, 16), (*(x[:, :, :steps] for x in inputs), state))
 
 
 @pytest.mark.parametrize("n", [1, 2])

@@ -94,7 +94,7 @@ def test_flash_linear_attention_alone_has_a_kernel_for_every_form(
         install(path, function)
     forms = [("selective_scan", (8, 4, signed)), ("state_space_duality", (2, 8, 4, signed))]
     forms += [("delta_rule", (8, 16, n, gated)) for n in (1, 2) for gated in (0, 1)]
-    forms += [("short_convolution", (12, 4, activated)) for activated in (0, 1)]
+    forms += [("short_convolution", (12, 4, activated)) for activated in (0, 1)] + [("wkv", (8, 8))]
     try_kernels([Use(*form) for form in forms], CPU, dtype)
     for (operation, _, _, widths), tried in kernels.TRIED.items():
         takers = [k.path for k in OPERATIONS[operation].kernels if k.path in packages]
@@ -172,6 +172,7 @@ def test_the_example_is_one_on_which_the_references_are_finite() -> None:
         ("selective_scan", (16, 16, 1)),
         ("state_space_duality", (2, 16, 64, 1)),
         ("short_convolution", (20, 4, 1)),
+        ("wkv", (16, 16)),
     ]:
         operation = OPERATIONS[name]
         inputs = operation.example(kernels.Draw(CPU, BF16), *widths)
@@ -340,6 +341,8 @@ def test_recurrent_layers_without_bf16_in_cudnn_compute_in_float32(monkeypatch: 
 def test_decoders_with_kernels_are_as_near_to_float32_as_without(
     name: str, eigenvalues: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if eigenvalues and MIXERS[name].eigenvalues is None:
+        pytest.skip("without the switch")
     torch.manual_seed(0)
     settings = {"mixers": [name], "hidden_size": 128, "eigenvalues": eigenvalues}
     config = DecoderConfig.from_settings(DecoderSettings.model_validate(settings), 64)

@@ -1,5 +1,8 @@
 """Every mixer: causal, the same step by step as in parallel, and as published."""
 
+import math
+from typing import Any
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -44,7 +47,13 @@ def decoder(mixers: tuple[str, ...], **settings: object) -> DecoderForCausalLM:
     if any("num_attention_heads" in MIXERS[name].uses for name in mixers):
         shape["num_attention_heads"] = 2
     config = DecoderSettings.model_validate({"mixers": mixers, "intermediate_size": 88, **shape, **settings})
-    return DecoderForCausalLM(DecoderConfig.from_settings(config, 40)).eval()
+    model = DecoderForCausalLM(DecoderConfig.from_settings(config, 40)).eval()
+    for name, parameter in model.named_parameters():
+        if not parameter.any() and not name.endswith(
+            "bias"
+        ):  # low ranks begin at zero: nothing would depend on the input
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model
 
 
 @pytest.mark.parametrize(
@@ -140,6 +149,7 @@ def test_every_mixer_is_by_default_as_published() -> None:
         "mamba2": (2 * 32 * 128, 0),
         "gru": (32, 0),
         "lstm": (64, 0),
+        "rwkv7": (2 * 16 * 16, 0),
     }
     gates = {
         name: "gate_proj" in dict(decoder((name,)).mixers()[0].named_children()) for name in MIXERS if "delta" in name
@@ -221,6 +231,36 @@ def test_gated_deltanet_is_transformers_with_output_gate_and_wider_values() -> N
 
 
 @torch.no_grad()
+def test_rwkv7_is_its_papers_equations_token_by_token() -> None:
+    """Peng et al., 2025, section 4, of one row and one head at a time, without the value residual."""
+    mixer: Any = decoder(("rwkv7",)).layers[0].mixer
+    x, width, size = torch.randn(19, 32), 32, 16
+    state, before, found = torch.zeros(2, size, size), torch.zeros(width), []
+    for token in x:
+        shifted = {name: token + getattr(mixer, f"shift_{name}") * (before - token) for name in "rwkvag"}
+        before = token
+        r, key, v = (getattr(mixer, f"{name}_proj").weight @ shifted[name] for name in "rkv")
+        low = {name: getattr(mixer, f"{name}_lora") for name in "wag"}
+        d = low["w"].up.weight @ torch.tanh(low["w"].down.weight @ shifted["w"]) + low["w"].up.bias
+        w = torch.exp(-math.exp(-0.5) * torch.sigmoid(d))
+        a = torch.sigmoid(low["a"].up.weight @ low["a"].down.weight @ shifted["a"] + low["a"].up.bias)
+        gate = low["g"].up.weight @ torch.sigmoid(low["g"].down.weight @ shifted["g"])
+        replaced = key * (1 + (a - 1) * mixer.k_a)
+        heads = []
+        for head in range(2):
+            part = slice(head * size, (head + 1) * size)
+            kappa = (key * mixer.k_k)[part] / (key * mixer.k_k)[part].norm()
+            transition = torch.diag(w[part]) - torch.outer(kappa, a[part] * kappa)
+            state[head] = state[head] @ transition + torch.outer(v[part], replaced[part])
+            y = state[head] @ r[part]
+            y = (y - y.mean()) / (y.var(unbiased=False) + size * 1e-5).sqrt()
+            y = y * mixer.out_norm.weight[part] + mixer.out_norm.bias[part]
+            heads.append(y + (r[part] * mixer.r_k[head] * replaced[part]).sum() * v[part])
+        found.append(mixer.out_proj.weight @ (torch.cat(heads) * gate))
+    torch.testing.assert_close(mixer(x[None])[0], torch.stack(found), atol=1e-4, rtol=1e-3)
+
+
+@torch.no_grad()
 def test_attention_with_a_window_and_normalised_queries_is_transformers_qwen3() -> None:
     from transformers import Qwen3Config, Qwen3Model
 
@@ -262,7 +302,7 @@ def test_attention_with_a_window_and_normalised_queries_is_transformers_qwen3() 
     torch.testing.assert_close(ours(tokens).logits, ours.lm_head(hidden), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct"])
+@pytest.mark.parametrize("name", ["mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct", "rwkv7"])
 def test_half_precision_changes_little(name: str) -> None:
     model = decoder((name,))
     tokens = torch.randint(0, 40, (2, 60))

@@ -1,4 +1,7 @@
-"""Chunked and parallel scans of the delta rule and of state spaces are the recurrences that define them, forward and backward."""
+"""Chunked and parallel scans of the delta rules and of state spaces are the recurrences that define them, forward and backward."""
+
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -7,6 +10,7 @@ from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated
 
 from remedy.models.mixers.delta_rule import delta_rule_chunked, delta_rule_recurrent
 from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
+from remedy.models.mixers.wkv import LOWEST, wkv_chunked, wkv_recurrent
 
 
 def rule_inputs(steps: int, beta_max: float, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:
@@ -115,3 +119,51 @@ def test_chunked_delta_rule_is_transformers_gated_rule_without_decay() -> None:
     )
     torch.testing.assert_close(ours * 8**-0.5, theirs.transpose(1, 2), atol=1e-5, rtol=0)
     torch.testing.assert_close(state, their_state, atol=1e-5, rtol=0)
+
+
+def generalised_inputs(steps: int) -> tuple[torch.Tensor, ...]:
+    """r, g, k, v, a, b of RWKV-7: removal keys of length 1, learning rates in (0, 1), decays between the lowest and none."""
+    torch.manual_seed(steps)
+    r, k, v, removed = (torch.randn(2, 3, steps, 8, dtype=torch.float64) for _ in range(4))
+    rate, share = (torch.rand(2, 3, steps, 8, dtype=torch.float64) for _ in range(2))
+    removed = F.normalize(removed, dim=-1)
+    return r, LOWEST * share, k, v, -removed, removed * rate
+
+
+@pytest.mark.parametrize("rule", [wkv_recurrent, partial(wkv_chunked, chunk=16)], ids=["recurrent", "chunked"])
+@pytest.mark.parametrize("steps", [1, 5, 32, 33, 100])
+def test_the_generalised_delta_rule_is_the_papers_recurrence(rule: Any, steps: int) -> None:
+    """Peng et al., 2025: wkv_t = wkv_{t-1} (diag(w_t) - kappa_t^T (alpha_t * kappa_t)) + v_t^T k_t, read by r_t; rows as theirs."""
+    inputs = tuple(x.requires_grad_() for x in generalised_inputs(steps))
+    r, g, k, v, a, b = inputs
+    state = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    memory, outputs = state.transpose(-1, -2), []
+    for t in range(steps):
+        transition = torch.diag_embed(g[:, :, t].exp()) + a[:, :, t, :, None] * b[:, :, t, None, :]
+        memory = memory @ transition + v[:, :, t, :, None] * k[:, :, t, None, :]
+        outputs.append((memory @ r[:, :, t, :, None]).squeeze(-1))
+    naive = torch.stack(outputs, 2)
+    y, last = rule(*inputs, state)
+    torch.testing.assert_close(y, naive, atol=1e-10, rtol=0)
+    torch.testing.assert_close(last.transpose(-1, -2), memory, atol=1e-10, rtol=0)
+    assert_same_gradients(naive, y, inputs)
+
+
+def test_the_fastest_decay_in_every_channel_neither_overflows_nor_loses_digits() -> None:
+    r, _, k, v, a, b = (x.float() for x in generalised_inputs(200))
+    g = torch.full_like(k, LOWEST, requires_grad=True)
+    y, _ = wkv_chunked(r, g, k, v, a, b)
+    naive, _ = wkv_recurrent(*(x.double() for x in (r, g, k, v, a, b)))
+    torch.testing.assert_close(y.double(), naive, atol=1e-4, rtol=0)
+    (gradient,) = torch.autograd.grad(y.sum(), g)
+    assert torch.isfinite(gradient).all()
+
+
+def test_the_generalised_rule_cannot_reflect() -> None:
+    """What `RWKV7` says of its transition: a state is not flipped for good, as by an eigenvalue of -1."""
+    _, g, _, _, a, b = generalised_inputs(100)
+    for decay in (g, torch.full_like(g, LOWEST), torch.zeros_like(g)):
+        values = torch.linalg.eigvals(torch.diag_embed(decay.exp()) + a[..., :, None] * b[..., None, :])
+        assert values.imag.abs().max() < 1e-6
+        assert values.real.min() > torch.tensor(LOWEST).exp() - 1
+        assert values.real.max() < 1 + 1e-9

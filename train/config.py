@@ -115,7 +115,7 @@ class TrainSettings(Settings):
     warmup_ratio: float = Field(default=0.05, ge=0, le=1)
     """The share of the steps in which the learning rate rises to its peak."""
     weight_decay: float = Field(default=0.01, ge=0, le=100)
-    """AdamW's decoupled weight decay; norms, biases, the decay rates of mixers (`A_log`, `D`, `dt_bias`) and the vectors of RWKV-7 do not
+    """AdamW's decoupled weight decay; norms, biases, the decay rates of mixers (`A_log`, `D`, `dt_bias`) and RWKV-7's vectors do not
     decay."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients of a larger norm are scaled down to it."""

@@ -94,7 +94,7 @@ class RWKV7(Mixer):
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
         before = self._before(x, cache) - x
-        shifted = {name: x + before * self.get_parameter(f"shift_{name}") for name in SHIFTED}
+        shifted = {name: x + before * getattr(self, f"shift_{name}") for name in SHIFTED}
         r, k, v = self.r_proj(shifted["r"]), self.k_proj(shifted["k"]), self.v_proj(shifted["v"])
         # In float32: a rounded decay is another one at every step.
         g = LOWEST * torch.sigmoid(self.w_lora(shifted["w"]).float())

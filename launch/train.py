@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from remedy.data_gen.processes import this_process
 from remedy.data_gen.settings import load
 from remedy.launch.console import command_line, in_words, start
 
@@ -20,7 +21,7 @@ def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool =
     if deepspeed and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})
     # After the configuration is known to be right: these imports take seconds.
-    from remedy.train.processes import leave, this_process
+    from remedy.train.processes import leave
     from remedy.train.run import train as run
     from remedy.train.stopping import Stopped
 

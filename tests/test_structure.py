@@ -30,6 +30,7 @@ FLOORS = {
             "rng",
             "files",
             "orphans",
+            "processes",
             "sealed",
             "splits",
             "speed",

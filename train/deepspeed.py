@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from remedy.data_gen.processes import this_process
 from remedy.data_gen.settings import ConfigError
 from remedy.train.config import TrainSettings
-from remedy.train.processes import ensure_launched, this_process
+from remedy.train.processes import ensure_launched
 
 JSON_FILE = "deepspeed.json"
 

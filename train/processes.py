@@ -1,4 +1,4 @@
-"""The processes of a run: which one this is, what they agree on, and how they leave. Launchers say so in the environment."""
+"""The processes of a run: what they agree on, and how they leave."""
 
 from __future__ import annotations
 
@@ -7,30 +7,10 @@ import os
 import socket
 import sys
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
-
-
-class Process(NamedTuple):
-    """One process of a run: its number over all machines and on its own, and how many there are over all."""
-
-    rank: int
-    local_rank: int
-    world_size: int
-
-    @property
-    def is_main(self) -> bool:
-        """Whether this is the one that writes for all."""
-        return self.rank == 0
-
-
-def this_process() -> Process:
-    """From `RANK`, `LOCAL_RANK` and `WORLD_SIZE`, which torchrun, deepspeed and launch/train.sbatch set; alone without them."""
-    return Process(
-        *(int(os.environ.get(key, alone)) for key, alone in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", 1)))
-    )
 
 
 def ensure_launched() -> None:

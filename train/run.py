@@ -16,6 +16,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
 from remedy.data_gen.files import replace_file
+from remedy.data_gen.processes import this_process
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sealed import write_json
 from remedy.data_gen.settings import ConfigError, UserError, dump
@@ -35,7 +36,6 @@ from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, latest_int
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Collator, TraceDataset
 from remedy.train.deepspeed import JSON_FILE, zero_stage
-from remedy.train.processes import this_process
 from remedy.train.progress import ProgressLine
 from remedy.train.resharding import FixUniversalOptimizerState, to_universal
 from remedy.train.resume import CONFIG_FILE, starting_point

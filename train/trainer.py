@@ -18,13 +18,14 @@ from transformers import Trainer, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from remedy.data_gen.files import writing
+from remedy.data_gen.processes import this_process
 from remedy.data_gen.settings import UserError
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.flops import training_flops
 from remedy.models.mixers import Mixer
 from remedy.models.packing import try_packing
 from remedy.models.protocol import CausalLM
-from remedy.train.processes import largest, summed, this_process
+from remedy.train.processes import largest, summed
 from remedy.train.validation import Validation
 
 

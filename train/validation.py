@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from remedy.data_gen.mixture import Mixture
+from remedy.data_gen.processes import Process
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tokens import Tokens
@@ -18,7 +19,7 @@ from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import RunConfig
 from remedy.train.data import encode_rows, padded
-from remedy.train.processes import Process, summed
+from remedy.train.processes import summed
 
 
 def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[Tokens]]:

@@ -11,11 +11,11 @@ import pytest
 import torch
 import yaml
 
+from remedy.data_gen.processes import Process
 from remedy.data_gen.settings import UserError, load
 from remedy.models.mixers import Mixer
 from remedy.train import run
 from remedy.train.config import RunConfig
-from remedy.train.processes import Process
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
 from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, launcher, start, written

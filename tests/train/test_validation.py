@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from remedy.data_gen.examples import examples
+from remedy.data_gen.processes import Process
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.config import EvalConfig
@@ -24,7 +25,6 @@ from remedy.models.loading import load_checkpoint
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import build_tokenizer
 from remedy.train.config import RunConfig
-from remedy.train.processes import Process
 from remedy.train.run import train
 from remedy.train.stopping import Stopped
 from remedy.train.tracking import read_metrics

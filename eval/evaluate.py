@@ -1,44 +1,47 @@
-"""Evaluate a checkpoint: one Parquet file of records per condition, and a summary; interrupted and rerun, it continues."""
+"""Evaluate a checkpoint: one Parquet file of records per condition, and a summary; interrupted and rerun, it continues. Several
+processes write parts of every condition, and the first puts them together as if it had found what an interrupted evaluation left."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
-import os
-from collections.abc import Callable, Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 
-from remedy.data_gen.examples import DataConfig, Example
+from remedy.data_gen.examples import Example
 from remedy.data_gen.sealed import DamagedFile
-from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.settings import UserError
 from remedy.data_gen.splits import text_hash
-from remedy.data_gen.tasks import Task
 from remedy.data_gen.windows import longest_seen
 from remedy.eval.checkpoint import Subject, describe
+from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.constraints import check_interpreter
-from remedy.eval.decoding import TEACHER_FORCED, constraint_of, fed_roles
+from remedy.eval.decoding import constraint_of
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.horizon import solved_horizons
 from remedy.eval.folder import GENERATIONS, RECORDS, SUMMARY, UNFINISHED, claim, keep_reading
 from remedy.eval.generations import Generation, read_generations, write_generations
 from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator
-from remedy.eval.progress import Meter, Underway
+from remedy.eval.progress import Meter, Tally, Underway
 from remedy.eval.records import CURE, read_records, token_counts, write_records
 from remedy.eval.scoring import score_batch
+from remedy.eval.shares import POOL, pools, write_share
 from remedy.eval.summary import summarise, write_summary
-from remedy.models.encoding import encoded_examples
+from remedy.eval.world import PAUSE, World
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 log = logging.getLogger(__name__)
-POOL = 8
-"""Batches whose examples are made together, for a generator to write those of like lengths at a time, and rarely less than a batch."""
 
 
 class ConditionDone(NamedTuple):
@@ -87,11 +90,13 @@ def evaluate(
     name: str,
     progress: Callable[[ConditionDone | Underway], None] = lambda done: None,
     variant: str = "",
+    world: World | None = None,
 ) -> Path:
     """Run every condition that has no records yet, or damaged ones, then write the summary; returns its path.
 
     `progress` is told of each condition that is done, and now and then of the one that is evaluated. `variant`: what the run shares
-    with others of other seeds, for reports to put them together.
+    with others of other seeds, for reports to put them together. `world`: the processes that evaluate together; all but the first
+    return when their parts are written.
 
     Raises:
         UserError: the folder holds the evaluation of another checkpoint or configuration, or the model is not causal.
@@ -102,44 +107,116 @@ def evaluate(
     for condition in conditions:
         if constraint := constraint_of(condition.forcing):
             check_interpreter(constraint, condition.data)
+    world = world or World()
+    if world.several and config.backend is not None:
+        raise UserError(
+            f"{world.process.world_size} processes do nothing with a backend, whose server takes {config.batch_size} examples "
+            "(batch_size) of one at a time: evaluate without a launcher"
+        )
     generator = _generator(model, tokenizer, config, name)
-    request = {
-        "run": name,
-        "variant": variant,
-        "checkpoint": describe(model, tokenizer, subject.weights or _served_weights(generator)),
-        "data": subject.data.model_dump(mode="json"),
-        "training": subject.training,
-        "trained_on": subject.trained_on.model_dump(mode="json") if subject.trained_on else None,
-        "evaluation": config.asked,
-        "conditions": [condition.slug for condition in conditions],
-    }
-    if isinstance(generator, ServedGenerator):
-        request["backend"] = generator.identity
-    evaluation = claim(directory, request)
-    tokenizer.save(directory)  # for `remedy show`: what was written is kept as token ids
-    journal = Journal(directory / UNFINISHED, evaluation)
-    if len(journal):
-        log.info("%s: %d traces of a condition that was not done are kept", directory / UNFINISHED, len(journal))
-    keep_reading(directory, generator.report)
-    found, past = [], False
-    for number, condition in enumerate(conditions, start=1):
-        records = _kept(directory, condition, evaluation)
-        if records is None:
-            path = directory / RECORDS / f"{condition.slug}.parquet"
-            meter = Meter(number, len(conditions), condition.examples, progress)
-            ran = run_condition(Kept(generator, journal, meter), tokenizer, condition, config, meter)
-            past = _warn_of_long(generator, condition, ran.lengths, past)
-            # Records come last: where they are, so is what they lead to.
-            write_generations(directory / GENERATIONS / path.name, ran.kept, evaluation)
-            write_records(path, name, ran.rows, condition.labels, evaluation)
-            journal.clear()
-            records = read_records(path, evaluation)
-        found.append(records)
-        progress(ConditionDone(number, len(conditions), condition, *_result(records)))
+    work = _Work(generator, tokenizer, config, directory, name, conditions, progress, world)
+
+    def request() -> dict[str, Any]:
+        return {
+            "run": name,
+            "variant": variant,
+            "checkpoint": describe(model, tokenizer, subject.weights or _served_weights(generator)),
+            "data": subject.data.model_dump(mode="json"),
+            "training": subject.training,
+            "trained_on": subject.trained_on.model_dump(mode="json") if subject.trained_on else None,
+            "evaluation": config.asked,
+            "conditions": [condition.slug for condition in conditions],
+            **({"backend": generator.identity} if isinstance(generator, ServedGenerator) else {}),
+        }
+
+    found = work.run(request)
     path = directory / SUMMARY
-    summaries = [one for records in found for one in summarise(records)]
-    write_summary(path, name, summaries, evaluation, {"solved_horizons": solved_horizons(summaries)})
+    if work.world.is_main:
+        summaries = [one for records in found for one in summarise(records)]
+        write_summary(path, name, summaries, work.evaluation, {"solved_horizons": solved_horizons(summaries)})
     return path
+
+
+@dataclass
+class _Work:
+    """What is evaluated, and where. `evaluation`: its digest."""
+
+    generator: Generator
+    tokenizer: TraceTokenizer
+    config: EvalConfig
+    directory: Path
+    name: str
+    conditions: Sequence[Condition]
+    progress: Callable[[ConditionDone | Underway], None]
+    world: World
+    evaluation: str = ""
+    long_was_said: bool = False
+
+    def run(self, request: Callable[[], dict[str, Any]]) -> list[pd.DataFrame]:
+        """The records of all conditions; of a process that is not the first none, when its parts are written."""
+        held: dict[str, pd.DataFrame] = {}
+        self.evaluation, pending = self.world.agreed(lambda: self._begin(request(), held))
+        parts = self._parts(pending)
+        if not self.world.is_main:
+            deque(parts, maxlen=0)
+            return []
+        for number, condition in enumerate(self.conditions, start=1):
+            if condition.slug in pending:
+                self._wait(number, condition, parts)
+                held[condition.slug] = self._put_together(number, condition)
+            self.progress(ConditionDone(number, len(self.conditions), condition, *_result(held[condition.slug])))
+        with contextlib.suppress(OSError):  # it is not there, or something else is in it
+            (self.directory / UNFINISHED).rmdir()
+        return [held[condition.slug] for condition in self.conditions]
+
+    def _begin(self, request: dict[str, Any], held: dict[str, pd.DataFrame]) -> tuple[str, list[str]]:
+        """Make the folder this evaluation's: its digest, and the conditions that have to be evaluated; records of others are `held`."""
+        evaluation = claim(self.directory, request)
+        self.tokenizer.save(self.directory)  # for `remedy show`: what was written is kept as token ids
+        keep_reading(self.directory, self.generator.report)
+        for condition in self.conditions:
+            if (records := _kept(self.directory, condition, evaluation)) is not None:
+                held[condition.slug] = records
+        return evaluation, [condition.slug for condition in self.conditions if condition.slug not in held]
+
+    def _parts(self, pending: Sequence[str]) -> Iterator[str]:
+        """Write this process's part of one condition after another; alone it has none."""
+        for number, condition in enumerate(self.conditions, start=1):
+            if self.world.several and condition.slug in pending:
+                meter = self._meter(number, condition, self.world.tally(condition.slug))
+                kept = Kept(self.generator, self._journal(condition), meter)
+                write_share(kept, self.tokenizer, condition, self.config, self.world, meter)
+                self.world.finish(condition.slug)
+                yield condition.slug
+
+    def _wait(self, number: int, condition: Condition, parts: Iterator[str]) -> None:
+        """Until all parts of a condition are written, write further ones of this process."""
+        meter = self._meter(number, condition, self.world.tally(condition.slug))
+        while not self.world.finished(condition.slug):
+            if next(parts, None) is None:
+                meter.look()
+                time.sleep(PAUSE)
+
+    def _put_together(self, number: int, condition: Condition) -> pd.DataFrame:
+        """Score a condition and write its records; what no process has written yet is written by this one."""
+        journal, meter = self._journal(condition), self._meter(number, condition)
+        if len(journal) and not self.world.several:
+            log.info("%s: %d traces of a condition that was not done are kept", journal.folder, len(journal))
+        ran = run_condition(Kept(self.generator, journal, meter), self.tokenizer, condition, self.config, meter)
+        self.long_was_said = _warn_of_long(self.generator, condition, ran.lengths, self.long_was_said)
+        path = self.directory / RECORDS / f"{condition.slug}.parquet"
+        # Records come last: where they are, so is what they lead to.
+        write_generations(self.directory / GENERATIONS / path.name, ran.kept, self.evaluation)
+        write_records(path, self.name, ran.rows, condition.labels, self.evaluation)
+        journal.clear()
+        return read_records(path, self.evaluation)
+
+    def _journal(self, condition: Condition) -> Journal:
+        return Journal(self.directory / UNFINISHED / condition.slug, self.evaluation, self.world.process.rank)
+
+    def _meter(self, number: int, condition: Condition, tally: Tally | None = None) -> Meter:
+        say = self.progress if self.world.is_main else lambda done: None
+        return Meter(number, len(self.conditions), condition.examples, say, tally)
 
 
 def _generator(
@@ -168,51 +245,6 @@ def _kept(directory: Path, condition: Condition, evaluation: str) -> pd.DataFram
         return None
 
 
-def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
-    """The conditions of every diagnostic.
-
-    Raises:
-        ConfigError: a diagnostic does not fit the data, two conditions have the same labels, or a setting does nothing.
-    """
-    found = _grid(config, subject.data, config.split, subject.trained_on)
-    slugs = [condition.slug for condition in found]
-    if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
-        raise ConfigError(f"diagnostics: the condition {twice} is there twice: remove one")
-    _refuse_idle(config, subject, found)
-    return found
-
-
-def _refuse_idle(config: EvalConfig, subject: Subject, found: list[Condition]) -> None:
-    """Raises a ConfigError for a setting that has a value, and no effect on these conditions."""
-
-    def same(split: str, trained_on: Task | None) -> bool:
-        try:
-            return found == _grid(config, subject.data, split, trained_on)
-        except ConfigError:
-            return False
-
-    usual = {name: field.default for name, field in EvalConfig.model_fields.items()}
-    if config.split != usual["split"] and same(usual["split"], subject.trained_on):
-        raise ConfigError(
-            f"split {config.split} does nothing: all programs are evaluated, since the checkpoint was trained on none of "
-            "them: remove it"
-        )
-    if config.trained_on is not None and same(config.split, None):
-        raise ConfigError(
-            f"trained_on {config.trained_on.name} does nothing: no diagnostic evaluates these programs: remove it"
-        )
-    parallel = all(fed_roles(condition.forcing) == TEACHER_FORCED for condition in found)
-    if parallel and config.max_new_tokens != usual["max_new_tokens"]:
-        raise ConfigError(
-            f"max_new_tokens {config.max_new_tokens} does nothing with forcing teacher_forced alone, in which the model "
-            "reads no token of its own: remove it"
-        )
-
-
-def _grid(config: EvalConfig, data: DataConfig, split: str, trained_on: Task | None) -> list[Condition]:
-    return [one for diagnostic in config.diagnostics for one in diagnostic.conditions(data, split, trained_on)]
-
-
 class Ran(NamedTuple):
     """What became of every example of a condition."""
 
@@ -236,10 +268,7 @@ def run_condition(
     kept: list[Generation] = []
     lengths: list[int] = []
     python, isolation = condition.data.task.environment()
-    pool = POOL * config.batch_size
-    for start in range(0, condition.examples, pool):
-        indices = range(start, min(start + pool, condition.examples))
-        batch = encoded_examples(condition.data, tokenizer, condition.split, indices, os.cpu_count() or 1)
+    for indices, batch in pools(condition, tokenizer, POOL * config.batch_size):
         results = score_batch(generator, tokenizer, batch, condition, config.max_new_tokens)
         for (example, truth), result in zip(batch, results):
             rows.append({**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score})

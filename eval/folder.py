@@ -17,8 +17,8 @@ GENERATIONS = "generations"
 SUMMARY = "summary.json"
 REQUEST = "evaluation.json"
 READING = "reading.json"
-UNFINISHED = "unfinished.jsonl"
-"""What is written of the condition that is evaluated now."""
+UNFINISHED = "unfinished"
+"""What is written of conditions that are not done: a folder for each, with a file of each process."""
 NAMED = 4
 """Keys that are named at most where two evaluations differ."""
 

@@ -39,30 +39,60 @@ class Underway(NamedTuple):
         return ", ".join(filter(None, [f"{self.done:,} of {self.traces:,} traces", rate, left]))
 
 
+class Tally:
+    """Traces of a condition that are done in this process, and those of them that it wrote now."""
+
+    def __init__(self) -> None:
+        self.done = self.written = 0
+
+    def add(self, done: int, written: int) -> None:
+        self.done += done
+        self.written += written
+
+    def all(self) -> tuple[int, int]:
+        """Both, over all processes that evaluate together."""
+        return self.done, self.written
+
+
 class Meter:
     """Counts the traces of a condition, and says now and then how far it is."""
 
-    def __init__(self, number: int, of: int, traces: int, say: Callable[[Underway], None]) -> None:
+    def __init__(
+        self, number: int, of: int, traces: int, say: Callable[[Underway], None], tally: Tally | None = None
+    ) -> None:
         """`number` of `of`: which condition it is."""
-        self.done = 0
         self.traces = traces
-        self._written = 0
+        self._tally = tally if tally is not None else Tally()
         self._number, self._of, self._say = number, of, say
         self._speed = Speed()
-        self._speed.rate(0)
+        self._speed.rate(self._tally.all()[1])
         self._said = time.monotonic()
+
+    @property
+    def done(self) -> int:
+        """Traces that are done in this process."""
+        return self._tally.done
+
+    @property
+    def all_done(self) -> int:
+        """Traces that are done in all."""
+        return self._tally.all()[0]
 
     def skip(self, traces: int) -> None:
         """So many need not be written: they were before, or are not decoded."""
-        self.done += traces
+        self._tally.add(traces, 0)
 
     def step(self) -> None:
         """One more was written."""
-        self.done += 1
-        self._written += 1
+        self._tally.add(1, 1)
+        self.look()
+
+    def look(self) -> None:
+        """Say how far it is, unless that was said just now."""
         if time.monotonic() - self._said < QUIET:
             return
         self._said = time.monotonic()
-        rate = self._speed.rate(self._written)
-        left = self._speed.left(self._written, self._written + self.traces - self.done)
-        self._say(Underway(self._number, self._of, self.done, self.traces, rate, left))
+        done, written = self._tally.all()
+        rate = self._speed.rate(written)
+        left = self._speed.left(written, written + self.traces - done)
+        self._say(Underway(self._number, self._of, done, self.traces, rate, left))

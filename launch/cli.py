@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 
 from remedy.data_gen.settings import load
-from remedy.launch.console import command_line, start
+from remedy.launch.console import command_line, start, target
 from remedy.launch.reference import SettingsCommand
 
 app = command_line(
     help="Test cures for the failures of code world models: generate, train, diagnose, compare.", no_args_is_help=True
 )
-
-
-def written_to(path: str) -> Path:
-    """What an option names to write to. A shell makes an empty name of a variable that is not set, and `Path` the current folder."""
-    if not path.strip():
-        raise typer.BadParameter("an empty name would mean the current folder: name a folder, or give . for this one")
-    return Path(path)
-
-
-def target(help: str) -> Any:
-    """The option that says where a command writes."""
-    return typer.Option(help=help, parser=written_to, metavar="<path>")
 
 
 Overrides = Annotated[Optional[list[str]], typer.Argument(metavar="[key=value ...]", help="settings to change")]  # noqa: UP045
@@ -154,18 +142,10 @@ def evaluate(
     out: Annotated[Path, target("folder for records and summary")] = ...,  # type: ignore[assignment]
     name: Annotated[str, typer.Option(help="what reports call it (default: the checkpoint's path)")] = "",
 ) -> None:
-    """Run diagnostics on a checkpoint; run again to continue."""
-    from remedy.eval.checkpoint import for_checkpoint, load_evaluated
-    from remedy.eval.config import EvalConfig
-    from remedy.eval.evaluate import conditions_of
-    from remedy.eval.evaluate import evaluate as run
+    """Run diagnostics on a checkpoint; run again to continue (on several GPUs: launch/evaluate.py under `torchrun`)."""
+    from remedy.launch.evaluate import evaluate as run
 
-    settings = load(EvalConfig, config, overrides or [])
-    subject = for_checkpoint(checkpoint, settings)
-    conditions_of(settings, subject)  # what does not fit the data is said before weights are loaded
-    model, tokenizer = load_evaluated(checkpoint, settings)
-    summary = run(model, tokenizer, subject, settings, out, name or checkpoint, lambda done: print(done, flush=True))
-    print(f"summary: {summary}")
+    run(checkpoint, config, overrides or [], out, name)
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -54,6 +55,18 @@ def show_logs() -> None:
 def command_line(**options: Any) -> typer.Typer:
     """A command line of plain text; tracebacks as Python prints them."""
     return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **options)
+
+
+def written_to(path: str) -> Path:
+    """What an option names to write to. A shell makes an empty name of a variable that is not set, and `Path` the current folder."""
+    if not path.strip():
+        raise typer.BadParameter("an empty name would mean the current folder: name a folder, or give . for this one")
+    return Path(path)
+
+
+def target(help: str) -> Any:
+    """The option that says where a command writes."""
+    return typer.Option(help=help, parser=written_to, metavar="<path>")
 
 
 def start(app: typer.Typer) -> None:

@@ -31,7 +31,7 @@ class ExperimentConfig(Settings):
     workers: int = Field(default=2, ge=1, le=1000)
     """Runs at a time."""
     processes: int = Field(default=1, ge=1, le=1000)
-    """Processes (GPUs of this machine) that train one run, started by torchrun; evaluation takes one."""
+    """Processes (GPUs of this machine) that train one run and evaluate it, started by torchrun."""
     threads: int = Field(default=1, ge=1, le=1000)
     """CPU threads of each process."""
     max_steps: int | None = Field(default=None, ge=1, le=MOST_STEPS)

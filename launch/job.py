@@ -1,5 +1,5 @@
-"""One run of an experiment: train unless that is done, then evaluate, in one process (imports alone cost seconds) or with the
-training under torchrun."""
+"""One run of an experiment: train unless that is done, then evaluate, in one process (imports alone cost seconds) or each under
+torchrun, on as many."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main(
     folder: Annotated[Path, typer.Argument(help="holds train.yaml, and evaluate.yaml if it is to be evaluated")],
     name: Annotated[str, typer.Argument(help="what reports call the run")],
     variant: Annotated[str, typer.Option(help="what it shares with the same run of other seeds")] = "",
-    processes: Annotated[int, typer.Option(help="that train")] = 1,
+    processes: Annotated[int, typer.Option(help="that train, and evaluate")] = 1,
     parent: Annotated[int, typer.Option(help="the process without which this run ends, with a checkpoint")] = 0,
 ) -> None:
     """Train a run of an experiment unless that is done, then evaluate it."""
@@ -52,13 +52,15 @@ def main(
             if evaluated or not (Path(run.output) / DIVERGED).exists():
                 raise
         (folder / TRAINED).touch()
-    if evaluated:
+    if evaluated and processes > 1:
+        _on_several(processes, "remedy.launch.job", str(folder), name, "--variant", variant)
+    elif evaluated:
         _evaluate(run, folder, name, variant)
 
 
 def _train(run: RunConfig, folder: Path, processes: int) -> None:
     if processes > 1:
-        _train_on_several(folder, processes)
+        _on_several(processes, "remedy.launch.train", str(folder / "train.yaml"), "--resume")
         return
     from remedy.train.processes import leave
     from remedy.train.run import train
@@ -71,15 +73,16 @@ def _train(run: RunConfig, folder: Path, processes: int) -> None:
         leave(stopped.status)
 
 
-def _train_on_several(folder: Path, processes: int) -> None:
+def _on_several(processes: int, *command: str) -> None:
+    """Run a module under torchrun, as a process of each GPU."""
     from remedy.train.stopping import RESUMABLE, SIGNALS
 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    launched = subprocess.Popen([*torchrun, "-m", "remedy.launch.train", str(folder / "train.yaml"), "--resume"])
+    launched = subprocess.Popen([*torchrun, "-m", *command])
     passed_on: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        """To the training processes themselves: torchrun would die of one signal, and give them 30 seconds at the other."""
+        """To the processes themselves: torchrun would die of one signal, and give them 30 seconds at the other."""
         passed_on.append(number)
         for worker in psutil.Process(launched.pid).children():
             worker.send_signal(number)
@@ -92,23 +95,26 @@ def _train_on_several(folder: Path, processes: int) -> None:
 
 
 def _evaluate(run: RunConfig, folder: Path, name: str, variant: str) -> None:
-    from remedy.eval.checkpoint import for_checkpoint
+    from remedy.eval.checkpoint import for_checkpoint, load_evaluated
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import ConditionDone, evaluate
     from remedy.eval.progress import Underway
-    from remedy.models.loading import load_checkpoint
+    from remedy.launch.evaluate import together
     from remedy.train.wandb_runs import log_evaluation
-
-    settings = load(EvalConfig, folder / EVALUATE)
-    subject = for_checkpoint(run.output, settings, read_json(folder / CHOSEN, "run the experiment again"))
-    model, tokenizer = load_checkpoint(run.output)
 
     def note(done: ConditionDone | Underway) -> None:
         print(done, flush=True)
         note_condition(folder, done.number, done.of, done.result, done.finished)
 
-    summary = evaluate(model, tokenizer, subject, settings, folder / "evaluation", name, note, variant)
-    log_evaluation(run, summary)
+    with together() as world:
+        settings = load(EvalConfig, folder / EVALUATE)
+        subject = for_checkpoint(run.output, settings, read_json(folder / CHOSEN, "run the experiment again"))
+        model, tokenizer = load_evaluated(run.output, settings)
+        summary = evaluate(
+            model, tokenizer, subject, settings, folder / "evaluation", name, note, variant=variant, world=world
+        )
+        if world.is_main:
+            log_evaluation(run, summary)
 
 
 if __name__ == "__main__":

@@ -132,4 +132,6 @@ def _do(job: TrainingJob, config: ExperimentConfig) -> str:
     if code == 0:
         return ""
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return f"failed (exit status {code}; all of it in {log}): {lines[-1] if lines else 'no output'}"
+    # Of several processes torchrun has the last word, and it is a table.
+    said = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "no output")
+    return f"failed (exit status {code}; all of it in {log}): {said}"

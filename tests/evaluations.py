@@ -7,12 +7,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from remedy.eval.folder import GENERATIONS, RECORDS
+from remedy.eval.folder import GENERATIONS, RECORDS, UNFINISHED
 
 
 def table(folder: Path) -> pd.DataFrame:
     """All files of a folder, one after another."""
     return pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))], ignore_index=True)
+
+
+def unfinished(folder: Path) -> list[str]:
+    """The lines that are kept of conditions that are not done."""
+    return [line for path in folder.glob(f"{UNFINISHED}/*/*.jsonl") for line in path.read_text().splitlines()]
 
 
 def assert_the_same(one: Path, other: Path) -> None:

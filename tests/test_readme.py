@@ -193,5 +193,6 @@ def test_every_command_has_help(words: list[str]) -> None:
     assert "Usage" in output
 
 
-def test_the_launch_script_has_help() -> None:
-    assert "key=value" in run_command([sys.executable, "launch/train.py", "--help"], ROOT)
+@pytest.mark.parametrize("script", ["train", "evaluate"])
+def test_the_launch_scripts_have_help(script: str) -> None:
+    assert "key=value" in run_command([sys.executable, f"launch/{script}.py", "--help"], ROOT)

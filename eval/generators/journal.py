@@ -1,10 +1,11 @@
 """What was written so far of a condition that is not done: a line for each trace. An evaluation that is killed, or whose server goes
-away, goes on from there."""
+away, goes on from there, on any number of processes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,22 @@ from remedy.models.tokenizer import Encoded
 
 
 class Journal:
-    """A file of lines, each with a digest of its own: one that is damaged, or was being written, is written again."""
+    """A folder of files of lines, each with a digest of its own: one that is damaged, or was being written, is written again. All files
+    are read, and the process's own is written."""
 
-    def __init__(self, path: Path, evaluation: str) -> None:
-        """`evaluation`: which one it belongs to; lines of another are not looked at."""
-        self.path = path
+    def __init__(self, folder: Path, evaluation: str, rank: int = 0) -> None:
+        """`evaluation`: which one it belongs to; lines of another are not looked at. `rank`: the process's number."""
+        self.folder = folder
+        self.path = folder / f"{rank}.jsonl"
         self.evaluation = evaluation
         self._held: dict[str, Written] = {}
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        self._torn = bool(text) and not text.endswith("\n")
-        for line in text.splitlines():
-            self._take(line)
+        self._torn = False
+        for path in sorted(folder.glob("*.jsonl")):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if path == self.path:
+                self._torn = bool(text) and not text.endswith("\n")
+            for line in text.splitlines():
+                self._take(line)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -50,7 +56,8 @@ class Journal:
     def clear(self) -> None:
         """Forget all: it is kept elsewhere."""
         self._held, self._torn = {}, False
-        self.path.unlink(missing_ok=True)
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
 
     def _take(self, line: str) -> None:
         digest, _, text = line.partition(" ")
@@ -114,7 +121,7 @@ class Kept:
             told = [heard[number] for number in rest] if heard else ()
             self.generator.generate([examples[number] for number in rest], writing, keep, begin, told)
         except UserError as error:
-            kept = f"{self.meter.done:,} of {self.meter.traces:,} traces of this condition are kept"
+            kept = f"{self.meter.all_done:,} of {self.meter.traces:,} traces of this condition are kept"
             raise UserError(f"{error} ({kept})") from None
         return [found[number] for number in range(len(examples))]
 

@@ -30,14 +30,14 @@ class Result(NamedTuple):
     generation: Generation
 
 
-def score_batch(
+def write_batch(
     generator: Generator,
     tokenizer: TraceTokenizer,
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,
     max_new_tokens: int,
-) -> list[Result]:
-    """Have a batch written under a condition's forcing, and score every example."""
+) -> dict[int, Written]:
+    """Have a batch written under a condition's forcing: by place, what is written of those that can be decoded."""
     fed, memory = fed_roles(condition.forcing), condition.data.memory
     decoded = [
         place
@@ -52,7 +52,19 @@ def score_batch(
         starts_of(constraint, [batch[place][0] for place in decoded], condition.data, tokenizer) if constraint else ()
     )
     found = generator.generate(chosen, writing(condition, max_new_tokens), starts=starts) if chosen else []
-    written = dict(zip(decoded, found))
+    return dict(zip(decoded, found))
+
+
+def score_batch(
+    generator: Generator,
+    tokenizer: TraceTokenizer,
+    batch: Sequence[tuple[Example, Encoded]],
+    condition: Condition,
+    max_new_tokens: int,
+) -> list[Result]:
+    """Have a batch written under a condition's forcing, and score every example."""
+    fed = fed_roles(condition.forcing)
+    written = write_batch(generator, tokenizer, batch, condition, max_new_tokens)
     return [
         _result(Decoded(example, truth, written[place].runs, fed, condition.data), written[place], tokenizer)
         if place in written

@@ -19,10 +19,10 @@ from remedy.data_gen.splits import text_hash
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.allowed import Held
 from remedy.eval.checkpoint import Subject
+from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles
 from remedy.eval.diagnostics import Condition
-from remedy.eval.evaluate import conditions_of
 from remedy.eval.folder import GENERATIONS, RECORDS, REQUEST, read_request
 from remedy.eval.generations import read_generations
 from remedy.eval.records import read_records

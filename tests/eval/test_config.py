@@ -11,9 +11,10 @@ from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.sealed import read_json
 from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.checkpoint import Subject, for_checkpoint, load_evaluated
+from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.evaluate import conditions_of, evaluate
+from remedy.eval.evaluate import evaluate
 from remedy.eval.records import read_records
 from tests.eval.test_evaluate import PERMUTATION, model_for
 

@@ -290,10 +290,10 @@ def test_what_is_kept_as_it_comes_is_what_was_written(loops: Prepared, tmp_path:
     found = drafting(loops.reader(loops.erring(1, 0.1)), CHARACTERS, 2).generate(
         loops.truths, writing, starts=loops.starts
     )
-    journal = Journal(tmp_path / "unfinished.jsonl", "x")
+    journal = Journal(tmp_path / "unfinished", "x")
     for truth, one in zip(loops.truths, found):
         journal.add(truth, writing, one)
-    again = Journal(tmp_path / "unfinished.jsonl", "x")
+    again = Journal(tmp_path / "unfinished", "x")
     assert [again.find(truth, writing) for truth in loops.truths] == found
     assert again.find(loops.truths[0], writing._replace(constraint="")) is None
 

@@ -35,7 +35,7 @@ from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from tests.contract_server import ContractServer
-from tests.evaluations import assert_the_same
+from tests.evaluations import assert_the_same, unfinished
 from tests.launch.in_process import Ended, remedy
 from tests.mock_models import Known, Mock, mistaken
 from tests.tiny_cwm import write_tiny_cwm
@@ -217,7 +217,7 @@ def test_a_server_that_goes_away_leaves_what_is_done_and_says_how_to_go_on(tmp_p
         str(raised.value),
     )
     assert told, raised.value
-    kept = (folder / UNFINISHED).read_text().splitlines()
+    kept = unfinished(folder)
     assert len(kept) == int(told[1])
     server = ContractServer(model, tokenizer)  # at another address
     with server.running() as url:
@@ -248,7 +248,7 @@ def test_interrupted_and_rerun_it_continues(tmp_path: Path, monkeypatch: pytest.
                 patched.setattr(Journal, "add", interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     evaluated(model, tokenizer, config, folder)
-            assert len((folder / UNFINISHED).read_text().splitlines()) == 2
+            assert len(unfinished(folder)) == 2
             with monkeypatch.context() as patched:
                 patched.setattr(Journal, "add", lambda journal, *what: kept.append("another"))
                 evaluated(model, tokenizer, config, folder)
@@ -293,17 +293,17 @@ def test_lines_that_are_damaged_or_anothers_are_written_again(tmp_path: Path) ->
     truth = Encoded([1, 2, 3], [0, 3, 3], [0, 0, 0], [False] * 3)
     asked = Writing(fed_roles("free"))
     written = Written([Generated(1, 3, [5, 6], [-0.1, -2e-7], True, margins=(1.5, float("inf")))], 1)
-    path = tmp_path / "unfinished.jsonl"
-    Journal(path, "a").add(truth, asked, written)
-    assert Journal(path, "a").find(truth, asked) == written
-    assert Journal(path, "a").find(truth, asked._replace(exact=True)) is None
-    assert Journal(path, "b").find(truth, asked) is None
+    Journal(tmp_path, "a").add(truth, asked, written)
+    assert Journal(tmp_path, "a").find(truth, asked) == Journal(tmp_path, "a", rank=1).find(truth, asked) == written
+    assert Journal(tmp_path, "a").find(truth, asked._replace(exact=True)) is None
+    assert Journal(tmp_path, "b").find(truth, asked) is None
+    (path,) = tmp_path.iterdir()
     for damaged in (path.read_text()[:-9], path.read_text().replace("5", "7"), "\0\0\xff", "null"):
         path.write_text(damaged)
-        journal = Journal(path, "a")
+        journal = Journal(tmp_path, "a")
         assert journal.find(truth, asked) is None
         journal.add(truth, asked, written)
-        assert Journal(path, "a").find(truth, asked) == written
+        assert Journal(tmp_path, "a").find(truth, asked) == written
 
 
 def refused(server: ContractServer, tokenizer: TraceTokenizer, **settings: Any) -> str:

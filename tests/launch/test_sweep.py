@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from remedy.data_gen.settings import ConfigError, build, load
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.groups import Group, members
 from remedy.train.tracking import read_metrics
+from tests.evaluations import assert_the_same
+from tests.launch.in_process import remedy as in_process
 
 ROOT = Path(__file__).resolve().parents[2]
 SWEEP: dict[str, Any] = {
@@ -160,7 +163,7 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
 
 
 @pytest.mark.slow
-def test_an_experiment_trains_on_several_processes_and_evaluates_on_one(tmp_path: Path) -> None:
+def test_an_experiment_trains_and_evaluates_on_several_processes(tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     group = {**SWEEP["groups"]["swaps"], "grid": {}, "runs": {"only": {"train.deepspeed": {"stage": 2}}}}
     train = {**group["base"]["train"], "max_steps": 200, "save_steps": 1000}
@@ -181,3 +184,8 @@ def test_an_experiment_trains_on_several_processes_and_evaluates_on_one(tmp_path
     settings = json.loads((folder / "model" / "deepspeed.json").read_text())
     assert settings["train_micro_batch_size_per_gpu"] * 2 == settings["train_batch_size"] == 4
     assert (folder / "evaluation" / "summary.json").exists()
+    alone = ["evaluate", folder / "model", folder / "evaluate.yaml", "--out", tmp_path / "alone", "--name", "only"]
+    assert in_process(alone).status == 0
+    assert_the_same(tmp_path / "alone", folder / "evaluation")
+    conditions = [line for line in (folder / "log.txt").read_text().splitlines() if re.match(r"\d+/\d+ ", line)]
+    assert len(conditions) == len(list((folder / "evaluation" / "records").iterdir()))

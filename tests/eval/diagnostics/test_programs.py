@@ -11,8 +11,9 @@ import torch
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, build
 from remedy.eval.checkpoint import Subject
+from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
-from remedy.eval.evaluate import conditions_of, evaluate
+from remedy.eval.evaluate import evaluate
 from remedy.eval.records import read_records
 from remedy.eval.summary import read_summary
 from remedy.models.config import DecoderSettings

@@ -10,9 +10,10 @@ from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks import Task
 from remedy.eval.checkpoint import Subject
+from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS, Condition, Diagnostic
-from remedy.eval.evaluate import conditions_of, evaluate
+from remedy.eval.evaluate import evaluate
 from remedy.eval.records import label, read_records
 from remedy.eval.report.page import report
 from remedy.eval.summary import read_summary

@@ -1,0 +1,56 @@
+"""The conditions of an evaluation: what its diagnostics lay out, with every setting having an effect."""
+
+from __future__ import annotations
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.tasks import Task
+from remedy.eval.checkpoint import Subject
+from remedy.eval.config import EvalConfig
+from remedy.eval.decoding import TEACHER_FORCED, fed_roles
+from remedy.eval.diagnostics import Condition
+
+
+def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
+    """The conditions of every diagnostic.
+
+    Raises:
+        ConfigError: a diagnostic does not fit the data, two conditions have the same labels, or a setting does nothing.
+    """
+    found = _grid(config, subject.data, config.split, subject.trained_on)
+    slugs = [condition.slug for condition in found]
+    if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
+        raise ConfigError(f"diagnostics: the condition {twice} is there twice: remove one")
+    _refuse_idle(config, subject, found)
+    return found
+
+
+def _refuse_idle(config: EvalConfig, subject: Subject, found: list[Condition]) -> None:
+    """Raises a ConfigError for a setting that has a value, and no effect on these conditions."""
+
+    def same(split: str, trained_on: Task | None) -> bool:
+        try:
+            return found == _grid(config, subject.data, split, trained_on)
+        except ConfigError:
+            return False
+
+    usual = {name: field.default for name, field in EvalConfig.model_fields.items()}
+    if config.split != usual["split"] and same(usual["split"], subject.trained_on):
+        raise ConfigError(
+            f"split {config.split} does nothing: all programs are evaluated, since the checkpoint was trained on none of "
+            "them: remove it"
+        )
+    if config.trained_on is not None and same(config.split, None):
+        raise ConfigError(
+            f"trained_on {config.trained_on.name} does nothing: no diagnostic evaluates these programs: remove it"
+        )
+    parallel = all(fed_roles(condition.forcing) == TEACHER_FORCED for condition in found)
+    if parallel and config.max_new_tokens != usual["max_new_tokens"]:
+        raise ConfigError(
+            f"max_new_tokens {config.max_new_tokens} does nothing with forcing teacher_forced alone, in which the model "
+            "reads no token of its own: remove it"
+        )
+
+
+def _grid(config: EvalConfig, data: DataConfig, split: str, trained_on: Task | None) -> list[Condition]:
+    return [one for diagnostic in config.diagnostics for one in diagnostic.conditions(data, split, trained_on)]

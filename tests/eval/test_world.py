@@ -1,0 +1,117 @@
+"""Several processes evaluate as one does: under torchrun, whichever of them are killed, and on whatever number it goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.processes import Process
+from remedy.eval.folder import RECORDS, UNFINISHED
+from remedy.eval.generators import Journal
+from remedy.eval.world import World
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import CharacterSettings
+from tests.evaluations import assert_the_same, unfinished
+from tests.launch.in_process import remedy
+from tests.train.launching import ROOT, finished, launcher, start
+
+EXAMPLES = 9
+DRIVER = str(Path(__file__).with_name("driver.py"))
+DATA = {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2, "answer": "none"}, "format": "cwm"}
+
+
+@given(st.lists(st.integers(1, 1000), max_size=60), st.integers(1, 9))
+def test_every_example_is_one_processs_and_parts_are_of_like_lengths(lengths: list[int], size: int) -> None:
+    parts = [World(Process(rank, rank, size)).share(lengths) for rank in range(size)]
+    assert sorted(place for part in parts for place in part) == list(range(len(lengths)))
+    sums = [sum(lengths[place] for place in part) for part in parts]
+    assert max(sums) - min(sums) <= max(lengths, default=0)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """An evaluation of random weights in three conditions, without its folder."""
+    folder = tmp_path_factory.mktemp("inputs")
+    tokenizer = build_tokenizer(CharacterSettings(), DataConfig.model_validate(DATA))
+    torch.manual_seed(0)
+    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=64)
+    model = DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size))
+    model.config.tokenizer_fingerprint = tokenizer.fingerprint
+    model.save_pretrained(folder / "model")
+    tokenizer.save(folder / "model")
+    forcing = ["free", "action_forced", "teacher_forced"]
+    diagnostic = {"kind": "permutation", "lengths": [1, 3], "forcing": forcing, "examples": EXAMPLES}
+    (folder / "any.yaml").write_text(
+        json.dumps({"set": DATA, "diagnostics": [diagnostic], "max_new_tokens": 300, "batch_size": 2})
+    )
+    return [str(folder / "model"), str(folder / "any.yaml"), "--name", "x", "--out"]
+
+
+@pytest.fixture(scope="module")
+def alone(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process makes of it."""
+    folder = tmp_path_factory.mktemp("alone")
+    ended = remedy(["evaluate", *command, folder], 120)
+    assert ended.status == 0, ended.errors
+    return folder
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_records_of_one_and_one_of_them_halves_its_batch(
+    command: list[str], alone: Path, tmp_path: Path
+) -> None:
+    out = finished(start([*launcher(2), DRIVER, *command, str(tmp_path)], PYTHONPATH=str(ROOT), ROOMLESS="1"))
+    assert_the_same(alone, tmp_path)
+    assert (tmp_path / "summary.json").read_bytes() == (alone / "summary.json").read_bytes()
+    assert not (tmp_path / UNFINISHED).exists()
+    assert [line.split()[0] for line in out.splitlines() if "/6 " in line] == [f"{n}/6" for n in range(1, 7)]
+    assert out.count("summary: ") == 1
+    assert out.count("out of memory; 1 examples are written at a time") == 1
+
+
+@pytest.mark.slow
+def test_whatever_ends_it_nothing_is_lost_and_it_goes_on_with_another_number_of_processes(
+    command: list[str], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One alone that is interrupted, a full disk of two, SIGKILL of both, of one; then one alone."""
+    add, held = Journal.add, []
+
+    def interrupted(journal: Journal, *what: Any) -> None:
+        if len(held) == 2:
+            raise KeyboardInterrupt
+        held.append(add(journal, *what))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "add", interrupted)
+        assert remedy(["evaluate", *command, tmp_path], 120).status == 130
+
+    def ended(**how: str) -> tuple[str, int]:
+        broken = start([*launcher(2), DRIVER, *command, str(tmp_path)], PYTHONPATH=str(ROOT), **how)
+        out, _ = broken.communicate(timeout=400)
+        assert broken.returncode
+        assert ("half a li" in unfinished(tmp_path)) == ("KILLED" in how)
+        done = len(list((tmp_path / RECORDS).glob("*.parquet")))
+        return out, EXAMPLES * done + sum(line != "half a li" for line in unfinished(tmp_path))
+
+    out, first = ended(FULL="0 1")
+    (line,) = [line for line in out.splitlines() if line.startswith("error: ")]
+    assert "No space left on device; make room and give the same command again" in line
+    assert "exitcode  : 2" in out
+    _, second = ended(KILLED="0 1")
+    _, third = ended(KILLED="1")
+    assert 2 < first < second < third
+    whole = remedy(["evaluate", *command, tmp_path], 120)
+    assert whole.status == 0, whole.errors
+    assert_the_same(alone, tmp_path)
+    assert not (tmp_path / UNFINISHED).exists()

@@ -51,6 +51,32 @@ def test_agresti_min_interval_of_a_published_example() -> None:
     assert (found.gained, found.lost, round(found.difference, 4)) == (86, 150, -0.04)
 
 
+@pytest.mark.parametrize("programs", [4, 6, 10, 20])
+def test_few_programs_of_two_runs_seldom_differ_by_chance(programs: int) -> None:
+    """Every outcome of as many programs, gained and lost alike: how often one is decided, at the worst share that changes."""
+    decided = [
+        (gained, lost)
+        for gained in range(programs + 1)
+        for lost in range(programs + 1 - gained)
+        if compare(
+            np.array([[0.0] * gained + [1.0] * lost + [0.0] * (programs - gained - lost)]),
+            np.array([[1.0] * gained + [0.0] * lost + [0.0] * (programs - gained - lost)]),
+        ).p_value
+        < 0.05
+    ]
+
+    def chance(change: float) -> float:
+        return sum(
+            math.comb(programs, gained)
+            * math.comb(programs - gained, lost)
+            * (change / 2) ** (gained + lost)
+            * (1 - change) ** (programs - gained - lost)
+            for gained, lost in decided
+        )
+
+    assert max(chance(step / 50) for step in range(1, 51)) < 0.055
+
+
 def test_clopper_pearson_interval_of_a_published_example() -> None:
     # The same table of Newcombe's: 15 of 148.
     assert [round(end, 4) for end in clopper_pearson(15, 148)] == [0.0578, 0.1617]

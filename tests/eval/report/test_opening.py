@@ -32,7 +32,7 @@ def test_one_comparison_of_two_runs() -> None:
     assert opening([verdict(BAD, GOOD, 0.42, failure="strings")]) == (
         "“M” fixed the failure it is meant for (strings) in this run; 100 % of its answers are right, 1 % of the baseline's.",
         "Its traces have 0.42 times the tokens of the baseline's.",
-        "The difference is +99.0 points, 95 % interval +93.3 to +100.0, on 100 programs, with one training a side, so it is of these "
+        "The difference is +99.0 points, 95 % interval +93.2 to +100.0, on 100 programs, with one training a side, so it is of these "
         "runs alone: other seeds may say otherwise.",
     )
 

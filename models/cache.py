@@ -43,6 +43,33 @@ class MixerCache(Cache):
         start = max(0, layer.keys.shape[-2] - kept)
         layer.keys, layer.values = layer.keys[..., start:, :], layer.values[..., start:, :]
 
+    def turned_keys(self, layer_idx: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Keys and values (B, H, P, D) of a layer whose keys every token changes, and which places are tokens, (B, 1, 1, P)."""
+        layer: Any = self.layers[layer_idx]
+        if not layer.is_initialized:
+            return None, None, None
+        kept = layer.keys.shape[-2]
+        if self.padding is None:
+            return layer.keys, layer.values, None
+        places = torch.arange(self.seen - kept, self.seen, device=layer.keys.device)
+        return layer.keys, layer.values, (places >= self.padding.to(places.device)[:, None])[:, None, None]
+
+    def turn_keys(self, keys: Tensor, new_values: Tensor, layer_idx: int) -> None:
+        """Leave other keys in place of all those of a layer, and the values of the tokens that are new.
+
+        Raises:
+            RuntimeError: tokens are to be cut off later, which cannot be taken back from the keys before them.
+        """
+        layer: Any = self.layers[layer_idx]
+        if layer.record_past:
+            raise RuntimeError("keys that later tokens have turned cannot be cut back")
+        if not layer.is_initialized:
+            layer.lazy_initialization(keys, new_values)
+            layer.values = new_values
+        else:
+            layer.values = torch.cat([layer.values, new_values], dim=-2)
+        layer.keys = keys
+
     def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
         # The base class answers only once a convolution window exists, which GRU and LSTM do not have.
         layer: Any = self.layers[layer_idx]

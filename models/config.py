@@ -45,7 +45,7 @@ class DecoderSettings(Settings):
     hidden_size: int | None = Field(default=None, ge=8, le=100_000)
     """Width of the model, a multiple of twice the heads; by default the size's."""
     num_attention_heads: int | None = Field(default=None, ge=1, le=10_000)
-    """Number of heads of attention, delta-rule mixers and RWKV-7, half the heads of Mamba-2; by default the size's."""
+    """Number of heads of attention, PaTH attention, delta-rule mixers and RWKV-7, half the heads of Mamba-2; by default the size's."""
     intermediate_size: int | None = Field(default=None, ge=8, le=1_000_000)
     """Width of the gated MLP; by default the size's, or 8/3 of `hidden_size`, rounded up to a multiple of 8."""
     positions: Literal["rope", "none", "randomised"] = "rope"
@@ -67,7 +67,7 @@ class DecoderSettings(Settings):
     """A causal convolution over four tokens of attention's and delta-rule mixers' queries, keys and values; by default as published:
     not in attention, but in the others."""
     eigenvalues: Literal["positive", "signed"] | None = None
-    """Range of the transition's eigenvalues in Mamba, Mamba-2 and delta-rule mixers: [0, 1] or [-1, 1] (Grazzi et al.,
+    """Range of the transition's eigenvalues in Mamba, Mamba-2, delta-rule mixers and PaTH attention: [0, 1] or [-1, 1] (Grazzi et al.,
     "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by default positive for Mamba and Mamba-2, as
     published, and signed for the others."""
     state_size: int | None = Field(default=None, ge=1, le=10_000)

@@ -82,6 +82,26 @@ def chunk_rwkv7(
     return torch.stack(outputs, 1).to(dtype), state.float()
 
 
+def parallel_path_attn(
+    q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, *, use_cache: bool
+) -> tuple[Tensor, Tensor]:
+    """q, k, v, w (B, T, H, K), beta (B, T, H); the scale is that of the keys' width."""
+    assert use_cache
+    assert w.dtype == beta.dtype == torch.float32
+    assert q.dtype == k.dtype == v.dtype
+    assert k.shape[-1] in (16, 32, 64, 128)
+    dtype = v.dtype
+    q, k, v, w, beta = (x.double().transpose(1, 2) for x in (q, k, v, w, beta))
+    keys, outputs = k[:, :, :0], []
+    for t in range(q.shape[2]):
+        line = w[:, :, t, None, :]
+        keys = keys - beta[:, :, t, None, None] * (keys * line).sum(-1, keepdim=True) * line
+        keys = torch.cat([keys, k[:, :, t, None]], 2)
+        weights = (keys @ q[:, :, t, :, None] * k.shape[-1] ** -0.5).softmax(2)
+        outputs.append((weights * v[:, :, : t + 1]).sum(2))
+    return torch.stack(outputs, 1).to(dtype), keys.transpose(1, 2).to(dtype)
+
+
 def fused_recurrent_hgrn(x: Tensor, g: Tensor, start: Tensor | None, output_final_state: bool) -> Any:
     """x, g (B, T, D)."""
     assert not output_final_state
@@ -136,6 +156,7 @@ PATHS = {
     "fla.ops.simple_gla.chunk_simple_gla": chunk_simple_gla,
     "fla.ops.hgrn.fused_recurrent_hgrn": fused_recurrent_hgrn,
     "fla.ops.rwkv7.chunk_rwkv7": chunk_rwkv7,
+    "fla.ops.path_attn.parallel_path_attn": parallel_path_attn,
     "fla.modules.causal_conv1d.causal_conv1d": causal_conv1d,
     "mamba_ssm.ops.selective_scan_interface.selective_scan_fn": selective_scan_fn,
     "mamba_ssm.ops.triton.ssd_combined.mamba_chunk_scan_combined": mamba_chunk_scan_combined,

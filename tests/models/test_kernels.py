@@ -88,13 +88,22 @@ FLA = {path: function for path, function in PATHS.items() if path.startswith("fl
 @pytest.mark.parametrize("signed", [0, 1])
 @pytest.mark.parametrize("packages", [FLA, PATHS], ids=["fla", "all"])
 def test_flash_linear_attention_alone_has_a_kernel_for_every_form(
-    packages: dict[str, Any], signed: int, dtype: torch.dtype, install: Callable[..., None], nothing_installed: None
+    packages: dict[str, Any],
+    signed: int,
+    dtype: torch.dtype,
+    install: Callable[..., None],
+    nothing_installed: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("remedy.models.mixers.path.STEPS", 70)
     for path, function in packages.items():
         install(path, function)
     forms = [("selective_scan", (8, 4, signed)), ("state_space_duality", (2, 8, 4, signed))]
     forms += [("delta_rule", (8, 16, n, gated)) for n in (1, 2) for gated in (0, 1)]
-    forms += [("short_convolution", (12, 4, activated)) for activated in (0, 1)] + [("wkv", (8, 8))]
+    forms += [("short_convolution", (12, 4, activated)) for activated in (0, 1)] + [
+        ("wkv", (8, 8)),
+        ("path_attention", (16,)),
+    ]
     try_kernels([Use(*form) for form in forms], CPU, dtype)
     for (operation, _, _, widths), tried in kernels.TRIED.items():
         takers = [k.path for k in OPERATIONS[operation].kernels if k.path in packages]
@@ -173,6 +182,7 @@ def test_the_example_is_one_on_which_the_references_are_finite() -> None:
         ("state_space_duality", (2, 16, 64, 1)),
         ("short_convolution", (20, 4, 1)),
         ("wkv", (16, 16)),
+        ("path_attention", (16,)),
     ]:
         operation = OPERATIONS[name]
         inputs = operation.example(kernels.Draw(CPU, BF16), *widths)

@@ -40,7 +40,7 @@ def test_a_matched_model_has_as_many_parameters(mixer: str, reference: str) -> N
     assert ours.config.hidden_size == theirs.config.hidden_size
 
 
-@pytest.mark.parametrize("mixer", ["deltanet", "mamba", "gru", "lstm"])
+@pytest.mark.parametrize("mixer", ["deltanet", "mamba", "gru", "lstm", "rwkv7", "path_attention"])
 def test_a_matched_model_has_as_many_operations_at_the_length(mixer: str) -> None:
     ours = built(mixers=[mixer], match={"of": "flops", "to": ["attention"], "length": 128})
     assert cost(ours).at(128)[0] == pytest.approx(

@@ -26,6 +26,7 @@ FORMS: list[tuple[tuple[str, ...], dict[str, object]]] = [
     (("gated_deltanet",), {"output_gate": False, "expand_v": 1}),
     (("deltaproduct",), {"expand_v": 1, "num_householder": 3}),
     (("mamba2",), {"state_size": 16}),
+    (("path_attention",), {"eigenvalues": "positive"}),
     (("attention",), {"window": 1}),
     (("attention",), {"window": 7, "qk_norm": True}),
     (("attention",), {"window": 7, "positions": "none"}),
@@ -150,6 +151,7 @@ def test_every_mixer_is_by_default_as_published() -> None:
         "gru": (32, 0),
         "lstm": (64, 0),
         "rwkv7": (2 * 16 * 16, 0),
+        "path_attention": (0, 2 * 32),
     }
     gates = {
         name: "gate_proj" in dict(decoder((name,)).mixers()[0].named_children()) for name in MIXERS if "delta" in name
@@ -261,6 +263,39 @@ def test_rwkv7_is_its_papers_equations_token_by_token() -> None:
 
 
 @torch.no_grad()
+def test_path_attention_is_its_papers_equations_token_by_token() -> None:
+    """Yang et al., 2025, of one head at a time; keys are turned by every token, as its section on inference has it."""
+    mixer: Any = decoder(("path_attention",)).layers[0].mixer
+    x = torch.randn(19, 32)
+    lines = F.pad((mixer.w_up.weight @ mixer.w_down.weight @ x.T), (2, 0)).unfold(1, 3, 1)
+    lines = F.silu((lines * mixer.convolution.conv1d.weight).sum(-1) + mixer.convolution.conv1d.bias[:, None]).T
+    q, k, v = (mixer.qkv_proj.weight @ x.T).T.chunk(3, dim=-1)
+    found = []
+    for head in range(2):
+        part = slice(head * 16, (head + 1) * 16)
+        keys, outputs = torch.zeros(0, 16), []
+        for t in range(len(x)):
+            w = lines[t, part] / lines[t, part].norm()
+            beta = 2 * torch.sigmoid(mixer.beta_proj.weight[head] @ x[t] + mixer.beta_proj.bias[head])
+            keys = torch.cat([keys - beta * torch.outer(keys @ w, w), k[t : t + 1, part]])
+            outputs.append((keys @ q[t, part] / 4).softmax(0) @ v[: t + 1, part])
+        found.append(torch.stack(outputs))
+    expected = torch.cat(found, 1) @ mixer.out_proj.weight.T
+    torch.testing.assert_close(mixer(x[None])[0], expected, atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_keys_that_were_turned_are_not_cut_back() -> None:
+    model = decoder(("path_attention",))
+    reader = ModelReader(model)
+    assert (reader.report()["form"], reader.report()["rewind"]) == ("together", "copy")
+    cache = model.new_cache()
+    cache.activate_past_recording()
+    with pytest.raises(RuntimeError, match="cannot be cut back"):
+        model(torch.zeros(1, 3, dtype=torch.long), past_key_values=cache)
+
+
+@torch.no_grad()
 def test_attention_with_a_window_and_normalised_queries_is_transformers_qwen3() -> None:
     from transformers import Qwen3Config, Qwen3Model
 
@@ -302,7 +337,9 @@ def test_attention_with_a_window_and_normalised_queries_is_transformers_qwen3() 
     torch.testing.assert_close(ours(tokens).logits, ours.lm_head(hidden), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct", "rwkv7"])
+@pytest.mark.parametrize(
+    "name", ["mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct", "rwkv7", "path_attention"]
+)
 def test_half_precision_changes_little(name: str) -> None:
     model = decoder((name,))
     tokens = torch.randint(0, 40, (2, 60))

@@ -1,4 +1,4 @@
-"""Chunked and parallel scans of the delta rules and of state spaces are the recurrences that define them, forward and backward."""
+"""Chunked and parallel forms of delta rules, state spaces and paths are the recurrences that define them, forward and backward."""
 
 from functools import partial
 from typing import Any
@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
 from remedy.models.mixers.delta_rule import delta_rule_chunked, delta_rule_recurrent
+from remedy.models.mixers.path import attend_chunked
 from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
 from remedy.models.mixers.wkv import LOWEST, wkv_chunked, wkv_recurrent
 
@@ -167,3 +168,59 @@ def test_the_generalised_rule_cannot_reflect() -> None:
         assert values.imag.abs().max() < 1e-6
         assert values.real.min() > torch.tensor(LOWEST).exp() - 1
         assert values.real.max() < 1 + 1e-9
+
+
+def path_inputs(steps: int) -> tuple[torch.Tensor, ...]:
+    """q, k, v, w and beta of PaTH attention: lines of length 1, beta in (0, 2)."""
+    torch.manual_seed(steps)
+    q, k, v, w = (torch.randn(2, 2, steps, 8, dtype=torch.float64) for _ in range(4))
+    return q, k, v, F.normalize(w, dim=-1), 2 * torch.rand(2, 2, steps, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("steps", [2, 5, 16, 17, 40])
+def test_attention_along_a_path_is_the_papers_product_of_matrices(steps: int) -> None:
+    """Yang et al., 2025: query i and key j meet as k_j^T H_{j+1} ... H_i q_i."""
+    inputs = tuple(x.requires_grad_() for x in path_inputs(steps))
+    q, k, v, w, beta = inputs
+    lines = beta[..., None, None] * w[..., :, None] * w[..., None, :]
+    matrices = torch.eye(8, dtype=torch.float64) - lines
+    outputs = []
+    for i in range(steps):
+        met, product = [], torch.eye(8, dtype=torch.float64)
+        for j in range(i, -1, -1):
+            met.append((k[:, :, j, None, :] @ product @ q[:, :, i, :, None]).flatten(2))
+            product = matrices[:, :, j] @ product
+        weights = (torch.cat(met[::-1], -1) * 8**-0.5).softmax(-1)
+        outputs.append((weights[..., None] * v[:, :, : i + 1]).sum(2))
+    naive = torch.stack(outputs, 2)
+    y, keys = attend_chunked(*inputs, chunk=16)
+    torch.testing.assert_close(y, naive, atol=1e-10, rtol=0)
+    assert_same_gradients(naive, y, inputs)
+    cut = steps // 2
+    one, halfway = attend_chunked(*(x[:, :, :cut] for x in inputs), chunk=16)
+    two, end = attend_chunked(*(x[:, :, cut:] for x in inputs), halfway, v[:, :, :cut], chunk=4)
+    torch.testing.assert_close(torch.cat([one, two], 2), y, atol=1e-10, rtol=0)
+    torch.testing.assert_close(end, keys, atol=1e-10, rtol=0)
+
+
+def test_without_matrices_a_path_is_attention_without_positions() -> None:
+    q, k, v, w, beta = path_inputs(50)
+    y, keys = attend_chunked(q, k, v, w, 0 * beta)
+    torch.testing.assert_close(y, F.scaled_dot_product_attention(q, k, v, is_causal=True), atol=1e-10, rtol=0)
+    assert torch.equal(keys, k)
+
+
+def test_a_long_path_of_reflections_neither_grows_nor_loses_digits() -> None:
+    q, k, v, w, beta = (x.float() for x in path_inputs(1000))
+    _, keys = attend_chunked(q, k, v, w, torch.full_like(beta, 2.0))
+    torch.testing.assert_close(keys.norm(dim=-1), k.norm(dim=-1), atol=0, rtol=1e-4)
+
+
+def test_padding_before_a_rows_first_token_is_not_seen() -> None:
+    whole = path_inputs(20)
+    (_, keys), values = attend_chunked(*(x[:, :, :12] for x in whole)), whole[2][:, :, :12]
+    expected, _ = attend_chunked(*(x[:, :, 12:] for x in whole), keys, values, chunk=4)
+    padded, wide = (F.pad(x, (0, 0, 3, 0)) for x in (keys, values))
+    real = (torch.arange(15) >= 3).expand(2, 1, 1, 15)
+    found, _ = attend_chunked(*(x[:, :, 12:] for x in whole), padded, wide, real, chunk=4)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)

@@ -15,9 +15,10 @@ from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
 from remedy.models.config import SHAPE, DecoderSettings
 from remedy.models.finished import read_training, recorded_weights
-from remedy.models.flops import token_cost
+from remedy.models.flops import token_cost, weight_count
 from remedy.models.loading import load_checkpoint, load_outline
 from remedy.models.mixers import MIXERS, eigenvalues_of
+from remedy.models.placing import weights_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 
@@ -67,7 +68,7 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
         "decoder": _unpublished(model),
         "num_hidden_layers": settings.num_hidden_layers,
         "hidden_size": settings.hidden_size,
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": sum(map(weight_count, model.parameters())),
         "flops_per_token": cost.flops if cost else None,
         "flops_by_length": cost.flops_by_length if cost else None,
         "state_floats": cost.state_floats if cost else None,
@@ -93,7 +94,9 @@ def load_evaluated(checkpoint: str, config: EvalConfig) -> tuple[CausalLM, Trace
     Raises:
         UserError: the checkpoint cannot be read.
     """
-    return load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint, precision=config.precision)
+    if config.backend is not None:
+        return load_outline(checkpoint)
+    return load_checkpoint(checkpoint, None, config.precision, config.load_in_4bit, config.device_map)
 
 
 def weights_digest(model: CausalLM) -> str:
@@ -103,7 +106,7 @@ def weights_digest(model: CausalLM) -> str:
     model in different precisions; in pieces.
     """
     digest = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
+    for name, tensor in weights_of(model).items():
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
         for piece in tensor.detach().reshape(-1).split(PIECE):
             exact = piece.float() if piece.is_floating_point() and piece.itemsize < 4 else piece

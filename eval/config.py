@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from remedy.data_gen.registry import by_kind
-from remedy.data_gen.settings import Settings
+from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.tasks import TASKS, Task
 from remedy.eval.backend import Backend
 from remedy.eval.diagnostics import DIAGNOSTICS, Diagnostic
@@ -38,20 +38,40 @@ class EvalConfig(Settings):
     """Threads of PyTorch; by default, as it is set."""
     precision: Literal["fp32", "bf16"] | None = None
     """What the model computes in; by default, what its weights were saved in, and fp32 on a CPU. In bf16 it may write other tokens."""
+    load_in_4bit: bool | None = None
+    """Whether a pretrained model's weights are read as NF4 (Dettmers et al., "QLoRA", 2023), which needs bitsandbytes; by default where
+    a run's adapters were trained so, and the adapters stay beside them. Records of both kinds are not mixed."""
+    device_map: Literal["auto"] | None = None
+    """`auto` spreads a model that one GPU has no room for over all GPUs of this machine, layer after layer, and what is left over
+    in main memory; by default it is on one. It has to fit in main memory while it is loaded."""
     backend: Backend | None = None
     """A server that runs the model; by default this process does. The checkpoint still gives tokenizer and data configuration."""
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> EvalConfig:
         if self.backend is not None:
-            self.refuse_idle(dict.fromkeys(("threads", "precision"), "with a backend"))
+            self.refuse_idle(dict.fromkeys(("threads", "precision", "load_in_4bit", "device_map"), "with a backend"))
         return self
+
+    def refuse_on(self, processes: int) -> None:
+        """Raises a ConfigError for what does nothing where so many processes evaluate together."""
+        if processes > 1 and self.backend is not None:
+            raise ConfigError(
+                f"backend: its server takes `batch_size` examples of one process at a time, and {processes} do nothing for it: "
+                "evaluate without a launcher"
+            )
+        if processes > 1 and self.device_map is not None:
+            raise ConfigError(
+                f"device_map {self.device_map} spreads one model over all GPUs, of which each of {processes} processes has one: "
+                "evaluate without a launcher, or remove it"
+            )
 
     @property
     def asked(self) -> dict[str, Any]:
         """What makes an evaluation another one. A backend's part of that is what its server says of itself."""
         idle = {"batch_size"} if self.backend else {"precision"} if self.precision is None else set()
-        return self.model_dump(mode="json", exclude={"backend"} | idle)
+        # In how many bits the weights are is a part of the checkpoint's description.
+        return self.model_dump(mode="json", exclude={"backend", "load_in_4bit", "device_map"} | idle)
 
     @field_validator("diagnostics", mode="before")
     @classmethod

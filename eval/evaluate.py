@@ -18,7 +18,6 @@ import torch
 
 from remedy.data_gen.examples import Example
 from remedy.data_gen.sealed import DamagedFile
-from remedy.data_gen.settings import UserError
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.windows import longest_seen
 from remedy.eval.checkpoint import Subject, describe
@@ -37,6 +36,7 @@ from remedy.eval.scoring import score_batch
 from remedy.eval.shares import POOL, pools, write_share
 from remedy.eval.summary import summarise, write_summary
 from remedy.eval.world import PAUSE, World
+from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -108,11 +108,7 @@ def evaluate(
         if constraint := constraint_of(condition.forcing):
             check_interpreter(constraint, condition.data)
     world = world or World()
-    if world.several and config.backend is not None:
-        raise UserError(
-            f"{world.process.world_size} processes do nothing with a backend, whose server takes {config.batch_size} examples "
-            "(batch_size) of one at a time: evaluate without a launcher"
-        )
+    config.refuse_on(world.process.world_size)
     generator = _generator(model, tokenizer, config, name)
     work = _Work(generator, tokenizer, config, directory, name, conditions, progress, world)
 
@@ -127,6 +123,7 @@ def evaluate(
             "evaluation": config.asked,
             "conditions": [condition.slug for condition in conditions],
             **({"backend": generator.identity} if isinstance(generator, ServedGenerator) else {}),
+            **({"quantization": "nf4"} if is_in_4bit(model) else {}),
         }
 
     found = work.run(request)

@@ -130,8 +130,8 @@ def merge(
     """Write a LoRA run as one model that needs no adapters."""
     from remedy.models.loading import merge as run
 
-    run(checkpoint, out)
-    print(f"merged: {out}")
+    remarks = run(checkpoint, out)
+    print("\n".join([*remarks, f"merged: {out}"]))
 
 
 @app.command(cls=SettingsCommand)

@@ -75,6 +75,7 @@ def evaluate(checkpoint: str, config: str, overrides: Sequence[str], out: Path, 
 
     with together() as world:
         settings = load(EvalConfig, config, overrides)
+        settings.refuse_on(world.process.world_size)
         subject = for_checkpoint(checkpoint, settings)
         conditions_of(settings, subject)  # what does not fit the data is said before weights are loaded
         model, tokenizer = load_evaluated(checkpoint, settings)

@@ -206,6 +206,7 @@ def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict
             f"{label}: evaluate.backend does not fit a run that is trained here, which no server has: remove it, and evaluate the run "
             "with `remedy evaluate` once it is served"
         )
+    evaluation.refuse_on(config.processes)
     train = _train(config, group_name, member, folder, {**member.changes, **chosen}, label)
     return Job(name=member.name, variant=member.variant, folder=folder, train=train, evaluate=evaluation, chosen=chosen)
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from remedy.models.batching import Cut, copied, cropped, joined, selected
+from remedy.models.placing import input_device
 from remedy.models.states import State, StateKeeper, has_keys
 
 PROBE = 12
@@ -75,7 +76,7 @@ class ChunkReader:
         self.rewind = rewind
         self._keeper = keeper
         self._limit = limit
-        self._device = next(keeper.model.parameters()).device
+        self._device = input_device(keeper.model)
         self._groups: list[_Held] = []
         self._open: _Open | None = None
 

@@ -61,14 +61,14 @@ def token_cost(model: CausalLM) -> TokenCost | None:
     mixing = _mixing(model)
     if mixing is None:
         return None
-    weights = sum(_size(parameter) for parameter in _products(model))
+    weights = sum(weight_count(parameter) for parameter in _products(model))
     return mixing._replace(flops=mixing.flops + 2.0 * weights)
 
 
 def training_flops(model: CausalLM) -> tuple[float, float]:
     """Operations of forward and backward per token, and per token and token of length: 6 for every trained weight in a product
     and 4 for every frozen one; three times the forward pass's beside these."""
-    weights = sum(_size(parameter) * (6.0 if parameter.requires_grad else 4.0) for parameter in _products(model))
+    weights = sum(weight_count(parameter) * (6.0 if parameter.requires_grad else 4.0) for parameter in _products(model))
     mixing = _mixing(model) or TokenCost(0.0, 0.0, 0, 0)
     return weights + 3.0 * mixing.flops, 3.0 * mixing.flops_by_length
 
@@ -93,8 +93,10 @@ def _products(model: CausalLM) -> list[nn.Parameter]:
     return list(unique.values())
 
 
-def _size(parameter: nn.Parameter) -> int:
-    return int(getattr(parameter, "ds_numel", parameter.numel()))  # under ZeRO-3 a process holds a part
+def weight_count(parameter: nn.Parameter) -> int:
+    """How many weights a parameter stands for: under ZeRO-3 a process holds a part, and in 4 bits two are one byte."""
+    packed = getattr(parameter, "quant_state", None)
+    return int(getattr(parameter, "ds_numel", parameter.numel() if packed is None else packed.shape.numel()))
 
 
 def _mixing(model: CausalLM) -> TokenCost | None:

@@ -17,7 +17,17 @@ from remedy.models.decoder_config import DecoderConfig
 from remedy.models.finished import check_model, seal_model
 from remedy.models.foreign import has_tokenizer, read, read_config, read_model
 from remedy.models.mixers import describe_kernels, find_kernels
-from remedy.models.pretrained import ADAPTER_FILE, load_adapted, resize_embeddings
+from remedy.models.placing import spread
+from remedy.models.pretrained import (
+    ADAPTER_FILE,
+    base_of,
+    four_bit_options,
+    is_in_4bit,
+    load_adapted,
+    resize_embeddings,
+    trained_in_4bit,
+    trained_rows,
+)
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
@@ -28,32 +38,65 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def load_checkpoint(
-    path: str, device: str | None = None, precision: str | None = None
+    path: str,
+    device: str | None = None,
+    precision: str | None = None,
+    load_in_4bit: bool | None = None,
+    device_map: str | None = None,
 ) -> tuple[CausalLM, TraceTokenizer]:
     """The model, in evaluation mode on `device` (default: a GPU if there is one), and its tokenizer. `precision`: of PRECISIONS; by
-    default the one that its weights were saved in, and float32 on a CPU.
+    default the one that its weights were saved in, and float32 on a CPU. `load_in_4bit`: whether a pretrained model's weights, or
+    those below adapters, are NF4; by default as the adapters were trained. `device_map`: `auto` spreads it over all GPUs.
 
     Raises:
-        UserError: the checkpoint cannot be read, or is not what was written when its training ended.
+        UserError: the checkpoint cannot be read, is not what was written when its training ended, or cannot be placed so.
     """
+    if device_map is not None and not torch.cuda.is_available():
+        raise UserError(f"device_map {device_map} does nothing without a GPU: remove it")
     folder = Path(path)
     check_model(folder)
     if (folder / ADAPTER_FILE).exists():
         if not (folder / tokenizers.FILE).exists():
             raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
         tokenizer = tokenizers.load(folder)
-        adapted: Any = load_adapted(folder, tokenizer, _dtype(device, precision))
-        return adapted.to(_device(device)).eval(), tokenizer
-    _, tokenizer = _read(path)
-    model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", dtype=_dtype(device, precision))
+        four_bit = trained_in_4bit(folder) if load_in_4bit is None else load_in_4bit
+        dtype = _dtype(device, precision)
+        adapted = load_adapted(folder, tokenizer, dtype, _where(dtype, device, device_map, four_bit))
+        return _placed(adapted, device, device_map).eval(), tokenizer
+    config, tokenizer = _read(path)
+    if load_in_4bit and isinstance(config, DecoderConfig):
+        raise UserError(f"load_in_4bit: {path} is a decoder of this project's own, which is read as it is: remove it")
+    options: dict[str, Any] = {"dtype": _dtype(device, precision)}
+    if load_in_4bit or tokenizer.vocab_size <= _rows(config):  # rows that are drawn are the same on all devices
+        options |= _where(options["dtype"], device, device_map, bool(load_in_4bit))
+    model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", **options)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # rows of new tokens are drawn: the same ones whenever this checkpoint is loaded
         resize_embeddings(model, tokenizer)
-    model = model.to(_device(device)).eval()
+    model = _placed(model, device, device_map).eval()
     if isinstance(model, decoder.DecoderForCausalLM) and model.device.type == "cuda":
         find_kernels(model.mixers(), model.device, model.dtype)
         log.info("mixers: %s", describe_kernels(model.mixers(), model.device, model.dtype))
     return model, tokenizer
+
+
+def _where(dtype: torch.dtype | str, device: str | None, device_map: str | None, four_bit: bool) -> dict[str, Any]:
+    """How Transformers is told where to load weights to. To a GPU at once: processes that load side by side would fill main memory."""
+    if four_bit:
+        return four_bit_options(dtype, device_map or _device(device))
+    return {"device_map": {"": _device(device)}} if device_map is None and _device(device) != "cpu" else {}
+
+
+def _placed(model: Any, device: str | None, device_map: str | None) -> Any:
+    """The model on its device or devices; one in 4 bits is where it was loaded to."""
+    if is_in_4bit(model):
+        return model
+    return spread(model) if device_map is not None else model.to(_device(device))
+
+
+def _rows(config: PretrainedConfig) -> int:
+    """Rows of a model's embeddings; 0 if its configuration does not say."""
+    return int(getattr(config, "vocab_size", None) or 0)
 
 
 def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
@@ -96,8 +139,9 @@ def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
     return config, tokenizer
 
 
-def merge(path: str, out: Path) -> None:
-    """Write a LoRA run as one model, with its tokenizer: a folder that any Transformers program loads.
+def merge(path: str, out: Path) -> list[str]:
+    """Write a LoRA run as one model, with its tokenizer: a folder that any Transformers program loads. Returns what is to be known of
+    it, in sentences.
 
     Raises:
         UserError: `path` holds no adapters, or they cannot be read.
@@ -114,10 +158,22 @@ def merge(path: str, out: Path) -> None:
     if stored.exists():  # the data that evaluations start from
         replace_file(out / "config.yaml", lambda partial: partial.write_bytes(stored.read_bytes()))
     seal_model(out)
+    remarks = []
+    if trained_in_4bit(folder):
+        remarks.append(
+            f"the adapters were trained on {base_of(folder)} in 4 bits, and are merged into its weights as they are: it computes "
+            f"something else than {path} does, so evaluate it too"
+        )
+    if trained_rows(folder):
+        remarks.append(
+            "rows of tokens were trained beside the adapters: vLLM serves no such adapters, but the merged model holds the rows"
+        )
+    return remarks
 
 
 def _device(asked: str | None) -> str:
-    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+    # With its number: threads of a loader would take the first.
+    return asked or (f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu")
 
 
 def _dtype(device: str | None, precision: str | None) -> torch.dtype | str:

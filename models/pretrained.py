@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from remedy.data_gen.messages import suggest
-from remedy.data_gen.settings import UserError
+from remedy.data_gen.processes import this_process
+from remedy.data_gen.settings import UserError, read_yaml
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.foreign import read_model
@@ -54,14 +55,19 @@ def load_base(name: str, dtype: torch.dtype | str = "auto", load_in_4bit: bool =
     Raises:
         UserError: it cannot be loaded; the message says what to do.
     """
-    options: dict[str, Any] = {"dtype": dtype}
+    options: dict[str, Any] = {}
     if load_in_4bit:
-        options["quantization_config"] = _four_bit(dtype)
-        options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}
+        if not torch.cuda.is_available():
+            raise UserError("model.load_in_4bit needs a CUDA device: remove it, or run where there is one")
+        options = four_bit_options(dtype, f"cuda:{this_process().local_rank}")
+    return _read_base(name, dtype, options)
+
+
+def _read_base(name: str, dtype: torch.dtype | str, options: Mapping[str, Any]) -> PreTrainedModel:
     return read_model(
         name,
         f"model {name!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access",
-        **options,
+        **{"dtype": dtype, **options},
     )
 
 
@@ -116,26 +122,68 @@ def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: li
     return adapted
 
 
-def load_adapted(folder: Path, tokenizer: TraceTokenizer, dtype: torch.dtype | str = "auto") -> PreTrainedModel:
-    """The base model of a LoRA run with the run's adapters merged into its weights.
+def load_adapted(
+    folder: Path,
+    tokenizer: TraceTokenizer,
+    dtype: torch.dtype | str = "auto",
+    options: Mapping[str, Any] | None = None,
+) -> PreTrainedModel:
+    """The base model of a LoRA run with the run's adapters merged into its weights. `options`: of Transformers' loader; with
+    `four_bit_options` its weights are in 4 bits and the adapters stay beside them: merged, they would be rounded to 4 bits as well.
 
     Raises:
         UserError: the base model or the adapters cannot be read.
     """
     import peft
 
-    try:
-        name = json.loads((folder / ADAPTER_FILE).read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"checkpoint {folder}: {ADAPTER_FILE} cannot be read ({error})") from None
-    model = load_base(name, dtype)
+    model = _read_base(base_of(folder), dtype, options or {})
     resize_embeddings(model, tokenizer)
     try:
         adapted = peft.PeftModel.from_pretrained(model, str(folder))
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"checkpoint {folder}: adapters cannot be read ({str(error).splitlines()[0]})") from None
-    merged: PreTrainedModel = adapted.merge_and_unload()
-    return merged
+    whole: Any = adapted.get_base_model() if is_in_4bit(model) else adapted.merge_and_unload()
+    return whole  # type: ignore[no-any-return]
+
+
+def base_of(folder: Path) -> str:
+    """The name of the model that a run's adapters were trained on.
+
+    Raises:
+        UserError: what lies beside the adapters does not say.
+    """
+    return str(_adapter_settings(folder)["base_model_name_or_path"])
+
+
+def trained_in_4bit(folder: Path) -> bool:
+    """Whether a run's adapters were trained on weights in 4 bits, by the settings stored with it."""
+    stored = folder / "config.yaml"
+    model = read_yaml(stored).get("model") if stored.exists() else None
+    return isinstance(model, dict) and model.get("load_in_4bit") is True
+
+
+def trained_rows(folder: Path) -> bool:
+    """Whether rows of embeddings, or whole tables, were trained beside a run's adapters.
+
+    Raises:
+        UserError: as `base_of`.
+    """
+    settings = _adapter_settings(folder)
+    return bool(settings.get("trainable_token_indices") or settings.get("modules_to_save"))
+
+
+def _adapter_settings(folder: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((folder / ADAPTER_FILE).read_text(encoding="utf-8"))
+        found["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"checkpoint {folder}: {ADAPTER_FILE} cannot be read ({error})") from None
+    return found
+
+
+def is_in_4bit(model: CausalLM) -> bool:
+    """Whether weights of a model are in 4 bits."""
+    return bool(getattr(model, "is_loaded_in_4bit", False))
 
 
 def _tables(model: PreTrainedModel) -> list[str]:
@@ -157,15 +205,25 @@ def _known_targets(model: PreTrainedModel, lora: LoraSettings) -> list[str]:
     return list(lora.target_modules)
 
 
-def _four_bit(dtype: torch.dtype | str) -> Any:
-    if not torch.cuda.is_available():
-        raise UserError("model.load_in_4bit needs a CUDA device: remove it, or run where there is one")
+def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
+    """How Transformers is asked for weights in NF4 with doubly quantised scales (Dettmers et al., "QLoRA", 2023). `place`: a device, or
+    `auto` for all.
+
+    Raises:
+        UserError: bitsandbytes is not installed.
+    """
     try:
         import bitsandbytes  # noqa: F401
     except ImportError:
-        raise UserError("model.load_in_4bit needs bitsandbytes: pip install 'cwm-remedy[gpu]'") from None
+        raise UserError("load_in_4bit: weights in 4 bits need bitsandbytes: pip install 'cwm-remedy[gpu]'") from None
     from transformers import BitsAndBytesConfig
 
-    return BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+    computed = torch.bfloat16 if isinstance(dtype, str) else dtype
+    quantised = BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=computed
     )
+    return {
+        "quantization_config": quantised,
+        "device_map": place if place == "auto" else {"": place},
+        "dtype": computed,
+    }

@@ -23,8 +23,9 @@ from remedy.models.batching import CannotJoin, joined
 from remedy.models.chunks import PROBE, ChunkReader, Form, Rewind, probe
 from remedy.models.limits import ContextLimit, context_limit
 from remedy.models.pace import Pace, pace
+from remedy.models.placing import input_device
 from remedy.models.protocol import CausalLM
-from remedy.models.room import Footprint, footprint, room
+from remedy.models.room import Footprint, footprint, room, shares
 from remedy.models.states import State, StateKeeper, has_keys
 
 log = logging.getLogger(__name__)
@@ -67,12 +68,13 @@ class ModelReader:
         self.model = model
         self.name = name
         self.context: ContextLimit | None = context_limit(model)
-        self._device = next(model.parameters()).device
+        self._device = input_device(model)
         self.keeper = StateKeeper(model)
         self._form: Form | None = None
         self._rewind = Rewind.NEVER
         self._departure = Departure(0.0, 0.0)
         self._footprint = Footprint(0.0, 0.0)
+        self._shares: dict[torch.device, float] = {self._device: 1.0}
         self._sequences: list[list[int]] = []
         self._lengths: list[int] = []
         self._steps = 0
@@ -118,7 +120,8 @@ class ModelReader:
 
     def room(self) -> float:
         """Bytes that the states of all rows may take now."""
-        return room(self._device)
+        assert self.form
+        return room(self._shares)
 
     def chunks(self) -> ChunkReader:
         """Reads on by several tokens at once."""
@@ -128,7 +131,7 @@ class ModelReader:
         """How it reads, to be kept beside results: the precision, the form, how it forgets what it has read, its departure from the
         parallel pass, bytes of its state for each row and each of its tokens, and the context's limit."""
         return {
-            "precision": str(next(self.model.parameters()).dtype).removeprefix("torch."),
+            "precision": str(self._dtype).removeprefix("torch."),
             "form": str(self.form),
             "rewind": str(self._rewind),
             "departure": self.departure._asdict(),
@@ -203,7 +206,13 @@ class ModelReader:
     @property
     def _tolerance(self) -> float:
         """The greatest departure, in standard deviations of the logits, that is taken for rounding."""
-        return float(torch.finfo(next(self.model.parameters()).dtype).eps ** 0.5)
+        return float(torch.finfo(self._dtype).eps ** 0.5)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """What it computes in, which weights in 4 bits do not say."""
+        dtype: torch.dtype = self.model.get_input_embeddings().weight.dtype
+        return dtype
 
     @torch.no_grad()
     def _measure(self) -> None:
@@ -222,6 +231,7 @@ class ModelReader:
         if self._form is not Form.WHOLE:
             long, short = (self.keeper.read(self._ids([one]), None)[1] for one in sequences[:2])
             self._footprint = footprint((lengths[1], short), (lengths[0], long))
+            self._shares = shares(long) or self._shares
         if self._form is Form.WHOLE:
             self._rewind = Rewind.CROP
         elif min(lengths) > PROBE and self.steady:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import psutil
@@ -41,7 +41,21 @@ def state_bytes(state: State) -> int:
     )
 
 
-def room(device: torch.device) -> float:
+def shares(state: State) -> dict[torch.device, float]:
+    """How much of a state lies on each device: each layer's lies where the layer does."""
+    found: dict[torch.device, float] = {}
+    for tensor in _tensors([state.given, *state.kept.values()], set()):
+        found[tensor.device] = found.get(tensor.device, 0.0) + tensor.numel() * tensor.element_size()
+    whole = sum(found.values())
+    return {device: size / whole for device, size in found.items()} if whole else {}
+
+
+def room(shares: Mapping[torch.device, float]) -> float:
+    """Bytes that states may take in all, of which each device holds a share: until one of them has no more room."""
+    return min(_room_on(device) / share for device, share in shares.items() if share)
+
+
+def _room_on(device: torch.device) -> float:
     """Bytes that states may take on a device now."""
     if device.type != "cuda":
         return SHARE * float(psutil.virtual_memory().available)

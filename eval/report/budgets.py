@@ -45,6 +45,7 @@ def runs_table(found: Evaluations) -> Rows:
                             mixers or about["model_type"],
                             f"{about['num_hidden_layers']} layers, width {about['hidden_size']}",
                             *(f"{name} {said(value)}" for name, value in about.get("decoder", {}).items()),
+                            _quantised(request),
                             _served(request.get("backend")),
                         ],
                     )
@@ -95,6 +96,11 @@ def _served(backend: Mapping[str, Any] | None) -> str:
     invariant = {"on": "batch-invariant", "declared": "batch-invariant as declared", "off": "not batch-invariant"}
     words = invariant.get(backend["batch_invariant"], "batch invariance not known")
     return f"served by {backend['server']} {backend['version']}, {words}"
+
+
+def _quantised(request: Request) -> str:
+    """In how many bits weights are, where they are fewer, as a line of a cell."""
+    return f"weights in 4 bits ({request['quantization'].upper()})" if "quantization" in request else ""
 
 
 def _state(about: Mapping[str, Any]) -> str:
@@ -166,11 +172,15 @@ def _unequal_sizes(baseline: Sequence[Request], treatment: Sequence[Request]) ->
 
 
 def _unequal_readers(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """What ran the models: another server, version or way of computing rounds otherwise."""
-    before, after = (
-        sorted({_served(request.get("backend")) or "no server" for request in side}) for side in (baseline, treatment)
-    )
-    return [f"{', '.join(after)} against {', '.join(before)}"] if before != after else []
+    """What ran the models, and in how many bits: another server, version or way of computing rounds otherwise."""
+    found = []
+    for usual, said in (
+        ("no server", lambda request: _served(request.get("backend"))),
+        ("weights as they are", _quantised),
+    ):
+        before, after = (sorted({said(request) or usual for request in side}) for side in (baseline, treatment))
+        found += [f"{', '.join(after)} against {', '.join(before)}"] if before != after else []
+    return found
 
 
 def _apart(first: int | None, second: int | None) -> bool:

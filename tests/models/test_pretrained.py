@@ -75,7 +75,8 @@ def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_pa
         expected = model.eval()(input_ids=tokens).logits
         loaded, _ = load_checkpoint(str(out), "cpu")
         torch.testing.assert_close(loaded(tokens).logits, expected, atol=1e-4, rtol=0)
-        merge(str(out), tmp_path / "merged")
+        (said,) = merge(str(out), tmp_path / "merged")
+        assert said.startswith("rows of tokens were trained beside the adapters: vLLM serves no such adapters")
         merged, again = load_checkpoint(str(tmp_path / "merged"), "cpu")
         torch.testing.assert_close(merged(tokens).logits, expected, atol=1e-4, rtol=0)
     assert again.encode([]).ids == []

@@ -63,6 +63,12 @@ def test_another_server_is_said_to_be() -> None:
     ]
 
 
+def test_weights_in_fewer_bits_are_said_to_be() -> None:
+    usual, four = [{}], [{"quantization": "nf4"}]
+    assert unequal(four, four) == []
+    assert unequal(usual, four) == ["weights in 4 bits (NF4) against weights as they are"]
+
+
 def test_a_verdict_between_unequal_arms_says_so_and_the_table_shows_what_training_took(tmp_path: Path) -> None:
     folders = [
         write_evaluation(

@@ -1,0 +1,55 @@
+"""Where a model's weights lie, and where its inputs go: on one device, or spread over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remedy.models.protocol import CausalLM
+
+WEIGHTS = 0.75
+"""How much of a device's free memory weights may take where they are spread: states and logits need the rest."""
+
+
+def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder: str | None = None) -> CausalLM:
+    """Lay a model's layers one after another on all GPUs, evenly, and those for which they have no room in main memory, from where
+    each is fetched when it is needed (`device_map: auto` of accelerate).
+
+    `room`: bytes that weights may take of each device, by number, and of `cpu`; what is left over lies in a `folder`.
+    """
+    from accelerate import dispatch_model, infer_auto_device_map
+    from accelerate.utils import get_balanced_memory, get_max_memory
+
+    module: Any = model
+    if room is None:
+        room = {place: int(WEIGHTS * free) for place, free in get_max_memory().items()}
+    whole = list(module._no_split_modules or ())
+    most = get_balanced_memory(module, dict(room), no_split_module_classes=whole)
+    places = infer_auto_device_map(module, most, no_split_module_classes=whole)
+    placed: CausalLM = dispatch_model(module, places, offload_dir=folder)
+    return placed
+
+
+def input_device(model: CausalLM) -> torch.device:
+    """Where a model's inputs go: to its embeddings; where these are fetched when they are needed, where they are fetched to."""
+    table = model.get_input_embeddings()
+    device: torch.device = table.weight.device
+    if device.type != "meta":
+        return device
+    hooks = getattr(table._hf_hook, "hooks", (table._hf_hook,))
+    return torch.device(next(hook.execution_device for hook in hooks if hasattr(hook, "execution_device")))
+
+
+def weights_of(model: CausalLM) -> Mapping[str, Tensor]:
+    """All weights and buffers that are saved, by name; those that are fetched when they are needed, fetched."""
+    found = model.state_dict()
+    if not any(tensor.is_meta for tensor in found.values()):
+        return found
+    from accelerate.utils.modeling import get_state_dict_offloaded_model
+
+    module: Any = model
+    fetched: Mapping[str, Tensor] = get_state_dict_offloaded_model(module)
+    return {name: fetched[name] for name in found}

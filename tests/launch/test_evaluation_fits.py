@@ -1,0 +1,90 @@
+"""Every shipped evaluation of the 32B code world model fits the card that it names: weights, and keys and values of a full batch."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, CwmConfig
+
+from remedy.data_gen.settings import load
+from remedy.eval.config import EvalConfig
+from remedy.launch.experiment import ExperimentConfig, expand
+from remedy.launch.footprint import GB, RESERVE
+from remedy.models.config import PretrainedSettings
+from remedy.models.flops import TokenCost, token_cost
+from remedy.train.memory import NF4, ParameterCounts, parameter_counts
+
+ROOT = Path(__file__).resolve().parents[2]
+CWM = "facebook/cwm"
+CARD = 80 * GB
+PROMPT = 1024
+"""Tokens before those that are written; CruxEval's and HumanEval's programs have fewer."""
+EXPERIMENT = ROOT / "configs" / "experiment" / "cwm_lora.yaml"
+ONE_GPU = re.findall(r"^#   remedy run \S+ (.*)$", EXPERIMENT.read_text(), re.MULTILINE)
+PAGES = "".join((ROOT / name).read_text() for name in ("README.md", "docs/guide.md")).replace("\\\n", " ")
+COMMANDS = [
+    line.split("  #")[0]
+    for line in re.findall(r"^(?:remedy evaluate|torchrun \S+ \d+ launch/evaluate\.py) .*$", PAGES, re.MULTILINE)
+    if (CWM in line or "cwm-merged" in line) and "backend." not in line
+]
+
+
+@lru_cache
+def cwm() -> tuple[ParameterCounts, TokenCost]:
+    """Transformers' defaults are the 32B model's (its config.json): 64 layers, 8 heads of keys and values, windows of 8,192."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(CwmConfig(), dtype=torch.bfloat16)
+    cost = token_cost(model)
+    assert cost is not None
+    return parameter_counts(model.requires_grad_(False)), cost
+
+
+def needed(settings: EvalConfig, four_bit: bool) -> float:
+    """Bytes of weights in bf16 or NF4, and of keys and values of rows that all run to the limit."""
+    counts, cost = cwm()
+    weights = 2.0 * counts.frozen
+    if four_bit:
+        weights += (NF4 - 2) * counts.quantisable
+    _, state = cost.at(settings.max_new_tokens + PROMPT)
+    return weights + 2 * settings.batch_size * state
+
+
+def test_the_model_is_the_one_that_is_meant() -> None:
+    counts, cost = cwm()
+    assert counts.frozen == 32_581_097_472
+    assert cost.at(16_384)[1] * 2 == 2 * 2 * 8 * 128 * (16 * 16_384 + 48 * 8_192)
+
+
+@pytest.mark.parametrize("changes", [[], *(line.split() for line in ONE_GPU)], ids=["8 GPUs", "1 GPU in 4 bits"])
+def test_experiments_fit(changes: list[str]) -> None:
+    jobs = expand(load(ExperimentConfig, EXPERIMENT, changes), "x")
+    models = [job.train.model for job in jobs]
+    assert all(isinstance(model, PretrainedSettings) and model.name_or_path == CWM for model in models)
+    for job, model in zip(jobs, models):
+        assert isinstance(model, PretrainedSettings)
+        assert model.load_in_4bit == bool(changes)
+        assert needed(job.evaluate, model.load_in_4bit) < (1 - RESERVE) * CARD
+
+
+def test_no_other_experiment_evaluates_it() -> None:
+    naming = [
+        path.name for path in (ROOT / "configs" / "experiment").iterdir() if f"name_or_path: {CWM}" in path.read_text()
+    ]
+    assert naming == [EXPERIMENT.name]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_fit(command: str) -> None:
+    words = shlex.split(command)
+    config = next(word for word in words if word.startswith("configs/"))
+    settings = load(EvalConfig, ROOT / config, [word for word in words if re.match(r"[\w.]+=", word)])
+    assert needed(settings, four_bit=False) < (1 - RESERVE) * CARD
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) >= 3

@@ -35,7 +35,7 @@ class ExperimentConfig(Settings):
     threads: int = Field(default=1, ge=1, le=1000)
     """CPU threads of each process."""
     max_steps: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Optimizer steps of every run, in place of its own `train.max_steps`: `max_steps=5` tries an experiment out."""
+    """Optimizer steps of every run that trains, in place of its own `train.max_steps`: `max_steps=5` tries an experiment out."""
     max_examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
     """No condition is evaluated on more examples than this: `max_examples=4` tries an experiment out."""
     groups: dict[str, Group] = Field(min_length=1)
@@ -101,9 +101,9 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
     for group_name, group in config.groups.items():
         for member in members(group):
             label = f"{where}: groups.{cut(group_name)}.runs.{cut(member.name)}"
-            chosen = group.select.points()[0] if group.select is not None else {}
-            if choices is not None and group.select is not None:
-                chosen = choices[group_name, member.variant]
+            chosen: dict[str, Any] = {}
+            if group.select is not None and not _untrained(group, member, label):
+                chosen = group.select.points()[0] if choices is None else choices[group_name, member.variant]
             jobs.append(_job(config, group_name, member, chosen, label))
     _refuse_twice([job.name for job in jobs], where)
     held: dict[Path, str] = {}
@@ -166,6 +166,8 @@ def trials(config: ExperimentConfig, where: str) -> list[Trial]:
             label = f"{where}: groups.{cut(group_name)}.select, trial {cut(member.name)}"
             folder = _folder(config, group_name, label) / SELECTION_FOLDER / _part(member.name.replace("/", "-"), label)
             train = _train(config, group_name, member, folder, member.changes, label)
+            if not train.train.total_steps:
+                continue  # what trains nothing has nothing to choose
             if train.train.evaluate_every is None:
                 train = train.changed({"train.evaluate_every": train.train.total_steps}, label)
             found.append(
@@ -211,6 +213,13 @@ def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict
     return Job(name=member.name, variant=member.variant, folder=folder, train=train, evaluate=evaluation, chosen=chosen)
 
 
+def _untrained(group: Group, member: Member | TrialMember, label: str) -> bool:
+    """Whether a run is of the model as it is."""
+    settings = apply_changes(group.base, member.changes, label)
+    train = settings.get("train")
+    return isinstance(train, Mapping) and train.get("max_steps") == 0
+
+
 def _train(
     config: ExperimentConfig,
     group_name: str,
@@ -222,7 +231,7 @@ def _train(
     """The resolved settings of one training."""
     base = config.groups[group_name].base
     settings = apply_changes({**base, "name": member.name, "output": str(folder / "model")}, changes, label)
-    if config.max_steps is not None:
+    if config.max_steps is not None and not _untrained(config.groups[group_name], member, label):
         settings = apply_changes(settings, {"train.max_steps": config.max_steps}, label)
     tracking = settings.get("tracking") or {}
     if isinstance(tracking, Mapping) and tracking.get("wandb", True):

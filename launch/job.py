@@ -59,7 +59,7 @@ def main(
 
 
 def _train(run: RunConfig, folder: Path, processes: int) -> None:
-    if processes > 1:
+    if processes > 1 and run.train.total_steps:
         _on_several(processes, "remedy.launch.train", str(folder / "train.yaml"), "--resume")
         return
     from remedy.train.processes import leave

@@ -96,7 +96,7 @@ def _print_runs(
         total += cost.seconds * len(mine) if known else 0.0
         unknown += 0 if known else len(mine)
         rows = train.total_steps * train.batch_size
-        shown = duration(cost.seconds) if known else "?"
+        shown = duration(cost.seconds) if known and cost.seconds else "" if known else "?"
         table.add_row(name, str(len(mine)), f"{train.total_steps:,}", f"{rows:,}", shown, cost.source, evaluated)
     console.print(table)
     if tried:
@@ -113,6 +113,8 @@ def _print_runs(
 def training_cost(jobs: Sequence[TrainingJob]) -> Cost:
     """What one run of a variant takes: from the speed of one that has logged it, else from its operations."""
     train = jobs[0].train
+    if not train.train.total_steps:
+        return Cost(0.0, "not trained")
     if not isinstance(train.model, DecoderSettings):
         tokenizer = model = None
     else:

@@ -92,8 +92,9 @@ class TrainSettings(Settings):
         "keep_last": "save_total_limit",
     }
 
-    max_steps: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Optimizer steps in all; a curriculum's stages are scaled to it. Default: the curriculum's sum, or 1000 without one."""
+    max_steps: int | None = Field(default=None, ge=0, le=MOST_STEPS)
+    """Optimizer steps in all; a curriculum's stages are scaled to it. Default: the curriculum's sum, or 1000 without one. 0: nothing
+    is trained, and the model is kept as it is, to be evaluated beside trained ones; no other setting of `train` but `seed` matters."""
     curriculum: tuple[Stage, ...] = ()
     """Stages that follow one another, each on the run's data with settings changed."""
     batch_size: int = Field(default=64, ge=1, le=1_000_000)
@@ -172,21 +173,26 @@ class TrainSettings(Settings):
             raise ValueError(
                 "deepspeed.stage 0 with bf16 uses a different optimizer path than stages 1 to 3: choose one"
             )
-        if self.max_steps is not None and self.max_steps < len(self.curriculum):
+        if self.max_steps and self.max_steps < len(self.curriculum):
             raise ValueError(f"max_steps ({self.max_steps}) is less than one for each of {len(self.curriculum)} stages")
         return self
 
     @property
     def total_steps(self) -> int:
         """Optimizer steps of the whole run."""
-        return self.max_steps or sum(stage.steps for stage in self.curriculum) or DEFAULT_STEPS
+        if self.max_steps is not None:
+            return self.max_steps
+        return sum(stage.steps for stage in self.curriculum) or DEFAULT_STEPS
 
     def stage_ends(self) -> list[int]:
         """The step at which each stage ends, in the curriculum's proportions of `max_steps`; the whole run is one without it.
 
-        Proportions are rounded where stages end, so that the last ends at `max_steps`, and every stage has a step.
+        Proportions are rounded where stages end, so that the last ends at `max_steps`, and every stage has a step; none has where
+        nothing is trained.
         """
         total, ends, given = self.total_steps, [0], 0
+        if not total:
+            return [0] * max(1, len(self.curriculum))
         whole = sum(stage.steps for stage in self.curriculum)
         for number, stage in enumerate(self.curriculum, 1):
             given += stage.steps

@@ -8,6 +8,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -51,7 +52,8 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def train(config: RunConfig, resume: bool = False) -> Path:
-    """Train and save; returns the run's folder, which holds model, tokenizer, resolved config and metrics.
+    """Train and save; returns the run's folder, which holds model, tokenizer, resolved config and metrics. A run of 0 steps is the
+    model as training would begin with it.
 
     Raises:
         UserError: the output holds another run's checkpoints and `resume` was not asked for, resume does not fit, memory ran
@@ -64,6 +66,10 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     checkpoint, damaged = starting_point(config, output, resume)
+    if not config.train.total_steps:
+        if process.is_main:
+            _keep_untrained(config, output)
+        return output
     moved = checkpoint is not None and checkpoint.world_size != process.world_size
     resharded = moved and config.train.deepspeed is not None
     arguments = training_arguments(config, process.world_size, resharded)  # joins the other processes
@@ -115,10 +121,26 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     if process.is_main:
         if best is not None:
             copy_model(output / f"{PREFIX_CHECKPOINT_DIR}-{best}", output)
-        tokenizer.save(output)
-        write_json(output / TRAINING, training_account(config, trainer.state))
-        seal_model(output)
+        _finish(config, output, tokenizer, trainer.state)
     return output
+
+
+def _keep_untrained(config: RunConfig, output: Path) -> None:
+    """Save the model as it is. Adapters begin at zero: what they change is nothing."""
+    _begin(config, output)
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    set_seed(config.train.seed)
+    model: Any = build_model(config, tokenizer)
+    log.info("%s: 0 steps, so the model is kept as it is", config.name)
+    model.save_pretrained(output)
+    _finish(config, output, tokenizer, TrainerState())
+
+
+def _finish(config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState) -> None:
+    """What stands beside a finished run's model; sealed last."""
+    tokenizer.save(output)
+    write_json(output / TRAINING, training_account(config, state))
+    seal_model(output)
 
 
 def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
@@ -188,8 +210,10 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | S
     """What the run trains on, in order.
 
     Raises:
-        UserError: as `ShardDataset`, or the first batch has no token to learn.
+        UserError: as `ShardDataset`, nothing is trained, or the first batch has no token to learn.
     """
+    if not config.train.total_steps:
+        raise ConfigError("train.max_steps 0: this run trains nothing and reads no rows: give it steps")
     rows: TraceDataset | ShardDataset
     if config.shards is None:
         rows = TraceDataset(config, tokenizer)
@@ -259,11 +283,7 @@ def _prepare(
     damaged: dict[Path, str],
 ) -> None:
     """What one process does for all before training: the settings into the run's folder, its checkpoints into order."""
-    output.mkdir(parents=True, exist_ok=True)
-    (output / SEAL).unlink(missing_ok=True)  # until training ends again
-    (output / DIVERGED).unlink(missing_ok=True)
-    # Whole or not at all: other processes may be reading the one there is.
-    replace_file(output / CONFIG_FILE, lambda partial: partial.write_text(dump(config), encoding="utf-8"))
+    _begin(config, output)
     if arguments.deepspeed is not None:
         text = json.dumps(arguments.deepspeed, indent=2)
         replace_file(output / JSON_FILE, lambda partial: partial.write_text(text, encoding="utf-8"))
@@ -275,3 +295,12 @@ def _prepare(
         )
         if arguments.deepspeed is not None:
             to_universal(checkpoint.path, checkpoint.step)
+
+
+def _begin(config: RunConfig, output: Path) -> None:
+    """A run's folder with its settings, and without what says that an earlier training of it has ended."""
+    output.mkdir(parents=True, exist_ok=True)
+    (output / SEAL).unlink(missing_ok=True)  # until training ends again
+    (output / DIVERGED).unlink(missing_ok=True)
+    # Whole or not at all: other processes may be reading the one there is.
+    replace_file(output / CONFIG_FILE, lambda partial: partial.write_text(dump(config), encoding="utf-8"))

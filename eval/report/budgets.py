@@ -116,6 +116,8 @@ def _training(training: Mapping[str, Any] | None) -> list[str]:
     """Training, learning rate and seed, as cells."""
     if training is None:
         return ["", "", ""]
+    if not training["steps"]:
+        return ["not trained\n0 steps\n0 tokens", "", str(training["seed"])]
     lines = [
         f"{training['steps']:,} steps",
         f"{training['examples']:,} examples",
@@ -142,10 +144,11 @@ def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[s
 
 def _unequal_training(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
     before, after = ([request.get("training") for request in side] for side in (baseline, treatment))
-    known = [side for side in (before, after) if all(side)]
-    if len(known) < 2:
-        one_sided = any(before) != any(after)
-        return [f"only the {'treatment' if any(after) else 'baseline'} was trained here"] if one_sided else []
+    learnt = [any(one and one["steps"] for one in side) for side in (before, after)]
+    if learnt[0] != learnt[1]:
+        return [f"only the {'treatment' if learnt[1] else 'baseline'} was trained here"]
+    if not all(learnt) or not all([*before, *after]):
+        return []
     found = []
     for key, name, tolerance, said in _BUDGETS:
         mean = [sum(one[key] for one in side if one) / len(side) for side in (after, before)]

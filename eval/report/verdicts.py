@@ -18,7 +18,7 @@ from remedy.eval.decoding import CONSTRAINED
 from remedy.eval.records import MEMORY, TRACE_COLUMNS, label_columns
 from remedy.eval.stats import MARGIN, Difference, Repeated, VerdictWord, compare, levels, over_seeds, word
 
-Aim = Literal["token budget", "strings", "wrong action", "lost state", "any"]
+Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetting", "any"]
 LONG_HORIZON = (
     "'long horizon' is two failures by now: 'wrong action' (the program is shown) and 'lost state' (actions are given)"
 )

@@ -164,7 +164,8 @@ def _print_conditions(variants: dict[str, list[Job]], conditions: dict[str, list
     for name, jobs in variants.items():
         for one in conditions[jobs[0].name]:
             words = ", ".join(f"{key} {value}" for key, value in one.own_labels.items() if value != "")
-            label = ", ".join(filter(None, [one.diagnostic, words, f"forcing {one.labels['forcing']}"]))
+            how = "answer only" if one.labels["answer_only"] else f"forcing {one.labels['forcing']}"
+            label = ", ".join(filter(None, [one.diagnostic, words, how]))
             found.setdefault(label, (one.examples, []))[1].append(name)
     for label, (examples, names) in found.items():
         table.add_row(label, str(examples), str(len(set(names))))
@@ -193,9 +194,10 @@ def _print_comparisons(
             table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", "no such condition", "", "")
             continue
         examples = min(side.examples for side in found)
+        assumed = _seeds(one.baseline, variants), _seeds(one.treatment, variants)
         clusters = min(side.data.task.clusters(side.split, side.examples) for side in found)
         alone, worst = (
-            f"{100 * smallest_difference(seeds, clusters, rate, spread, level):.0f} points"
+            f"{100 * smallest_difference(assumed, clusters, rate, spread, level):.0f} points"
             for level in (ALONE, ALONE if one.primary else ALONE / others)
         )
         table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", _sized(examples, clusters), alone, worst)
@@ -229,6 +231,13 @@ def _is_diagnosis(comparison: Comparison) -> bool:
 
 def _jobs(side: Side, variants: dict[str, list[Job]]) -> list[Job]:
     return variants.get(side.run) or [job for jobs in variants.values() for job in jobs if job.name == side.run]
+
+
+def _seeds(side: Side, variants: dict[str, list[Job]]) -> float:
+    """How many seeds a side has, as `smallest_difference` counts them."""
+    jobs = _jobs(side, variants)
+    kept = not any(job.train.train.total_steps or isinstance(job.train.model, DecoderSettings) for job in jobs)
+    return math.inf if kept else len(jobs)
 
 
 def _sized(examples: int, clusters: int) -> str:

@@ -132,6 +132,13 @@ def _training(training: Mapping[str, Any] | None) -> list[str]:
     return ["\n".join(filter(None, lines)), rate, str(seed) if seed == data_seed else f"{seed}, data {data_seed}"]
 
 
+def as_it_is(request: Request) -> bool:
+    """Whether a run is of somebody's model that was not trained here: no seed could have made it another. A decoder of ours without
+    training is its random weights, which are of a seed."""
+    training = request.get("training")
+    return bool(training) and not training["steps"] and not request["checkpoint"]["mixers"]
+
+
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
     """In what two variants, each with the requests of its runs, and their training were unequal: `steps 1,600 against 800`, of the
     treatment first. Empty where they were equal, or of neither side anything is known."""

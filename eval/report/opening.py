@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from remedy.eval.report.verdicts import ALONE, Verdict
-from remedy.eval.report.wording import drawn, margin_of, rate_of, scope
+from remedy.eval.report.wording import drawn, margin_of, rate_of, scope, seeds_of
 from remedy.eval.sections import points
 from remedy.eval.stats import VerdictWord
 
@@ -74,7 +74,7 @@ def _certainty(item: Verdict, others: Sequence[Verdict]) -> str:
 def _scope(item: Verdict) -> str:
     before, after = item.found.seeds
     if item.found.repeated:
-        return f"with {after} seeds against {before}, and the interval is for other seeds too"
+        return f"with {seeds_of(item)}, and the interval is for other seeds too"
     runs = "one training a side" if before == after == 1 else f"{after} trainings against {before}"
     return f"with {runs}, so it is of these runs alone: other seeds may say otherwise"
 
@@ -131,7 +131,7 @@ def _costs(verdicts: Sequence[Verdict]) -> str:
 def _certainties(verdicts: Sequence[Verdict]) -> str:
     """How many are of recipes, and what would have been seen where nothing is decided."""
     repeated = [item for item in verdicts if item.found.repeated]
-    seeds = sorted({count for item in repeated for count in item.found.seeds})
+    seeds = sorted({count for item in repeated for count in item.found.seeds if count > 1})
     span = f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else f"{seeds[0]} seeds" if seeds else ""
     if not repeated:
         said = "All are of single runs alone, and other seeds may say otherwise"

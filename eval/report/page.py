@@ -14,7 +14,7 @@ from remedy.data_gen.settings import UserError
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records import label_columns
 from remedy.eval.report.budgets import NOTE as BUDGET_NOTE
-from remedy.eval.report.budgets import runs_table, unequal
+from remedy.eval.report.budgets import as_it_is, runs_table, unequal
 from remedy.eval.report.comparisons import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.constrained import constraint_sections
 from remedy.eval.report.costs import measure_sections
@@ -94,7 +94,8 @@ def compose(
         said = chosen_baselines(found.conditions, variants, baselines)
         comparisons = default_comparisons(found.conditions, variants, baselines)
         comparisons += diagnoses(found.conditions, variants)
-    decided = [with_budgets(item, found.requests, variants) for item in decide(comparisons, found.records)]
+    decided = decide(comparisons, found.records, [one["run"] for one in found.requests if as_it_is(one)])
+    decided = [with_budgets(item, found.requests, variants) for item in decided]
     fingerprints = {request["run"]: request["checkpoint"]["tokenizer_fingerprint"] for request in found.requests}
     trained = any(request.get("training") for request in found.requests)
     sections = [Section("Runs", rows=runs_table(found), note=BUDGET_NOTE if trained else "")] if found.requests else []

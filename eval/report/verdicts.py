@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -83,16 +83,17 @@ class Verdict(NamedTuple):
     unequal: tuple[str, ...] = ()
 
 
-def decide(comparisons: Sequence[Comparison], records: pd.DataFrame) -> list[Verdict]:
+def decide(comparisons: Sequence[Comparison], records: pd.DataFrame, untrained: Collection[str] = ()) -> list[Verdict]:
     """Compare the two sides of each comparison on the programs that all of their runs have.
 
     The words hold together: all but the primary comparison share the level of one, by Holm's procedure. Diagnoses have no word.
+    `untrained`: runs of models as they are, which no seed could have made others.
 
     Raises:
         ConfigError: a side names a run or label that the records do not have, no example is shared, or several are primary.
     """
     one_primary(comparisons)
-    found = [_compared(comparison, records) for comparison in comparisons]
+    found = [_compared(comparison, records, untrained) for comparison in comparisons]
     sharing = [number for number, one in enumerate(found) if not (one.comparison.primary or one.word is None)]
     for number, level in zip(sharing, levels([found[number].found.p_value for number in sharing], ALONE)):
         found[number] = found[number]._replace(level=level)
@@ -111,7 +112,7 @@ def one_primary(comparisons: Sequence[Comparison]) -> None:
         raise ConfigError(f"comparisons: {primary[0]!r} and {primary[1]!r} are both primary: keep one")
 
 
-def _compared(comparison: Comparison, records: pd.DataFrame) -> Verdict:
+def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collection[str]) -> Verdict:
     """The comparison by itself; its word is still to be found, unless it is a diagnosis."""
     before, after = sides(comparison, records)
     diagnosis = _feeding(before) != _feeding(after)
@@ -124,7 +125,14 @@ def _compared(comparison: Comparison, records: pd.DataFrame) -> Verdict:
     examples = before.drop_duplicates(PAIRED)
     clusters = examples["cluster"].tolist()
     outcomes = _by_run(before), _by_run(after)
-    found = compare(*outcomes, clusters, same_runs=set(before["run"]) == set(after["run"]))
+    # A model as it is stands for itself beside every seed: it would be the same in another experiment.
+    most = max(map(len, outcomes))
+    repeated = [
+        np.repeat(one, most, axis=0) if len(one) == 1 and set(side["run"]) <= set(untrained) else one
+        for one, side in zip(outcomes, (before, after))
+    ]
+    found = compare(*repeated, clusters, same_runs=set(before["run"]) == set(after["run"]))
+    found = found._replace(seeds=(len(outcomes[0]), len(outcomes[1])))
     baseline, treatment = (over_seeds(side, clusters) for side in outcomes)
     ratio = _token_ratio(_paired(before, after))
     without = baselines.best([{"baselines": baselines.baselines(examples)}])

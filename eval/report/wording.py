@@ -117,8 +117,17 @@ def scope(item: Verdict) -> str:
     """Of what a verdict speaks."""
     before, after = item.found.seeds
     if item.found.repeated:
-        return f"{after} seeds against {before}"
+        return seeds_of(item)
     return "in this run" if before == after == 1 else "in these runs"
+
+
+def seeds_of(item: Verdict) -> str:
+    """The seeds of a comparison that holds for others; a side without several is a model that was not trained."""
+    before, after = item.found.seeds
+    if min(before, after) > 1:
+        return f"{after} seeds against {before}"
+    first, second = (f"{count} seeds" if count > 1 else "a model as it is" for count in (after, before))
+    return f"{first} against {second}"
 
 
 def margin_of(item: Verdict) -> str:

@@ -16,7 +16,7 @@ CORRELATION = 0.5
 
 
 def smallest_difference(
-    seeds: tuple[int, int],
+    seeds: tuple[float, float],
     programs: int,
     rate: float = RATE,
     spread: float = SPREAD,
@@ -26,7 +26,7 @@ def smallest_difference(
     """The smallest difference that `compare` will call other than 0 with probability `power`, at most 1.
 
     `seeds`: of the baseline, of the treatment; with one on a side it is a difference of these runs, to which `spread`, the standard
-    deviation of seeds' rates, does not matter.
+    deviation of seeds' rates, does not matter. Infinitely many: a model that is not trained, which seeds do not change.
     """
     among = (2 * rate * (1 - rate) * (1 - CORRELATION) / programs, float("inf"))
     if min(seeds) < 2:

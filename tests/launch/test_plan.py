@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -97,17 +98,18 @@ def test_the_options_of_a_plan_do_nothing_without_it() -> None:
     assert isinstance(done.exception, UserError)
 
 
-@pytest.mark.parametrize("seeds", [(1, 1), (4, 4)])
-def test_what_is_called_the_smallest_difference_is_seen_four_times_in_five(seeds: tuple[int, int]) -> None:
+@pytest.mark.parametrize("seeds", [(1, 1), (4, 4), (math.inf, 4)])
+def test_what_is_called_the_smallest_difference_is_seen_four_times_in_five(seeds: tuple[float, float]) -> None:
     generator = np.random.default_rng(0)
     smallest = smallest_difference(seeds, 200, rate=0.4, spread=0.06)
     seen = 0
     for _ in range(300):
         difficulty = generator.random(200)  # outcomes on a program are alike, half of the time
         sides = []
-        for count, rate in zip(seeds, (0.4, 0.4 + smallest), strict=True):
+        for given, rate in zip(seeds, (0.4, 0.4 + smallest), strict=True):
+            count = 1 if math.isinf(given) else int(given)
             rates = np.clip(rate + 0.06 * generator.normal(size=(count, 1)) * (count > 1), 0, 1)
             draws = np.where(generator.random((count, 200)) < 0.78, difficulty, generator.random((count, 200)))
-            sides.append((draws < rates).astype(float))
+            sides.append(np.repeat((draws < rates).astype(float), 4 if math.isinf(given) else 1, axis=0))
         seen += compare(*sides).p_value < 0.05
     assert 0.7 <= seen / 300 <= 0.95

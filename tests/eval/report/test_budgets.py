@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from remedy.eval.folder import read_request
-from remedy.eval.report.budgets import runs_table, unequal
+from remedy.eval.report.budgets import as_it_is, runs_table, unequal
 from remedy.eval.report.page import compose
 from remedy.eval.report.reading import Evaluations
 from remedy.eval.report.wording import verdict_cell
@@ -42,6 +42,8 @@ CHOSEN = {"chosen": {"train.learning_rate": 0.004}}
         (CHOSEN, {"learning_rate": 0.002, "chosen": {"train.learning_rate": 0.002}}, []),
         (None, {}, ["only the treatment was trained here"]),
         (None, None, []),
+        ({"steps": 0, "examples": 0, "tokens": 0, "flops": 0.0}, {}, ["only the treatment was trained here"]),
+        ({"steps": 0}, None, []),
     ],
 )
 def test_what_is_unequal_is_said_and_nothing_else(
@@ -135,6 +137,20 @@ def test_what_tells_two_models_or_their_training_apart_stands_in_the_table(tmp_p
     assert found["Model"].splitlines()[2:] == ["window 16, null", "positions none", "short_convolution true"]
     assert found["Training"].splitlines()[-1] == "in stages: 200 steps of spacing 1, length 2, 8; 450 steps"
     assert found["Data"] == "permutation\nreveals: spacing 4.0; locals full"
+
+
+def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
+    labels = {"length": 4, "horizon": 4}
+    took = {**TRAINING, "steps": 0, "examples": 0, "tokens": 0, "flops": 0.0, "kept_step": 0}
+    request = read_request(write_evaluation(tmp_path / "a", made([True], labels=labels), training=took))
+    conditions, records = together(made([True], labels=labels))
+    head, row = runs_table(Evaluations([request], conditions, records, []))
+    found = dict(zip(head, row, strict=True))
+    assert found["Training"].splitlines() == ["not trained", "0 steps", "0 tokens"]
+    assert "Learning rate" not in found
+    assert not as_it_is(request)  # one of our decoders: random weights, of a seed
+    request["checkpoint"]["mixers"] = {}
+    assert as_it_is(request)
 
 
 @pytest.mark.parametrize(

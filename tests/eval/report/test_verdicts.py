@@ -53,6 +53,27 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     assert verdict_cell(few) == "Helped\n3 seeds against 3\nall seeds solve it; to say fixed takes 6"
 
 
+def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
+    """Harm has a word, and it is of the recipe: the model that was not trained would be the same beside other seeds."""
+    knows = [True] * 90 + [False] * 10
+    forgot = [[number % 10 < kept for number in range(100)] for kept in (4, 5, 5)]
+    parts = [made(knows, run="base"), *(made(right, run=f"b-{seed}") for seed, right in enumerate(forgot))]
+    _, records = together(*parts, variants={f"b-{seed}": "b" for seed in range(3)} | {"base": "base"})
+    compared = [comparison({"run": "base"}, {"run": "b"}, failure="forgetting")]
+    (of_runs,), (of_recipe,) = decide(compared, records), decide(compared, records, ["base"])
+    assert verdict_cell(of_runs).splitlines()[:2] == ["Worse", "in these runs"]
+    assert verdict_cell(of_recipe).splitlines()[:2] == ["Worse", "3 seeds against a model as it is"]
+    assert of_recipe.found.seeds == (1, 3)
+    assert of_recipe.found.difference == of_runs.found.difference
+    # Seeds that disagree say nothing of the recipe, whatever they say of themselves.
+    apart = [[True] * 100, [True] * 60 + [False] * 40, [False] * 100]
+    parts[1:] = [made(right, run=f"b-{seed}") for seed, right in enumerate(apart)]
+    _, records = together(*parts, variants={f"b-{seed}": "b" for seed in range(3)} | {"base": "base"})
+    assert decide(compared, records)[0].word is VerdictWord.WORSE
+    assert decide(compared, records, ["base"])[0].word is VerdictWord.UNDECIDED
+    assert "with 3 seeds against a model as it is" in opening(decide(compared, records, ["base"]))[2]
+
+
 def test_programs_that_stand_or_fall_together_are_one() -> None:
     before = [False] * 10 + [True] * 90
     alike = [f"{number // 10}" for number in range(100)]

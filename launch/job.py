@@ -55,7 +55,7 @@ def main(
     if evaluated and processes > 1:
         _on_several(processes, "remedy.launch.job", str(folder), name, "--variant", variant)
     elif evaluated:
-        _evaluate(run, folder, name, variant)
+        evaluate_run(run, folder, name, variant)
 
 
 def _train(run: RunConfig, folder: Path, processes: int) -> None:
@@ -94,7 +94,8 @@ def _on_several(processes: int, *command: str) -> None:
         sys.exit(RESUMABLE if passed_on else code)
 
 
-def _evaluate(run: RunConfig, folder: Path, name: str, variant: str) -> None:
+def evaluate_run(run: RunConfig, folder: Path, name: str, variant: str) -> None:
+    """Evaluate a trained run as its folder says."""
     from remedy.eval.checkpoint import for_checkpoint, load_evaluated
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import ConditionDone, evaluate

@@ -136,7 +136,7 @@ def as_it_is(request: Request) -> bool:
     """Whether a run is of somebody's model that was not trained here: no seed could have made it another. A decoder of ours without
     training is its random weights, which are of a seed."""
     training = request.get("training")
-    return bool(training) and not training["steps"] and not request["checkpoint"]["mixers"]
+    return training is not None and not training["steps"] and not request["checkpoint"]["mixers"]
 
 
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:

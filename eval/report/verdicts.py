@@ -125,13 +125,12 @@ def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collecti
     examples = before.drop_duplicates(PAIRED)
     clusters = examples["cluster"].tolist()
     outcomes = _by_run(before), _by_run(after)
-    # A model as it is stands for itself beside every seed: it would be the same in another experiment.
     most = max(map(len, outcomes))
-    repeated = [
-        np.repeat(one, most, axis=0) if len(one) == 1 and set(side["run"]) <= set(untrained) else one
+    first, second = (
+        _standing(one, most) if set(side["run"]) <= set(untrained) else one
         for one, side in zip(outcomes, (before, after))
-    ]
-    found = compare(*repeated, clusters, same_runs=set(before["run"]) == set(after["run"]))
+    )
+    found = compare(first, second, clusters, same_runs=set(before["run"]) == set(after["run"]))
     found = found._replace(seeds=(len(outcomes[0]), len(outcomes[1])))
     baseline, treatment = (over_seeds(side, clusters) for side in outcomes)
     ratio = _token_ratio(_paired(before, after))
@@ -190,6 +189,11 @@ def _by_run(side: pd.DataFrame) -> npt.NDArray[np.float64]:
     """Right answers (runs, examples)."""
     right: npt.NDArray[np.float64] = side["right"].to_numpy(dtype=float)
     return right.reshape(side["run"].nunique(), -1)
+
+
+def _standing(outcomes: npt.NDArray[np.float64], seeds: int) -> npt.NDArray[np.float64]:
+    """A single run of a model as it is beside every seed of the other side: it would be the same in another experiment."""
+    return np.repeat(outcomes, seeds, axis=0) if len(outcomes) == 1 else outcomes
 
 
 def _token_ratio(both: pd.DataFrame) -> float:

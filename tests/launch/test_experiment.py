@@ -54,11 +54,21 @@ def test_an_experiment_is_tried_out_by_two_overrides() -> None:
         expand(experiment(max_steps=1), "e")
 
 
+def test_a_run_of_the_model_as_it_is_stays_so_with_seeds_grids_and_max_steps() -> None:
+    """What trains nothing is given no steps when an experiment is tried out, and keeps the curriculum's stages, empty."""
+    runs = {"a": {"train.max_steps": 0}, "b": {}}
+    changes: dict[str, Any] = {"groups.g.runs": runs, "groups.g.evaluate_runs": {}, "groups.g.seeds": [0, 1]}
+    jobs = expand(experiment(max_steps=5, **changes, **{"groups.g.grid": {"data.task.n": [3, 4]}}), "e")
+    assert [job.train.train.total_steps for job in jobs] == [0] * 4 + [5] * 4
+    assert jobs[0].train.train.stage_ends() == [0, 0]
+    assert {job.variant for job in jobs} == {"a,n=3", "a,n=4", "b,n=3", "b,n=4"}
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "experiment").glob("*.yaml")), ids=lambda p: p.stem)
 def test_shipped_experiments_are_valid_at_full_and_at_small_size(path: Path) -> None:
     assert expand(load(ExperimentConfig, path), path.name)
     for job in expand(load(ExperimentConfig, path, ["max_steps=4", "max_examples=2"]), path.name):
-        assert job.train.train.total_steps == 4
+        assert job.train.train.total_steps in (0, 4)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../../x", "/x", "a\x00", "a\n"])

@@ -96,6 +96,16 @@ def test_selections_that_choose_nothing_or_by_the_wrong_thing_are_refused(
         experiment(tmp_path, **changes)
 
 
+def test_the_model_as_it_is_chooses_nothing(tmp_path: Path) -> None:
+    runs = {"as-it-is": {"train.max_steps": 0}, "trained": {}}
+    config = experiment(tmp_path, runs=runs, grid={})
+    assert {trial.variant for trial in trials(config, "e")} == {"trained"}
+    for choices in (None, {("swaps", "trained"): {"train.learning_rate": 1e-2}}):
+        jobs = expand(config, "e", choices)
+        assert [job.train.train.total_steps for job in jobs] == [0, 0, 30, 30]
+        assert [bool(job.chosen) for job in jobs] == [False, False, True, True]
+
+
 def finish(trial: Trial, figures: tuple[float, float] | None) -> None:
     """Make a trial's folder what training leaves: its loss and exact match, or that it diverged."""
     output = Path(trial.train.output)

@@ -1,0 +1,135 @@
+"""The fine-tuning of a code world model, as the shipped file has it, on a model of the same architecture with four layers: every
+arm, the model as it is among them, replay, what is forgotten, and the report."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import CwmForCausalLM
+
+from remedy.data_gen.settings import build, load
+from remedy.eval.report.page import compose
+from remedy.launch.experiment import ExperimentConfig, Job, expand
+from remedy.launch.job import evaluate_run
+from remedy.launch.runner import prepare, report_all
+from remedy.models.finished import read_training
+from remedy.models.loading import load_checkpoint
+from remedy.train.config import RunConfig
+from remedy.train.data import TraceDataset
+from remedy.train.run import train
+from tests.tiny_cwm import write_tiny_cwm
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGSHIP = ROOT / "configs" / "experiment" / "cwm_lora.yaml"
+CRUXEVAL = [
+    {"id": f"sample_{n}", "code": f"def f(x):\n    y = x + {n}\n    return y", "input": "1", "output": str(n + 1)}
+    for n in range(3)
+]
+HUMANEVAL = {
+    "task_id": "HumanEval/0",
+    "prompt": "def twice(x):\n",
+    "canonical_solution": "    return 2 * x\n",
+    "test": "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(4) == 8\n",
+    "entry_point": "twice",
+}
+
+
+@pytest.fixture(scope="module")
+def flagship(tmp_path_factory: pytest.TempPathFactory) -> ExperimentConfig:
+    """The shipped experiment with a tiny model, a few programs and two steps."""
+    folder = tmp_path_factory.mktemp("flagship")
+    model = write_tiny_cwm(folder / "tiny-cwm")
+    for name, lines in (("cruxeval", CRUXEVAL), ("humaneval", [HUMANEVAL])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    changes = [
+        f"output={folder / 'out'}",
+        "max_steps=2",
+        *(f"groups.cwm.base.{section}.name_or_path={model}" for section in ("model", "tokenizer")),
+        *(
+            f"groups.cwm.evaluate.diagnostics.0.sources.{number}.path={folder / f'{name}.jsonl'}"
+            for number, name in enumerate(("cruxeval", "humaneval"))
+        ),
+        "groups.cwm.base.train.deepspeed=null",
+        "groups.cwm.base.train.batch_size=2",
+        "groups.cwm.base.train.gradient_accumulation_steps=1",
+        "groups.cwm.base.train.dataloader_num_workers=0",
+        "groups.cwm.base.train.precision=fp32",
+        "groups.cwm.base.train.threads=1",
+        "groups.cwm.base.data.task.depth=1",
+        "groups.cwm.base.data.task.input_length=[2, 3]",
+        "groups.cwm.base.data.reveal.max_tokens=700",
+        "groups.cwm.runs.short-budget={data.reveal.max_tokens: 600}",
+        "groups.cwm.base.mixture.permutations.set.task.length=3",
+        "groups.cwm.base.tracking={wandb: false}",
+        "groups.cwm.evaluate.max_new_tokens=24",
+        "groups.cwm.evaluate.threads=1",
+    ]
+    return load(ExperimentConfig, FLAGSHIP, changes)
+
+
+def test_replay_is_a_third_of_the_examples_in_the_models_own_form_and_of_no_test_program() -> None:
+    jobs = {job.name: job for job in expand(load(ExperimentConfig, FLAGSHIP), "flagship")}
+    weights = {name: part.weight for name, part in jobs["replay"].train.mixture.items()}
+    replayed = sum(weight for name, weight in weights.items() if name.startswith("replayed"))
+    assert replayed / sum(weights.values()) == pytest.approx(0.35)
+    assert weights["strings"] == 2 * weights["permutations"]  # as in the arm that it is compared with
+    assert jobs["full-locals"].train.mixture["strings"].weight == 2
+    parts = [
+        jobs["replay"].train.data.changed(part.set, name)
+        for name, part in jobs["replay"].train.mixture.items()
+        if name.startswith("replayed")
+    ]
+    assert {part.format for part in parts} == {"cwm"}
+    assert [(part.reveal.locals, part.reveal.spacing) for part in parts if not part.reveal.answer_only] == [
+        ("diff", 1.0)
+    ] * 2
+    assert sum(part.reveal.answer_only for part in parts) == 1
+    assert {part.task.kind for part in parts} == {"composition"}
+
+
+@pytest.mark.slow
+def test_the_flagship_runs_end_to_end(flagship: ExperimentConfig) -> None:
+    jobs = expand(flagship, "flagship")
+    for job in jobs:
+        assert not prepare(job)
+        train(job.train)
+        evaluate_run(job.train, job.folder, job.name, job.variant)
+    _check_untouched(next(job for job in jobs if job.name == "base-model"))
+    replay = next(job for job in jobs if job.name == "replay")
+    tokenizer = load_checkpoint(replay.train.output)[1]
+    rows = TraceDataset(
+        build(RunConfig, {**replay.train.model_dump(), "train": {"max_steps": 15, "batch_size": 4}}), tokenizer
+    )
+    parts = [member.part for row in range(60) for member in rows.members(row)]
+    assert {name: parts.count(name) for name in parts} == {
+        name: part.weight for name, part in replay.train.mixture.items()
+    }
+
+    page = report_all(flagship, jobs)
+    text = (page.parent / "report.md").read_text(encoding="utf-8")
+    row = next(line for line in text.splitlines() if line.startswith("| base-model |"))
+    assert "not trained" in row
+    assert "0 tokens" in row
+    found = compose([job.folder / "evaluation" for job in jobs], flagship.comparisons)
+    assert len(found.verdicts) == len(flagship.comparisons)
+    forgetting = [item for item in found.verdicts if item.comparison.failure == "forgetting"]
+    assert len(forgetting) == 7
+    of_recipes = [item.found.seeds for item in forgetting if item.found.repeated]
+    assert of_recipes == [(1, 3)] * 4
+    assert forgetting[0].unequal == ("only the treatment was trained here",)
+    assert "Forgetting answers at once: with replay" in text
+
+
+def _check_untouched(job: Job) -> None:
+    """The arm is the model that was given, to the bit, whatever stands beside it."""
+    training = read_training(Path(job.train.output))
+    assert training is not None
+    assert (training["steps"], training["tokens"], training["flops"]) == (0, 0, 0.0)
+    name = job.train.model.model_dump()["name_or_path"]
+    ours, tokenizer = load_checkpoint(job.train.output, "cpu")
+    theirs = CwmForCausalLM.from_pretrained(name).eval()
+    ids = torch.arange(4, 40)[None]
+    with torch.no_grad():
+        assert torch.equal(ours(input_ids=ids).logits, theirs(input_ids=ids).logits)
+    assert tokenizer.settings == job.train.tokenizer

@@ -46,7 +46,7 @@ class Mamba(Mixer):
         self.x_proj = nn.Linear(inner, rank + 2 * size, bias=False)
         self.dt_proj = nn.Linear(rank, inner)
         nn.init.uniform_(self.dt_proj.weight, -(rank**-0.5), rank**-0.5)
-        self.dt_proj.bias = nn.Parameter(_step_bias(inner))
+        self.dt_proj.bias = nn.Parameter(step_bias(inner))
         self.A_log = nn.Parameter(torch.arange(1.0, size + 1).log().repeat(inner, 1))
         self.D = nn.Parameter(torch.ones(inner))
         self.out_proj = nn.Linear(inner, width, bias=False)
@@ -94,7 +94,7 @@ class Mamba2(Mixer):
         self.signed = self.eigenvalue_range(config.eigenvalues) == "signed"
         self.in_proj = nn.Linear(width, 2 * inner + 2 * size + self.heads, bias=False)
         self.convolution = ShortConvolution(inner + 2 * size, layer)
-        self.dt_bias = nn.Parameter(_step_bias(self.heads))
+        self.dt_bias = nn.Parameter(step_bias(self.heads))
         self.A_log = nn.Parameter(torch.arange(1.0, self.heads + 1).log())
         self.D = nn.Parameter(torch.ones(self.heads))
         self.norm = nn.RMSNorm(inner, eps=config.rms_norm_eps)
@@ -122,7 +122,7 @@ class Mamba2(Mixer):
         return 5.0 * self.state_floats()[0], 0.0
 
 
-def _step_bias(count: int) -> Tensor:
+def step_bias(count: int) -> Tensor:
     """Biases whose softplus is spread evenly, in its logarithm, between 0.001 and 0.1."""
     step = torch.exp(torch.rand(count) * math.log(100) + math.log(0.001))
     return step + torch.log(-torch.expm1(-step))

@@ -134,32 +134,46 @@ def chunked_duality(
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
     """The same in PyTorch, in the precision of the inputs."""
-    steps = u.shape[1]
+    exponent, sign = log_transition(step * a, signed)
+    return decayed_attention(c[:, :, None], b[:, :, None], step[..., None] * u, exponent, state, sign, chunk)
+
+
+def decayed_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    state: Tensor | None = None,
+    sign: Tensor | None = None,
+    chunk: int = CHUNK,
+) -> tuple[Tensor, Tensor]:
+    """h_t = sign_t exp(g_t) h_{t-1} + k_t v_t^T and y_t = q_t h_t, chunk by chunk, in the precision of the inputs.
+
+    q, k (B, T, H or 1, N), v (B, T, H, P), g, sign (B, T, H), state (B, H, N, P). Returns y (B, T, H, P) and the last state.
+    """
+    steps = v.shape[1]
     size = min(chunk, steps)
     padding = -steps % size
-    exponent, sign = log_transition(step * a, signed)
-    weighted = step[..., None] * u
     if padding:  # nothing comes in and nothing decays
-        weighted = F.pad(weighted, (0, 0, 0, 0, 0, padding))
-        exponent, b, c = F.pad(exponent, (0, 0, 0, padding)), F.pad(b, (0, 0, 0, padding)), F.pad(c, (0, 0, 0, padding))
+        q, k, v = (F.pad(x, (0, 0, 0, 0, 0, padding)) for x in (q, k, v))
+        g = F.pad(g, (0, 0, 0, padding))
         sign = F.pad(sign, (0, 0, 0, padding), value=1.0) if sign is not None else None
-    weighted = weighted.unflatten(1, (-1, size)).permute(0, 3, 1, 2, 4)  # (B, H, chunks, S, P)
-    b, c = (x.unflatten(1, (-1, size))[:, None] for x in (b, c))  # (B, 1, chunks, S, N)
-    total = exponent.unflatten(1, (-1, size)).permute(0, 3, 1, 2).cumsum(-1)
+    q, k, v = (x.unflatten(1, (-1, size)).permute(0, 3, 1, 2, 4) for x in (q, k, v))  # (B, H, chunks, S, N or P)
+    total = g.unflatten(1, (-1, size)).permute(0, 3, 1, 2).cumsum(-1)
     between = (total[..., :, None] - total[..., None, :]).clamp(max=0).exp()
-    between = between * torch.ones(size, size, device=u.device).tril()
+    between = between * torch.ones(size, size, device=v.device).tril()
     from_start, to_end = total.exp(), (total[..., -1:] - total).exp()
     if sign is not None:
         signs = sign.unflatten(1, (-1, size)).permute(0, 3, 1, 2).cumprod(-1)
         between = between * (signs[..., :, None] * signs[..., None, :])
         from_start, to_end = from_start * signs, to_end * (signs[..., -1:] * signs)
-    within = ((c @ b.transpose(-1, -2)) * between) @ weighted
-    brought = (b * to_end[..., None]).transpose(-1, -2) @ weighted  # (B, H, chunks, N, P)
+    within = ((q @ k.transpose(-1, -2)) * between) @ v
+    brought = (k * to_end[..., None]).transpose(-1, -2) @ v  # (B, H, chunks, N, P)
     if state is None:
         state = torch.zeros_like(brought[:, :, 0])
     before = []
     for decay, arriving in zip(from_start[..., -1, None, None].unbind(2), brought.unbind(2)):
         before.append(state)
         state = decay * state + arriving
-    y = within + (c * from_start[..., None]) @ torch.stack(before, dim=2)
+    y = within + (q * from_start[..., None]) @ torch.stack(before, dim=2)
     return y.flatten(2, 3)[:, :, :steps].transpose(1, 2), state

@@ -7,6 +7,7 @@ Not seen by this: what a compiler makes of them, TF32, shared memory, other auto
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import types
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 SOURCES = os.environ.get("REMEDY_KERNEL_SOURCES", "")
 pytestmark = pytest.mark.skipif(
@@ -115,6 +117,11 @@ def test_the_generalised_delta_rule(keys: int, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [HALF, torch.float32])
+def test_attention_with_decay_and_keys_of_each_head(dtype: torch.dtype) -> None:
+    assert tried("decayed_attention", (4, 16, 32), dtype) == (["chunk_simple_gla"], ())
+
+
+@pytest.mark.parametrize("dtype", [HALF, torch.float32])
 @pytest.mark.parametrize("keys", [16, 64])
 def test_path_attention(keys: int, dtype: torch.dtype) -> None:
     assert tried("path_attention", (keys,), dtype) == (["parallel_path_attn"], ())
@@ -212,11 +219,37 @@ def test_path_attention_is_flash_linear_attentions() -> None:
     torch.testing.assert_close(ours(x), theirs(x)[0], atol=1e-3, rtol=1e-2)
 
 
-def layer(name: str) -> Any:
+@torch.no_grad()
+def test_mamba3_is_mamba_ssms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forward pass of its kernels, but for what they write in assembler."""
+    angle_dt = pytest.importorskip("mamba_ssm.ops.triton.mamba3.angle_dt")
+    siso = pytest.importorskip("mamba_ssm.ops.triton.mamba3.mamba3_siso_fwd")
+    plain = importlib.import_module("tests.models.plain_triton")
+    for module in (angle_dt, siso):
+        monkeypatch.setattr(module, "range", interpreted, raising=False)
+        for name in ("cos_approx", "sin_approx", "sigmoid_approx", "tanh_approx", "silu"):
+            monkeypatch.setattr(module, name, getattr(plain, name), raising=False)
+    ours = layer("mamba3", state_size=16)
+    for parameter in ours.parameters():
+        parameter.add_(0.3 * torch.randn_like(parameter))
+    x = torch.randn(2, 70, 32)
+    gate, u, b, c, step, rate, mix, angle = ours.in_proj(x).split(ours.sizes, -1)
+    gate, u = (part.unflatten(-1, (ours.heads, -1)) for part in (gate, u))
+    step = F.softplus(step + ours.dt_bias)
+    exponent, step, mix = ((part.transpose(1, 2).contiguous()) for part in (-F.softplus(rate) * step, step, mix))
+    angles = angle[:, :, None].repeat(1, 1, ours.heads, 1)
+    angles, _ = angle_dt.angle_dt_fwd(angles, step, return_output_state=True)
+    q, k = (part[:, :, None] for part in (ours.c_norm(c), ours.b_norm(b)))
+    biases = (ours.C_bias, ours.B_bias)
+    y, *_ = siso.mamba3_siso_fwd(q, k, u, exponent, step, mix, *biases, angles, ours.D, gate, return_final_states=True)
+    torch.testing.assert_close(ours(x), ours.out_proj(y.flatten(2)), atol=1e-3, rtol=1e-3)
+
+
+def layer(name: str, **settings: object) -> Any:
     """A mixer of two heads of 16 channels, the first of two layers."""
     torch.manual_seed(0)
-    settings = {"mixers": [name], "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2}
-    config = DecoderConfig.from_settings(DecoderSettings.model_validate(settings), 40)
+    shape = {"mixers": [name], "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2}
+    config = DecoderConfig.from_settings(DecoderSettings.model_validate({**shape, **settings}), 40)
     return DecoderForCausalLM(config).eval().mixers()[0]
 
 

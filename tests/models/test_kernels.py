@@ -103,6 +103,7 @@ def test_flash_linear_attention_alone_has_a_kernel_for_every_form(
     forms += [("short_convolution", (12, 4, activated)) for activated in (0, 1)] + [
         ("wkv", (8, 8)),
         ("path_attention", (16,)),
+        ("decayed_attention", (2, 8, 4)),
     ]
     try_kernels([Use(*form) for form in forms], CPU, dtype)
     for (operation, _, _, widths), tried in kernels.TRIED.items():
@@ -183,6 +184,7 @@ def test_the_example_is_one_on_which_the_references_are_finite() -> None:
         ("short_convolution", (20, 4, 1)),
         ("wkv", (16, 16)),
         ("path_attention", (16,)),
+        ("decayed_attention", (2, 16, 64)),
     ]:
         operation = OPERATIONS[name]
         inputs = operation.example(kernels.Draw(CPU, BF16), *widths)

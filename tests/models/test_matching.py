@@ -53,6 +53,7 @@ def test_a_matched_model_has_as_many_operations_at_the_length(mixer: str) -> Non
     [
         ({"mixers": ["mamba"]}, "state_size"),
         ({"mixers": ["mamba2"]}, "state_size"),
+        ({"mixers": ["mamba3"]}, "state_size"),
         ({"mixers": ["attention"]}, "window"),
         ({"mixers": ["gated_deltanet"], "hidden_size": None}, "hidden_size"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import math
 import re
 import time
@@ -25,8 +26,11 @@ from remedy.models.flops import training_flops
 from remedy.models.mixers import Mixer
 from remedy.models.packing import try_packing
 from remedy.models.protocol import CausalLM
+from remedy.train.losses import Head, mean_loss
 from remedy.train.processes import largest, summed
 from remedy.train.validation import Validation
+
+log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -92,11 +96,17 @@ class RowTrainer(Trainer):
         pack: int = 1,
         **kwargs: Any,
     ) -> None:
-        super().__init__(eval_dataset=cast(Any, validation.rows if validation is not None else None), **kwargs)
+        super().__init__(
+            eval_dataset=cast(Any, validation.rows if validation is not None else None),
+            compute_loss_func=mean_loss,
+            **kwargs,
+        )
         self.peak = peak
         self.validation = validation
         self.patience = patience
-        self.untried = pack if pack > 1 and not isinstance(self.model, DecoderForCausalLM) else 0
+        self.pack = pack
+        self.head: Head | None = Head(cast(CausalLM, self.model))
+        self.untried = not isinstance(self.model, DecoderForCausalLM)
         self.current_tokens = 0
         self._per_token, self._per_length = training_flops(cast(CausalLM, self.model))
         self.shape: tuple[int, ...] = ()
@@ -153,18 +163,32 @@ class RowTrainer(Trainer):
         ):  # rows of several examples, which Transformers only tells apart where there is no mask
             inputs = {name: value for name, value in inputs.items() if name != "attention_mask"}
         if self.untried:
-            self._try_packing(model)
+            self._try(model)
         loss = super().training_step(model, inputs, *args, **kwargs)
         self._losses.append((self.state.global_step + 1, loss.detach()))
         return loss
 
-    def _try_packing(self, model: Any) -> None:
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        with self.head.learning(inputs["labels"]) if self.head is not None else contextlib.nullcontext():
+            return super().compute_loss(model, inputs, *args, **kwargs)
+
+    def _try(self, model: Any) -> None:
         """On every process, of the model as it is trained: under ZeRO-3 no process has it whole."""
+        assert self.head is not None
         model.eval()
         with self.compute_loss_context_manager():
-            try_packing(model, self.untried, self.args.device)
+            if self.pack > 1:
+                try_packing(model, self.pack, self.args.device)
+            plain = self.head.takes(model, self.args.device)
         model.train()
-        self.untried = 0
+        self.untried = False
+        if not plain:
+            self.head.remove()
+            self.head, self.compute_loss_func = None, None
+            if this_process().is_main:
+                log.info(
+                    "logits of all tokens are held at once: this model's loss is more than the cross entropy of its head's"
+                )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         self.check_losses()
@@ -186,7 +210,7 @@ class RowTrainer(Trainer):
         model = self.model_wrapped
         model.eval()
         with self.compute_loss_context_manager():
-            found = self.validation.figures(cast(CausalLM, model), self.args.device, this_process())
+            found = self.validation.figures(cast(CausalLM, model), self.args.device, this_process(), self.head)
         model.train()
         figures = {f"eval_{name}": value for name, value in found.items()}
         self.log(figures)

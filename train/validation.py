@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.nn.functional import cross_entropy
 
 from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.processes import Process
@@ -19,6 +18,7 @@ from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import RunConfig
 from remedy.train.data import encode_rows, padded
+from remedy.train.losses import IGNORED, Head, scored
 from remedy.train.processes import summed
 
 
@@ -67,16 +67,19 @@ class Validation:
         learnt = np.concatenate([row.roles[1:] for row in self.rows])
         self.roles = [role for role in sorted(roles) if (learnt == role).any()]
 
-    def figures(self, model: CausalLM, device: torch.device, process: Process) -> dict[str, float]:
+    def figures(
+        self, model: CausalLM, device: torch.device, process: Process, head: Head | None = None
+    ) -> dict[str, float]:
         """`loss` (mean over tokens) and `exact_match` (share of examples), and each by role: `loss_state`, `exact_match_state`.
 
-        Every process takes a share of the batches, and gets the figures of all.
+        Every process takes a share of the batches, and gets the figures of all. `head`: the model's, if it can score without the logits
+        of all tokens.
         """
         sums = np.zeros((len(self.roles) + 1, 2))
         tokens = np.zeros((len(self.roles) + 1, 2, self.examples))
         for start, counts in self._batches(process):
             stop = start + self.batch_size
-            losses, of_rows = self._of_batch(model, device, self.rows[start:stop])
+            losses, of_rows = self._of_batch(model, device, self.rows[start:stop], head)
             if counts:
                 sums += losses
                 np.add.at(tokens.T, self.example_of[start:stop], of_rows.T)  # an example may have several rows
@@ -96,7 +99,7 @@ class Validation:
             yield min(number, count - 1) * self.batch_size, number < count
 
     def _of_batch(
-        self, model: CausalLM, device: torch.device, rows: list[Tokens]
+        self, model: CausalLM, device: torch.device, rows: list[Tokens], head: Head | None
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """For all learnt roles together, then for each: the sum of losses, and tokens (R, 2); and of every row, tokens, and those that
         are wrong (R, 2, B)."""
@@ -105,14 +108,19 @@ class Validation:
         batch, where = torch.from_numpy(ids).to(device), torch.from_numpy(learnt).to(device)
         read = torch.from_numpy((roles != PAD_ROLE).astype(np.int64)).to(device)
         with torch.no_grad():
-            logits = model(batch, attention_mask=read, use_cache=False).logits[:, :-1][where].float()
-        targets = batch[:, 1:][where]
-        losses = cross_entropy(logits, targets, reduction="none").double().cpu().numpy()
-        wrong = (logits.argmax(-1) != targets).cpu().numpy()
+            if head is None:
+                logits = model(batch, attention_mask=read, use_cache=False).logits[:, :-1][where].float()
+                scores = scored(logits, batch[:, 1:][where])
+            else:
+                labels = batch.clone()
+                labels[:, 1:][~where] = IGNORED
+                with head.scoring(labels):
+                    scores = model(batch, attention_mask=read, use_cache=False).logits[:, :-1][where]
+        losses, wrong = scores.double().cpu().numpy().T
         row_of, role_of = np.nonzero(learnt)[0], roles[:, 1:][learnt]
         sums = np.zeros((len(self.roles) + 1, 2))
         of_rows = np.zeros((len(self.roles) + 1, 2, len(rows)), np.int64)
         for place, mine in enumerate([learnt[learnt], *(role_of == role for role in self.roles)]):
             sums[place] = losses[mine].sum(), mine.sum()
-            of_rows[place] = [np.bincount(row_of[part], minlength=len(rows)) for part in (mine, mine & wrong)]
+            of_rows[place] = [np.bincount(row_of[part], minlength=len(rows)) for part in (mine, mine & (wrong > 0))]
         return sums, of_rows

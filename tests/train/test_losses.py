@@ -1,0 +1,250 @@
+"""A head that answers with losses gives the model's own loss and gradients, and never has the logits of all tokens."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from remedy.data_gen.settings import build
+from remedy.models.config import DecoderSettings, PretrainedSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.pretrained import build_pretrained
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import HuggingFaceSettings
+from remedy.train import losses
+from remedy.train.config import RunConfig
+from remedy.train.losses import Head, mean_loss
+from remedy.train.run import train
+from remedy.train.tracking import read_metrics
+from tests.models.test_tokenizer import pretrained
+from tests.tiny_cwm import write_tiny_cwm
+from tests.tiny_models import FAMILIES, tiny_model
+
+WORDS, CPU = 97, torch.device("cpu")
+TRAIN = {
+    "max_steps": 2,
+    "batch_size": 4,
+    "gradient_accumulation_steps": 2,
+    "evaluate_every": 2,
+    "validation_examples": 4,
+    "logging_steps": 1,
+    "threads": 1,
+}
+ADAPTED = {
+    "rows": {"r": 2},  # of the tokens that are new, in a wrapper around the head
+    "tables": {"r": 2, "embeddings": "all"},
+    "head": {"r": 2, "target_modules": ["lm_head", "q_proj"]},
+}
+
+
+def decoder(words: int = WORDS) -> DecoderForCausalLM:
+    torch.manual_seed(0)
+    settings = DecoderSettings.model_validate({"mixers": ("attention", "deltanet"), "hidden_size": 32})
+    return DecoderForCausalLM(DecoderConfig.from_settings(settings, words, pad_token_id=0, eos_token_id=1)).train()
+
+
+def adapted(lora: dict[str, Any], tied: bool, folder: Path) -> Any:
+    """A pretrained model with adapters that have already moved; on its head, one that has the trace tokens."""
+    if "target_modules" in lora:
+        write_tiny_cwm(folder)
+    else:
+        write_llama(tied, folder)
+    settings = PretrainedSettings.model_validate({"name_or_path": str(folder), "lora": {**lora, "lora_dropout": 0.0}})
+    tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=str(folder)))
+    model: Any = build_pretrained(settings, tokenizer, torch.float32, sharded=False)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter += 0.02 * torch.randn_like(parameter)
+    return model.train()
+
+
+def write_llama(tied: bool, folder: Path) -> None:
+    words = len(AutoTokenizer.from_pretrained(pretrained(folder, [])))
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    LlamaForCausalLM(LlamaConfig(vocab_size=words, tie_word_embeddings=tied, **sizes)).save_pretrained(folder)  # type: ignore[arg-type]
+
+
+def batch(words: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens (3, 20), and labels of about half of them."""
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(2, words, (3, 20), generator=generator)
+    return tokens, tokens.where(torch.rand(tokens.shape, generator=generator) < 0.5, -100)
+
+
+def learnt(model: Any, tokens: torch.Tensor, labels: torch.Tensor, chunk: int) -> tuple[torch.Tensor, dict[str, Any]]:
+    """The loss and the gradients by a head that holds so many tokens' logits at once; the model's own at 0."""
+    model = copy.deepcopy(model)
+    count = int((labels[:, 1:] != -100).sum())
+    if chunk:
+        head = Head(model)
+        losses.CHUNK = chunk * head.classes
+        with head.learning(labels):
+            loss = mean_loss(model(tokens), labels, count)
+    else:
+        loss = model(tokens, labels=labels, num_items_in_batch=count).loss
+    loss.backward()
+    return loss.detach(), {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+
+
+def assert_same(model: Any, words: int) -> None:
+    tokens, labels = batch(words)
+    loss, gradients = learnt(model, tokens, labels, 0)
+    for chunk in (1, 7, 1000):
+        found, mine = learnt(model, tokens, labels, chunk)
+        torch.testing.assert_close(found, loss, atol=1e-6, rtol=0)
+        assert mine.keys() == gradients.keys()
+        for name, gradient in gradients.items():
+            assert (mine[name] is None) == (gradient is None), name
+            if gradient is not None:
+                torch.testing.assert_close(mine[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "CHUNK", losses.CHUNK)
+
+
+def test_the_loss_and_the_gradients_are_the_decoders() -> None:
+    assert_same(decoder(), WORDS)
+
+
+@pytest.mark.parametrize(
+    ("lora", "tied"), [("rows", False), ("rows", True), ("tables", False), ("tables", True), ("head", False)]
+)
+def test_the_loss_and_the_gradients_are_those_of_adapted_models(lora: str, tied: bool, tmp_path: Path) -> None:
+    model = adapted(ADAPTED[lora], tied, tmp_path)
+    assert_same(model, model.config.vocab_size)
+
+
+def test_in_half_precision_losses_are_summed_in_full() -> None:
+    model, (tokens, labels) = decoder(), batch(WORDS)
+    with torch.autocast("cpu", torch.bfloat16):
+        (loss, gradients), (again, mine) = (learnt(model, tokens, labels, chunk) for chunk in (0, 7))
+    assert again.dtype == torch.float32
+    torch.testing.assert_close(again, loss, atol=1e-5, rtol=0)
+    for name, gradient in gradients.items():
+        assert torch.linalg.vector_norm(mine[name] - gradient) <= 0.02 * torch.linalg.vector_norm(gradient), name
+
+
+def test_a_batch_with_nothing_to_learn_has_a_loss_of_zero() -> None:
+    tokens, labels = batch(WORDS)
+    loss, gradients = learnt(decoder(), tokens, torch.full_like(labels, -100), 7)
+    assert loss == 0
+    assert all(not gradient.any() for gradient in gradients.values())
+
+
+class Largest(TorchDispatchMode):
+    """The most elements of any tensor with as many columns as there are words, but the head's own weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for tensor in found if isinstance(found, tuple | list) else (found,):
+            if isinstance(tensor, torch.Tensor) and tensor.shape[-1:] == (WORDS,) and tensor.shape != (32, WORDS):
+                self.elements = max(self.elements, tensor.numel())
+        return found
+
+
+def test_no_more_logits_are_held_than_a_chunks() -> None:
+    model, (tokens, labels) = decoder(), batch(WORDS)
+    head = Head(model)
+    losses.CHUNK = 5 * WORDS
+    with Largest() as largest:
+        with head.learning(labels):
+            loss = mean_loss(model(tokens), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad(), head.scoring(labels):
+            model(tokens)
+    assert largest.elements == 5 * WORDS
+    head.remove()
+    with Largest() as largest:
+        model(tokens, labels=labels).loss.backward()
+    assert largest.elements == tokens.numel() * WORDS
+
+
+def test_scores_are_losses_and_whether_another_token_is_likelier() -> None:
+    model, (tokens, labels) = decoder().eval(), batch(WORDS)
+    where = labels[:, 1:] != -100
+    with torch.no_grad():
+        expected = losses.scored(model(tokens).logits[:, :-1][where], labels[:, 1:][where])
+        losses.CHUNK = 4 * WORDS
+        head = Head(model)
+        with head.scoring(labels):
+            found = model(tokens).logits
+        assert model(tokens).logits.shape[-1] == WORDS
+    torch.testing.assert_close(found[:, :-1][where], expected)
+    assert not found[:, -1].any()
+    assert not found[:, :-1][~where].any()
+
+
+CHANGED = {
+    "gemma2": {"final_logit_softcapping": 30.0},
+    "cohere": {"logit_scale": 0.5},
+    "granite": {"logits_scaling": 2.0},
+    "qwen3_moe": {"output_router_logits": True, "num_experts": 2, "num_experts_per_tok": 1},
+    "recurrent_gemma": {"logits_soft_cap": 30.0},
+    "xlstm": {"output_logit_soft_cap": 30.0},
+}
+"""Models that change logits behind their head, if little while these are small, or add to their loss."""
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *(family for family in CHANGED if family not in FAMILIES)])
+def test_a_model_is_taken_whose_loss_is_the_cross_entropy_of_its_head(family: str) -> None:
+    sizes = {} if family in FAMILIES else {"num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 64}
+    model, (tokens, labels) = tiny_model(family, WORDS, **sizes, **CHANGED.get(family, {})), batch(WORDS)
+    head = Head(model)
+    assert head.takes(model, torch.device("cpu")) == (family not in CHANGED)
+    if family not in CHANGED:
+        losses.CHUNK = 7 * WORDS
+        with torch.no_grad(), head.learning(labels):
+            found = mean_loss(model(tokens), labels)
+        torch.testing.assert_close(found, model(tokens, labels=labels).loss.detach(), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("pack", [1, 2])
+def test_a_run_has_the_losses_and_figures_of_one_with_all_logits(
+    family: str, pack: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = str(write_tiny_cwm(tmp_path / "base"))
+    tokens = {"kind": "hf", "name_or_path": name}
+    settings = {
+        "data": {"task": {"kind": "permutation", "n": 3, "length": [1, 5]}, "format": "repl"},
+        "tokenizer": tokens,
+        "model": {"kind": "pretrained", "name_or_path": str(tmp_path / family)},
+        "train": {**TRAIN, "pack": pack},
+        "tracking": {"wandb": False},
+    }
+    words = build_tokenizer(build(RunConfig, settings, "test").tokenizer).vocab_size
+    sizes = {} if family in FAMILIES else {"num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 64}
+    tiny_model(family, words, **sizes).save_pretrained(tmp_path / family)
+    losses.CHUNK = 7 * words
+    runs = []
+    for whole in (False, True):
+        if whole:
+            monkeypatch.setattr(Head, "takes", lambda *_: False)
+        with caplog.at_level("INFO", logger="remedy.train.trainer"):
+            folder = train(build(RunConfig, {**settings, "output": str(tmp_path / f"{whole}")}, "test"))
+        said = sum("logits of all tokens are held" in record.message for record in caplog.records)
+        assert said == (whole or family == "gemma2")
+        caplog.clear()
+        runs.append(
+            [
+                {k: v for k, v in r.items() if "loss" in k or "exact" in k}
+                for r in read_metrics(folder / "metrics.jsonl")
+            ]
+        )
+    for mine, expected in zip(*runs, strict=True):
+        assert mine == pytest.approx(expected, abs=2e-6)

@@ -1,0 +1,144 @@
+"""The loss at supervised tokens alone, in chunks: the logits of all tokens are never in memory at once.
+
+With a vocabulary of 128,256 they are most of what training keeps: a token's logits and their gradient in float32 take a megabyte. Here
+the output embeddings themselves answer with the loss: of the hidden states (B, T, D) those before a supervised token are taken, and
+chunk by chunk made into logits and losses, which the backward pass computes again (Chen et al., "Training deep nets with sublinear
+memory cost", 2016). All of it happens inside the call of that one module, so that what DeepSpeed, PyTorch's data parallelism and PEFT
+wrap around modules works as ever. PyTorch's own `linear_cross_entropy` returns a sum of bf16 losses that is wrong by a hundredth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.checkpoint import checkpoint
+
+from remedy.models.protocol import CausalLM
+
+CHUNK = 2**26
+"""Logits that are in memory at once: 256 MiB in float32, 523 tokens of Llama-3's vocabulary."""
+IGNORED = -100
+
+
+class Head:
+    """The output embeddings of a model, which answer with losses (B, T, 1) in the place of logits while they are told labels.
+
+    `classes`: the size of the vocabulary. A model's own logits and losses are untouched while no labels are told.
+    """
+
+    def __init__(self, model: CausalLM) -> None:
+        self.module = _owner(model.get_output_embeddings())
+        self.classes = int(model.config.get_text_config().vocab_size)
+        self._project = self.module.forward if self.module is not None else None
+        self._answer: Any = None
+        self._asked = False  # which is all that a compiler looks at
+        if self.module is not None:
+            self.module.forward = self._forward
+
+    def remove(self) -> None:
+        """Leave the model as it was."""
+        if self.module is not None:
+            del self.module.forward
+
+    def takes(self, model: CausalLM, device: torch.device) -> bool:
+        """Whether a model of Transformers', in evaluation mode, adds nothing behind its head: no scale and no cap of logits, and no
+        loss but their mean cross entropy. Its head is made to answer with known logits."""
+        if self.module is None:
+            return False
+        tokens = torch.arange(3, 7, device=device)[None] % self.classes
+        known = torch.linspace(-90, 90, self.classes, device=device).expand(*tokens.shape, -1)
+        with torch.no_grad(), self._answering(lambda hidden: known):
+            output: Any = model(tokens, labels=tokens, use_cache=False)
+        expected = cross_entropy(known[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+        return torch.equal(output.logits, known) and torch.allclose(output.loss, expected, rtol=1e-6)
+
+    @contextlib.contextmanager
+    def learning(self, labels: Tensor) -> Iterator[None]:
+        """While it lasts, the model's logits are (B, T, 1): the sum of the losses of all `labels` (B, T) but -100, at every place."""
+
+        def answer(hidden: Tensor) -> Tensor:
+            learnt = labels[:, 1:] != IGNORED
+            total = self._summed(hidden[:, :-1][learnt], labels[:, 1:][learnt])
+            return total.expand(*hidden.shape[:-1], 1)
+
+        with self._answering(answer):
+            yield
+
+    @contextlib.contextmanager
+    def scoring(self, labels: Tensor) -> Iterator[None]:
+        """While it lasts, the model's logits are (B, T, 2): before each of the `labels` (B, T) but -100 its loss, and 1 if another
+        token is likelier. No gradients are kept."""
+
+        def answer(hidden: Tensor) -> Tensor:
+            learnt = labels[:, 1:] != IGNORED
+            scores = hidden.new_zeros(*hidden.shape[:-1], 2, dtype=torch.float32)
+            chunks = self._chunks(hidden[:, :-1][learnt], labels[:, 1:][learnt])
+            scores[:, :-1][learnt] = torch.cat([scored(self._logits(part), targets) for part, targets in chunks])
+            return scores
+
+        with self._answering(answer):
+            yield
+
+    @contextlib.contextmanager
+    def _answering(self, answer: Any) -> Iterator[None]:
+        self._answer, self._asked = answer, True
+        try:
+            yield
+        finally:
+            self._answer, self._asked = None, False
+
+    def _forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        assert self._project is not None
+        answer: Tensor = self._answered(hidden) if self._asked else self._project(hidden, *args, **kwargs)
+        return answer
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _answered(self, hidden: Tensor) -> Tensor:
+        answer: Tensor = self._answer(hidden)
+        return answer
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        assert self._project is not None
+        logits: Tensor = self._project(hidden).float()
+        return logits
+
+    def _chunks(self, hidden: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+        rows = max(1, CHUNK // self.classes)
+        return list(zip(hidden.split(rows), targets.split(rows)))
+
+    def _summed(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """The sum of the losses of `targets` (N,), given the hidden states (N, D) before them."""
+
+        def loss(part: Tensor, wanted: Tensor) -> Tensor:
+            return cross_entropy(self._logits(part), wanted, reduction="sum")
+
+        chunks = self._chunks(hidden, targets)
+        if len(chunks) == 1:  # as small as the last chunk of others: nothing would be saved
+            return loss(hidden, targets)
+        return torch.stack([checkpoint(loss, *chunk, use_reentrant=False) for chunk in chunks]).sum()
+
+
+def scored(logits: Tensor, targets: Tensor) -> Tensor:
+    """Of each of `targets` (N,) its loss, and 1 if another token is likelier: (N, 2), given logits (N, V) in float32."""
+    losses = cross_entropy(logits, targets, reduction="none")
+    return torch.stack([losses, (logits.argmax(-1) != targets).float()], dim=-1)
+
+
+def mean_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+    """The mean loss of the batch's supervised tokens, of what a model gives while its head is learning: a `compute_loss_func`."""
+    count = (labels[:, 1:] != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
+    total: Tensor = outputs.logits[0, 0, 0]
+    return total / torch.as_tensor(count, device=total.device).clamp(min=1)
+
+
+def _owner(head: Any) -> Any:
+    """The module that holds the head's weights, inside PEFT's wrapper of modules that are trained whole."""
+    copies = getattr(head, "modules_to_save", None)
+    if isinstance(head, nn.Module) and isinstance(copies, nn.ModuleDict):
+        return copies[head.active_adapter]  # type: ignore[index]
+    return head

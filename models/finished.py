@@ -45,6 +45,8 @@ class Training(TypedDict):
     """Figures of the model that was kept, as `loss` and `exact_match`; null without validation."""
     curve: list[tuple[float, float, float]]
     """Of every validation, its step, loss and exact match."""
+    all_logits: str | None
+    """Why the logits of all tokens were held at once; null where those of supervised tokens were, in chunks."""
 
 
 def read_training(folder: Path) -> Training | None:

@@ -44,7 +44,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         deepspeed = deepspeed_json(settings, world_size) | (universal_json() if resharded else {})
         join(on_cpu)
     stage = deepspeed["zero_optimization"]["stage"] if deepspeed is not None else 0
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=config.output,
         max_steps=settings.total_steps,
         per_device_train_batch_size=rows,
@@ -78,3 +78,6 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         use_cpu=on_cpu,
         deepspeed=deepspeed,
     )
+    # One GPU for a process: with several in sight Transformers would copy the model to all of them, and multiply the batch.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments

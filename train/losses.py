@@ -3,8 +3,13 @@
 With a vocabulary of 128,256 they are most of what training keeps: a token's logits and their gradient in float32 take a megabyte. Here
 the output embeddings themselves answer with the loss: of the hidden states (B, T, D) those before a supervised token are taken, and
 chunk by chunk made into logits and losses, which the backward pass computes again (Chen et al., "Training deep nets with sublinear
-memory cost", 2016). All of it happens inside the call of that one module, so that what DeepSpeed, PyTorch's data parallelism and PEFT
-wrap around modules works as ever. PyTorch's own `linear_cross_entropy` returns a sum of bf16 losses that is wrong by a hundredth.
+memory cost", 2016).
+
+Why there: it is the one place that every wrapper leaves alone. ZeRO-3 has the weights whole only inside the call of the module that owns
+them, in both passes; DistributedDataParallel wants all parameters used inside the call of the whole model; PEFT puts rows, copies and adapters
+inside the module. A loss made of hidden states outside of the model would have to know each of them, and each architecture's
+way to its hidden states. Why computed again and not a gradient by hand in the forward pass: what is inside the head may be anything that autograd
+differentiates.
 """
 
 from __future__ import annotations
@@ -45,17 +50,27 @@ class Head:
         if self.module is not None:
             del self.module.forward
 
-    def takes(self, model: CausalLM, device: torch.device) -> bool:
-        """Whether a model of Transformers', in evaluation mode, adds nothing behind its head: no scale and no cap of logits, and no
-        loss but their mean cross entropy. Its head is made to answer with known logits."""
+    def refusal(self, model: CausalLM, device: torch.device) -> str | None:
+        """Why a model of Transformers', in evaluation mode, needs the logits of all tokens; None if it does not.
+
+        It must add nothing behind its head: no scale and no cap of logits, and no loss but their mean cross entropy. To see that, the head
+        is made to answer with known logits.
+        """
         if self.module is None:
-            return False
+            return "the model names no output embeddings"
+        if any(hasattr(p, "ds_id") for part in self.module.children() for p in part.parameters()):
+            # Each chunk would make them whole by itself, and processes may have unlike numbers of chunks: they would wait for ever.
+            return "ZeRO-3 divides weights of modules inside the output embeddings (adapters)"
         tokens = torch.arange(3, 7, device=device)[None] % self.classes
         known = torch.linspace(-90, 90, self.classes, device=device).expand(*tokens.shape, -1)
         with torch.no_grad(), self._answering(lambda hidden: known):
             output: Any = model(tokens, labels=tokens, use_cache=False)
         expected = cross_entropy(known[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-        return torch.equal(output.logits, known) and torch.allclose(output.loss, expected, rtol=1e-6)
+        if not torch.equal(output.logits, known):
+            return "the model changes its head's logits"
+        if not torch.allclose(output.loss, expected, rtol=1e-6):
+            return "the model's loss is more than the cross entropy of its head's logits"
+        return None
 
     @contextlib.contextmanager
     def learning(self, labels: Tensor) -> Iterator[None]:

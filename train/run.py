@@ -121,7 +121,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     if process.is_main:
         if best is not None:
             copy_model(output / f"{PREFIX_CHECKPOINT_DIR}-{best}", output)
-        _finish(config, output, tokenizer, trainer.state)
+        _finish(config, output, tokenizer, trainer.state, trainer.all_logits)
     return output
 
 
@@ -133,13 +133,15 @@ def _keep_untrained(config: RunConfig, output: Path) -> None:
     model: Any = build_model(config, tokenizer)
     log.info("%s: 0 steps, so the model is kept as it is", config.name)
     model.save_pretrained(output)
-    _finish(config, output, tokenizer, TrainerState())
+    _finish(config, output, tokenizer, TrainerState(), None)
 
 
-def _finish(config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState) -> None:
+def _finish(
+    config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState, all_logits: str | None
+) -> None:
     """What stands beside a finished run's model; sealed last."""
     tokenizer.save(output)
-    write_json(output / TRAINING, training_account(config, state))
+    write_json(output / TRAINING, training_account(config, state, all_logits))
     seal_model(output)
 
 
@@ -183,8 +185,8 @@ def build_validation(config: RunConfig, tokenizer: TraceTokenizer, batch_size: i
     return Validation(rows, tokenizer.pad_id, config.train.supervised(), batch_size)
 
 
-def training_account(config: RunConfig, state: TrainerState) -> Training:
-    """What a training took that has come to its end in this state."""
+def training_account(config: RunConfig, state: TrainerState, all_logits: str | None) -> Training:
+    """What a training took that has come to its end in this state. `all_logits`: the trainer's."""
     settings = config.train
     kept = state.best_global_step if settings.keep_best else None
     step = state.global_step if kept is None else kept
@@ -203,6 +205,7 @@ def training_account(config: RunConfig, state: TrainerState) -> Training:
         "validation": {n.removeprefix("eval_"): figure for n, figure in figures.items() if n.startswith("eval_")}
         or None,
         "curve": [(at, one["eval_loss"], one["eval_exact_match"]) for at, one in validated.items()],
+        "all_logits": all_logits,
     }
 
 

@@ -83,8 +83,9 @@ class RowTrainer(Trainer):
     share of time spent on data, and MFU.
 
     `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al., "PaLM", 2022, appendix B). `shape`: of the last
-    batch, (rows, tokens). `pack`: examples in a row, which a pretrained model must hold apart: it is tried before the first step. A
-    checkpoint is only saved, and a record only logged, after all losses so far were finite.
+    batch, (rows, tokens). `pack`: examples in a row, which a pretrained model must hold apart: it is tried before the first step, as is
+    whether it can do without the logits of all tokens (`train/losses.py`; `all_logits`: why not). A checkpoint is only saved, and a record
+    only logged, after all losses so far were finite.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class RowTrainer(Trainer):
         self.pack = pack
         self.head: Head | None = Head(cast(CausalLM, self.model))
         self.untried = not isinstance(self.model, DecoderForCausalLM)
+        self.all_logits = "not tried: no step was made after the run was resumed" if self.untried else None
         self.current_tokens = 0
         self._per_token, self._per_length = training_flops(cast(CausalLM, self.model))
         self.shape: tuple[int, ...] = ()
@@ -179,16 +181,14 @@ class RowTrainer(Trainer):
         with self.compute_loss_context_manager():
             if self.pack > 1:
                 try_packing(model, self.pack, self.args.device)
-            plain = self.head.takes(model, self.args.device)
+            self.all_logits = self.head.refusal(model, self.args.device)
         model.train()
         self.untried = False
-        if not plain:
+        if self.all_logits is not None:
             self.head.remove()
             self.head, self.compute_loss_func = None, None
             if this_process().is_main:
-                log.info(
-                    "logits of all tokens are held at once: this model's loss is more than the cross entropy of its head's"
-                )
+                log.info("logits of all tokens are held at once: %s", self.all_logits)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         self.check_losses()

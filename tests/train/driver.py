@@ -1,5 +1,5 @@
-"""`launch/train.py` that also writes down the rows each step trained on, and gets SIGTERM after step `STOP_AFTER`;
-started by tests under real launchers."""
+"""`launch/train.py` that also writes down the rows each step trained on, and gets SIGTERM after step `STOP_AFTER`,
+and has `CHUNK` logits in memory at once; started by tests under real launchers."""
 
 import json
 import os
@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from remedy.train import losses
 from remedy.train.trainer import RowTrainer
 
 RECORD = Path(os.environ["RECORD_ROWS"])
 RANK = os.environ.get("RANK", "0")
 LAUNCH = Path(__file__).resolve().parents[2] / "launch" / "train.py"
+losses.CHUNK = int(os.environ.get("CHUNK", losses.CHUNK))
 original = RowTrainer.training_step
 
 

@@ -15,6 +15,7 @@ from remedy.data_gen.settings import build
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
+from remedy.models.finished import read_training
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
@@ -205,7 +206,7 @@ def test_a_model_is_taken_whose_loss_is_the_cross_entropy_of_its_head(family: st
     sizes = {} if family in FAMILIES else {"num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 64}
     model, (tokens, labels) = tiny_model(family, WORDS, **sizes, **CHANGED.get(family, {})), batch(WORDS)
     head = Head(model)
-    assert head.takes(model, torch.device("cpu")) == (family not in CHANGED)
+    assert (head.refusal(model, CPU) is None) == (family not in CHANGED)
     if family not in CHANGED:
         losses.CHUNK = 7 * WORDS
         with torch.no_grad(), head.learning(labels):
@@ -234,11 +235,12 @@ def test_a_run_has_the_losses_and_figures_of_one_with_all_logits(
     runs = []
     for whole in (False, True):
         if whole:
-            monkeypatch.setattr(Head, "takes", lambda *_: False)
+            monkeypatch.setattr(Head, "refusal", lambda *_: "as a control")
         with caplog.at_level("INFO", logger="remedy.train.trainer"):
             folder = train(build(RunConfig, {**settings, "output": str(tmp_path / f"{whole}")}, "test"))
         said = sum("logits of all tokens are held" in record.message for record in caplog.records)
         assert said == (whole or family == "gemma2")
+        assert ((read_training(folder) or {})["all_logits"] is not None) == said
         caplog.clear()
         runs.append(
             [

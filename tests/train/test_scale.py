@@ -67,7 +67,8 @@ def logits(folder: Path) -> torch.Tensor:
 @pytest.mark.slow
 def test_adapters_trained_on_divided_weights_are_real_and_the_same_as_on_one_process(lora: str, tmp_path: Path) -> None:
     one, two, merged = tmp_path / "one", tmp_path / "two", tmp_path / "merged"
-    finished(start([*launcher(2), SCRIPT, lora, f"output={two}", ZERO3, "train.gradient_checkpointing=true"]))
+    command = [*launcher(2), DRIVER, lora, f"output={two}", ZERO3, "train.gradient_checkpointing=true"]
+    finished(start(command, RECORD_ROWS=str(tmp_path), CHUNK="2000"))  # the loss in about ten chunks
     in_process(lora, f"output={one}")
     for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one), strict=True):
         assert loss == pytest.approx(expected, abs=1e-4), step
@@ -87,6 +88,21 @@ def test_adapters_trained_on_divided_weights_are_real_and_the_same_as_on_one_pro
     settings = json.loads((two / "deepspeed.json").read_text())
     assert settings["zero_optimization"]["stage"] == 3
     assert "auto" not in json.dumps(settings)
+
+
+@pytest.mark.slow
+def test_adapters_of_the_head_are_trained_on_divided_weights_with_the_logits_of_all_tokens(
+    lora: str, tmp_path: Path
+) -> None:
+    one, two, few = tmp_path / "one", tmp_path / "two", "model.lora={r: 4, target_modules: [lm_head, q_proj]}"
+    command = [*launcher(2), DRIVER, lora, f"output={two}", ZERO3, few]
+    finished(start(command, RECORD_ROWS=str(tmp_path), CHUNK="2000"))
+    in_process(lora, f"output={one}", few)
+    for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one), strict=True):
+        assert loss == pytest.approx(expected, abs=1e-4), step
+    held = [json.loads((folder / "training.json").read_text())["all_logits"] for folder in (one, two)]
+    assert held[0] is None
+    assert "ZeRO-3" in held[1]
 
 
 def recorded(folder: Path) -> list[list[list[int]]]:
@@ -120,7 +136,7 @@ def test_resumed_on_other_numbers_of_processes_no_example_comes_twice_or_is_skip
         until = ["--resume"] if number > 1 else []
         stop = {"STOP_AFTER": str(every * number)} if number < 3 else {}
         command = [*launcher(processes), DRIVER, *common, f"output={out}", *until]
-        process = start(command, RECORD_ROWS=str(rows), **stop)
+        process = start(command, RECORD_ROWS=str(rows), CHUNK="100", **stop)
         finished(process) if number == 3 else stopped(process)
 
     settings = load(RunConfig, config, common[1:])

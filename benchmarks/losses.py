@@ -140,7 +140,9 @@ def _report(name: str, share: float) -> None:
 def main() -> None:
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}"
     print(f"{versions}, peft {peft.__version__}, one thread of {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}")
-    print(f"{ROWS} rows of {TOKENS} tokens, vocabulary {WORDS:,}, float32; chunks of {CHUNK // WORDS} tokens", flush=True)
+    print(
+        f"{ROWS} rows of {TOKENS} tokens, vocabulary {WORDS:,}, float32; chunks of {CHUNK // WORDS} tokens", flush=True
+    )
     for name in sys.argv[1:] or ("head", "decoder", "lora"):
         for share in SHARES:  # each in a process of its own: what one leaves behind in the allocator is not the other's
             process = get_context("spawn").Process(target=_report, args=(name, share))

@@ -12,7 +12,7 @@ from rich.table import Table
 from transformers import AutoModelForCausalLM
 
 from remedy.data_gen.speed import duration
-from remedy.models.activations import Activations, activations, logits_bytes
+from remedy.models.activations import Activations, activations
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.flops import token_cost, training_flops
 from remedy.models.foreign import read, read_config
@@ -22,7 +22,14 @@ from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.arguments import rows_at_once
 from remedy.train.config import RunConfig
 from remedy.train.deepspeed import zero_stage
-from remedy.train.memory import ModelStates, ParameterCounts, model_states, parameter_counts
+from remedy.train.memory import (
+    ModelStates,
+    ParameterCounts,
+    all_logits_bytes,
+    loss_bytes,
+    model_states,
+    parameter_counts,
+)
 from remedy.train.run import DTYPES, build_model, build_rows
 
 SAMPLE = 24
@@ -48,6 +55,8 @@ class Footprint(NamedTuple):
     states: ModelStates
     activations: float
     logits: float
+    all_logits: float | None
+    """In place of `logits`, if the model needs those of all tokens, which only training tries; None of models that do not."""
     rows: int
     lengths: Lengths
     steps: int
@@ -80,7 +89,8 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     forward = token_cost(model)
     kept = _activations(config, model, rows, lengths.longest)
     head: Any = model.get_output_embeddings()
-    vocabulary = int(head.weight.shape[0])
+    vocabulary, size = int(model.config.get_text_config().vocab_size), 4 if settings.precision == "fp32" else 2
+    positions, accumulated = rows * lengths.longest, settings.gradient_accumulation_steps > 1
     tokens = settings.total_steps * settings.batch_size * lengths.mean
     if settings.gradient_checkpointing and forward is not None:  # the layers' forward pass is done twice
         fixed, growing = fixed + forward.flops, growing + forward.flops_by_length
@@ -88,7 +98,8 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
         counts,
         model_states(counts, settings, gpus, lora, four_bit),
         kept.checkpointed if settings.gradient_checkpointing else kept.whole,
-        logits_bytes(rows * lengths.longest, vocabulary, 4 if settings.precision == "fp32" else 2),
+        loss_bytes(positions, vocabulary, head, size, accumulated),
+        None if isinstance(config.model, DecoderSettings) else all_logits_bytes(positions, vocabulary, size),
         rows,
         lengths,
         settings.total_steps,
@@ -130,6 +141,11 @@ def print_footprint(
             table.add_row(name, f"{size / GB:,.3f}")
     table.add_row("in all", f"{found.memory / GB:,.3f}", style="bold")
     console.print(table)
+    if found.all_logits is not None and found.all_logits > found.logits:
+        console.print(
+            f"Of logits supervised tokens' are held, a chunk at a time. A model that caps or scales them, or adds to their loss, "
+            f"holds those of all tokens, {found.all_logits / GB:,.3f} GB; training says so when it begins."
+        )
     if states.host:
         console.print(f"The host holds {states.host / GB:,.1f} GB for {gpus} GPUs (offload).")
     usable = (1 - RESERVE) * gpu_memory

@@ -89,12 +89,6 @@ def activations(
     return Activations(kept[-1], tuple(kept[:-1]), tuple(inputs))
 
 
-def logits_bytes(positions: int, vocabulary: int, size: int) -> int:
-    """Bytes of logits and loss at `positions`, all those of a batch, since logits are made at every one: the logits in `size` bytes,
-    their log-softmax in float32 (where cross-entropy keeps it), and its gradient."""
-    return positions * vocabulary * (size + 4 + 4)
-
-
 def _storage(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 

@@ -5,11 +5,11 @@ the output embeddings themselves answer with the loss: of the hidden states (B, 
 chunk by chunk made into logits and losses, which the backward pass computes again (Chen et al., "Training deep nets with sublinear
 memory cost", 2016).
 
-Why there: it is the one place that every wrapper leaves alone. ZeRO-3 has the weights whole only inside the call of the module that owns
-them, in both passes; DistributedDataParallel wants all parameters used inside the call of the whole model; PEFT puts rows, copies and adapters
-inside the module. A loss made of hidden states outside of the model would have to know each of them, and each architecture's
-way to its hidden states. Why computed again and not a gradient by hand in the forward pass: what is inside the head may be anything that autograd
-differentiates.
+Why there: it is the one place that every wrapper leaves alone. ZeRO-3 has weights whole only inside the call of the module that owns
+them, in both passes; DistributedDataParallel wants all parameters used inside the call of the whole model; PEFT puts rows, copies and
+adapters inside the module. A loss made of hidden states outside of the model would have to know each of them, and each
+architecture's way to its hidden states. Why computed again, and not a gradient by hand in the forward pass: what is inside the
+head may be anything that autograd differentiates.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ from remedy.models.protocol import CausalLM
 CHUNK = 2**26
 """Logits that are in memory at once: 256 MiB in float32, 523 tokens of Llama-3's vocabulary."""
 IGNORED = -100
+
+
+def tokens_at_once(classes: int) -> int:
+    """Of how many tokens the logits are in memory at once, with a vocabulary of so many."""
+    return max(1, CHUNK // classes)
 
 
 class Head:
@@ -53,8 +58,8 @@ class Head:
     def refusal(self, model: CausalLM, device: torch.device) -> str | None:
         """Why a model of Transformers', in evaluation mode, needs the logits of all tokens; None if it does not.
 
-        It must add nothing behind its head: no scale and no cap of logits, and no loss but their mean cross entropy. To see that, the head
-        is made to answer with known logits.
+        It must add nothing behind its head: no scale and no cap of logits, and no loss but their mean cross entropy. To see that,
+        the head is made to answer with known logits.
         """
         if self.module is None:
             return "the model names no output embeddings"
@@ -123,7 +128,7 @@ class Head:
         return logits
 
     def _chunks(self, hidden: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
-        rows = max(1, CHUNK // self.classes)
+        rows = tokens_at_once(self.classes)
         return list(zip(hidden.split(rows), targets.split(rows)))
 
     def _summed(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Memory of weights, gradients and optimizer state on one GPU, by formulas."""
+"""Memory of weights, gradients, optimizer state and the loss on one GPU, by formulas."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import nn
 from remedy.models.protocol import CausalLM
 from remedy.train.config import TrainSettings
 from remedy.train.deepspeed import deepspeed_json
+from remedy.train.losses import tokens_at_once
 
 ADAM = 8
 """Bytes of AdamW's two running means of a parameter, in float32."""
@@ -95,6 +96,30 @@ def model_states(
     if "param" in off:
         states = states._replace(weights=0.0, host=states.host + BUFFER * size * (trained + frozen))
     return states
+
+
+def loss_bytes(positions: int, vocabulary: int, head: nn.Module, size: int, accumulated: bool) -> int:
+    """Bytes of logits and loss at `positions`, if all are supervised: at most that.
+
+    They are made in chunks (`train/losses.py`). Of R positions of a chunk and V tokens the backward pass holds, in float32, the
+    log-softmax, its gradient and that of the logits, 12 R V; then, where the head is trained, the last beside the gradient of its V D
+    weights, 4 R V + 4 V D. Of several chunks those gradients are summed: the sum is counted with the gradients, but where batches are
+    `accumulated`. The hidden states of all positions are kept a second time, in `size` bytes a number.
+    """
+    rows = min(positions, tokens_at_once(vocabulary))
+    several = positions > rows
+    weights = max(p.numel() for p in head.parameters())
+    trained = any(p.requires_grad and p.numel() == weights for p in head.parameters())
+    chunk = max(12 * rows * vocabulary, 4 * rows * vocabulary + (4 * weights if trained and several else 0))
+    return (
+        positions * (weights // vocabulary) * size + chunk + (4 * weights if trained and several and accumulated else 0)
+    )
+
+
+def all_logits_bytes(positions: int, vocabulary: int, size: int) -> int:
+    """Bytes of logits and loss of a model that needs the logits of all `positions`: the logits in `size` bytes, their log-softmax in
+    float32 (where cross-entropy keeps it), and its gradient."""
+    return positions * vocabulary * (size + 4 + 4)
 
 
 def _zero(trained: int, size: int, gpus: int, stage: int) -> ModelStates:

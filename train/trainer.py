@@ -84,8 +84,8 @@ class RowTrainer(Trainer):
 
     `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al., "PaLM", 2022, appendix B). `shape`: of the last
     batch, (rows, tokens). `pack`: examples in a row, which a pretrained model must hold apart: it is tried before the first step, as is
-    whether it can do without the logits of all tokens (`train/losses.py`; `all_logits`: why not). A checkpoint is only saved, and a record
-    only logged, after all losses so far were finite.
+    whether it can do without the logits of all tokens (`train/losses.py`; `all_logits`: why not). A checkpoint is only saved, and a
+    record only logged, after all losses so far were finite.
     """
 
     def __init__(

@@ -73,6 +73,16 @@ def test_a_plan_says_that_it_does_not_fit() -> None:
     assert "50% utilisation" in said[0]
 
 
+def test_a_pretrained_models_plan_says_what_all_logits_would_take(tiny: Path, tmp_path: Path) -> None:
+    with open(tmp_path / "said", "w") as file:
+        console = Console(width=300, record=True, file=file)
+        print_footprint(pretrained(tiny), 1, 80.0, None, 0.4, length=200_000, console=console)
+    assert "holds those of all tokens, " in console.export_text()
+    found = footprint(load(RunConfig, PERMUTATION), 1, length=40)
+    assert found.all_logits is None  # of a decoder of ours it is known that it does without
+    assert found.logits < 64 * 40 * 16 * 64
+
+
 @pytest.mark.parametrize(
     ("changes", "gpus", "message"),
     [([], 3, "not a multiple of 3 processes"), (["model={kind: pretrained, name_or_path: nowhere}"], 1, "config.json")],

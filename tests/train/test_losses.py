@@ -143,6 +143,27 @@ def test_a_batch_with_nothing_to_learn_has_a_loss_of_zero() -> None:
     assert all(not gradient.any() for gradient in gradients.values())
 
 
+def test_a_compiled_model_learns_the_same_and_is_compiled_once() -> None:
+    model, (tokens, labels) = decoder(), batch(WORDS)
+    loss, gradients = learnt(model, tokens, labels, 0)
+    losses.CHUNK, head = 7 * WORDS, Head(model)
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(model, backend="eager")
+    frames = torch._dynamo.utils.counters["frames"]
+    counted = []
+    for _ in range(3):
+        model.zero_grad()
+        with head.learning(labels.clone()):
+            found = mean_loss(compiled(tokens), labels)
+        found.backward()  # type: ignore[no-untyped-call]
+        counted.append(frames["ok"])
+    assert counted[0] > 0
+    assert counted[0] == counted[2]
+    torch.testing.assert_close(found.detach(), loss, atol=1e-6, rtol=0)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-6, rtol=1e-5, msg=name)
+
+
 class Largest(TorchDispatchMode):
     """The most elements of any tensor with as many columns as there are words, but the head's own weights."""
 

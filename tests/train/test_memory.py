@@ -1,13 +1,21 @@
-"""Weights, gradients and optimizer state against DeepSpeed's own estimators."""
+"""Weights, gradients and optimizer state against DeepSpeed's own estimators, the loss against what is really held."""
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import LlamaConfig, LlamaForCausalLM
 
+from remedy.train import losses
 from remedy.train.config import TrainSettings
-from remedy.train.memory import NF4, ParameterCounts, model_states
+from remedy.train.losses import Head, mean_loss
+from remedy.train.memory import NF4, ParameterCounts, all_logits_bytes, loss_bytes, model_states
 
 P = ParameterCounts(1_000_000, 0, 0, 40_000)
 
@@ -56,3 +64,62 @@ def test_without_deepspeed_adam_takes_sixteen_bytes_and_frozen_weights_their_pre
     assert sum(model_states(counts, plain, 1, lora=True)) == 16 * 10 + 2 * 100
     assert model_states(counts, plain, 2, lora=True).gradients == 8 * 10  # the buckets of DistributedDataParallel
     assert model_states(counts, plain, 1, lora=True, four_bit=True).weights == 4 * 10 + NF4 * 60 + 4 * 40
+
+
+class Live(TorchDispatchMode):
+    """Bytes of all storages that are made while it lasts, at their highest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self.seen: set[int] = set()
+
+    def freed(self, key: int, size: int) -> None:
+        self.now -= size
+        self.seen.discard(key)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = {x.untyped_storage()._cdata for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)}
+        found = func(*args, **kwargs)
+        for tensor in found if isinstance(found, tuple | list) else (found,):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                key, size = storage._cdata, storage.nbytes()
+                if key not in self.seen and key not in given:  # no view of what was there before
+                    self.seen.add(key)
+                    self.now += size
+                    self.peak = max(self.peak, self.now)
+                    weakref.finalize(storage, self.freed, key, size)
+        return found
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("chunk", [40, 1000])
+@pytest.mark.parametrize("accumulated", [True, False])
+def test_the_losss_memory_is_what_is_held(
+    trained: bool, chunk: int, accumulated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, width, tokens = 5000, 16, 200
+    monkeypatch.setattr(losses, "CHUNK", chunk * words)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": width, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model: Any = LlamaForCausalLM(LlamaConfig(vocab_size=words, **sizes))  # type: ignore[arg-type]
+    model.model.requires_grad_(False)
+    model.model.norm.requires_grad_(True)  # so that hidden states have gradients
+    model.lm_head.requires_grad_(trained)
+    head, ids = Head(model), torch.randint(words, (2, tokens))
+    if trained and accumulated:
+        model.lm_head.weight.grad = torch.zeros(words, width)
+    with Live() as live:
+        with head.learning(ids):
+            loss = mean_loss(model(ids), ids)
+        loss.backward()  # type: ignore[no-untyped-call]
+    planned = loss_bytes(2 * tokens, words, model.lm_head, 4, accumulated)
+    counted_elsewhere = 4 * words * width if trained and not accumulated else 0  # the gradient itself
+    assert 1 / 1.15 < (planned + counted_elsewhere) / live.peak < 1.15
+    assert all_logits_bytes(2 * tokens, words, 4) == 12 * 2 * tokens * words
+
+
+def test_logits_in_half_precision_are_smaller_by_two_bytes_each() -> None:
+    assert all_logits_bytes(10, 7, 4) - all_logits_bytes(10, 7, 2) == 2 * 10 * 7

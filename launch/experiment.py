@@ -113,6 +113,9 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
                 f"{where}: runs {shown(other)} and {shown(job.name)} would share {job.folder}: rename one"
             )
     jobs = together(jobs)
+    if config.max_steps is not None:  # runs that differ in their steps alone stay apart: comparisons name them
+        whole = expand(config.model_copy(update={"max_steps": None}), where, choices)
+        jobs = [job.model_copy(update={"variant": as_written.variant}) for job, as_written in zip(jobs, whole)]
     one_primary(config.comparisons)
     evaluations = {name: job.evaluate for job in jobs for name in (job.name, job.variant)}
     for number, comparison in enumerate(config.comparisons):

@@ -108,7 +108,8 @@ def attend(
 def _parallel(
     function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor]:
-    """Time before heads, w and beta in float32."""
+    """Time before heads, w and beta in float32. Between chunks the kernel has w in float16 whatever is asked of it, so that in float32
+    wide heads are too far from the reference."""
     q, k, v = (x.to(v.dtype).transpose(1, 2).contiguous() for x in (q, k, v))
     w, beta = (x.float().transpose(1, 2).contiguous() for x in (w, beta))
     y, keys = function(q, k, v, w, beta, use_cache=True)

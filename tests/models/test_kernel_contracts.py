@@ -121,10 +121,15 @@ def test_attention_with_decay_and_keys_of_each_head(dtype: torch.dtype) -> None:
     assert tried("decayed_attention", (4, 16, 32), dtype) == (["chunk_simple_gla"], ())
 
 
-@pytest.mark.parametrize("dtype", [HALF, torch.float32])
 @pytest.mark.parametrize("keys", [16, 64])
-def test_path_attention(keys: int, dtype: torch.dtype) -> None:
-    assert tried("path_attention", (keys,), dtype) == (["parallel_path_attn"], ())
+def test_path_attention(keys: int) -> None:
+    assert tried("path_attention", (keys,), HALF) == (["parallel_path_attn"], ())
+
+
+def test_path_attention_is_refused_in_float32_where_its_lines_in_float16_are_seen() -> None:
+    found, refused = tried("path_attention", (64,), torch.float32)
+    assert not found
+    assert "from the reference in float32" in refused[0]
 
 
 @pytest.mark.parametrize("steps", [2, 33])

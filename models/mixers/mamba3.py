@@ -66,8 +66,10 @@ class Mamba3(Mixer):
         # Counted in float64: a sum over thousands of tokens would lose the digits of an angle.
         turns = (math.pi * torch.tanh(angle.float())[:, :, None] * step[..., None]).double().cumsum(1)
         turns = (turned[:, None] + turns).remainder(2 * math.pi).float()
-        b = turn(self.b_norm(b.float())[:, :, None] + self.B_bias, turns)
-        c = turn(self.c_norm(c.float())[:, :, None] + self.C_bias, turns)
+        # Normalised in the weights' precision: autocast leaves those in float32.
+        b, c = (norm(part.to(norm.weight.dtype)) for norm, part in ((self.b_norm, b), (self.c_norm, c)))
+        b = turn(b.float()[:, :, None] + self.B_bias, turns)
+        c = turn(c.float()[:, :, None] + self.C_bias, turns)
         y, state = trapezoidal(u, step, g, torch.sigmoid(mix.float()), b, c, last_b, last_u, state)
         left = (state, turns[:, -1], b[:, -1], u[:, -1].float())
         self.write_state(cache, torch.cat([part.flatten(1) for part in left], 1))

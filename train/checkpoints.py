@@ -26,14 +26,17 @@ from remedy.models.finished import SEAL
 LATEST = "latest"
 SAMPLE = 1 << 20
 SAMPLES = 64
+APART = "apart"
+"""How the examples of packed rows are read, as seals say it: none sees another. Seals that do not say are of when they did."""
 
 
 class Sealed(NamedTuple):
-    """An intact checkpoint, and what its seal says of the run that wrote it."""
+    """An intact checkpoint, and what its seal says of the run that wrote it. `packing`: None of earlier versions."""
 
     path: Path
     step: int
     world_size: int
+    packing: str | None
 
 
 class Checkpoints(TrainerCallback):
@@ -92,6 +95,7 @@ def seal(folder: Path, step: int, world_size: int) -> None:
     content = {
         "step": step,
         "world_size": world_size,
+        "packing": APART,
         "files": {p.relative_to(folder).as_posix(): [p.stat().st_size, digest(p)] for p in files},
     }
     write_json(folder / SEAL, content)
@@ -135,7 +139,7 @@ def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
         problem = integrity_error(folder)
         if problem is None:
             content = read_json(folder / SEAL, "")
-            return Sealed(folder, content["step"], content["world_size"]), damaged
+            return Sealed(folder, content["step"], content["world_size"], content.get("packing")), damaged
         damaged[folder] = problem
     return None, damaged
 

@@ -20,6 +20,15 @@ _LONG = 4e9
 """Bytes of which checking takes seconds (1 to 2 GB/s), so that it is said."""
 
 
+class Computed(TypedDict):
+    """What computed a training."""
+
+    mixers: dict[str, str]
+    """Of a decoder of ours, by mixer, each operation's kernel, or why PyTorch; empty of other models."""
+    all_logits: str | None
+    """Why the logits of all tokens were held at once; null where those of supervised tokens were, in chunks."""
+
+
 class Training(TypedDict):
     """What a run's training took, for reports to compare budgets, and what it validated."""
 
@@ -45,8 +54,8 @@ class Training(TypedDict):
     """Figures of the model that was kept, as `loss` and `exact_match`; null without validation."""
     curve: list[tuple[float, float, float]]
     """Of every validation, its step, loss and exact match."""
-    all_logits: str | None
-    """Why the logits of all tokens were held at once; null where those of supervised tokens were, in chunks."""
+    computed: Computed | None
+    """How; null where nothing was trained."""
 
 
 def read_training(folder: Path) -> Training | None:

@@ -24,10 +24,10 @@ from remedy.data_gen.settings import ConfigError, UserError, dump
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.finished import SEAL, TRAINING, Training, seal_model
+from remedy.models.finished import SEAL, TRAINING, Computed, Training, seal_model
 from remedy.models.flops import device_peak
 from remedy.models.matching import matched
-from remedy.models.mixers import describe_kernels, find_kernels
+from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
 from remedy.models.packing import refuse_unpackable
 from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
@@ -81,8 +81,9 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     set_seed(config.train.seed)
     model = build_model(config, tokenizer)
-    if isinstance(model, DecoderForCausalLM):  # on every process, and before the Trainer wraps the model
-        find_kernels(model.mixers(), arguments.device, DTYPES[config.train.precision])
+    decoder, dtype = model if isinstance(model, DecoderForCausalLM) else None, DTYPES[config.train.precision]
+    if decoder is not None:  # on every process, and before the Trainer wraps the model
+        find_kernels(decoder.mixers(), arguments.device, dtype)
     rows = build_rows(config, tokenizer)
     validation = build_validation(config, tokenizer, arguments.per_device_train_batch_size)
     stop, progress = StopOnSignal(), ProgressLine(config.name)
@@ -121,7 +122,9 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     if process.is_main:
         if best is not None:
             copy_model(output / f"{PREFIX_CHECKPOINT_DIR}-{best}", output)
-        _finish(config, output, tokenizer, trainer.state, trainer.all_logits)
+        mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
+        computed: Computed = {"mixers": mixers, "all_logits": trainer.all_logits}
+        _finish(config, output, tokenizer, trainer.state, computed)
     return output
 
 
@@ -137,11 +140,11 @@ def _keep_untrained(config: RunConfig, output: Path) -> None:
 
 
 def _finish(
-    config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState, all_logits: str | None
+    config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> None:
     """What stands beside a finished run's model; sealed last."""
     tokenizer.save(output)
-    write_json(output / TRAINING, training_account(config, state, all_logits))
+    write_json(output / TRAINING, training_account(config, state, computed))
     seal_model(output)
 
 
@@ -185,8 +188,8 @@ def build_validation(config: RunConfig, tokenizer: TraceTokenizer, batch_size: i
     return Validation(rows, tokenizer.pad_id, config.train.supervised(), batch_size)
 
 
-def training_account(config: RunConfig, state: TrainerState, all_logits: str | None) -> Training:
-    """What a training took that has come to its end in this state. `all_logits`: the trainer's."""
+def training_account(config: RunConfig, state: TrainerState, computed: Computed | None) -> Training:
+    """What a training took that has come to its end in this state."""
     settings = config.train
     kept = state.best_global_step if settings.keep_best else None
     step = state.global_step if kept is None else kept
@@ -205,7 +208,7 @@ def training_account(config: RunConfig, state: TrainerState, all_logits: str | N
         "validation": {n.removeprefix("eval_"): figure for n, figure in figures.items() if n.startswith("eval_")}
         or None,
         "curve": [(at, one["eval_loss"], one["eval_exact_match"]) for at, one in validated.items()],
-        "all_logits": all_logits,
+        "computed": computed,
     }
 
 

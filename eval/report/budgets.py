@@ -126,6 +126,7 @@ def _training(training: Mapping[str, Any] | None) -> list[str]:
         f"the best kept, of step {training['kept_step']:,}" if training["kept_step"] != training["steps"] else "",
         "stopped early" if training["stopped_early"] else "",
         _stages(training.get("curriculum", ())),
+        *_kernels(training.get("computed")),
     ]
     rate = f"{training['learning_rate']:g}" + ("\nchosen" if LEARNING_RATE in training["chosen"] else "")
     seed, data_seed = training["seed"], training["data_seed"]
@@ -137,6 +138,12 @@ def as_it_is(request: Request) -> bool:
     training is its random weights, which are of a seed."""
     training = request.get("training")
     return training is not None and not training["steps"] and not request["checkpoint"]["mixers"]
+
+
+def _kernels(computed: Mapping[str, Any] | None) -> list[str]:
+    """What computed each mixer, as lines, where there was a choice: on a GPU."""
+    mixers: Mapping[str, str] = (computed or {}).get("mixers", {})
+    return [f"{name}: {path}" for name, path in mixers.items() if " by " in path and "no CUDA device" not in path]
 
 
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:

@@ -39,6 +39,7 @@ __all__ = [
     "describe_kernels",
     "eigenvalues_of",
     "find_kernels",
+    "kernels_of",
 ]
 
 
@@ -58,12 +59,17 @@ def find_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dty
 
 def describe_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> str:
     """One line: what computes each mixer of a decoder, and why not a kernel where none does."""
+    return "; ".join(f"{name}: {path}" for name, path in kernels_of(layers, device, dtype).items())
+
+
+def kernels_of(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> dict[str, str]:
+    """By mixer, what computes each of its operations, and why not a kernel where none does."""
     names = {mixer: name for name, mixer in MIXERS.items()}
-    said: dict[str, None] = {}
+    found: dict[str, dict[str, None]] = {}  # mixers of one name may differ in their widths
     for layer in layers:
         parts = [f"{use.operation} by {_path(use, device, dtype)}" for use in _uses(layer)]
-        said[f"{names[type(layer)]}: {', '.join(parts) or layer.own_path(device, dtype)}"] = None
-    return "; ".join(said)
+        found.setdefault(names[type(layer)], {})[", ".join(parts) or layer.own_path(device, dtype)] = None
+    return {name: "; ".join(paths) for name, paths in found.items()}
 
 
 def _uses(mixer: Mixer) -> Iterator[Use]:

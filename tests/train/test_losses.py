@@ -261,7 +261,7 @@ def test_a_run_has_the_losses_and_figures_of_one_with_all_logits(
             folder = train(build(RunConfig, {**settings, "output": str(tmp_path / f"{whole}")}, "test"))
         said = sum("logits of all tokens are held" in record.message for record in caplog.records)
         assert said == (whole or family == "gemma2")
-        assert ((read_training(folder) or {})["all_logits"] is not None) == said
+        assert ((read_training(folder) or {})["computed"]["all_logits"] is not None) == said
         caplog.clear()
         runs.append(
             [

@@ -92,6 +92,8 @@ def test_training_is_the_same_to_the_bit_with_validation_and_without(tmp_path: P
     assert account is not None
     curve = [(one["step"], one["eval_loss"], one["eval_exact_match"]) for one in validations(validated)]
     assert [tuple(point) for point in account["curve"]] == curve
+    assert account["computed"]["all_logits"] is None
+    assert "by PyTorch (no CUDA device)" in account["computed"]["mixers"]["deltanet"]
     assert account["validation"] == {k.removeprefix("eval_"): v for k, v in last.items() if k.startswith("eval_")}
     assert {key: account[key] for key in ("steps", "examples", "kept_step", "stopped_early", "learning_rate")} == {  # type: ignore[literal-required]
         "steps": 24,

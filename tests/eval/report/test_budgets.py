@@ -139,6 +139,25 @@ def test_what_tells_two_models_or_their_training_apart_stands_in_the_table(tmp_p
     assert found["Data"] == "permutation\nreveals: spacing 4.0; locals full"
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("delta_rule by fla.ops.delta_rule 0.6.0", True),
+        ("delta_rule by PyTorch (fla is not installed)", True),
+        ("delta_rule by PyTorch (no CUDA device)", False),
+        ("PyTorch's own", False),
+    ],
+)
+def test_the_table_shows_what_computed_a_mixer_where_there_was_a_choice(path: str, shown: bool, tmp_path: Path) -> None:
+    labels = {"length": 4, "horizon": 4}
+    took = {**TRAINING, "computed": {"mixers": {"deltanet": path}, "all_logits": None}}
+    request = read_request(write_evaluation(tmp_path / "a", made([True], labels=labels), training=took))
+    conditions, records = together(made([True], labels=labels))
+    head, row = runs_table(Evaluations([request], conditions, records, []))
+    lines = dict(zip(head, row, strict=True))["Training"].splitlines()
+    assert (f"deltanet: {path}" in lines) == shown
+
+
 def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
     labels = {"length": 4, "horizon": 4}
     took = {**TRAINING, "steps": 0, "examples": 0, "tokens": 0, "flops": 0.0, "kept_step": 0}

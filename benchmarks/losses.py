@@ -1,5 +1,5 @@
 """The loss from the logits of all tokens, as models compute it, and at supervised tokens in chunks, as training does
-(`train/losses.py`), with Llama-3's vocabulary, in turns on the same weights: seconds and the memory that a step takes beyond what
+(`train/losses.py`), with Llama-3's vocabulary, in turns on the same weights: processor seconds and the memory that a step takes beyond what
 is there before it.
 
 The head of the 280m preset alone; forward, backward and optimizer step of that preset with two layers in place of 18; the same of
@@ -95,7 +95,7 @@ def compared(build: Callable[[], Any], share: float) -> tuple[dict[str, list[flo
     for _ in range(STEPS):
         losses = []
         for way in seconds:
-            before, begin = _reset_peak(), time.perf_counter()
+            before, begin = _reset_peak(), time.process_time()
             if way == "chunks":
                 chunked = Head(model)
                 with chunked.learning(labels):
@@ -104,7 +104,7 @@ def compared(build: Callable[[], Any], share: float) -> tuple[dict[str, list[flo
                 loss = model(tokens, labels=labels).loss
             loss.backward()
             optimizer.step()
-            seconds[way].append(time.perf_counter() - begin)
+            seconds[way].append(time.process_time() - begin)
             memory[way].append((_status("VmHWM") - before) / 1000)
             if way == "chunks":
                 chunked.remove()
@@ -146,7 +146,9 @@ def main() -> None:
         f"{ROWS} rows of {TOKENS} tokens, vocabulary {WORDS:,}, float32; chunks of {CHUNK // WORDS} tokens", flush=True
     )
     for name in sys.argv[1:] or SHARES:
-        for share in SHARES[name]:  # each in a process of its own: what one leaves behind in the allocator is not the other's
+        for share in SHARES[
+            name
+        ]:  # each in a process of its own: what one leaves behind in the allocator is not the other's
             process = get_context("spawn").Process(target=_report, args=(name, share))
             process.start()
             process.join()

@@ -1,6 +1,6 @@
 """The loss from the logits of all tokens, as models compute it, and at supervised tokens in chunks, as training does
-(`train/losses.py`), with Llama-3's vocabulary, in turns on the same weights: processor seconds and the memory that a step takes beyond what
-is there before it.
+(`train/losses.py`), with Llama-3's vocabulary, in turns on the same weights: the processor's seconds, and the memory that a step takes
+beyond what is there before it.
 
 The head of the 280m preset alone; forward, backward and optimizer step of that preset with two layers in place of 18; the same of
 LoRA on a Llama of two layers of width 512, random weights. Linux only: peaks are those of the process (VmHWM).

@@ -100,7 +100,7 @@ class TrainSettings(Settings):
     batch_size: int = Field(default=64, ge=1, le=1_000_000)
     """Rows of an optimizer step, over all processes."""
     gradient_accumulation_steps: int = Field(default=1, ge=1, le=1_000_000)
-    """Pieces that a batch is computed in, one after another, to save memory."""
+    """Pieces that a batch is computed in, one after another, to save memory; rows of like lengths in one, to save padding."""
     loss_roles: tuple[RoleName, ...] = Field(
         default=("state", "value", "action", "query", "event", "structure"), min_length=1
     )

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.data import Dataset
 
 from remedy.data_gen import rng
@@ -186,3 +187,28 @@ class Collator:
             positions = positions_of(rows, ids.shape[1])
             arrays |= {"labels": np.where(positions == 0, -100, labels), "position_ids": positions}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def by_length(pieces: Sequence[dict[str, Tensor]], pad_id: int) -> list[dict[str, Tensor]]:
+    """The rows of an optimizer step's pieces in pieces of like lengths: the longest in the first, each piece padded to its own longest.
+
+    A step's loss is the mean over the tokens of all its pieces, so that nothing else changes. Pieces of packed rows, which have little
+    padding, stay as they are.
+    """
+    if len(pieces) < 2 or any("position_ids" in piece for piece in pieces):
+        return list(pieces)
+    width = max(piece["labels"].shape[1] for piece in pieces)
+    empty = {"input_ids": pad_id, "labels": -100, "attention_mask": 0}
+    rows = {
+        name: torch.cat([pad(piece[name], (0, width - piece[name].shape[1]), value=value) for piece in pieces])
+        for name, value in empty.items()
+    }
+    lengths = rows["attention_mask"].sum(1)
+    order = lengths.argsort(descending=True, stable=True)
+    longest = lengths[order].tolist()
+    found, first = [], 0
+    for count in (len(piece["labels"]) for piece in pieces):
+        chosen = order[first : first + count]
+        found.append({name: row[chosen, : longest[first]] for name, row in rows.items()})
+        first += count
+    return found

@@ -26,6 +26,7 @@ from remedy.models.flops import training_flops
 from remedy.models.mixers import Mixer
 from remedy.models.packing import try_packing
 from remedy.models.protocol import CausalLM
+from remedy.train.data import Collator, by_length
 from remedy.train.losses import Head, mean_loss
 from remedy.train.processes import largest, summed
 from remedy.train.validation import Validation
@@ -79,8 +80,8 @@ def out_of_patience(state: TrainerState, every: float | None, patience: int | No
 
 
 class RowTrainer(Trainer):
-    """Reads rows in index order, validates, and saves what is better than before; logs tokens per second over all processes, the
-    share of time spent on data, and MFU.
+    """Reads rows in index order, those of a step in pieces of like lengths, validates, and saves what is better than before; logs
+    tokens per second over all processes, the share of time spent on data, and MFU.
 
     `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al., "PaLM", 2022, appendix B). `shape`: of the last
     batch, (rows, tokens). `pack`: examples in a row, which a pretrained model must hold apart: it is tried before the first step, as is
@@ -138,6 +139,8 @@ class RowTrainer(Trainer):
         begin = time.perf_counter()
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         self._data_seconds += time.perf_counter() - begin
+        if self.model_accepts_loss_kwargs:  # else its loss would be a mean of the pieces' means
+            batches = by_length(batches, cast(Collator, self.data_collator).pad_id)
         for batch in batches:
             tokens = int(batch["attention_mask"].sum())
             flops = tokens * self._per_token + self._per_length * _tokens_seen(batch)

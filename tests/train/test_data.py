@@ -20,7 +20,7 @@ from remedy.launch.generate import generate
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, SymbolSettings
 from remedy.train.config import RunConfig, TrainSettings
-from remedy.train.data import Collator, TraceDataset, encode_rows, parted
+from remedy.train.data import Collator, TraceDataset, as_tokens, by_length, encode_rows, parted
 from remedy.train.run import build_rows
 from remedy.train.shards import ShardDataset
 
@@ -236,3 +236,34 @@ def test_a_flipped_bit_of_a_shard_is_named_when_its_rows_are_read(tmp_path: Path
 def test_collated_tensors_are_integers() -> None:
     batch = Collator(0, frozenset({Role.STATE}))(encode_rows(SYMBOLIC, SYMBOLS, "train", range(2)))
     assert {t.dtype for t in batch.values()} == {torch.int64}
+
+
+@given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1, max_size=4))
+def test_the_rows_of_a_steps_pieces_are_dealt_by_length_and_none_is_lost(lengths: list[list[int]]) -> None:
+    collate, number, pieces = Collator(0, frozenset({Role.STATE})), 0, []
+    for piece in lengths:
+        rows = []
+        for length in piece:
+            number += 1
+            roles = [Role.CONTEXT, *[Role.STATE] * (length - 1)]
+            rows.append(as_tokens([number] * length, roles, [0] * length, [False] * length))
+        pieces.append(collate(rows))
+    dealt = by_length(pieces, 0)
+    assert [len(piece["labels"]) for piece in dealt] == [len(piece) for piece in lengths]
+
+    def read(some: list[dict[str, Any]]) -> list[tuple[list[int], list[int]]]:
+        found = []
+        for piece in some:
+            for ids, labels, mask in zip(piece["input_ids"], piece["labels"], piece["attention_mask"]):
+                size = int(mask.sum())
+                assert not ids[size:].any()
+                assert (labels[size:] == -100).all()
+                found.append((ids[:size].tolist(), labels[:size].tolist()))
+        return found
+
+    assert sorted(read(dealt)) == sorted(read(pieces))
+    if len(pieces) > 1:
+        sizes = [len(ids) for ids, _ in read(dealt)]
+        assert sizes == sorted(sizes, reverse=True)
+        for piece in dealt:
+            assert piece["labels"].shape[1] == int(piece["attention_mask"].sum(1).max())

@@ -46,6 +46,14 @@ def test_packed_rows_have_the_losses_of_their_examples(model: str, tmp_path: Pat
         assert found == pytest.approx(alone, abs=1e-4), pack
 
 
+def test_pieces_of_like_lengths_learn_what_one_piece_learns(tmp_path: Path) -> None:
+    one, three = (
+        losses(tmp_path / str(pieces), train_settings={"batch_size": 6, "gradient_accumulation_steps": pieces})
+        for pieces in (1, 3)
+    )
+    assert three == pytest.approx(one, abs=1e-4)
+
+
 def test_a_packed_run_goes_on_to_the_bit(tmp_path: Path) -> None:
     packed = {"batch_size": 2, "pack": 3}
     whole = losses(tmp_path / "whole", train_settings=packed)

@@ -111,6 +111,7 @@ def test_an_output_that_cannot_be_made_is_one_line(
         (["generate", DATA, "--shard", "²/³"], "write i/N"),
         (["generate", DATA, "--shard", f"{'9' * 5000}/{'9' * 5001}"], "write i/N"),
         (["train", PERMUTATION, "train.seed=4294967296"], "'train.seed'"),
+        (["plan", PERMUTATION, "train.max_steps=0"], "this run trains nothing and reads no rows"),
         (["train", PERMUTATION, "train.batch_size=100000000"], "'train.batch_size'"),
         (["train", PERMUTATION, "train.threads=100000"], "'train.threads'"),
         (["train", PERMUTATION, f"train.max_steps={'x' * 5000}"], "xxx...xxx"),

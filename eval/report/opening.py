@@ -45,6 +45,8 @@ def _outcome(item: Verdict) -> str:
             said = f"{name} is as good as its baseline{where}: it loses less than {margin_of(item)}"
         case VerdictWord.WORSE:
             said = f"{name} is worse than its baseline{where}"
+        case _ if failure == "forgetting":
+            said = f"It is undecided whether {name} forgets more or less than its baseline{where}"
         case _:
             said = f"It is undecided whether {name} does anything to the {of}{where}"
     start = "The primary comparison: " if item.comparison.primary else ""

@@ -2,8 +2,8 @@
 
 With a vocabulary of 128,256 they are most of what training keeps: a token's logits and their gradient in float32 take a megabyte. Here
 the output embeddings themselves answer with the loss: of the hidden states (B, T, D) those before a supervised token are taken, and
-chunk by chunk made into logits and losses, which the backward pass computes again (Chen et al., "Training deep nets with sublinear
-memory cost", 2016).
+chunk by chunk made into logits and losses, which the backward pass computes again but for one (Chen et al., "Training deep nets
+with sublinear memory cost", 2016).
 
 Why there: it is the one place that every wrapper leaves alone. ZeRO-3 has weights whole only inside the call of the module that owns
 them, in both passes; DistributedDataParallel wants all parameters used inside the call of the whole model; PEFT puts rows, copies and
@@ -137,10 +137,10 @@ class Head:
         def loss(part: Tensor, wanted: Tensor) -> Tensor:
             return cross_entropy(self._logits(part), wanted, reduction="sum")
 
-        chunks = self._chunks(hidden, targets)
-        if len(chunks) == 1:  # as small as the last chunk of others: nothing would be saved
-            return loss(hidden, targets)
-        return torch.stack([checkpoint(loss, *chunk, use_reentrant=False) for chunk in chunks]).sum()
+        # The backward pass begins with what was computed last, so that one chunk can be kept: a whole one.
+        kept, *others = self._chunks(hidden, targets)
+        again = [checkpoint(loss, *chunk, use_reentrant=False) for chunk in others]
+        return torch.stack([*again, loss(*kept)]).sum()
 
 
 def scored(logits: Tensor, targets: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("datasets.load_dataset", no_benchmark)
     monkeypatch.setattr(remedy.launch.generate, "build_tokenizer", lambda tokenizer, data: stop(data))
     monkeypatch.setattr(remedy.train.run, "train", lambda config, resume: [stop(d) for d in config.stage_data()])
-    monkeypatch.setattr(remedy.eval.checkpoint, "load_checkpoint", lambda path, **_: stop())
+    monkeypatch.setattr(remedy.eval.checkpoint, "load_checkpoint", lambda *_: stop())
     monkeypatch.setattr(remedy.eval.costs.measure, "measure", lambda *arguments: stop())
     monkeypatch.setattr(remedy.launch.trace, "Sandbox", lambda config: stop())
     monkeypatch.chdir(tmp_path)

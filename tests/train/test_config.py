@@ -116,7 +116,7 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
     monkeypatch.setattr(
         arguments,
         "TrainingArguments",
-        lambda **given: SimpleNamespace(world_size=1, device=torch.device("cpu"), **given),
+        lambda **given: SimpleNamespace(world_size=1, n_gpu=0, device=torch.device("cpu"), **given),
     )
 
     def observe(config: RunConfig) -> dict[str, Any]:

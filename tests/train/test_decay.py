@@ -19,7 +19,7 @@ from tests.train.launching import SCRIPT, finished, in_process, start, written
 
 MIXED: dict[str, Any] = {"mixers": list(MIXERS), "num_hidden_layers": len(MIXERS), "qk_norm": True}
 LEFT_ALONE = ("A_log", ".D", "bias", "norm", ".shift_", ".k_k", ".k_a", ".r_k")
-ZERO = "down.weight"
+ZERO = "lora.down.weight"
 """What begins at zero: a first step has nothing to shrink."""
 
 

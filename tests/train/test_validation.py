@@ -180,7 +180,7 @@ def test_resumed_with_validation_all_is_the_same_to_the_bit(
 
 @pytest.mark.slow
 def test_the_best_checkpoint_outlives_newer_ones_and_its_damage_is_named(tmp_path: Path) -> None:
-    config = settings(tmp_path, keep_best="loss", patience=6, save_steps=2, save_total_limit=1, **RESTLESS)
+    config = settings(tmp_path, keep_best="loss", patience=2, save_steps=2, save_total_limit=1, **RESTLESS)
     output = train(config)
     account = read_training(output)
     assert account is not None

@@ -40,6 +40,7 @@ def main(
     parent: Annotated[int, typer.Option(help="the process without which this run ends, with a checkpoint")] = 0,
 ) -> None:
     """Train a run of an experiment unless that is done, then evaluate it."""
+    _leave_on_signals()
     if parent:
         end_with_parent(parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
     run = load(RunConfig, folder / "train.yaml")
@@ -56,6 +57,19 @@ def main(
         _on_several(processes, "remedy.launch.job", str(folder), name, "--variant", variant)
     elif evaluated:
         evaluate_run(run, folder, name, variant)
+
+
+def _leave_on_signals() -> None:
+    """At a signal that ends a training with a checkpoint, before it has begun and in the evaluation after it as well: leave with the
+    status that lets a Slurm job queue again. What is written stays."""
+    from remedy.train.stopping import RESUMABLE, SIGNALS
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        print(f"stopped: {signal.Signals(number).name}; what is written stays", file=sys.stderr, flush=True)
+        sys.exit(RESUMABLE)
+
+    for number in SIGNALS:
+        signal.signal(number, stop)
 
 
 def _train(run: RunConfig, folder: Path, processes: int) -> None:
@@ -84,12 +98,14 @@ def _on_several(processes: int, *command: str) -> None:
     def pass_on(number: int, frame: FrameType | None) -> None:
         """To the processes themselves: torchrun would die of one signal, and give them 30 seconds at the other."""
         passed_on.append(number)
-        for worker in psutil.Process(launched.pid).children():
-            worker.send_signal(number)
+        launcher = psutil.Process(launched.pid)
+        for process in launcher.children() or [launcher]:
+            process.send_signal(number)
 
-    for number in SIGNALS:
-        signal.signal(number, pass_on)
+    before = {number: signal.signal(number, pass_on) for number in SIGNALS}
     code = launched.wait()
+    for number, handler in before.items():
+        signal.signal(number, handler)
     if code:
         sys.exit(RESUMABLE if passed_on else code)
 

@@ -94,6 +94,11 @@ def command(job: TrainingJob, processes: int) -> list[str]:
     return [*words, "--variant", job.variant] if job.variant != job.name else words
 
 
+def environment(config: ExperimentConfig) -> dict[str, str]:
+    """The environment variables of a job's process."""
+    return {**os.environ, "OMP_NUM_THREADS": str(config.threads), "TQDM_DISABLE": "1"}
+
+
 _running: dict[str, subprocess.Popen[bytes]] = {}
 """The processes of runs, by name."""
 
@@ -121,11 +126,10 @@ def _do(job: TrainingJob, config: ExperimentConfig) -> str:
     problem = prepare(job)
     if problem or (isinstance(job, Trial) and (job.folder / TRAINED).exists()):
         return problem
-    environment = {**os.environ, "OMP_NUM_THREADS": str(config.threads), "TQDM_DISABLE": "1"}
     log = job.folder / "log.txt"
     with log.open("w", encoding="utf-8") as file:
         words = [*command(job, config.processes), "--parent", str(os.getpid())]
-        with subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, env=environment) as process:
+        with subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, env=environment(config)) as process:
             _running[job.name] = process
             code = process.wait()
         del _running[job.name]

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
@@ -160,6 +161,24 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
     assert done.returncode == 0, done.stderr
     assert trained == {p: p.stat().st_mtime_ns for p in trained}  # it was finished
     assert "--job 4: sweep.yaml has 4 runs" in remedy("sweep", "sweep.yaml", "--job", "4", cwd=tmp_path, code=2)
+
+
+@pytest.mark.slow
+def test_an_array_task_that_is_signalled_in_its_evaluation_may_be_queued_again(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump({**SWEEP, "threads": 3}))
+    changes = ["groups.swaps.base.train.max_steps=0", "groups.swaps.evaluate.diagnostics.0.examples=50000"]
+    changes.append("groups.swaps.base.tracking.wandb=false")
+    words = [sys.executable, "-m", "remedy.launch.cli", "sweep", "one.yaml", *changes, "--job", "0"]
+    job = subprocess.Popen(
+        words, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True
+    )
+    while job.poll() is None and not list(tmp_path.glob("runs/sweep/swaps/*/evaluation/evaluation.json")):
+        time.sleep(0.02)
+    assert psutil.Process(job.pid).environ()["OMP_NUM_THREADS"] == "3"
+    job.send_signal(signal.SIGUSR1)
+    _, errors = job.communicate(timeout=200)
+    assert job.returncode == 75
+    assert "stopped: SIGUSR1; what is written stays" in errors
 
 
 @pytest.mark.slow

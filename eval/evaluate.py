@@ -191,6 +191,7 @@ class _Work:
         meter = self._meter(number, condition, self.world.tally(condition.slug))
         while not self.world.finished(condition.slug):
             if next(parts, None) is None:
+                self.world.listen(condition.slug)
                 meter.look()
                 time.sleep(PAUSE)
 

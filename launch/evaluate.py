@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from remedy.data_gen.messages import one_line
 from remedy.data_gen.orphans import end_with_parent
 from remedy.data_gen.settings import UserError, load
 from remedy.launch.console import command_line, in_words, start, target
@@ -33,7 +34,9 @@ def together() -> Iterator[World]:
     Raises:
         UserError: in a single process, as it comes.
     """
-    from remedy.eval.world import this_world
+    from torch.distributed import DistError
+
+    from remedy.eval.world import UNREACHABLE, this_world
 
     world = this_world()
     if not world.several:
@@ -45,8 +48,12 @@ def together() -> Iterator[World]:
     try:
         _take_device(world.process.local_rank)
         yield world
+    except KeyboardInterrupt:
+        if world.fails_first():
+            raise
+        os._exit(130)  # another one says so; leaving by an exception would say it again
     except Exception as error:
-        words = in_words(error)
+        words = f"{UNREACHABLE} ({one_line(str(error))})" if isinstance(error, DistError) else in_words(error)
         if words is None:
             raise
         if world.fails_first():

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
 from remedy.data_gen.examples import DataConfig
-from remedy.data_gen.processes import Process
+from remedy.data_gen.processes import Process, this_process
+from remedy.data_gen.settings import UserError
+from remedy.eval import world
 from remedy.eval.folder import RECORDS, UNFINISHED
 from remedy.eval.generators import Journal
-from remedy.eval.world import World
+from remedy.eval.world import World, this_world
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -23,7 +28,7 @@ from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings
 from tests.evaluations import assert_the_same, unfinished
 from tests.launch.in_process import remedy
-from tests.train.launching import ROOT, finished, launcher, start
+from tests.train.launching import ROOT, finished, free_port, launcher, start
 
 EXAMPLES = 9
 DRIVER = str(Path(__file__).with_name("driver.py"))
@@ -37,6 +42,96 @@ def test_every_example_is_one_processs_and_parts_are_of_like_lengths(lengths: li
     sums = [sum(lengths[place] for place in part) for part in parts]
     assert max(sums) - min(sums) <= max(lengths, default=0)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"WORLD_SIZE": "2"},
+        {"RANK": "1"},
+        {"RANK": "1", "WORLD_SIZE": "2"},
+        {"RANK": "2", "LOCAL_RANK": "0", "WORLD_SIZE": "2"},
+        {"RANK": "one", "LOCAL_RANK": "0", "WORLD_SIZE": "2"},
+        {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "0"},
+    ],
+    ids=str,
+)
+def test_an_environment_that_does_not_say_which_process_this_is_is_refused(
+    told: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(key, raising=False)
+    assert this_process() == Process(0, 0, 1)
+    for key, value in told.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(
+        UserError, match=f"^{' '.join(f'{k}={v}' for k, v in told.items())} in the environment do not say"
+    ):
+        this_world()
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The environment of the second of two processes, and the store of a launcher that outlives them."""
+    store = dist.TCPStore("127.0.0.1", 0, 2, True, wait_for_workers=False)
+    told = {
+        "RANK": "1",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+    }
+    for key, value in {**told, "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setattr(world, "CONNECTING", timedelta(seconds=1))
+    yield
+    del store
+
+
+def test_processes_that_torchrun_starts_again_begin_anew(launched: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = this_world()
+    assert first.fails_first()
+    assert not first.fails_first()
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert this_world().fails_first()
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    assert this_world().several
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")  # the other one is on another machine
+    with pytest.raises(UserError, match="--max_restarts=3: torchrun counts restarts on each machine by itself"):
+        this_world()
+
+
+@pytest.mark.parametrize("lacks", ["MASTER_ADDR", "MASTER_PORT", "a store"])
+def test_processes_that_do_not_find_each_other_say_so(
+    launched: None, lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacks == "a store":
+        monkeypatch.setenv("MASTER_PORT", free_port())
+    else:
+        monkeypatch.delenv(lacks)
+    with pytest.raises(
+        UserError, match=r"2 processes are to evaluate together, and did not find each other .*torchrun"
+    ):
+        this_world()
+
+
+def test_one_that_is_waited_for_has_to_give_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dist.HashStore()
+    first, second, third = (World(Process(rank, rank, 3), store) for rank in range(3))
+    third.finish("a")  # and has left
+    for _ in range(3):
+        second.beat()
+        first.listen("a")
+    monkeypatch.setattr(world, "SILENCE", -1.0)
+    with pytest.raises(UserError, match=r"nothing was heard of process 1 of 3 for .*give the same command again"):
+        first.listen("a")
+    second.beat()
+    first.listen("a")
+    second.finish("a")
+    first.listen("a")
+    assert second.fails_first()
+    with pytest.raises(UserError, match="another process failed"):
+        first.listen("a")
 
 
 @pytest.fixture(scope="module")

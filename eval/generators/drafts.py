@@ -3,18 +3,20 @@ was read before (Saxena, "Prompt lookup decoding", 2023). A wrong guess costs ti
 
 from __future__ import annotations
 
+import math
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from remedy.eval.decoding import Cursor
 
-GRAM = 3
-"""Tokens that have to be alike for what followed them to be guessed again."""
-LONGEST_MATCH = 24
-"""Tokens of a match that count: of two places the one with the longer match is taken."""
+GRAMS = (3, 1)
+"""Tokens that have to be alike for what followed them to be guessed again: fewer, where so many are nowhere."""
+LONGEST_MATCH = 64
+"""Tokens of a match that count: of two places the one with the longer match is taken, in the truth or in what was read."""
 CANDIDATES = 8
-"""Places that are looked at, of those with the same last tokens."""
+"""Places that are looked at on either side of the one where the row is expected, of those with the same last tokens."""
 
 
 class Source(IntEnum):
@@ -41,22 +43,39 @@ Trust = Callable[[Source], float]
 NOTHING = Guess([], Source.TRUTH)
 
 
-class _Grams:
-    """Where every few tokens of a growing sequence stand."""
+class _Copied:
+    """A sequence that a row may follow: where every few of its tokens stand, and where the row stood in it when a guess from it was
+    right."""
 
     def __init__(self) -> None:
-        self.seen = GRAM - 1
-        self.after: dict[tuple[int, ...], list[int]] = {}
+        self.anchor: tuple[int, int] | None = None
+        """After so many tokens that were read, the row stood at this place."""
+        self._seen = 0
+        self._after: dict[tuple[int, ...], list[int]] = {}
 
-    def grow(self, tokens: Sequence[int]) -> None:
+    def found(self, tokens: Sequence[int], read: Sequence[int]) -> tuple[int, int] | None:
+        """How many of the tokens before a place are those that were read last, and the place: the one with most, of all that are near
+        where the row would be if it had written one token for another since it was in step (at first, near the end)."""
+        self._grow(tokens)
+        expected = len(tokens) if self.anchor is None else self.anchor[1] + len(read) - self.anchor[0]
+        places = next((places for size in GRAMS if (places := self._after.get(tuple(read[-size:])))), [])
+        middle = bisect(places, expected)
+        near = places[max(0, middle - CANDIDATES) : middle + CANDIDATES]
+        if expected < len(tokens):
+            near = [*near, expected]
+        ranked = [(_matched(tokens, place, read), -abs(place - expected), place) for place in near]
+        if not ranked:
+            return None
+        matched, _, place = max(ranked)
+        return matched, place
+
+    def _grow(self, tokens: Sequence[int]) -> None:
         """Take in all but what follows the last token, which nothing is known to follow."""
-        for end in range(self.seen + 1, len(tokens)):
-            self.after.setdefault(tuple(tokens[end - GRAM : end]), []).append(end)
-        self.seen = max(self.seen, len(tokens) - 1)
-
-    def places(self, tokens: Sequence[int]) -> list[int]:
-        """The places that follow the same tokens as these end with."""
-        return self.after.get(tuple(tokens[-GRAM:]), [])
+        for end in range(self._seen + 1, len(tokens)):
+            for size in GRAMS:
+                if size <= end:
+                    self._after.setdefault(tuple(tokens[end - size : end]), []).append(end)
+        self._seen = max(self._seen, len(tokens) - 1)
 
 
 class Drafter:
@@ -64,49 +83,37 @@ class Drafter:
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
-        self._truth = _Grams()
-        self._own = _Grams()
-        self._anchor = (0, 0)
+        self._truth = _Copied()
+        self._own = _Copied()
 
     def guess(self, read: Sequence[int], count: int, trust: Trust) -> Guess:
         """Up to `count` tokens that may follow those that were read. `trust`: how likely a source's next token is right."""
         ahead = self.cursor.ahead(count)
         if ahead is not None:
-            self._anchor = (len(read), ahead[0])
+            self._truth.anchor = (len(read), ahead[0])
             return Guess(ahead[1], Source.TRUTH, ahead[0], len(read))
-        found = self._found(read, trust)
-        if found is None:
+        sequences = {Source.BACK: (self._truth, self.cursor.ids), Source.COPY: (self._own, read)}
+        places = {source: copied.found(tokens, read) for source, (copied, tokens) in sequences.items()}
+        found = [(one[0], trust(source), source, one[1]) for source, one in places.items() if one is not None]
+        if not found:
             return NOTHING
-        source, start = found
-        tokens = list((self.cursor.ids if source is Source.BACK else read)[start : start + count])
+        *_, source, start = max(found)
+        tokens = list(sequences[source][1][start : start + count])
+        if source is Source.COPY:  # past what was read it copies itself, as the model does in a loop
+            tokens = (tokens * math.ceil(count / len(tokens)))[:count]
         return Guess(self.cursor.resumed(tokens, count), source, start, len(read))
 
     def renew(self, read: int, before: int) -> None:
         """What was read has been forgotten but for so many tokens, of so many before."""
-        self._own = _Grams()
-        self._anchor = (self._anchor[0] + read - before, self._anchor[1])
+        self._own = _Copied()
+        if self._truth.anchor is not None:
+            self._truth.anchor = (self._truth.anchor[0] + read - before, self._truth.anchor[1])
 
     def returned(self, guess: Guess, right: int) -> None:
-        """So many tokens of a guess were right: if it was the truth's, the row is where that was taken from."""
-        if guess.source is Source.BACK and right:
-            self._anchor = (guess.read, guess.place)
-
-    def _found(self, read: Sequence[int], trust: Trust) -> tuple[Source, int] | None:
-        """The place that looks most like where the row stands, in the truth or in what was read."""
-        truth = self.cursor.ids
-        self._truth.grow(truth)
-        self._own.grow(read)
-        expected = self._anchor[1] + len(read) - self._anchor[0]
-        near = sorted(self._truth.places(read), key=lambda place: abs(place - expected))[:CANDIDATES]
-        back = [(_matched(truth, place, read), -abs(place - expected), place) for place in near]
-        if expected < len(truth):
-            back.append((_matched(truth, expected, read), 0, expected))
-        copies = [(_matched(read, place, read), place, place) for place in self._own.places(read)[-CANDIDATES:]]
-        best = [(source, *max(found)) for source, found in ((Source.BACK, back), (Source.COPY, copies)) if found]
-        if not best:
-            return None
-        source, _, _, place = max(best, key=lambda one: trust(one[0]) * (1 - 0.5 ** (1 + one[1])))
-        return source, place
+        """So many tokens of a guess were right: if any, the row is where it was taken from."""
+        if guess.source is not Source.TRUTH and right:
+            copied = self._truth if guess.source is Source.BACK else self._own
+            copied.anchor = (guess.read, guess.place)
 
 
 def _matched(sequence: Sequence[int], place: int, read: Sequence[int]) -> int:

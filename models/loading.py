@@ -70,9 +70,7 @@ def load_checkpoint(
     if load_in_4bit or tokenizer.vocab_size <= _rows(config):  # rows that are drawn are the same on all devices
         options |= _where(options["dtype"], device, device_map, bool(load_in_4bit))
     model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", **options)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # rows of new tokens are drawn: the same ones whenever this checkpoint is loaded
-        resize_embeddings(model, tokenizer)
+    resize_embeddings(model, tokenizer)
     model = _placed(model, device, device_map).eval()
     if isinstance(model, decoder.DecoderForCausalLM) and model.device.type == "cuda":
         find_kernels(model.mixers(), model.device, model.dtype)

@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -21,6 +21,9 @@ from remedy.models.decoder_config import DecoderConfig
 from remedy.models.foreign import read_model
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 ADAPTER_FILE = "adapter_config.json"
 FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"})
@@ -72,10 +75,13 @@ def _read_base(name: str, dtype: torch.dtype | str, options: Mapping[str, Any]) 
 
 
 def resize_embeddings(model: PreTrainedModel, tokenizer: TraceTokenizer) -> None:
-    """Give the model an embedding for every token; new ones start near the mean of the others."""
+    """Give the model an embedding for every token; new ones start near the mean of the others, and are the same ones whenever this is
+    done: what training leaves as it was drawn is in no file."""
     table: Any = model.get_input_embeddings()
     if tokenizer.vocab_size > table.num_embeddings:
-        model.resize_token_embeddings(tokenizer.vocab_size)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model.resize_token_embeddings(tokenizer.vocab_size)
 
 
 def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> CausalLM:
@@ -142,8 +148,21 @@ def load_adapted(
         adapted = peft.PeftModel.from_pretrained(model, str(folder))
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"checkpoint {folder}: adapters cannot be read ({str(error).splitlines()[0]})") from None
-    whole: Any = adapted.get_base_model() if is_in_4bit(model) else adapted.merge_and_unload()
-    return whole  # type: ignore[no-any-return]
+    return beside(adapted) if is_in_4bit(model) else adapted.merge_and_unload()
+
+
+def beside(adapted: PeftModel) -> PreTrainedModel:
+    """The model below adapters, which stay beside its layers. Rows of embeddings and whole tables that were trained with them take the
+    places of the model's own: these are in full precision, whatever the layers are in."""
+    from peft.utils.other import AuxiliaryTrainingWrapper
+
+    model: Any = adapted.get_base_model()
+    for name, module in list(model.named_modules()):
+        if isinstance(module, AuxiliaryTrainingWrapper):
+            parent, _, own = name.rpartition(".")
+            trained = module.unload_and_optionally_merge_module(merge=True, safe_merge=False, adapter_names=None)
+            setattr(model.get_submodule(parent), own, trained)
+    return model  # type: ignore[no-any-return]
 
 
 def base_of(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,18 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from remedy.data_gen.settings import UserError
+from remedy.eval.checkpoint import weights_digest
 from remedy.eval.folder import read_request
 from remedy.models import tokenizer as tokenizers
 from remedy.models.config import PretrainedSettings
 from remedy.models.loading import load_checkpoint, merge
-from remedy.models.pretrained import build_pretrained, is_in_4bit
+from remedy.models.pretrained import beside, build_pretrained, is_in_4bit
 from remedy.models.tokenizer_backends import HuggingFaceSettings
 from tests.launch.in_process import remedy
+from tests.models.test_tokenizer import pretrained
 from tests.tiny_cwm import write_tiny_cwm
 
 DATA = {"task": {"kind": "composition", "depth": 1}, "format": "cwm"}
@@ -89,6 +93,45 @@ def test_they_are_read_and_recorded_as_they_were_trained(run: Path, tmp_path: Pa
     parameters = [read_request(tmp_path / name)["checkpoint"]["parameters"] for name in ("nf4", "plain")]
     adapters = sum(weight.numel() for name, weight in model.named_parameters() if "lora_" in name)
     assert parameters[0] == parameters[1] + adapters
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("embeddings", ["new", "all"])
+def test_rows_that_were_trained_beside_adapters_become_the_models_and_the_adapters_stay(
+    embeddings: str, tied: bool, tmp_path: Path
+) -> None:
+    base, run = tmp_path / "base", tmp_path / "run"
+    words = len(AutoTokenizer.from_pretrained(pretrained(base, [])))
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 2}
+    LlamaForCausalLM(LlamaConfig(vocab_size=words, tie_word_embeddings=tied, **sizes)).save_pretrained(base)
+    tokenizer = tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path=str(base)))
+    settings = {"kind": "pretrained", "name_or_path": str(base), "lora": {"r": 2, "embeddings": embeddings}}
+    trained: Any = build_pretrained(PretrainedSettings.model_validate(settings), tokenizer, torch.float32, False)
+    with torch.no_grad():
+        for weight in trained.parameters():
+            if weight.requires_grad:
+                weight.add_(torch.randn_like(weight) * 0.1)
+    trained.save_pretrained(run)
+    tokenizer.save(run)
+    (run / "config.yaml").write_text(yaml.safe_dump({"name": "x", "data": DATA, "model": settings}))
+    tokens = torch.tensor([[*tokenizer.new_ids, 5, 6, 7]])
+    with torch.no_grad():
+        expected = trained.eval()(input_ids=tokens).logits
+        found: Any = beside(trained)
+        assert torch.equal(found(input_ids=tokens).logits, expected)
+    assert found.get_input_embeddings().num_embeddings == tokenizer.vocab_size
+    if embeddings == "new":
+        assert (found.get_output_embeddings().weight is found.get_input_embeddings().weight) == tied
+    assert any("lora_A" in name for name, _ in found.named_parameters())
+    one, other = (load_checkpoint(str(run), "cpu")[0] for _ in range(2))  # rows that were drawn, and not trained, too
+    assert weights_digest(one) == weights_digest(other)
+    with torch.no_grad():
+        assert torch.allclose(one(input_ids=tokens).logits, expected, atol=1e-5)
+    if importlib.util.find_spec("bitsandbytes") is None:
+        return
+    for _ in range(2):  # the second goes on with the first's
+        ended = evaluated(run, tmp_path / "nf4", "load_in_4bit=true")
+        assert ended.status == 0, ended.errors
 
 
 def test_without_bitsandbytes_it_is_said_in_one_line(run: Path, tmp_path: Path) -> None:

@@ -149,10 +149,10 @@ def on_cuda() -> None:
         model.zero_grad(set_to_none=True)
 
     seconds = timed(train_step, 10, True)
-    per_token, per_length = training_flops(model)
+    operations, _ = training_flops(model).at(1024)
     peak = device_peak()
     rate = tokens.numel() / seconds
-    used = f"{rate * (per_token + per_length * 1024) / peak:.1%} MFU" if peak else "no known peak"
+    used = f"{rate * operations / peak:.1%} MFU" if peak else "no known peak"
     print(f"\n280m, attention, bf16, compiled ({parameter_count(model):,} parameters): {rate:,.0f} tokens/s, {used}")
 
 

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, CwmConfig
 from remedy.launch.footprint import GB, RESERVE
 from remedy.models.activations import Activations, activations
 from remedy.models.config import LoraSettings, PretrainedSettings
-from remedy.models.flops import token_cost, training_flops
+from remedy.models.flops import training_flops
 from remedy.models.pretrained import add_adapters
 from remedy.train.config import TrainSettings
 from remedy.train.memory import ParameterCounts, model_states, parameter_counts
@@ -113,10 +113,7 @@ def memory(counts: dict[bool, ParameterCounts], kept: dict[int, Activations]) ->
 
 def seconds_of(model: Any, length: int) -> float:
     """Computing one row's step on one GPU, the layers' forward pass twice."""
-    fixed, growing = training_flops(model)
-    forward = token_cost(model)
-    assert forward is not None
-    return length * (fixed + forward.flops + length * (growing + forward.flops_by_length)) / (PEAK * UTILISATION)
+    return training_flops(model, layers_again=True).of([length]) / (PEAK * UTILISATION)
 
 
 def gathering(parameters: int, machines: int, network: float) -> float:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM
 
+from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.speed import duration
 from remedy.models.activations import Activations, activations
 from remedy.models.config import DecoderSettings, PretrainedSettings
@@ -21,6 +22,7 @@ from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.arguments import rows_at_once
 from remedy.train.config import RunConfig
+from remedy.train.data import parted
 from remedy.train.deepspeed import zero_stage
 from remedy.train.memory import (
     ModelStates,
@@ -41,11 +43,13 @@ GB = 1e9
 
 
 class Lengths(NamedTuple):
-    """Tokens of a row: on average, and of the longest; of how many drawn rows, 0 where the length was given."""
+    """Tokens of a row: on average, and of the longest; of how many drawn rows, 0 where the length was given; and of each example of
+    these rows."""
 
     mean: float
     longest: int
     drawn: int
+    examples: list[float]
 
 
 class Footprint(NamedTuple):
@@ -62,6 +66,8 @@ class Footprint(NamedTuple):
     steps: int
     tokens: float
     flops: float
+    mixing: bool
+    """Whether these operations hold what mixing tokens takes: not of all architectures that is known."""
 
     @property
     def memory(self) -> float:
@@ -79,21 +85,20 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     settings = config.train
     rows = rows_at_once(settings, gpus)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
-    lengths = _lengths(config, tokenizer) if length is None else Lengths(length, length, 0)
+    if not settings.total_steps:
+        raise ConfigError("train.max_steps 0: this run trains nothing: there is nothing to plan")
+    lengths = _lengths(config, tokenizer) if length is None else _given(length, settings.pack)
     lora = isinstance(config.model, PretrainedSettings) and config.model.lora is not None
     four_bit = isinstance(config.model, PretrainedSettings) and config.model.load_in_4bit
     with torch.device("meta"):
         model = _unread(config, tokenizer)
     counts = parameter_counts(model)
-    fixed, growing = training_flops(model)
-    forward = token_cost(model)
+    flops = training_flops(model, settings.gradient_checkpointing).of(lengths.examples) / max(1, lengths.drawn)
     kept = _activations(config, model, rows, lengths.longest)
     head: Any = model.get_output_embeddings()
     vocabulary, size = int(model.config.get_text_config().vocab_size), 4 if settings.precision == "fp32" else 2
     positions, accumulated = rows * lengths.longest, settings.gradient_accumulation_steps > 1
-    tokens = settings.total_steps * settings.batch_size * lengths.mean
-    if settings.gradient_checkpointing and forward is not None:  # the layers' forward pass is done twice
-        fixed, growing = fixed + forward.flops, growing + forward.flops_by_length
+    all_rows = settings.total_steps * settings.batch_size
     return Footprint(
         counts,
         model_states(counts, settings, gpus, lora, four_bit),
@@ -103,8 +108,9 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
         rows,
         lengths,
         settings.total_steps,
-        tokens,
-        tokens * (fixed + growing * lengths.mean),
+        all_rows * lengths.mean,
+        all_rows * flops,
+        token_cost(model) is not None,
     )
 
 
@@ -158,7 +164,8 @@ def print_footprint(
     console.print(
         f"Rows: {lengths.mean:,.0f} tokens on average, {lengths.longest:,} at most ({origin}).\n"
         f"Training: {found.steps:,} steps, {found.tokens:,.0f} tokens, {found.flops:.3g} FLOPs"
-        f"{', those computed again among them' if config.train.gradient_checkpointing else ''}."
+        f"{', those computed again among them' if config.train.gradient_checkpointing else ''}"
+        f"{'' if found.mixing else '; of products with weights alone: what mixing tokens takes is not known of this architecture'}."
     )
     peak = tflops if tflops is not None else config.tracking.peak_tflops
     if peak is None:
@@ -174,8 +181,15 @@ def print_footprint(
 def _lengths(config: RunConfig, tokenizer: TraceTokenizer) -> Lengths:
     rows = build_rows(config, tokenizer)
     places = np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int).tolist()
-    drawn = [len(rows[place].ids) for place in places]
-    return Lengths(float(np.mean(drawn)), max(drawn), len(drawn))
+    drawn = [rows[place] for place in places]
+    sizes = [row.size for row in drawn]
+    examples = [float(example.size) for row in drawn for example in parted(row)]
+    return Lengths(float(np.mean(sizes)), max(sizes), len(drawn), examples)
+
+
+def _given(length: int, pack: int) -> Lengths:
+    """Rows of one length, whose examples are alike."""
+    return Lengths(length, length, 0, [length / pack] * pack)
 
 
 def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:

@@ -27,6 +27,7 @@ from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, 
 from remedy.models.config import DecoderSettings
 from remedy.models.flops import training_flops
 from remedy.models.tokenizer import build_tokenizer
+from remedy.train.data import parted
 from remedy.train.run import build_model, build_rows
 from remedy.train.tracking import METRICS, last_record
 
@@ -125,17 +126,14 @@ def training_cost(jobs: Sequence[TrainingJob]) -> Cost:
         return Cost(math.nan, "a pretrained model: not guessed")
     rows = build_rows(train, tokenizer)
     places = np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int).tolist()
-    length = float(np.mean([len(rows[place].ids) for place in places]))
-    tokens = train.train.total_steps * train.train.batch_size * length
+    drawn = [example.size for place in places for example in parted(rows[place])]
+    share = train.train.total_steps * train.train.batch_size / len(places)
     for job in jobs:
         speed = (last_record(job.folder / "model" / METRICS) or {}).get("tokens_per_second")
         if speed:
-            return Cost(tokens / speed, f"measured: {speed:,.0f} tokens/s in {job.name}")
-    fixed, growing = training_flops(model)
-    return Cost(
-        tokens * (fixed + growing * length) / (product_speed() * UTILISATION),
-        "guessed from operations",
-    )
+            return Cost(share * sum(drawn) / speed, f"measured: {speed:,.0f} tokens/s in {job.name}")
+    seconds = share * training_flops(model).of(drawn) / (product_speed() * UTILISATION)
+    return Cost(seconds, "guessed from operations")
 
 
 _speed: list[float] = []

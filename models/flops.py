@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -15,21 +15,44 @@ PEAK_TFLOPS = {"H200": 989.0, "H100 PCIe": 756.0, "H100": 989.0, "A100": 312.0, 
 """Dense bf16 peak of one device by a part of its name (the makers' data sheets); the first that fits counts."""
 
 
+class Window(NamedTuple):
+    """Layers whose attention sees so many tokens at most, and what each of these costs: operations, and numbers kept."""
+
+    tokens: int
+    flops: float
+    state: float
+
+
 class TokenCost(NamedTuple):
-    """Forward operations of a token, a product and a sum counted as two, and the state that one sequence needs.
+    """Operations of a token, a product and a sum counted as two, and the state that one sequence needs.
 
     Where attention sees all earlier tokens, both grow with the length of the sequence: `flops_by_length` is added for each of
-    its tokens, as Chowdhery et al., "PaLM", 2022, appendix B, count, and `state_by_length` numbers are kept of each.
+    its tokens, as Chowdhery et al., "PaLM", 2022, appendix B, count, and `state_by_length` numbers are kept of each. `windows` are
+    counted as full in `flops` and `state_floats`.
     """
 
     flops: float
     flops_by_length: float
     state_floats: int
     state_by_length: int
+    windows: tuple[Window, ...] = ()
 
-    def at(self, length: int) -> tuple[float, int]:
+    def at(self, length: float) -> tuple[float, float]:
         """Operations of a token, and numbers carried, in a sequence of `length` tokens."""
-        return self.flops + length * self.flops_by_length, self.state_floats + length * self.state_by_length
+        empty = [(max(0.0, window.tokens - length), window) for window in self.windows]
+        return (
+            self.flops + length * self.flops_by_length - sum(places * window.flops for places, window in empty),
+            self.state_floats + length * self.state_by_length - sum(places * window.state for places, window in empty),
+        )
+
+    def of(self, lengths: Iterable[float]) -> float:
+        """Operations of sequences of these lengths, which do not see one another."""
+        return sum(length * self.at(length)[0] for length in lengths)
+
+    def times(self, factor: float) -> TokenCost:
+        """So many times the operations, with the same state."""
+        windows = tuple(window._replace(flops=factor * window.flops) for window in self.windows)
+        return self._replace(flops=factor * self.flops, flops_by_length=factor * self.flops_by_length, windows=windows)
 
 
 def mixing_cost(modules: Iterable[nn.Module]) -> TokenCost:
@@ -42,6 +65,11 @@ def mixing_cost(modules: Iterable[nn.Module]) -> TokenCost:
         sum(growing for _, growing in flops),
         sum(fixed for fixed, _ in states),
         sum(growing for _, growing in states),
+        tuple(
+            Window(mixer.window, operations / mixer.window, kept / mixer.window)
+            for mixer, (operations, _), (kept, _) in zip(mixers, flops, states)
+            if mixer.window is not None
+        ),
     )
 
 
@@ -61,16 +89,21 @@ def token_cost(model: CausalLM) -> TokenCost | None:
     mixing = _mixing(model)
     if mixing is None:
         return None
-    weights = sum(weight_count(parameter) for parameter in _products(model))
+    weights = sum(share * weight_count(parameter) for parameter, share in _products(model))
     return mixing._replace(flops=mixing.flops + 2.0 * weights)
 
 
-def training_flops(model: CausalLM) -> tuple[float, float]:
-    """Operations of forward and backward per token, and per token and token of length: 6 for every trained weight in a product
-    and 4 for every frozen one; three times the forward pass's beside these."""
-    weights = sum(weight_count(parameter) * (6.0 if parameter.requires_grad else 4.0) for parameter in _products(model))
-    mixing = _mixing(model) or TokenCost(0.0, 0.0, 0, 0)
-    return weights + 3.0 * mixing.flops, 3.0 * mixing.flops_by_length
+def training_flops(model: CausalLM, layers_again: bool = False) -> TokenCost:
+    """Operations of forward and backward: 6 for every trained weight in a product and 4 for every frozen one; three times the forward
+    pass's beside these, which is nothing where `token_cost` is not known. `layers_again`: the forward pass is computed twice
+    (gradient checkpointing). The state is the forward pass's.
+    """
+    weights = sum(
+        share * weight_count(parameter) * ((6.0 if parameter.requires_grad else 4.0) + (2.0 if layers_again else 0.0))
+        for parameter, share in _products(model)
+    )
+    mixing = (_mixing(model) or TokenCost(0.0, 0.0, 0, 0)).times(4.0 if layers_again else 3.0)
+    return mixing._replace(flops=mixing.flops + weights)
 
 
 def device_peak(tflops: float | None = None) -> float | None:
@@ -83,14 +116,27 @@ def device_peak(tflops: float | None = None) -> float | None:
     return next((peak * 1e12 for part, peak in PEAK_TFLOPS.items() if part in name), None)
 
 
-def _products(model: CausalLM) -> list[nn.Parameter]:
-    """Weights of products; a table that is only looked up in is none, unless it is the head's too."""
+def _products(model: CausalLM) -> Iterator[tuple[nn.Parameter, float]]:
+    """Weights of products, each with the share of it that a token is multiplied with: of experts those that it is sent to. A table
+    that is only looked up in is none, unless it is the head's too."""
     output = model.get_output_embeddings()
     head = output.weight if output is not None else None
     table = model.get_input_embeddings().weight
     module: Any = model
-    unique = {id(p): p for p in weights_in_products(module) if p is not table or p is head}
-    return list(unique.values())
+    experts, chosen = _experts(model)
+    for parameter in {id(p): p for p in weights_in_products(module)}.values():
+        if parameter is table and parameter is not head:
+            continue
+        shape = getattr(parameter, "ds_shape", parameter.shape)
+        yield parameter, chosen / experts if len(shape) == 3 and shape[0] == experts else 1.0
+
+
+def _experts(model: CausalLM) -> tuple[int, int]:
+    """Experts of a layer, whose weights Transformers holds in one tensor (experts, out, in), and to how many a token is sent."""
+    config = model.config.get_text_config()
+    found = (getattr(config, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
+    experts = next((count for count in found if count), 0)
+    return experts, getattr(config, "num_experts_per_tok", None) or experts
 
 
 def weight_count(parameter: nn.Parameter) -> int:
@@ -108,8 +154,10 @@ def _mixing(model: CausalLM) -> TokenCost | None:
     heads = getattr(config, "num_attention_heads", None)
     if not heads:
         return None
-    window = getattr(config, "sliding_window", None)
-    kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+    window: int = getattr(config, "sliding_window", None) or 0
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:  # of older architectures all layers have the window, if there is one
+        kinds = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     if not set(kinds) <= {"full_attention", "sliding_attention"}:
         return None
     windowed = kinds.count("sliding_attention") if window else 0
@@ -117,5 +165,6 @@ def _mixing(model: CausalLM) -> TokenCost | None:
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     kept = 2 * head_dim * (getattr(config, "num_key_value_heads", None) or heads)
     scores = 4.0 * heads * head_dim
-    seen = windowed * (window or 0)
-    return TokenCost(seen * scores, full * scores, seen * kept, full * kept)
+    seen = windowed * window
+    windows = (Window(window, windowed * scores, windowed * kept),) if windowed else ()
+    return TokenCost(seen * scores, full * scores, seen * kept, full * kept, windows)

@@ -120,7 +120,9 @@ class _Costs:
         self.grows |= bool(mixing.state_by_length)
         if self.grows and self.match.length is None:
             raise ValueError("match.length is missing: what attention without a window costs grows with the sequence")
-        flops, state = mixing.at(self.match.length or 0)
+        flops, state = mixing.flops, float(mixing.state_floats)
+        if self.match.length is not None:
+            flops, state = mixing.at(self.match.length)
         if self.match.of == "state":
             return state
         return flops + 2.0 * sum(p.numel() for block in layers for p in weights_in_products(block))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -187,6 +188,14 @@ class Collator:
             positions = positions_of(rows, ids.shape[1])
             arrays |= {"labels": np.where(positions == 0, -100, labels), "position_ids": positions}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
+    """Of a collated batch the tokens of each example, without padding."""
+    mask = batch["attention_mask"]
+    places = batch.get("position_ids", mask.cumsum(1) - 1)[mask.bool()]
+    starts = (places == 0).nonzero().squeeze(1)
+    return cast(list[int], torch.diff(starts, append=starts.new_tensor([len(places)])).tolist())
 
 
 def by_length(pieces: Sequence[dict[str, Tensor]], pad_id: int) -> list[dict[str, Tensor]]:

@@ -26,7 +26,7 @@ from remedy.models.flops import training_flops
 from remedy.models.mixers import Mixer
 from remedy.models.packing import try_packing
 from remedy.models.protocol import CausalLM
-from remedy.train.data import Collator, by_length
+from remedy.train.data import Collator, by_length, example_lengths
 from remedy.train.losses import Head, mean_loss
 from remedy.train.processes import largest, summed
 from remedy.train.validation import Validation
@@ -62,14 +62,6 @@ class NonFiniteLoss(Exception):
     def __init__(self, step: int) -> None:
         super().__init__(step)
         self.step = step
-
-
-def _tokens_seen(batch: dict[str, torch.Tensor]) -> int:
-    """The sum over all tokens of the length of what attention sees: of a padded row, or of a token's own example in a packed one,
-    whose square is twice the sum of its places and its length."""
-    if "position_ids" in batch:
-        return int(((2 * batch["position_ids"] + 1) * batch["attention_mask"]).sum())
-    return int(batch["attention_mask"].sum()) * batch["input_ids"].shape[1]
 
 
 def out_of_patience(state: TrainerState, every: float | None, patience: int | None) -> bool:
@@ -111,7 +103,7 @@ class RowTrainer(Trainer):
         self.untried = not isinstance(self.model, DecoderForCausalLM)
         self.all_logits = "not tried: no step was made after the run was resumed" if self.untried else None
         self.current_tokens = 0
-        self._per_token, self._per_length = training_flops(cast(CausalLM, self.model))
+        self._cost = training_flops(cast(CausalLM, self.model))
         self.shape: tuple[int, ...] = ()
         self._data_seconds = 0.0
         self._tokens = 0
@@ -142,8 +134,8 @@ class RowTrainer(Trainer):
         if self.model_accepts_loss_kwargs:  # else its loss would be a mean of the pieces' means
             batches = by_length(batches, cast(Collator, self.data_collator).pad_id)
         for batch in batches:
-            tokens = int(batch["attention_mask"].sum())
-            flops = tokens * self._per_token + self._per_length * _tokens_seen(batch)
+            lengths = example_lengths(batch)
+            tokens, flops = sum(lengths), self._cost.of(lengths)
             self._tokens += tokens
             self._flops += flops
             self.current_tokens += tokens

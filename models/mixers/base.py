@@ -36,6 +36,8 @@ class Mixer(nn.Module):
     """Names of its parameters that weight decay must leave alone, beside norms and biases."""
     sets_state: ClassVar[str] = "hidden_size"
     """The setting that scales its state while the width stays; `hidden_size` where there is none."""
+    window: int | None = None
+    """How many tokens it sees at most, if that is less than all: its operations and its state are those of so many."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         """`layer`: its number in the decoder, under which the cache holds its state."""

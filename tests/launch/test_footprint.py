@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from remedy.train.config import RunConfig
 from remedy.train.memory import parameter_counts
 from remedy.train.run import build_model
 from tests.tiny_cwm import write_tiny_cwm
+from tests.tiny_models import tiny_model
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PERMUTATION = ROOT / "configs" / "train" / "permutation.yaml"
@@ -39,8 +41,7 @@ def test_our_models_are_counted_as_they_are_built(mixer: str) -> None:
     model = build_model(config, build_tokenizer(config.tokenizer, config.data))
     found = footprint(config, 1, length=40)
     assert found.counts == parameter_counts(model)
-    fixed, growing = training_flops(model)
-    assert found.flops == pytest.approx(2500 * 64 * 40 * (fixed + 40 * growing))
+    assert found.flops == pytest.approx(2500 * 64 * training_flops(model).of([40]))
 
 
 @pytest.mark.parametrize("change", ["model.lora.embeddings=new", "model.lora.embeddings=all", "model.lora=null"])
@@ -59,6 +60,44 @@ def test_what_saves_memory_does(tiny: Path) -> None:
     assert of("train.gradient_checkpointing=true") < of("train.gradient_checkpointing=false")
     assert of("train.gradient_accumulation_steps=4") < of()
     assert of("model.load_in_4bit=true") < of()
+
+
+def test_packed_examples_take_the_operations_that_they_take_alone() -> None:
+    """Attention does not see beyond an example's borders; of the same examples a batch of a fourth of the rows is as much work."""
+    same = ["train.curriculum=[]", "train.max_steps=5", "data.task.length=8", "model.mixers=[attention]"]
+    alone, packed = (
+        footprint(load(RunConfig, PERMUTATION, [*same, f"train.pack={pack}", f"train.batch_size={64 // pack}"]), 1)
+        for pack in (1, 4)
+    )
+    assert packed.tokens == alone.tokens
+    assert packed.flops == pytest.approx(alone.flops)
+
+
+def said_of(config: RunConfig, length: int | None = 64) -> str:
+    with open(os.devnull, "w") as file:
+        console = Console(width=300, record=True, file=file)
+        print_footprint(config, 1, 80.0, 989.0, 0.4, length=length, console=console)
+    return console.export_text()
+
+
+def test_of_architectures_whose_mixing_is_not_known_a_plan_says_so_and_counts_what_is_computed_again(
+    tiny: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny, tmp_path / "mamba", ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
+    tiny_model("mamba", 400).config.save_pretrained(tmp_path / "mamba")
+    once, twice = (
+        pretrained(tmp_path / "mamba", "model.lora=null", f"train.gradient_checkpointing={again}")
+        for again in ("false", "true")
+    )
+    assert footprint(twice, 1, 64).flops == pytest.approx(footprint(once, 1, 64).flops * 8 / 6)
+    assert "what mixing tokens takes is not known of this architecture" in said_of(once)
+    assert "not known of this architecture" not in said_of(pretrained(tiny))
+
+
+@pytest.mark.parametrize("length", [None, 50])
+def test_a_run_that_trains_nothing_has_no_plan(length: int | None) -> None:
+    with pytest.raises(UserError, match="max_steps 0"):
+        footprint(load(RunConfig, PERMUTATION, ["train.max_steps=0"]), 1, length)
 
 
 def test_a_plan_says_that_it_does_not_fit() -> None:

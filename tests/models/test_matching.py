@@ -10,10 +10,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.flops import TokenCost, token_cost
+from remedy.models.flops import TokenCost, token_cost, training_flops
 from remedy.models.matching import matched
 from remedy.models.mixers import MIXERS
 from tests.tiny_cwm import write_tiny_cwm
+from tests.tiny_models import tiny_model
 
 
 def built(**settings: Any) -> DecoderForCausalLM:
@@ -99,7 +100,7 @@ def test_a_match_is_told_in_a_sentence_and_written_settings_read_back() -> None:
     assert settings.changed({"size": "small"}).shape["intermediate_size"] > 112
 
 
-@pytest.mark.parametrize("window", [None, 8])
+@pytest.mark.parametrize("window", [None, 8, 4096])
 def test_operations_of_attention_are_those_that_pytorch_counts(window: int | None) -> None:
     """One token after 31 others: every product with a weight, and scores over the tokens it sees."""
     model = built(mixers=["attention"], window=window).eval()
@@ -109,6 +110,28 @@ def test_operations_of_attention_are_those_that_pytorch_counts(window: int | Non
         with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # fused kernels count nothing
             model(torch.zeros(1, 1, dtype=torch.long), past_key_values=cache)
     assert cost(model).at(32)[0] == counter.get_total_flops()
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma3_text", "gpt_oss"])
+def test_a_window_that_is_never_full_costs_what_attention_of_all_tokens_does(family: str) -> None:
+    """Of a length below the window; of a longer one, layers with a window stop to grow, also where no `layer_types` say which have one
+    (mistral: all)."""
+    full, windowed = (
+        token_cost(tiny_model(family, 50, sliding_window=window, **({"layer_types": kinds} if kinds else {})))
+        for window, kinds in ((None, None if family == "mistral" else ["full_attention"] * 2), (4096, None))
+    )
+    assert full is not None
+    assert windowed is not None
+    assert windowed.at(64) == full.at(64)
+    assert windowed.at(5000)[0] < full.at(5000)[0]
+    assert windowed.at(5000)[1] < full.at(5000)[1]
+
+
+def test_of_experts_those_count_that_a_token_is_sent_to() -> None:
+    sizes = {"num_attention_heads": 2, "num_key_value_heads": 1, "moe_intermediate_size": 16, "num_experts_per_tok": 2}
+    few, many = (tiny_model("qwen3_moe", 50, **sizes, num_experts=experts) for experts in (2, 8))
+    router = 2 * 6 * 32  # of each of two layers: a column for an expert, all of which are computed
+    assert training_flops(many).flops - training_flops(few).flops == 6 * router
 
 
 def test_the_state_of_a_pretrained_model_is_known_by_its_configuration(tmp_path: Any) -> None:

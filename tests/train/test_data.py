@@ -20,7 +20,7 @@ from remedy.launch.generate import generate
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, SymbolSettings
 from remedy.train.config import RunConfig, TrainSettings
-from remedy.train.data import Collator, TraceDataset, as_tokens, by_length, encode_rows, parted
+from remedy.train.data import Collator, TraceDataset, as_tokens, by_length, encode_rows, example_lengths, parted
 from remedy.train.run import build_rows
 from remedy.train.shards import ShardDataset
 
@@ -43,6 +43,15 @@ def test_labels_are_exactly_the_tokens_of_the_supervised_roles(roles: set[Role])
         assert (batch["labels"][i, size:] == -100).all()
         assert (batch["input_ids"][i, size:] == CHARS.pad_id).all()
         assert int(batch["attention_mask"][i].sum()) == size
+
+
+@pytest.mark.parametrize("pack", [1, 3])
+def test_a_batch_knows_the_lengths_of_its_examples(pack: int) -> None:
+    config = build(RunConfig, {"data": TEXT.model_dump(), "train": {"max_steps": 4, "batch_size": 4, "pack": pack}})
+    rows = TraceDataset(config, CHARS).__getitems__(range(4))
+    lengths = example_lengths(Collator(CHARS.pad_id, frozenset({Role.STATE}))(rows))
+    assert lengths == [example.size for row in rows for example in parted(row)]
+    assert len(set(lengths)) > 1
 
 
 def test_the_array_path_and_the_span_path_give_the_same_rows() -> None:

@@ -161,6 +161,8 @@ class _Work:
             if condition.slug in pending:
                 self._wait(number, condition, parts)
                 held[condition.slug] = self._put_together(number, condition)
+            else:
+                self._journal(condition).clear()  # of one that was killed between the records and this
             self.progress(ConditionDone(number, len(self.conditions), condition, *_result(held[condition.slug])))
         with contextlib.suppress(OSError):  # it is not there, or something else is in it
             (self.directory / UNFINISHED).rmdir()

@@ -102,9 +102,9 @@ def plan(
     length: Annotated[int, typer.Option(min=0, help="tokens of a row; 0: those of some drawn rows")] = 0,
 ) -> None:
     """Print what a training run needs of memory and time; nothing is trained, and no weights are read or downloaded."""
-    from remedy.train.config import RunConfig
+    from remedy.launch.train import load_run
 
-    settings = load(RunConfig, config, overrides or [])
+    settings = load_run(config, overrides or [])
     from remedy.launch.footprint import print_footprint  # takes seconds
 
     print_footprint(settings, gpus, gpu_memory, tflops, utilisation, length or None)

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Optional
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from remedy.data_gen.processes import this_process
-from remedy.data_gen.settings import load
+from remedy.data_gen.settings import UserError, load, read_yaml
 from remedy.launch.console import command_line, in_words, start
+
+if TYPE_CHECKING:
+    from remedy.train.config import RunConfig
+
+
+def load_run(config: str, overrides: Sequence[str]) -> RunConfig:
+    """The settings of one run.
+
+    Raises:
+        UserError: they do not validate, or there are many runs.
+    """
+    from remedy.train.config import RunConfig
+
+    if "groups" in read_yaml(Path(config)):
+        raise UserError(
+            f"{config} is an experiment, of many runs: `remedy run {config}` does them all, and says with --plan what that will cost"
+        )
+    return load(RunConfig, config, overrides)
 
 
 def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool = False) -> None:
     """Train, as one process of those that a launcher started or alone, and leave with the status that says how it went."""
-    from remedy.train.config import RunConfig
-
-    settings = load(RunConfig, config, overrides)
+    settings = load_run(config, overrides)
     if deepspeed and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})
     # After the configuration is known to be right: these imports take seconds.

@@ -96,6 +96,11 @@ def test_killed_it_goes_on(inputs: tuple[Path, Path], tmp_path: Path, served: bo
     assert_the_same(whole, torn)
     assert request(whole) == request(torn)
     assert not (torn / UNFINISHED).exists()
+    if not served:  # killed after the records, before what led to them was cleared away
+        (torn / UNFINISHED / records.stem).mkdir(parents=True)
+        (torn / UNFINISHED / records.stem / "0.jsonl").write_text("half a li")
+        assert remedy(command(torn), 120).status == 0
+        assert not (torn / UNFINISHED).exists()
 
 
 def request(folder: Path) -> Mapping[str, Any]:

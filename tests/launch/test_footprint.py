@@ -17,6 +17,7 @@ from remedy.models.tokenizer import build_tokenizer
 from remedy.train.config import RunConfig
 from remedy.train.memory import parameter_counts
 from remedy.train.run import build_model
+from tests.launch.in_process import remedy
 from tests.tiny_cwm import write_tiny_cwm
 from tests.tiny_models import tiny_model
 
@@ -131,3 +132,14 @@ def test_what_cannot_be_planned_is_one_line(changes: list[Any], gpus: int, messa
     with pytest.raises(UserError, match=message) as caught:
         footprint(load(RunConfig, PERMUTATION, overrides), gpus, length=20)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["plan", "train"])
+def test_an_experiment_is_no_run(command: str) -> None:
+    config = ROOT / "configs" / "experiment" / "quickstart.yaml"
+    ended = remedy([command, config])
+    assert ended.status == 2
+    assert ended.errors.startswith(
+        f"error: {config} is an experiment, of many runs: `remedy run {config}` does them all"
+    )
+    assert ended.errors.count("\n") == 1

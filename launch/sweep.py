@@ -22,12 +22,14 @@ ARRAY = """\
 #SBATCH --time=04:00:00
 #SBATCH --gpus-per-task={processes}
 #SBATCH --ntasks=1
+#SBATCH --cpus-per-task={cores}
 #SBATCH --signal=USR1@180
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output={folder}/array-%A_%a.log
 set -uo pipefail
 cd {cwd}
+export SRUN_CPUS_PER_TASK=${{SLURM_CPUS_PER_TASK:-{cores}}}  # srun takes over what sbatch was asked for from here alone
 srun --kill-on-bad-exit=0 {sweep} --job "$SLURM_ARRAY_TASK_ID"
 status=$?
 if [ "$status" -eq 75 ]; then
@@ -83,10 +85,12 @@ def _write_scripts(settings: ExperimentConfig, config: str, overrides: Sequence[
     jobs, tried = expand(settings, config), trials(settings, config)
     folder.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "remedy.launch.cli", "sweep", config, *overrides]
+    loading = max(job.train.train.dataloader_num_workers for job in jobs)
     facts = {
         "where": config,
         "name": settings.name,
         "processes": settings.processes,
+        "cores": settings.processes * (settings.threads + loading),
         "folder": shlex.quote(str(folder)),
         "cwd": shlex.quote(os.getcwd()),
         "sweep": shlex.join(words),

@@ -163,6 +163,24 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
     assert "--job 4: sweep.yaml has 4 runs" in remedy("sweep", "sweep.yaml", "--job", "4", cwd=tmp_path, code=2)
 
 
+def test_an_array_task_has_cores_for_its_processes_and_those_that_load_data(tmp_path: Path) -> None:
+    """Slurm gives a task one core if it is not asked, and its srun one if it is not told."""
+    base = {**SWEEP["groups"]["swaps"]["base"], "train": {"max_steps": 2, "batch_size": 4, "dataloader_num_workers": 2}}
+    swaps = {**SWEEP["groups"]["swaps"], "base": base}
+    settings = {**SWEEP, "threads": 3, "processes": 4, "groups": {"swaps": swaps}}
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(settings))
+    assert in_process(["sweep", tmp_path / "x.yaml", "--slurm", tmp_path / "slurm"]).status == 0
+    script = (tmp_path / "slurm" / "array.sbatch").read_text()
+    assert "#SBATCH --gpus-per-task=4\n" in script
+    assert "#SBATCH --cpus-per-task=20\n" in script
+    (line,) = [line for line in script.splitlines() if "SRUN_CPUS_PER_TASK" in line]
+    for asked, given in (("unset SLURM_CPUS_PER_TASK", "20"), ("SLURM_CPUS_PER_TASK=7", "7")):
+        told = subprocess.run(
+            ["bash", "-uc", f"{asked}\n{line}\necho $SRUN_CPUS_PER_TASK"], capture_output=True, text=True
+        )
+        assert told.stdout == f"{given}\n"
+
+
 @pytest.mark.slow
 def test_an_array_task_that_is_signalled_in_its_evaluation_may_be_queued_again(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text(yaml.safe_dump({**SWEEP, "threads": 3}))

@@ -172,8 +172,9 @@ def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
 class Collator:
     """Rows to tensors: `input_ids`, `labels` (-100 where a token's role is not supervised), `attention_mask`; (B, T).
 
-    Where rows hold several examples there are `position_ids` besides, which begin again with each example, and an example's first
-    token is not supervised, as it is not where it stands alone: nothing precedes it.
+    An example's first token is not supervised: nothing precedes it. (Of some models, such as GPT-2, the Trainer would count it among
+    the tokens that a loss is the mean of.) Where rows hold several examples there are `position_ids` besides, which begin again with
+    each example.
     """
 
     def __init__(self, pad_id: int, loss_roles: frozenset[Role]) -> None:
@@ -183,6 +184,7 @@ class Collator:
     def __call__(self, rows: Sequence[Tokens]) -> dict[str, Tensor]:
         ids, roles = padded(rows, self.pad_id)
         labels = np.where(np.isin(roles, self.roles), ids, -100)
+        labels[:, 0] = -100
         arrays = {"input_ids": ids, "labels": labels, "attention_mask": (roles != PAD_ROLE).astype(np.int64)}
         if any((row.positions[1:] == 0).any() for row in rows):
             positions = positions_of(rows, ids.shape[1])

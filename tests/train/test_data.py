@@ -46,6 +46,15 @@ def test_labels_are_exactly_the_tokens_of_the_supervised_roles(roles: set[Role])
 
 
 @pytest.mark.parametrize("pack", [1, 3])
+def test_the_first_token_of_an_example_is_not_supervised_whatever_its_role(pack: int) -> None:
+    config = build(RunConfig, {"data": TEXT.model_dump(), "train": {"max_steps": 4, "batch_size": 4, "pack": pack}})
+    rows = TraceDataset(config, CHARS).__getitems__(range(4))
+    labels = Collator(CHARS.pad_id, frozenset(Role))(rows)["labels"]
+    assert int((labels == -100).sum()) == labels.numel() - sum(row.size - pack for row in rows)
+    assert (labels[:, 0] == -100).all()
+
+
+@pytest.mark.parametrize("pack", [1, 3])
 def test_a_batch_knows_the_lengths_of_its_examples(pack: int) -> None:
     config = build(RunConfig, {"data": TEXT.model_dump(), "train": {"max_steps": 4, "batch_size": 4, "pack": pack}})
     rows = TraceDataset(config, CHARS).__getitems__(range(4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from remedy.models.activations import Activations, activations
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.flops import token_cost, training_flops
 from remedy.models.foreign import read, read_config
-from remedy.models.pretrained import add_adapters
+from remedy.models.pretrained import add_adapters, refuse_divided
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.arguments import rows_at_once
@@ -196,7 +197,8 @@ def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     """The model that the run would train, without weights; for a pretrained one its config.json alone is read."""
     if isinstance(config.model, DecoderSettings):
         return build_model(config, tokenizer)
-    settings, name = config.model, config.model.name_or_path
+    settings, name, sharded = config.model, config.model.name_or_path, zero_stage(config.train) == 3
+    refuse_divided(settings, sharded)
     dtype = DTYPES[config.train.precision if settings.lora is not None else "fp32"]
     found = read_config(
         name,
@@ -212,12 +214,13 @@ def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
         return model  # type: ignore[no-any-return]
     # 4 bits are counted, not made: that needs a GPU.
     unquantised = settings.model_copy(update={"load_in_4bit": False})
-    return add_adapters(model, unquantised, tokenizer.new_ids, sharded=zero_stage(config.train) == 3)
+    return add_adapters(model, unquantised, tokenizer.new_ids, sharded)
 
 
 def _activations(config: RunConfig, model: CausalLM, rows: int, length: int) -> Activations:
     settings = config.train
     half = None if settings.precision == "fp32" else DTYPES[settings.precision]
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # what fails is said in a line
     return read(
         "remedy plan: the model does not run on shapes alone, so that its activations are not known",
         lambda: activations(model, rows, length, half, autocast=settings.deepspeed is None),

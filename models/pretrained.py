@@ -39,6 +39,7 @@ def build_pretrained(
     Raises:
         UserError: the model cannot be loaded, or what is asked cannot be done here.
     """
+    refuse_divided(config, sharded)
     if (Path(config.name_or_path) / ADAPTER_FILE).exists():
         raise UserError(
             f"model.name_or_path: {config.name_or_path} holds adapters alone; `remedy merge` makes a model of them to go on from"
@@ -50,6 +51,19 @@ def build_pretrained(
         )
     resize_embeddings(model, tokenizer)
     return add_adapters(model, config, tokenizer.new_ids, sharded) if config.lora else model
+
+
+def refuse_divided(config: PretrainedSettings, sharded: bool) -> None:
+    """Refuse weights in 4 bits under ZeRO-3 (`sharded`), where Transformers loads none: before anything is read.
+
+    Raises:
+        UserError: both are asked for.
+    """
+    if config.load_in_4bit and sharded:
+        raise UserError(
+            "model.load_in_4bit: ZeRO-3 cannot divide weights in 4 bits over processes: set train.deepspeed.stage to 2, or "
+            "train.deepspeed to null"
+        )
 
 
 def load_base(name: str, dtype: torch.dtype | str = "auto", load_in_4bit: bool = False) -> PreTrainedModel:

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from remedy.data_gen.settings import UserError, load
 from remedy.launch.footprint import footprint, print_footprint
+from remedy.models.config import PretrainedSettings
 from remedy.models.flops import training_flops
+from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer import build_tokenizer
 from remedy.train.config import RunConfig
 from remedy.train.memory import parameter_counts
@@ -93,6 +96,31 @@ def test_of_architectures_whose_mixing_is_not_known_a_plan_says_so_and_counts_wh
     assert footprint(twice, 1, 64).flops == pytest.approx(footprint(once, 1, 64).flops * 8 / 6)
     assert "what mixing tokens takes is not known of this architecture" in said_of(once)
     assert "not known of this architecture" not in said_of(pretrained(tiny))
+
+
+def test_weights_in_4_bits_are_refused_under_zero_3_by_plans_and_by_runs(tiny: Path) -> None:
+    config = pretrained(tiny, "model.load_in_4bit=true", "train.deepspeed={stage: 3}")
+    assert isinstance(config.model, PretrainedSettings)
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    for refused in (
+        lambda: footprint(config, 1, 64),
+        lambda: build_pretrained(config.model, tokenizer, torch.float32, sharded=True),
+    ):
+        with pytest.raises(UserError, match="ZeRO-3 cannot divide weights in 4 bits"):
+            refused()
+    divided = pretrained(tiny, "model.load_in_4bit=true", "train.deepspeed={stage: 2}")
+    assert footprint(divided, 1, 64).states.weights > 0
+
+
+def test_what_does_not_run_on_shapes_alone_is_one_line_and_nothing_beside_it(
+    tiny: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(tiny, tmp_path / "moe", ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
+    sizes = {"num_attention_heads": 2, "num_key_value_heads": 1, "num_experts": 2, "num_experts_per_tok": 1}
+    tiny_model("qwen3_moe", 400, **sizes).config.save_pretrained(tmp_path / "moe")
+    with pytest.raises(UserError, match="does not run on shapes alone"):
+        footprint(pretrained(tmp_path / "moe", "model.lora=null"), 1, 64)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("length", [None, 50])

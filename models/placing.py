@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,14 +19,15 @@ def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder:
     """Lay a model's layers one after another on all GPUs, evenly, and those for which they have no room in main memory, from where
     each is fetched when it is needed (`device_map: auto` of accelerate).
 
-    `room`: bytes that weights may take of each device, by number, and of `cpu`; what is left over lies in a `folder`.
+    `room`: bytes that weights may take of each device, by number, and of `cpu`, by default all of that, where they lie already; what
+    is left over lies in a `folder`.
     """
     from accelerate import dispatch_model, infer_auto_device_map
     from accelerate.utils import get_balanced_memory, get_max_memory
 
     module: Any = model
     if room is None:
-        room = {place: int(WEIGHTS * free) for place, free in get_max_memory().items()}
+        room = {place: int(WEIGHTS * free) for place, free in get_max_memory().items()} | {"cpu": sys.maxsize}
     whole = list(module._no_split_modules or ())
     most = get_balanced_memory(module, dict(room), no_split_module_classes=whole)
     places = infer_auto_device_map(module, most, no_split_module_classes=whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import accelerate
 import pytest
 import torch
 from accelerate import dispatch_model
@@ -46,6 +47,14 @@ def test_a_model_whose_weights_lie_elsewhere_is_the_same_and_writes_the_same(spr
         evaluate(model, tokenizer, Subject(PERMUTATION), FEWER, folder, "x")
     assert_the_same(tmp_path / "one", tmp_path / "other")
     assert (tmp_path / "one" / "evaluation.json").read_bytes() == (tmp_path / "other" / "evaluation.json").read_bytes()
+
+
+def test_what_gpus_have_no_room_for_stays_in_main_memory_where_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little of it is free: that is what the model has left."""
+    monkeypatch.setattr(accelerate.utils, "get_max_memory", lambda: {"cpu": 1000})
+    model = tiny_model("llama", 100)
+    expected = {name: weight.clone() for name, weight in model.state_dict().items()}
+    assert all(torch.equal(weight, expected[name]) for name, weight in spread(model).state_dict().items())
 
 
 def test_states_have_room_until_the_first_device_is_full() -> None:

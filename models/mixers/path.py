@@ -95,8 +95,8 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """The fastest form for these inputs on this machine, shapes as in `attend_chunked`.
 
-    Returns outputs (B, H, T, V) and keys (B, H, P + T, K), in float32 where no kernel computes them: keys that are turned anew with
-    every token would add up the errors of half precision.
+    Returns outputs (B, H, T, V), in float32 where no kernel computes them, and keys (B, H, P + T, K) in float32: keys that are turned
+    anew with every token would add up the errors of half precision.
     """
     fast = kernel("path_attention", v.dtype, q, k, v, w, beta, keys, values, real)
     if fast is not None:
@@ -108,12 +108,12 @@ def attend(
 def _parallel(
     function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor]:
-    """Time before heads, w and beta in float32. Between chunks the kernel has w in float16 whatever is asked of it, so that in float32
-    wide heads are too far from the reference."""
+    """Time before heads, w and beta in float32; keys come back as k's. Between chunks the kernel has w in float16 whatever is asked of
+    it, so that in float32 wide heads are too far from the reference."""
     q, k, v = (x.to(v.dtype).transpose(1, 2).contiguous() for x in (q, k, v))
     w, beta = (x.float().transpose(1, 2).contiguous() for x in (w, beta))
     y, keys = function(q, k, v, w, beta, use_cache=True)
-    return y.transpose(1, 2), keys.transpose(1, 2)
+    return y.transpose(1, 2), keys.transpose(1, 2).float()
 
 
 def _fits(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, keys: Any, values: Any, real: Any) -> bool:

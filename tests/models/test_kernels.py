@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from remedy.models import kernels
+from remedy.models.cache import MixerCache
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -376,3 +377,21 @@ def test_decoders_with_kernels_are_as_near_to_float32_as_without(
     slow, exact = run(True), run(False)
     for one, other, true in zip(fast, slow, exact, strict=True):
         assert kernels._distance(one, true) < 1.5 * kernels._distance(other, true) + 0.01
+
+
+@pytest.mark.parametrize("name", [name for name in MIXERS if name not in ("attention", "gru", "lstm")])
+def test_decoding_goes_on_from_what_a_kernel_left(
+    name: str, install: Callable[..., None], nothing_installed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remedy.models.mixers.path.STEPS", 70)
+    for path, function in FLA.items():
+        install(path, function)
+    (mixer,) = mixers(name, hidden_size=64, num_attention_heads=4)
+    mixer = mixer.to(BF16)
+    try_kernels(mixer.operations(), CPU, BF16)
+    assert all(tried.found for tried in kernels.TRIED.values()), kernels.TRIED
+    x, cache = torch.randn(2, 40, 64, dtype=BF16), MixerCache(1)
+    with torch.no_grad():
+        whole = mixer(x)
+        parts = [mixer(x[:, start:stop], cache) for start, stop in ((0, 37), (37, 38), (38, 39), (39, 40))]
+    assert torch.linalg.vector_norm(torch.cat(parts, 1) - whole) < 0.03 * torch.linalg.vector_norm(whole)

@@ -16,6 +16,7 @@ from remedy.eval.diagnostics.condition import MOST_EXAMPLES
 from remedy.eval.records import COMMON
 from remedy.eval.report.verdicts import FORMER_LABELS, Comparison, Side, one_primary
 from remedy.launch.groups import BASELINE, SEEDS, SELECTION_FOLDER, Group, Member, TrialMember, members, trial_members
+from remedy.models.config import DecoderSettings
 from remedy.train.config import MOST_STEPS, RunConfig
 
 
@@ -213,6 +214,10 @@ def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict
         )
     evaluation.refuse_on(config.processes)
     train = _train(config, group_name, member, folder, {**member.changes, **chosen}, label)
+    if evaluation.load_in_4bit and isinstance(train.model, DecoderSettings):
+        raise ConfigError(
+            f"{label}: evaluate.load_in_4bit is for pretrained models, and this run's is a decoder: remove it"
+        )
     return Job(name=member.name, variant=member.variant, folder=folder, train=train, evaluate=evaluation, chosen=chosen)
 
 

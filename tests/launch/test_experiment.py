@@ -101,6 +101,7 @@ SIDE = {"run": "a"}
         ({"groups.g.runs.a": {"output": "x"}}, "runs.a.output does nothing"),
         ({"groups.g.runs.a": {"train.seed": 1}, "groups.g.grid": {"train.seed": [2]}}, "since the grid sets it"),
         ({"groups.g.evaluate_runs": {"c": {}}}, "evaluate_runs names no run: c"),
+        ({"groups.g.evaluate.load_in_4bit": True}, "groups.g.runs.a: evaluate.load_in_4bit is for pretrained models"),
         (
             {"comparisons": [{"mitigation": "m", "failure": "any", "baseline": SIDE, "treatment": {"run": "bb"}}]},
             "comparisons.0.treatment.run: no variant or run 'bb'; ",

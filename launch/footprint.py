@@ -22,7 +22,7 @@ from remedy.models.pretrained import add_adapters, refuse_divided
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.arguments import rows_at_once
-from remedy.train.config import RunConfig
+from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.data import parted
 from remedy.train.deepspeed import zero_stage
 from remedy.train.memory import (
@@ -87,7 +87,7 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     rows = rows_at_once(settings, gpus)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     if not settings.total_steps:
-        raise ConfigError("train.max_steps 0: this run trains nothing: there is nothing to plan")
+        raise ConfigError("train.max_steps 0: this run trains nothing and reads no rows: give it steps to plan")
     lengths = _lengths(config, tokenizer) if length is None else _given(length, settings.pack)
     lora = isinstance(config.model, PretrainedSettings) and config.model.lora is not None
     four_bit = isinstance(config.model, PretrainedSettings) and config.model.load_in_4bit
@@ -103,7 +103,7 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     return Footprint(
         counts,
         model_states(counts, settings, gpus, lora, four_bit),
-        kept.checkpointed if settings.gradient_checkpointing else kept.whole,
+        _held(kept, settings, counts.trained),
         loss_bytes(positions, vocabulary, head, size, accumulated),
         None if isinstance(config.model, DecoderSettings) else all_logits_bytes(positions, vocabulary, size),
         rows,
@@ -215,6 +215,15 @@ def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     # 4 bits are counted, not made: that needs a GPU.
     unquantised = settings.model_copy(update={"load_in_4bit": False})
     return add_adapters(model, unquantised, tokenizer.new_ids, sharded)
+
+
+def _held(kept: Activations, settings: TrainSettings, trained: int) -> float:
+    """Bytes of activations at their most. Autocast holds copies in half precision of all trained weights until the forward pass ends,
+    with gradient checkpointing too: that is more than a layer, and adds to the most where gradients of earlier pieces are there."""
+    if not settings.gradient_checkpointing:
+        return kept.whole
+    casts = settings.deepspeed is None and settings.precision != "fp32" and settings.gradient_accumulation_steps > 1
+    return max(kept.checkpointed, kept.outside + sum(kept.inputs) + (2.0 * trained if casts else 0.0))
 
 
 def _activations(config: RunConfig, model: CausalLM, rows: int, length: int) -> Activations:

@@ -135,6 +135,7 @@ def _keep_untrained(config: RunConfig, output: Path) -> None:
     set_seed(config.train.seed)
     model: Any = build_model(config, tokenizer)
     log.info("%s: 0 steps, so the model is kept as it is", config.name)
+    transformers_logging.disable_progress_bar()
     model.save_pretrained(output)
     _finish(config, output, tokenizer, TrainerState(), None)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from rich.console import Console
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from remedy.data_gen.settings import UserError, load
 from remedy.launch.footprint import footprint, print_footprint
@@ -127,6 +129,38 @@ def test_what_does_not_run_on_shapes_alone_is_one_line_and_nothing_beside_it(
 def test_a_run_that_trains_nothing_has_no_plan(length: int | None) -> None:
     with pytest.raises(UserError, match="max_steps 0"):
         footprint(load(RunConfig, PERMUTATION, ["train.max_steps=0"]), 1, length)
+
+
+class Casts(TorchDispatchMode):
+    """Bytes of matrices in bfloat16 that were made of others while it lasts, and are alive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[weakref.ref[torch.Tensor]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._to_copy.default and found.dtype == torch.bfloat16 and found.ndim == 2:
+            self.made.append(weakref.ref(found))
+        return found
+
+    def alive(self) -> int:
+        return sum(tensor.nbytes for tensor in (one() for one in self.made) if tensor is not None)
+
+
+def test_weights_that_autocast_copies_are_counted_where_gradients_are_there_beside_them() -> None:
+    """At the end of a checkpointed forward pass the copies of all layers are alive; a layer's own at a time would be a sixth."""
+    shape = ["model.mixers=[attention]", "model.hidden_size=256", "model.num_hidden_layers=6", "train.batch_size=2"]
+    half = [*shape, "train.precision=bf16", "train.gradient_checkpointing=true"]
+    one, two = (load(RunConfig, PERMUTATION, [*half, f"train.gradient_accumulation_steps={n}"]) for n in (1, 2))
+    model: Any = build_model(two, build_tokenizer(two.tokenizer, two.data)).train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    with torch.autocast("cpu", torch.bfloat16), Casts() as casts:
+        kept = model(torch.zeros(1, 8, dtype=torch.long)).logits
+        held = casts.alive()
+    assert kept.requires_grad
+    assert footprint(two, 1, 8).activations == pytest.approx(held, rel=0.1)
+    assert footprint(one, 1, 8).activations < held / 3
 
 
 def test_a_plan_says_that_it_does_not_fit() -> None:

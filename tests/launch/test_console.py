@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers.utils import logging as transformers_logging
 
 from remedy.launch import console
 from remedy.launch.console import command_line, in_words
@@ -92,14 +91,6 @@ def test_an_output_that_cannot_be_made_is_one_line(
     }
     assert "; choose another path" in refused(words[command])
     assert (tmp_path / "file").read_text() == "in the way"
-
-
-def test_a_model_that_is_kept_as_it_is_is_told_in_a_line(tmp_path: Path) -> None:
-    """Without a bar for its files."""
-    transformers_logging.enable_progress_bar()
-    ended = remedy(["train", PERMUTATION, "train.max_steps=0", f"output={tmp_path / 'run'}", "tracking.wandb=false"])
-    assert ended.status == 0
-    assert "Writing model shards" not in ended.errors
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from typing import Any
 
 from remedy.data_gen.processes import this_process
 from remedy.data_gen.settings import ConfigError
+from remedy.models.block import Block
+from remedy.models.decoder import DecoderForCausalLM
 from remedy.train.config import TrainSettings
 from remedy.train.processes import ensure_launched
 
@@ -73,6 +75,14 @@ def join(on_cpu: bool) -> None:
         torch.cuda.set_device(this_process().local_rank)
     # Before any weights are made: ZeRO-3 divides them over the processes it knows of then.
     deepspeed.init_distributed(dist_backend="gloo" if on_cpu else "nccl", auto_mpi_discovery=False, verbose=False)
+
+
+def gather_by_layer(decoder: DecoderForCausalLM) -> None:
+    """Let ZeRO-3 make a layer's weights whole once in a call of the layer, not in every call of a module in it: the mixer is called for
+    each group of packed examples, and processes whose numbers of groups differ would wait for one another for ever."""
+    from deepspeed.utils import set_z3_leaf_modules
+
+    set_z3_leaf_modules(decoder, [Block])
 
 
 OFFLOADED = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}

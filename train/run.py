@@ -36,7 +36,7 @@ from remedy.train.arguments import training_arguments
 from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, latest_intact, quarantine
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Collator, TraceDataset
-from remedy.train.deepspeed import JSON_FILE, zero_stage
+from remedy.train.deepspeed import JSON_FILE, gather_by_layer, zero_stage
 from remedy.train.progress import ProgressLine
 from remedy.train.resharding import FixUniversalOptimizerState, to_universal
 from remedy.train.resume import CONFIG_FILE, starting_point
@@ -84,6 +84,8 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     decoder, dtype = model if isinstance(model, DecoderForCausalLM) else None, DTYPES[config.train.precision]
     if decoder is not None:  # on every process, and before the Trainer wraps the model
         find_kernels(decoder.mixers(), arguments.device, dtype)
+        if config.train.pack > 1 and zero_stage(config.train) == 3:
+            gather_by_layer(decoder)
     rows = build_rows(config, tokenizer)
     validation = build_validation(config, tokenizer, arguments.per_device_train_batch_size)
     stop, progress = StopOnSignal(), ProgressLine(config.name)

@@ -105,6 +105,19 @@ def test_adapters_of_the_head_are_trained_on_divided_weights_with_the_logits_of_
     assert "ZeRO-3" in held[1]
 
 
+@pytest.mark.slow
+def test_packed_rows_are_trained_on_divided_weights(tmp_path: Path) -> None:
+    """Each process lays its rows' examples apart in as many groups as they make."""
+    model = {"mixers": ["rwkv7", "path_attention"], "hidden_size": 32, "num_hidden_layers": 2}
+    config = written(tmp_path, model=model, train={"max_steps": 3, "batch_size": 8, "logging_steps": 1, "threads": 1})
+    one, two = tmp_path / "one", tmp_path / "two"
+    in_process(config, f"output={one}")
+    packed = ["train.batch_size=4", "train.pack=2", "train.gradient_checkpointing=true"]
+    finished(start([*launcher(2), SCRIPT, config, f"output={two}", ZERO3, *packed]))
+    for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one), strict=True):
+        assert loss == pytest.approx(expected, abs=1e-4), step
+
+
 def recorded(folder: Path) -> list[list[list[int]]]:
     """The rows of each optimizer step, over all processes and micro-batches, sorted."""
     steps: dict[int, list[list[int]]] = defaultdict(list)

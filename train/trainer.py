@@ -131,6 +131,8 @@ class RowTrainer(Trainer):
         begin = time.perf_counter()
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         self._data_seconds += time.perf_counter() - begin
+        if items is not None:  # a step with nothing to learn has a loss of zero, also by a model that computes its own
+            items = torch.as_tensor(items).clamp(min=1)
         if self.model_accepts_loss_kwargs:  # else its loss would be a mean of the pieces' means
             batches = by_length(batches, cast(Collator, self.data_collator).pad_id)
         for batch in batches:

@@ -236,6 +236,26 @@ def test_a_model_is_taken_whose_loss_is_the_cross_entropy_of_its_head(family: st
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_a_step_with_nothing_to_learn_has_a_loss_of_zero(family: str, tmp_path: Path) -> None:
+    """Every second row is of a form that has no values: by chunks and by all logits."""
+    name = str(write_tiny_cwm(tmp_path / "base"))
+    settings = {
+        "data": {"task": {"kind": "permutation", "n": 3, "length": [1, 5]}, "format": "cwm"},
+        "mixture": {"values": {"weight": 1}, "none": {"weight": 1, "set": {"format": "repl"}}},
+        "tokenizer": {"kind": "hf", "name_or_path": name},
+        "model": {"kind": "pretrained", "name_or_path": str(tmp_path / family)},
+        "train": {"max_steps": 4, "batch_size": 1, "loss_roles": ["value"], "logging_steps": 1, "threads": 1},
+        "tracking": {"wandb": False},
+        "output": str(tmp_path / "run"),
+    }
+    words = build_tokenizer(build(RunConfig, settings, "test").tokenizer).vocab_size
+    sizes = {} if family in FAMILIES else {"num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 64}
+    tiny_model(family, words, **sizes).save_pretrained(tmp_path / family)
+    found = [record["loss"] for record in read_metrics(train(build(RunConfig, settings, "test")) / "metrics.jsonl")]
+    assert [loss == 0 for loss in found] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
 @pytest.mark.parametrize("pack", [1, 2])
 def test_a_run_has_the_losses_and_figures_of_one_with_all_logits(
     family: str, pack: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -1,13 +1,38 @@
-"""Evaluations' folders, compared."""
+"""Evaluations of random weights, to be interrupted or divided, and evaluations' folders, compared."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 
+from remedy.data_gen.examples import DataConfig
 from remedy.eval.folder import GENERATIONS, RECORDS, UNFINISHED
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import CharacterSettings
+
+DATA = {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2, "answer": "none"}, "format": "cwm"}
+
+
+def of_random_weights(folder: Path, diagnostic: dict[str, Any]) -> tuple[Path, Path]:
+    """A checkpoint, and the configuration of an evaluation that asks it for this."""
+    tokenizer = build_tokenizer(CharacterSettings(), DataConfig.model_validate(DATA))
+    torch.manual_seed(0)
+    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=64)
+    model = DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size))
+    model.config.tokenizer_fingerprint = tokenizer.fingerprint
+    model.save_pretrained(folder / "model")
+    tokenizer.save(folder / "model")
+    config = {"set": DATA, "diagnostics": [diagnostic], "max_new_tokens": 300, "batch_size": 2}
+    (folder / "any.yaml").write_text(json.dumps(config))
+    return folder / "model", folder / "any.yaml"
 
 
 def table(folder: Path) -> pd.DataFrame:

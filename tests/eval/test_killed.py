@@ -12,38 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from remedy.data_gen.examples import DataConfig
 from remedy.eval.folder import GENERATIONS, RECORDS, UNFINISHED
-from remedy.models.config import DecoderSettings
-from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
 from remedy.models.loading import load_checkpoint
-from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import CharacterSettings
 from tests.contract_server import ContractServer
-from tests.evaluations import assert_the_same, unfinished
+from tests.evaluations import assert_the_same, of_random_weights, unfinished
 from tests.launch.in_process import remedy
-
-DATA = {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2, "answer": "none"}, "format": "cwm"}
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A checkpoint of random weights, and how it is evaluated."""
-    folder = tmp_path_factory.mktemp("inputs")
-    tokenizer = build_tokenizer(CharacterSettings(), DataConfig.model_validate(DATA))
-    torch.manual_seed(0)
-    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=64)
-    model = DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size))
-    model.config.tokenizer_fingerprint = tokenizer.fingerprint
-    model.save_pretrained(folder / "model")
-    tokenizer.save(folder / "model")
     diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["free"], "examples": 8}
-    config = {"set": DATA, "diagnostics": [diagnostic], "max_new_tokens": 300, "batch_size": 2}
-    (folder / "any.yaml").write_text(json.dumps(config))
-    return folder / "model", folder / "any.yaml"
+    return of_random_weights(tmp_path_factory.mktemp("inputs"), diagnostic)
 
 
 KILLED = """

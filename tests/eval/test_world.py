@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.processes import Process, this_process
 from remedy.data_gen.settings import UserError
 from remedy.eval import world
 from remedy.eval.folder import RECORDS, UNFINISHED
 from remedy.eval.generators import Journal
 from remedy.eval.world import World, this_world
-from remedy.models.config import DecoderSettings
-from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
-from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import CharacterSettings
-from tests.evaluations import assert_the_same, unfinished
+from tests.evaluations import assert_the_same, of_random_weights, unfinished
 from tests.launch.in_process import remedy
 from tests.train.launching import ROOT, finished, free_port, launcher, start
 
 EXAMPLES = 9
 DRIVER = str(Path(__file__).with_name("driver.py"))
-DATA = {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2, "answer": "none"}, "format": "cwm"}
 
 
 @given(st.lists(st.integers(1, 1000), max_size=60), st.integers(1, 9))
@@ -137,20 +128,10 @@ def test_one_that_is_waited_for_has_to_give_signs_of_life(monkeypatch: pytest.Mo
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """An evaluation of random weights in three conditions, without its folder."""
-    folder = tmp_path_factory.mktemp("inputs")
-    tokenizer = build_tokenizer(CharacterSettings(), DataConfig.model_validate(DATA))
-    torch.manual_seed(0)
-    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=64)
-    model = DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size))
-    model.config.tokenizer_fingerprint = tokenizer.fingerprint
-    model.save_pretrained(folder / "model")
-    tokenizer.save(folder / "model")
     forcing = ["free", "action_forced", "teacher_forced"]
     diagnostic = {"kind": "permutation", "lengths": [1, 3], "forcing": forcing, "examples": EXAMPLES}
-    (folder / "any.yaml").write_text(
-        json.dumps({"set": DATA, "diagnostics": [diagnostic], "max_new_tokens": 300, "batch_size": 2})
-    )
-    return [str(folder / "model"), str(folder / "any.yaml"), "--name", "x", "--out"]
+    model, config = of_random_weights(tmp_path_factory.mktemp("inputs"), diagnostic)
+    return [str(model), str(config), "--name", "x", "--out"]
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from remedy.models.activations import Activations, activations
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.flops import token_cost, training_flops
 from remedy.models.foreign import read, read_config
+from remedy.models.limits import context_limit, refuse_longer
 from remedy.models.pretrained import add_adapters, refuse_divided
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
@@ -80,8 +81,8 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     """What a run needs on so many GPUs. `length`: tokens of a row, in place of those of drawn rows.
 
     Raises:
-        UserError: the batch cannot be divided, the tokenizer or a pretrained model's config.json cannot be read, or an architecture
-            does not run on shapes alone.
+        UserError: the batch cannot be divided, the tokenizer or a pretrained model's config.json cannot be read, an example is longer
+            than the model's table of positions, or an architecture does not run on shapes alone.
     """
     settings = config.train
     rows = rows_at_once(settings, gpus)
@@ -93,6 +94,7 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     four_bit = isinstance(config.model, PretrainedSettings) and config.model.load_in_4bit
     with torch.device("meta"):
         model = _unread(config, tokenizer)
+    refuse_longer(context_limit(model), max(lengths.examples))
     counts = parameter_counts(model)
     flops = training_flops(model, settings.gradient_checkpointing).of(lengths.examples) / max(1, lengths.drawn)
     kept = _activations(config, model, rows, lengths.longest)

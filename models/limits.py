@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import nn
 
+from remedy.data_gen.settings import UserError
 from remedy.models.protocol import CausalLM
 
 SETTINGS = ("max_position_embeddings", "n_positions", "n_ctx", "context_length", "max_seq_len", "seq_length")
@@ -35,6 +36,19 @@ def context_limit(model: CausalLM) -> ContextLimit | None:
             stored = (setting, *(n for n in SETTINGS if getattr(config, "attribute_map", {}).get(setting) == n))[-1]
             return ContextLimit(tokens, stored, _has_table(model, tokens))
     return None
+
+
+def refuse_longer(limit: ContextLimit | None, tokens: float) -> None:
+    """Refuse to train on an example of so many tokens, where a model has a table of positions that ends before.
+
+    Raises:
+        UserError: it has.
+    """
+    if limit is not None and limit.hard and tokens > limit.tokens:
+        raise UserError(
+            f"an example of {tokens:,.0f} tokens is longer than the model's table of {limit.tokens:,} positions ({limit.setting} in "
+            "its config.json): make examples shorter (data.task, data.reveal.max_tokens)"
+        )
 
 
 def _has_table(model: CausalLM, tokens: int) -> bool:

@@ -23,6 +23,7 @@ from remedy.data_gen.processes import this_process
 from remedy.data_gen.settings import UserError
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.flops import training_flops
+from remedy.models.limits import context_limit, refuse_longer
 from remedy.models.mixers import Mixer
 from remedy.models.packing import try_packing
 from remedy.models.protocol import CausalLM
@@ -79,6 +80,9 @@ class RowTrainer(Trainer):
     batch, (rows, tokens). `pack`: examples in a row, which a pretrained model must hold apart: it is tried before the first step, as is
     whether it can do without the logits of all tokens (`train/losses.py`; `all_logits`: why not). A checkpoint is only saved, and a
     record only logged, after all losses so far were finite.
+
+    Raises:
+        UserError: an example, or here one of validation, is longer than the model's table of positions.
     """
 
     def __init__(
@@ -104,6 +108,8 @@ class RowTrainer(Trainer):
         self.all_logits = "not tried: no step was made after the run was resumed" if self.untried else None
         self.current_tokens = 0
         self._cost = training_flops(cast(CausalLM, self.model))
+        self._limit = context_limit(cast(CausalLM, self.model))
+        refuse_longer(self._limit, max((row.size for row in validation.rows), default=0) if validation else 0)
         self.shape: tuple[int, ...] = ()
         self._data_seconds = 0.0
         self._tokens = 0
@@ -137,6 +143,7 @@ class RowTrainer(Trainer):
             batches = by_length(batches, cast(Collator, self.data_collator).pad_id)
         for batch in batches:
             lengths = example_lengths(batch)
+            refuse_longer(self._limit, max(lengths))
             tokens, flops = sum(lengths), self._cost.of(lengths)
             self._tokens += tokens
             self._flops += flops

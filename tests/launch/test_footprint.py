@@ -21,7 +21,7 @@ from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer import build_tokenizer
 from remedy.train.config import RunConfig
 from remedy.train.memory import parameter_counts
-from remedy.train.run import build_model
+from remedy.train.run import build_model, train
 from tests.launch.in_process import remedy
 from tests.tiny_cwm import write_tiny_cwm
 from tests.tiny_models import tiny_model
@@ -98,6 +98,19 @@ def test_of_architectures_whose_mixing_is_not_known_a_plan_says_so_and_counts_wh
     assert footprint(twice, 1, 64).flops == pytest.approx(footprint(once, 1, 64).flops * 8 / 6)
     assert "what mixing tokens takes is not known of this architecture" in said_of(once)
     assert "not known of this architecture" not in said_of(pretrained(tiny))
+
+
+def test_examples_longer_than_a_table_of_positions_are_refused_by_plans_and_by_runs(tiny: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny, tmp_path / "gpt2", ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
+    words = build_tokenizer(pretrained(tiny).tokenizer).vocab_size
+    tiny_model("gpt2", words, n_positions=64).save_pretrained(tmp_path / "gpt2")
+    config = pretrained(tmp_path / "gpt2", "model.lora=null", f"output={tmp_path / 'run'}", "tracking.wandb=false")
+    assert footprint(config, 1, 64).rows == 4
+    message = r"an example of [\d,]+ tokens is longer than the model's table of 64 positions \(n_positions"
+    for refused in (lambda: footprint(config, 1, 65), lambda: footprint(config, 1), lambda: train(config)):
+        with pytest.raises(UserError, match=message):
+            refused()
+    assert footprint(config.changed({"train.pack": 2}, ""), 1, 128).rows == 4
 
 
 def test_weights_in_4_bits_are_refused_under_zero_3_by_plans_and_by_runs(tiny: Path) -> None:

@@ -105,6 +105,7 @@ def run_command(words: list[str], cwd: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # some sixty processes, each of which imports PyTorch
 def test_every_command_of_the_readme_runs_in_order(folder: Path) -> None:
     elsewhere = ("make ", "remedy run ", "remedy sweep ", "python benchmarks/")  # the tests below
     ran = [command for command in COMMANDS if not command.startswith(elsewhere) and command not in TRUST]

@@ -39,7 +39,7 @@ class Guess(NamedTuple):
     read: int = 0
 
 
-Trust = Callable[[Source], float]
+Worth = Callable[[Source], int]
 NOTHING = Guess([], Source.TRUTH)
 
 
@@ -86,20 +86,22 @@ class Drafter:
         self._truth = _Copied()
         self._own = _Copied()
 
-    def guess(self, read: Sequence[int], count: int, trust: Trust) -> Guess:
-        """Up to `count` tokens that may follow those that were read. `trust`: how likely a source's next token is right."""
-        ahead = self.cursor.ahead(count)
+    def guess(self, read: Sequence[int], room: int, worth: Worth) -> Guess:
+        """What may follow the tokens that were read: of the truth, in step, up to `room` tokens, else as many of a source as are
+        `worth` it."""
+        ahead = self.cursor.ahead(room)
         if ahead is not None:
             self._truth.anchor = (len(read), ahead[0])
             return Guess(ahead[1], Source.TRUTH, ahead[0], len(read))
         sequences = {Source.BACK: (self._truth, self.cursor.ids), Source.COPY: (self._own, read)}
         places = {source: copied.found(tokens, read) for source, (copied, tokens) in sequences.items()}
-        found = [(one[0], trust(source), source, one[1]) for source, one in places.items() if one is not None]
+        found = [(one[0], worth(source), source, one[1]) for source, one in places.items() if one is not None]
         if not found:
             return NOTHING
-        *_, source, start = max(found)
+        _, most, source, start = max(found)
+        count = min(room, most)
         tokens = list(sequences[source][1][start : start + count])
-        if source is Source.COPY:  # past what was read it copies itself, as the model does in a loop
+        if source is Source.COPY and tokens:  # past what was read it copies itself, as the model does in a loop
             tokens = (tokens * math.ceil(count / len(tokens)))[:count]
         return Guess(self.cursor.resumed(tokens, count), source, start, len(read))
 

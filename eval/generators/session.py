@@ -202,13 +202,18 @@ class Session:
             or (row.departed and again and not crops)
         ):
             return NOTHING
-        guess = row.drafter.guess(row.read, room, lambda source: chance(self.record, row.record, source))
         saved = self.overhead / live + (len(row.read) if self.reader.form is Form.WHOLE else 1)
-        count = worthwhile(chance(self.record, row.record, guess.source), saved)
-        if guess.source is Source.TRUTH and not row.departed:
-            right, judged = self.to_the_end
-            if at_once(right / judged, len(guess.tokens), count, saved):
-                return guess
+
+        def worth(source: Source) -> int:
+            return worthwhile(chance(self.record, row.record, source), saved)
+
+        guess = row.drafter.guess(row.read, room, worth)
+        if guess.source is not Source.TRUTH:
+            return guess
+        count = worth(Source.TRUTH)
+        right, judged = self.to_the_end
+        if not row.departed and at_once(right / judged, len(guess.tokens), count, saved):
+            return guess
         return guess._replace(tokens=guess.tokens[:count])
 
     def _call(self, members: list[tuple[Row, Asked]]) -> None:

@@ -20,6 +20,8 @@ from remedy.eval.decoding import (
     Generated,
 )
 from remedy.eval.generators import LocalGenerator, LoopGenerator, Writing, Written
+from remedy.eval.generators.base import cursor_of
+from remedy.eval.generators.drafts import Drafter
 from remedy.models.chunks import Chunk, Form, Rewind
 from remedy.models.mixers import MIXERS
 from remedy.models.pace import Pace
@@ -279,6 +281,22 @@ def test_a_model_that_goes_round_is_written_in_few_calls(period: int, counted: b
     reader = Scripted(following, tokenizer.vocab_size, Rewind.CROP)
     drafting(reader, tokenizer, 1).generate([truth], Writing(FREE, max_new_tokens=most))
     assert reader.calls <= (100 if counted else 20)
+
+
+@pytest.mark.parametrize("worth", [0, 5, 40])
+def test_a_guess_is_no_longer_than_pays(worth: int) -> None:
+    """Also where there is room for thousands of tokens: under a constraint each of them is looked at."""
+    tokenizer, (truth,) = prepared("cwm", 1)
+    cursor = cursor_of(truth, Writing(FREE, max_new_tokens=600), tokenizer, None)
+    read, drafter = [*cursor.prompt()], Drafter(cursor)
+    lengths = []
+    for turn in range(60):
+        lengths.append(len(drafter.guess(read, 16_000, lambda source: worth).tokens) if turn else 0)
+        wrong = next(token for token in (truth.ids[-3], truth.ids[-4]) if turn or token != truth.ids[len(read)])
+        token = cursor.next_token(wrong, 0.0)
+        assert token is not None
+        read.append(token)
+    assert max(lengths) == worth
 
 
 class Near(Scripted):

@@ -111,7 +111,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     if process.is_main:
         _announce(config, model, arguments.device)
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
-        with progress, _explained(trainer, rows, config, output):
+        with stop, progress, _explained(trainer, rows, config, output):
             trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
     if stop.received and trainer.state.global_step < config.train.total_steps:
         raise Stopped(

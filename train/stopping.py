@@ -28,7 +28,8 @@ class Stopped(Exception):
 class StopOnSignal(TrainerCallback):
     """Ends training after the step in which any process got SIGTERM, SIGUSR1 or SIGINT, with a checkpoint of that step.
 
-    A second SIGINT does not wait for the step.
+    A second SIGINT does not wait for the step. Used as a context around training: however that ends, the handlers are then
+    those of before.
     """
 
     def __init__(self) -> None:
@@ -49,9 +50,10 @@ class StopOnSignal(TrainerCallback):
             control.should_save = True
             control.should_training_stop = True
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def __enter__(self) -> None:
+        """The handlers are replaced when training begins, not before: nothing is lost until then."""
+
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -17,6 +17,7 @@ from remedy.models.mixers import Mixer
 from remedy.train import run
 from remedy.train.config import RunConfig
 from remedy.train.run import train
+from remedy.train.stopping import SIGNALS
 from remedy.train.tracking import read_metrics
 from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, launcher, start, written
 
@@ -117,8 +118,10 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_step_and_examples(tmp_
         "logging_steps": 5,
     }
     config = RunConfig.model_validate({**CONFIG, "output": str(tmp_path / "run"), "train": settings})
+    handlers = [signal.getsignal(number) for number in (*SIGNALS, signal.SIGINT)]
     with pytest.raises(UserError) as stopped:
         train(config)
+    assert [signal.getsignal(number) for number in (*SIGNALS, signal.SIGINT)] == handlers
     message = str(stopped.value)
     step = int(message.removeprefix("step ").split(":")[0])
     assert step > 1

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot as plt
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -27,7 +23,7 @@ LEGEND_CHARACTERS = 105
 MOST_ASIDE = 56.0
 """What stands beside each other at one place takes no more typographic points than this."""
 
-plt.rcParams.update(
+rcParams.update(
     {
         "font.size": 11,
         "axes.titlesize": 11,
@@ -51,7 +47,8 @@ def panels(count: int) -> tuple[Figure, list[Axes]]:
     columns = min(count, PANEL_COLUMNS)
     lines = -(-count // columns)
     size = (max(6.4, 3.7 * columns), 3.6 * lines + 0.3)
-    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, sharey=True)
+    figure = Figure(figsize=size)
+    grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
     axes = [axis for line in grid for axis in line]
     for unused in axes[count:]:
         unused.set_visible(False)
@@ -119,7 +116,8 @@ def powers(panel: Axes) -> None:
 def stacked_shares(counts: Mapping[str, Mapping[str, int]], colours: Mapping[str, str], what: str) -> Figure:
     """One horizontal bar for every name in `counts`, of the shares of its parts, in the order of `colours`."""
     names = list(counts)
-    figure, axis = plt.subplots(figsize=(9, 0.36 * len(names) + 1.2))
+    figure = Figure(figsize=(9, 0.36 * len(names) + 1.2))
+    axis = figure.subplots()
     left = [0.0] * len(names)
     for part, colour in colours.items():
         shares = [counts[name].get(part, 0) / max(1, sum(counts[name].values())) for name in names]

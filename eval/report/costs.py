@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
@@ -216,7 +215,8 @@ def tokens_by_role(tokens: pd.DataFrame) -> Figure | None:
         panel.grid(axis="x", visible=False)
         panel.set(title=f"{benchmark}, {rows['tokenizer'].iloc[0]}")
     axes[0].set_ylabel("tokens, median of each role")
-    plt.setp(axes[0].get_yticklabels(), visible=True)
+    for label in axes[0].get_yticklabels():
+        label.set_visible(True)
     plotting.legend(figure, axes)
     return figure
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from remedy.eval import plotting
@@ -28,7 +27,8 @@ def curve_section(requests: Sequence[Mapping[str, Any]], variants: Mapping[str, 
 
 def curves(found: Mapping[str, Sequence[Sequence[float]]], variants: Mapping[str, str]) -> Figure:
     """Loss and exact match by step; a line for every run, in the colour of its variant."""
-    figure, (losses, matches) = plt.subplots(1, 2, figsize=(9, 3.6))
+    figure = Figure(figsize=(9, 3.6))
+    losses, matches = figure.subplots(1, 2)
     names = list(dict.fromkeys(variants[run] for run in found))
     for run, curve in found.items():
         number = names.index(variants[run])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
@@ -20,7 +19,8 @@ STEPS = 60
 def reliability_figure(judged: Judged) -> Figure:
     """The rate of first errors by hazard, both on a scale of powers."""
     found = reliability(judged.observed.at_risk)
-    figure, axis = plt.subplots(figsize=(5.2, 4.4))
+    figure = Figure(figsize=(5.2, 4.4))
+    axis = figure.subplots()
     hazards = [hazard for hazard, _ in found]
     rates = [max(one.mean, 1e-5) for _, one in found]
     least = min(0.5 * min([*hazards, *(one.mean for _, one in found if one.mean > 0)]), 0.01)
@@ -38,7 +38,8 @@ def reliability_figure(judged: Judged) -> Figure:
 
 def acceptance(judged: Judged) -> Figure:
     """Risk by coverage, of whole traces and of frames from the first on."""
-    figure, (whole, frames) = plt.subplots(1, 2, figsize=(10, 4))
+    figure = Figure(figsize=(10, 4))
+    whole, frames = figure.subplots(1, 2)
     wrong = (judged.traces["error"] >= 0).to_numpy()
     coverage = np.arange(1, len(wrong) + 1) / len(wrong)
     for number, (name, values) in enumerate(scores(judged).items()):

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import jinja2
 import torch
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from remedy.data_gen.files import replace_file, writing
@@ -74,7 +73,6 @@ def render_section(section: Section, folder: Path) -> Rendered:
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{anchor}.png", bbox_inches="tight", dpi=150)
     svg = _svg(figure)
-    plt.close(figure)
     return Rendered(section.title, anchor, section.note, None, svg)
 
 

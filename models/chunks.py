@@ -78,6 +78,7 @@ class ChunkReader:
         self._limit = limit
         self._device = input_device(keeper.model)
         self._groups: list[_Held] = []
+        self._marked: dict[int, _Held] = {}
         self._open: _Open | None = None
 
     def held(self, row: int) -> int:
@@ -151,8 +152,31 @@ class ChunkReader:
         if rest and before is not None:
             self._hold(before, rows, lengths, rest)
 
+    @property
+    def marks(self) -> bool:
+        """Whether a row can go on from where it was marked: it has a state, from which it reads several tokens at once."""
+        return self.form is not Form.WHOLE and self.rewind is not Rewind.NEVER
+
+    def mark(self, row: int) -> None:
+        """Keep a copy of a row's state as it is now, for `back`; the first time alone."""
+        if row in self._marked:
+            return
+        group = next(group for group in self._groups if row in group.rows)
+        self._marked[row] = _part(group, [group.rows.index(row)])
+
+    def back(self, rows: Collection[int]) -> None:
+        """Rows hold what they held when they were marked; nothing, where they were not."""
+        self._drop(rows)
+        marked = [self._marked[row] for row in rows if row in self._marked]
+        self._groups += [one._replace(state=copied(one.state)) for one in marked]
+
     def forget(self, rows: Collection[int]) -> None:
-        """Let the states of rows go: they read from their beginning again, or no more."""
+        """Let the states of rows go, marked ones too: they read no more."""
+        self._drop(rows)
+        for row in rows:
+            self._marked.pop(row, None)
+
+    def _drop(self, rows: Collection[int]) -> None:
         left = []
         for group in self._groups:
             places = [place for place, row in enumerate(group.rows) if row not in rows]

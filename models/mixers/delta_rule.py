@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, kernel
+from remedy.models.mixers.chunk_length import chunk_length
 
 CHUNK = 32
 """Tokens a chunk holds; 32 was the fastest on a CPU at head sizes 16 to 64 (of 16, 32, 64, 128)."""
@@ -64,8 +65,8 @@ def delta_rule_chunked(
     (I + tril(diag(beta) (K K^T * D), -1)) u = diag(beta) (V - diag(c) K S_0).
     """
     batch, heads, steps, key_dim = k.shape
-    padding = -steps % chunk if steps > chunk else 0
-    size = min(chunk, steps)
+    size = chunk_length(steps, chunk)
+    padding = -steps % size
     if padding:  # beta = 0 and g = 0 leave the state alone
         q, k, v = (F.pad(x, (0, 0, 0, padding)) for x in (q, k, v))
         beta = F.pad(beta, (0, padding))

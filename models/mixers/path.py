@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, kernel
+from remedy.models.mixers.chunk_length import chunk_length
 
 CHUNK = 32
 """Queries a chunk holds."""
@@ -48,7 +49,7 @@ def attend_chunked(
     k_j^T H_{j+1} ... H_i q_i the element (i, j) of tril(Q K^T) - tril(Q W^T) L tril(diag(beta) W K^T, -1).
     """
     steps, width = q.shape[2:]
-    size = min(chunk, steps)
+    size = chunk_length(steps, chunk)
     padding = -steps % size
     if padding:  # nothing is turned; what they read is dropped, and nobody reads them
         q, k, v, w = (F.pad(x, (0, 0, 0, padding)) for x in (q, k, v, w))

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from remedy.models.kernels import kernel
+from remedy.models.mixers.chunk_length import chunk_length
 
 CHUNK = 64
 SMALLEST = 1e-6
@@ -152,7 +153,7 @@ def decayed_attention(
     q, k (B, T, H or 1, N), v (B, T, H, P), g, sign (B, T, H), state (B, H, N, P). Returns y (B, T, H, P) and the last state.
     """
     steps = v.shape[1]
-    size = min(chunk, steps)
+    size = chunk_length(steps, chunk)
     padding = -steps % size
     if padding:  # nothing comes in and nothing decays
         q, k, v = (F.pad(x, (0, 0, 0, 0, 0, padding)) for x in (q, k, v))

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, kernel
+from remedy.models.mixers.chunk_length import chunk_length
 
 CHUNK = 32
 """Tokens a chunk holds."""
@@ -67,7 +68,7 @@ def wkv_chunked(
     and k_s / c_s. Decays are counted from the chunk's middle, so that neither a product nor a quotient leaves float32.
     """
     steps = k.shape[2]
-    size = min(chunk, steps)
+    size = chunk_length(steps, chunk)
     padding = -steps % size
     if padding:  # nothing decays, is removed or written
         r, g, k, v, a, b = (F.pad(x, (0, 0, 0, padding)) for x in (r, g, k, v, a, b))

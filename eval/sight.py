@@ -32,6 +32,11 @@ class Sight:
         """Whether it ever does."""
         return self._in_sight is not None
 
+    @property
+    def lasting(self) -> int:
+        """How many tokens at the beginning are there again whenever a frame was forgotten; none where that never is."""
+        return len(self._context) if self.forgets else 0
+
     def take(self, token: int, closes: bool) -> bool:
         """Take in a token. `closes`: it is its frame's last. Whether a frame was forgotten, so that the rest has to be read anew."""
         self._open.append(token)

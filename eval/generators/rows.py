@@ -41,6 +41,8 @@ class Row:
         if not self.read:
             raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
         self.prompt = len(self.read)
+        self.lasting = 0
+        """How many of the first tokens stand again whenever it begins anew; none until it has: its first stretch is read as any."""
         self.drafter = Drafter(cursor)
         self.record = Record(((0.0, 0.0),) * len(Source), MEMORY)
         self.undecided = False
@@ -109,6 +111,7 @@ class Row:
             self.read = self.cursor.prompt()
             self.drafter.renew(len(self.read), before)
             self.prompt, self.renewed, self.departed = len(self.read), True, False
+            self.lasting = self.cursor.sight.lasting
         self.ended = self.cursor.over
         return token
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -117,7 +117,13 @@ class Session:
                     held[number] += 1
                     if held[number] == len(row.read):
                         row.step(found, place, self.near)
-        self.reader.forget([row.number for row in live if row.ended or row.renewed])
+        self._let_go(live)
+
+    def _let_go(self, rows: Iterable[Row]) -> None:
+        """Rows that are done hold nothing more; those that begin anew, what they always see."""
+        over = [row for row in rows if row.ended or row.renewed]
+        self.reader.back([row.number for row in over if not row.ended])
+        self.reader.forget([row.number for row in over if row.ended])
 
     def _behind(self, live: list[Row], held: dict[int, int]) -> list[Row]:
         """The rows that read next. Those that are a little ahead wait, and are done no later for it: the last makes its steps
@@ -158,9 +164,11 @@ class Session:
         """What would best be read next of a row if it were by itself."""
         held = self.reader.held(row.number)
         tokens = row.read[held:]
+        if not held and row.lasting and self.reader.marks:
+            return _Wanted(held, tokens[: row.lasting], NOTHING)
         if not row.undecided:
             return _Wanted(held, tokens, self._guess(row, held, live))
-        single = self.reader.form is Form.WHOLE or len(tokens) == 1 or len(row.read) == row.prompt
+        single = self.reader.form is Form.WHOLE or len(tokens) == 1 or (not held and len(row.read) == row.prompt)
         return _Wanted(held, tokens if single else tokens[:-1], NOTHING)
 
     def _common(self, wanted: list[_Wanted]) -> int | None:
@@ -237,5 +245,9 @@ class Session:
             if not (row.ended or row.renewed):
                 kept[row.number] = stands
         self.reader.keep(kept)
+        for row, _ in members:
+            if row.lasting and self.reader.marks and self.reader.held(row.number) == row.lasting:
+                self.reader.mark(row.number)
+        self._let_go(row for row, _ in members)
         if not self.paused:
             self.account.spend(max(len(chunk.tokens) for chunk in chunks.values()), len(chunks))

@@ -12,6 +12,7 @@ import torch
 
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
+from remedy.data_gen.windows import windows
 from remedy.eval.decoding import (
     ACTION_FORCED,
     FREE,
@@ -56,6 +57,7 @@ class Scripted:
         self.rows: list[int] = []
         self.read: list[list[int]] = []
         self.states: dict[int, list[int]] = {}
+        self.marked: dict[int, list[int]] = {}
         self.open: Mapping[int, Chunk] = {}
 
     def prefill(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
@@ -81,7 +83,7 @@ class Scripted:
         return self.memory
 
     def chunks(self) -> "Scripted":
-        self.states = {}
+        self.states, self.marked = {}, {}
         return self
 
     def held(self, row: int) -> int:
@@ -114,9 +116,22 @@ class Scripted:
         rows = sorted(tokens, reverse=True)
         return rows, torch.cat([found[row] for row in rows])
 
+    @property
+    def marks(self) -> bool:
+        return self.form is not Form.WHOLE and self.rewind is not Rewind.NEVER
+
+    def mark(self, row: int) -> None:
+        self.marked.setdefault(row, self.states[row])
+
+    def back(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            self.states.pop(row, None)
+        self.states |= {row: self.marked[row] for row in rows if row in self.marked}
+
     def forget(self, rows: Sequence[int]) -> None:
         for row in rows:
             self.states.pop(row, None)
+            self.marked.pop(row, None)
 
     def keep(self, kept: Mapping[int, int]) -> None:
         uneven = len({len(chunk.tokens) for chunk in self.open.values()}) > 1
@@ -217,6 +232,20 @@ def test_with_a_memory_a_model_writes_what_the_plain_loop_writes(mixer: str) -> 
     for fed in (FREE, ACTION_FORCED):
         for memory in MEMORIES[2:4]:
             assert_written_alike(model, tokenizer, truths, Writing(fed, True, 25, frozenset(), memory), 3)
+
+
+@pytest.mark.parametrize("rewind", Rewind)
+def test_with_a_memory_the_context_is_read_twice_and_not_anew_for_every_frame(rewind: Rewind) -> None:
+    tokenizer, (truth,) = prepared("cwm", 1)
+    memory = Memory(frames=1)
+    frames = len(windows(*truth[:3], memory, tokenizer.special_ids))
+    reader = Scripted(erring([truth], tokenizer.vocab_size, 0, 0.0, 1), tokenizer.vocab_size, rewind)
+    begun = []
+    extend = reader.extend
+    reader.extend = lambda chunks: begun.extend([0] * (reader.held(0) == 0)) or extend(chunks)  # type: ignore[method-assign, func-returns-value]
+    drafting(reader, tokenizer, 1).generate([truth], Writing(ACTION_FORCED, memory=memory))
+    assert frames > 4
+    assert len(begun) == (2 if reader.marks else frames)
 
 
 def test_rows_that_are_right_are_one_call_together_where_calls_are_dear() -> None:

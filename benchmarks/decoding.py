@@ -116,7 +116,7 @@ def main() -> None:
         for batch in asked.batch:
             constraint = constraint_of(forcing)
             one_token = FORMATS[data.format].one_token
-            writing = Writing(FORCINGS[forcing], one_token, 2 * lengths[-1], constraint=constraint)
+            writing = Writing(FORCINGS[forcing], one_token, 2 * lengths[-1], memory=data.memory, constraint=constraint)
             some = made[: max(batch, asked.examples // 8)]
             starts = starts_of(constraint, [one for one, _ in some], data, tokenizer) if constraint else ()
             truths = [truth for _, truth in some]

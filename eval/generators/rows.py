@@ -41,6 +41,8 @@ class Row:
         if not self.read:
             raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
         self.prompt = len(self.read)
+        self.forgotten = 0
+        """How many tokens that stood are out of sight."""
         self.lasting = 0
         """How many of the first tokens stand again whenever it begins anew; none until it has: its first stretch is read as any."""
         self.drafter = Drafter(cursor)
@@ -56,6 +58,11 @@ class Row:
         self.judged = (Source.TRUTH, 0, False)
         """Of the last guess: its source, how many tokens were right of those that a model judges, whether one was wrong."""
         self.ended = cursor.over
+
+    @property
+    def come(self) -> int:
+        """How many tokens stand, in sight or not."""
+        return self.forgotten + len(self.read)
 
     def judge(self, asked: Asked, scores: Scores | None, near: float) -> int:
         """Walk on with what was predicted after the tokens that were asked for; how many of them, with those guessed right, stand.
@@ -110,6 +117,7 @@ class Row:
             before = len(self.read) + 1
             self.read = self.cursor.prompt()
             self.drafter.renew(len(self.read), before)
+            self.forgotten += before - len(self.read)
             self.prompt, self.renewed, self.departed = len(self.read), True, False
             self.lasting = self.cursor.sight.lasting
         self.ended = self.cursor.over

@@ -110,7 +110,12 @@ def width(lengths: Sequence[int], overhead: float) -> int:
 
 def even_width(lengths: Sequence[int]) -> int:
     """How many tokens rows read in one call that is not padded: as many as half of them would, a power of two; others read one."""
-    return 1 << (sorted(lengths)[len(lengths) // 2].bit_length() - 1)
+    return power_below(sorted(lengths)[len(lengths) // 2])
+
+
+def power_below(count: int) -> int:
+    """The largest power of two that is no more."""
+    return 1 << (count.bit_length() - 1)
 
 
 def calls(lengths: Sequence[int], overhead: float, even: bool, most: int) -> list[list[int]]:

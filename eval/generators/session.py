@@ -18,6 +18,7 @@ from remedy.eval.generators.schedule import (
     calls,
     chance,
     even_width,
+    power_below,
     width,
     worthwhile,
 )
@@ -140,7 +141,7 @@ class Session:
 
     def _round(self, live: list[Row]) -> None:
         """One reading of every row."""
-        before = sum(len(row.read) for row in live)
+        before = sum(row.come for row in live)
         wanted = [self._wanted(row, len(live)) for row in live]
         common = self._common([want for want in wanted if want.held])
         kinds: dict[tuple[bool, bool, bool], list[tuple[Row, Asked]]] = {}
@@ -158,7 +159,7 @@ class Session:
         if self.paused:
             self.account.pause -= 1
         else:
-            self.account.earn(sum(len(row.read) for row in live) - before, len(live))
+            self.account.earn(sum(row.come for row in live) - before, len(live))
 
     def _wanted(self, row: Row, live: int) -> _Wanted:
         """What would best be read next of a row if it were by itself."""
@@ -185,7 +186,10 @@ class Session:
         tokens, guess = want.tokens, want.guess.tokens
         count = len(tokens) + len(guess)
         if want.held and common is not None:
-            count = min(count, common) if self.reader.rewind is Rewind.CROP or count >= common else 1
+            if self.reader.rewind is not Rewind.COPY:
+                count = min(count, common)
+            else:  # what stands has to be read anyway, if need be in a call of its own
+                count = max(common if common <= count else 1, power_below(len(tokens)))
         if count < len(tokens) or want.held + len(tokens) < len(row.read):
             return Asked(tokens[:count], NOTHING, False, False)
         guess = guess[: count - len(tokens)]
@@ -231,6 +235,8 @@ class Session:
         chunks = {
             row.number: Chunk([*asked.tokens, *asked.guess.tokens], len(asked.guess.tokens)) for row, asked in members
         }
+        # The plain loop reads prompts, too.
+        prompts = {row.number: max(0, row.prompt - self.reader.held(row.number)) for row, _ in members}
         logits = self.reader.extend(chunks)
         wanted = [logits[row.number] for row, asked in members if asked.whole]
         found = scores(wanted)
@@ -250,4 +256,6 @@ class Session:
                 self.reader.mark(row.number)
         self._let_go(row for row, _ in members)
         if not self.paused:
-            self.account.spend(max(len(chunk.tokens) for chunk in chunks.values()), len(chunks))
+            self.account.spend(
+                max(len(chunks[number].tokens) - count for number, count in prompts.items()), len(chunks)
+            )

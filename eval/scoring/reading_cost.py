@@ -16,7 +16,8 @@ def read_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> int:
     """Tokens that are seen at the model's last token, and wherever a frame was forgotten before: there reading begins anew.
 
     Each stretch from one such place to the next counts its prompt, what is fed and what is written in it: what the plain loop reads
-    from the stretch's first token on with a cache. Guesses read more at fewer calls, and are not counted.
+    from the stretch's first token on with a cache. Guesses read more at fewer calls, and are not counted; nor is it taken off where a
+    generator, or a server, keeps what it has read of the context.
     """
     truth, memory = decoded.truth, decoded.data.memory
     if decoded.parallel:

@@ -118,6 +118,10 @@ class TrainSettings(Settings):
     weight_decay: float = Field(default=0.01, ge=0, le=100)
     """AdamW's decoupled weight decay; norms, biases, the decay rates of mixers (`A_log`, `D`, `dt_bias`) and RWKV-7's vectors do not
     decay."""
+    label_smoothing_factor: float = Field(default=0.0, ge=0, lt=1)
+    """The share of each target's probability that is spread over the vocabulary in training (Szegedy et al., "Rethinking the Inception
+    architecture for computer vision", 2016). The training loss then has a floor above zero, and tokens that are nearly certain still
+    have a gradient; validation's loss is without it."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients of a larger norm are scaled down to it."""
     adam_beta2: float = Field(default=0.98, gt=0, lt=1)

@@ -38,10 +38,12 @@ def tokens_at_once(classes: int) -> int:
 class Head:
     """The output embeddings of a model, which answer with losses (B, T, 1) in the place of logits while they are told labels.
 
-    `classes`: the size of the vocabulary. A model's own logits and losses are untouched while no labels are told.
+    `classes`: the size of the vocabulary. `smoothing`: the share of each target's probability that is spread over all of them where
+    something is learnt. A model's own logits and losses are untouched while no labels are told.
     """
 
-    def __init__(self, model: CausalLM) -> None:
+    def __init__(self, model: CausalLM, smoothing: float = 0.0) -> None:
+        self.smoothing = smoothing
         self.module = _owner(model.get_output_embeddings())
         self.classes = int(model.config.get_text_config().vocab_size)
         self._project = self.module.forward if self.module is not None else None
@@ -135,7 +137,7 @@ class Head:
         """The sum of the losses of `targets` (N,), given the hidden states (N, D) before them."""
 
         def loss(part: Tensor, wanted: Tensor) -> Tensor:
-            return cross_entropy(self._logits(part), wanted, reduction="sum")
+            return cross_entropy(self._logits(part), wanted, reduction="sum", label_smoothing=self.smoothing)
 
         # The backward pass begins with what was computed last, so that one chunk can be kept: a whole one.
         kept, *others = self._chunks(hidden, targets)

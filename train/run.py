@@ -105,6 +105,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         validation=validation,
         patience=config.train.patience,
         pack=config.train.pack,
+        smoothing=config.train.label_smoothing_factor,
     )
     trainer.remove_callback(PrinterCallback)
     transformers_logging.disable_progress_bar()  # one for every checkpoint that is saved

@@ -82,7 +82,8 @@ class RowTrainer(Trainer):
     record only logged, after all losses so far were finite.
 
     Raises:
-        UserError: an example, or here one of validation, is longer than the model's table of positions.
+        UserError: an example, or here one of validation, is longer than the model's table of positions; or labels are to be smoothed
+            (`smoothing`) of a model whose own loss is used.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class RowTrainer(Trainer):
         validation: Validation | None = None,
         patience: int | None = None,
         pack: int = 1,
+        smoothing: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -103,7 +105,7 @@ class RowTrainer(Trainer):
         self.validation = validation
         self.patience = patience
         self.pack = pack
-        self.head: Head | None = Head(cast(CausalLM, self.model))
+        self.head: Head | None = Head(cast(CausalLM, self.model), smoothing)
         self.untried = not isinstance(self.model, DecoderForCausalLM)
         self.all_logits = "not tried: no step was made after the run was resumed" if self.untried else None
         self.current_tokens = 0
@@ -189,6 +191,10 @@ class RowTrainer(Trainer):
         model.train()
         self.untried = False
         if self.all_logits is not None:
+            if self.head.smoothing:
+                raise UserError(
+                    f"train.label_smoothing_factor: this model's own loss is used, which has none ({self.all_logits}): set it to 0"
+                )
             self.head.remove()
             self.head, self.compute_loss_func = None, None
             if this_process().is_main:

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from remedy.data_gen.settings import build
+from remedy.data_gen.settings import UserError, build
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -291,3 +291,52 @@ def test_a_run_has_the_losses_and_figures_of_one_with_all_logits(
         )
     for mine, expected in zip(*runs, strict=True):
         assert mine == pytest.approx(expected, abs=2e-6)
+
+
+def test_smoothed_labels_have_the_loss_and_the_gradients_of_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, (tokens, labels) = decoder(), batch(WORDS)
+    monkeypatch.setattr(losses, "CHUNK", 7 * WORDS)
+    head = Head(model, smoothing=0.1)
+    with head.learning(labels):
+        found = mean_loss(model(tokens), labels)
+    found.backward()
+    mine = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    model.zero_grad()
+    logits = model(tokens).logits[:, :-1].flatten(0, 1)
+    expected = torch.nn.functional.cross_entropy(logits, labels[:, 1:].flatten(), label_smoothing=0.1)
+    expected.backward()
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(mine, [p.grad for p in model.parameters() if p.grad is not None], atol=1e-6, rtol=1e-4)
+    with torch.no_grad(), head.scoring(labels):  # validation's are as they were
+        scores = model(tokens).logits[:, :-1, 0][labels[:, 1:] != -100]
+    torch.testing.assert_close(
+        scores.mean(), torch.nn.functional.cross_entropy(logits, labels[:, 1:].flatten()), atol=1e-5, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_labels_are_smoothed_in_training_or_refused(family: str, tmp_path: Path) -> None:
+    settings = {
+        "data": {"task": {"kind": "permutation", "n": 3, "length": [1, 5]}, "format": "repl"},
+        "tokenizer": {"kind": "hf", "name_or_path": str(write_tiny_cwm(tmp_path / "base"))},
+        "model": {"kind": "pretrained", "name_or_path": str(tmp_path / family)},
+        "train": {**TRAIN, "label_smoothing_factor": 0.5},
+        "tracking": {"wandb": False},
+    }
+    words = build_tokenizer(build(RunConfig, {**settings, "output": "x"}, "test").tokenizer).vocab_size
+    sizes = {} if family in FAMILIES else {"num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 64}
+    tiny_model(family, words, **sizes).save_pretrained(tmp_path / family)
+    run = build(RunConfig, {**settings, "output": str(tmp_path / "smooth")}, "test")
+    if family == "gemma2":
+        with pytest.raises(UserError, match="label_smoothing_factor: this model's own loss is used"):
+            train(run)
+        return
+    hard = run.model_copy(
+        update={
+            "output": str(tmp_path / "hard"),
+            "train": run.train.model_copy(update={"label_smoothing_factor": 0.0}),
+        }
+    )
+    first, other = (read_metrics(train(one) / "metrics.jsonl") for one in (run, hard))
+    assert first[0]["step"] == other[0]["step"] == 1  # of the same weights
+    assert first[0]["loss"] != other[0]["loss"]

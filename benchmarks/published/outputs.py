@@ -1,7 +1,8 @@
 """Reads a published output, which has lost its special tokens, as the trace that it was, and has the package's judge score it.
 
 What is lost is told from what is left: a state or a value says where a frame's parts begin. Whether a state belongs to a call or a line,
-and a value to a return or an exception, it does not say: there the truth's event is taken, so that these two mistakes cannot be seen.
+and a value to a return or an exception, it does not say: there the truth's event is taken where the line is the
+truth's too, so that a wrong event of the right line cannot be seen.
 The repr of an object that has no literal (`<str_iterator object>`) names a type of the interpreter's and no value of the program's: where
 the truth has one and the output has another, it is read as the truth's, and counted.
 """
@@ -27,7 +28,7 @@ from remedy.eval.scoring.reading import read
 from remedy.models.tokenizer import TraceTokenizer
 
 from benchmarks.published.reports import Failed
-from benchmarks.published.truths import LIMIT, Shown, kind_of
+from benchmarks.published.truths import LIMIT, Shown, shown
 
 _JSON = json.JSONDecoder()
 _ANSWER = re.compile(r"\[ANSWER\]\s*(.*?)\s*\[/ANSWER\]", re.DOTALL)
@@ -38,10 +39,11 @@ REPEATS = 4
 
 
 class Restored(NamedTuple):
-    """An output as pieces of a trace. `ended`: whether the trace is followed by other text, `after`; `slips`: reprs of objects that were
-    read as the truth's."""
+    """An output as pieces of a trace, and as it is spelled. `ended`: whether the trace is followed by other text, `after`; `slips`: reprs
+    of objects that are read as the truth's."""
 
     pieces: list[Piece]
+    spelled: list[Piece]
     frames: int
     """Whole frames."""
     ended: bool
@@ -69,6 +71,8 @@ class Judged(NamedTuple):
     trace_right: bool
     answer_right: bool | None
     loops: bool
+    result: str
+    """What the program that was asked about gives."""
 
 
 def restore(text: str, truth: Example) -> Restored:
@@ -76,24 +80,27 @@ def restore(text: str, truth: Example) -> Restored:
     start = re.match(r"\{\}def main\(\):[^\n]*\n", text)
     at = start.end() if start else 0
     pieces: list[Piece] = []
-    count = slips = 0
+    spelled: list[Piece] = []
+    count = 0
+
+    def restored(ended: bool, after: str) -> Restored:
+        slips = sum(one != other for one, other in zip(pieces, spelled))
+        return Restored(pieces, spelled, count, ended, after, slips)
+
     while at < len(text) and not text.startswith("\n\n", at):
         true = truth.frames[count] if count < len(truth.frames) else None
-        frame, end = _frame(text, at, true.event if true is not None else None)
-        for place, piece in enumerate(frame if true is not None else []):
-            found = _named_as(piece, true) if isinstance(piece, str) else piece
-            slips += found != piece
-            frame[place] = found
-        pieces += frame
+        frame, end = _frame(text, at, true)
+        spelled += frame
+        pieces += [_named_as(piece, true) if isinstance(piece, str) else piece for piece in frame]
         if end is None:
-            return Restored(pieces, count, False, "", slips)
+            return restored(False, "")
         at, count = end, count + 1
-    return Restored(pieces, count, at < len(text), text[at:], slips)
+    return restored(at < len(text), text[at:])
 
 
 def _named_as(piece: str, true: WrittenFrame | None) -> str:
     """A state or value in which objects without a literal have the reprs that they have in truth."""
-    if true is None or "<" not in piece or piece[0] not in '{"':
+    if true is None or "<" not in piece or piece[:1] not in '{"':
         return piece
     meant = {"": true.value} if true.locals is None else true.locals
     try:
@@ -111,23 +118,32 @@ def _opaque(text: str) -> bool:
     return text.startswith("<") and text.endswith(">")
 
 
-def _frame(text: str, at: int, true: Event | None) -> tuple[list[Piece], int | None]:
+def _frame(text: str, at: int, true: WrittenFrame | None) -> tuple[list[Piece], int | None]:
     """The pieces of the frame at a place, and where it ends; None if it has no end."""
     state, end = _read(text, at) if text[at] == "{" else ("", at)
-    if state or text[at] == "{":
-        token = EVENT_TOKENS[true if true in (Event.CALL, Event.LINE) else Event.LINE]
-        if end is None or "\n" not in text[end:]:
-            rest = text[at:] if end is None else text[end:]
-            return [token, state or rest, *([Special.ACTION_SEP, rest] if state and rest else [])], None
-        stop = text.index("\n", end) + 1
-        return [token, state, Special.ACTION_SEP, text[end:stop], Special.FRAME_SEP], stop
-    token = EVENT_TOKENS[true if true in (Event.RETURN, Event.EXCEPTION) else Event.RETURN]
+    if text[at] == "{":
+        stop = text.find("\n", end) + 1 if end is not None else 0
+        source = text[end:stop] if end is not None and stop else ""
+        token = EVENT_TOKENS[_event(source, true)]
+        if source:
+            return [token, state, Special.ACTION_SEP, source, Special.FRAME_SEP], stop
+        return [token, *([state, Special.ACTION_SEP, text[end:]] if state else [text[at:]])], None
+    raised = true is not None and true.event is Event.EXCEPTION
+    token = EVENT_TOKENS[Event.EXCEPTION if raised else Event.RETURN]
     stop = text.find("\n", at) + 1
     if not stop:
         return [token, Special.ACTION_SEP, text[at:]], None
     head: list[Piece] = [token, Special.ACTION_SEP, text[at:stop], Special.ARG_SEP]
     value, end = _read(text, stop)
     return ([*head, value, Special.FRAME_SEP], end) if end is not None else ([*head, text[stop:]], None)
+
+
+def _event(source: str, true: WrittenFrame | None) -> Event:
+    """Call or line: the truth's where the line is the truth's, or was cut; else by what the line looks like."""
+    given = true is not None and (source == true.source or not source)
+    if given and true is not None and true.event in (Event.CALL, Event.LINE):
+        return true.event
+    return Event.CALL if source.lstrip().startswith(("def ", "async def ")) else Event.LINE
 
 
 def _read(text: str, at: int) -> tuple[str, int | None]:
@@ -145,7 +161,7 @@ def judge(failed: Failed, truth: Example, data: DataConfig, tokenizer: TraceToke
     encoded = tokenizer.encode(truth.spans)
     start = next((at for at, role in enumerate(encoded.roles) if role != Role.CONTEXT), len(encoded.ids))
     ids = [token for piece in restored.pieces for token in _ids(piece, tokenizer)]
-    tokens = len(ids) + len(tokenizer.string_ids(restored.after)) + _hidden(restored.after)
+    tokens = sum(len(_ids(piece, tokenizer)) for piece in restored.spelled) + len(tokenizer.string_ids(restored.after)) + _hidden(restored.after)
     cut = tokens >= LIMIT - SLACK
     whole = bool(restored.pieces) and (restored.ended or not cut)
     if whole:
@@ -159,7 +175,7 @@ def judge(failed: Failed, truth: Example, data: DataConfig, tokenizer: TraceToke
     role = score["first_error_role"] if place is not None else ""
     right = bool(score["right"])
     return Judged(
-        score, restored, tokens, cut, role, place, wrong, missed, right, _answer_right(failed, truth), _loops(failed.output)
+        score, restored, tokens, cut, role, place, wrong, missed, right, _answer_right(failed, truth), _loops(failed.output), truth.answer
     )
 
 
@@ -217,20 +233,16 @@ def _wrong_value(
     if other is None or spelled is None or score["first_error_role"] not in ("state", "value"):
         return None, False
     if frame.value is not None and score["first_error_role"] == "value":
-        return _as_shown(place, "", frame.value, tokenizer), False
+        return shown(place, "", frame.value, tokenizer, True), False
     state = decoded.example.trace.frames[frame.number].locals or {}
     name = next((name for name, value in state.items() if (other.locals or {}).get(name) != value.text), None)
     if name is None or name not in (other.locals or {}):
         return None, False
-    return _as_shown(place, name, state[name], tokenizer), _unchanged(spelled, name)
+    return shown(place, name, state[name], tokenizer, True), _unchanged(spelled, name)
 
 
 def _unchanged(frame: ReadFrame, name: str) -> bool:
     return (frame.locals or {}).get(name) == ".."
-
-
-def _as_shown(place: int, name: str, value: Value, tokenizer: TraceTokenizer) -> Shown:
-    return Shown(place, name, value, kind_of(value), len(tokenizer.string_ids(json.dumps(value.text)[1:-1])))
 
 
 def answer_of(failed: Failed) -> str | None:

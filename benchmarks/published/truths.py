@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from remedy.data_gen.examples import DataConfig, Example, Execution, write
@@ -14,7 +13,6 @@ from remedy.data_gen.settings import build
 from remedy.data_gen.tasks.program_sources import Case
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.tasks.task import Drawn
-from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.reveal import UNCHANGED
 from remedy.data_gen.traces.string_encodings import escape
 from remedy.data_gen.traces.values import literal
@@ -30,13 +28,15 @@ MOST_CHARACTERS = 20_000
 
 
 class Shown(NamedTuple):
-    """A value that a true trace spells out, in which frame, under which name (empty: returned or raised), and in how many tokens."""
+    """A value that a true trace spells out, in which frame, under which name (empty: returned or raised), and in how many tokens. `new`:
+    neither spelled in a frame before nor in the program, so that it had to be worked out."""
 
     frame: int
     name: str
     value: Value
     kind: str
     tokens: int
+    new: bool
 
 
 class Truth(NamedTuple):
@@ -45,7 +45,6 @@ class Truth(NamedTuple):
 
     case: str
     cluster: str
-    example: Example
     tokens: int | None
     roles: list[int]
     shown: list[Shown]
@@ -89,12 +88,12 @@ def truth_of(case: Case, data: DataConfig, tokenizer: TraceTokenizer) -> Truth:
     """What is true of one execution of a benchmark."""
     example = example_of(case.program, case.group, data)
     if example.outcome != "ok":
-        return Truth(case.id, case.group, example, None, [], [])
+        return Truth(case.id, case.group, None, [], [])
     roles = written_tokens(example, tokenizer)
     total = sum(roles)
     if total > LIMIT:
-        return Truth(case.id, case.group, example, total, [], [])
-    return Truth(case.id, case.group, example, total, roles, list(shown_in(example.frames, tokenizer)))
+        return Truth(case.id, case.group, total, [], [])
+    return Truth(case.id, case.group, total, roles, shown_in(example, tokenizer))
 
 
 def written_tokens(example: Example, tokenizer: TraceTokenizer) -> list[int]:
@@ -104,18 +103,23 @@ def written_tokens(example: Example, tokenizer: TraceTokenizer) -> list[int]:
     return counts
 
 
-def shown_in(frames: list[WrittenFrame], tokenizer: TraceTokenizer) -> Iterator[Shown]:
+def shown_in(example: Example, tokenizer: TraceTokenizer) -> list[Shown]:
     """The values that frames spell out, in order."""
-    for place, frame in enumerate(frames):
-        for name, value in (frame.locals or {}).items():
-            if value is not UNCHANGED:
-                yield _shown(place, name, value, tokenizer)
-        if frame.value is not None:
-            yield _shown(place, "", frame.value, tokenizer)
+    found: list[Shown] = []
+    before: set[str] = set()
+    for place, frame in enumerate(example.frames):
+        for name, value in [*(frame.locals or {}).items(), *([("", frame.value)] if frame.value is not None else [])]:
+            if value is UNCHANGED:
+                continue
+            new = value.text not in before and value.text not in example.program
+            found.append(shown(place, name, value, tokenizer, new))
+            before.add(value.text)
+    return found
 
 
-def _shown(place: int, name: str, value: Value, tokenizer: TraceTokenizer) -> Shown:
-    return Shown(place, name, value, kind_of(value), len(tokenizer.string_ids(escape(value.text))))
+def shown(place: int, name: str, value: Value, tokenizer: TraceTokenizer, new: bool) -> Shown:
+    """A value as a trace spells it."""
+    return Shown(place, name, value, kind_of(value), len(tokenizer.string_ids(escape(value.text))), new)
 
 
 def kind_of(value: Value) -> str:

@@ -8,15 +8,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.published.outputs import Judged, judge
+from benchmarks.published.reports import Failed, Report, read_report
+from benchmarks.published.truths import (
+    LIMIT,
+    Shown,
+    Truth,
+    beginning,
+    cases_of,
+    data_of,
+    example_of,
+    truth_of,
+    written_tokens,
+)
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.values import same_value
 from remedy.eval.stats import Estimate, rate
 from remedy.models.tokenizer import TraceTokenizer
-
-from benchmarks.published.outputs import Judged, judge
-from benchmarks.published.reports import Failed, Report, read_report
-from benchmarks.published.truths import LIMIT, Shown, Truth, beginning, cases_of, data_of, example_of, truth_of
-from benchmarks.published.truths import written_tokens
 
 ACTS = (Role.EVENT, Role.ACTION)
 GROUPS = {"action": ACTS, "state": (Role.STATE,), "value": (Role.VALUE,)}
@@ -46,7 +54,7 @@ class Execution(NamedTuple):
         """True tokens of these roles at which the model could have made its first error."""
         if self.judged is not None:
             score = dict(self.judged.score)
-            return sum(score[f"out_of_{role.label}"] for role in roles)
+            return sum(int(str(score[f"out_of_{role.label}"])) for role in roles)
         return sum(self.truth.roles[role] for role in roles) if self.truth.roles else 0
 
     def values(self) -> list[Shown]:

@@ -1,10 +1,10 @@
-"""Reads a published output, which has lost its special tokens, as the trace that it was, and has the package's judge score it.
+"""Reads a published output, which has lost its special tokens, as a trace again, and has the package's judge score it.
 
-What is lost is told from what is left: a state or a value says where a frame's parts begin. Whether a state belongs to a call or a line,
-and a value to a return or an exception, it does not say: there the truth's event is taken where the line is the
-truth's too, so that a wrong event of the right line cannot be seen.
-The repr of an object that has no literal (`<str_iterator object>`) names a type of the interpreter's and no value of the program's: where
-the truth has one and the output has another, it is read as the truth's, and counted.
+What is lost is told from what is left: a state or a value says where a frame's parts begin. Whether a state belongs to a call or a
+line, and a value to a return or an exception, it does not say: there the truth's event is taken where the line is the truth's too, so
+that a wrong event of the right line cannot be seen. The repr of an object that has no literal (`<str_iterator object>`) names a type of
+the interpreter's and no value of the program's: where the truth has one and the output has another, it is read as the truth's, and
+counted.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import json
 import re
 from typing import NamedTuple
 
+from benchmarks.published.reports import Failed
+from benchmarks.published.truths import LIMIT, Shown, shown
 from remedy.data_gen.examples import DataConfig, Example
-from remedy.data_gen.execution.program import Event, Value
+from remedy.data_gen.execution.program import Event
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.cwm import EVENT_TOKENS
 from remedy.data_gen.traces.frames import WrittenFrame
@@ -27,9 +29,6 @@ from remedy.eval.scoring.frames import same_frame, score_frames
 from remedy.eval.scoring.reading import read
 from remedy.models.tokenizer import TraceTokenizer
 
-from benchmarks.published.reports import Failed
-from benchmarks.published.truths import LIMIT, Shown, shown
-
 _JSON = json.JSONDecoder()
 _ANSWER = re.compile(r"\[ANSWER\]\s*(.*?)\s*\[/ANSWER\]", re.DOTALL)
 SLACK = 300
@@ -39,8 +38,8 @@ REPEATS = 4
 
 
 class Restored(NamedTuple):
-    """An output as pieces of a trace, and as it is spelled. `ended`: whether the trace is followed by other text, `after`; `slips`: reprs
-    of objects that are read as the truth's."""
+    """An output as pieces of a trace, and as it is spelled. `ended`: whether the trace is followed by other text, `after`; `slips`:
+    reprs of objects that are read as the truth's."""
 
     pieces: list[Piece]
     spelled: list[Piece]
@@ -109,7 +108,13 @@ def _named_as(piece: str, true: WrittenFrame | None) -> str:
         return piece
     for name, text in (said if isinstance(said, dict) else {"": said}).items():
         value = meant.get(name)
-        if value is not None and isinstance(text, str) and _opaque(text) and _opaque(value.text) and not value.is_string:
+        if (
+            value is not None
+            and isinstance(text, str)
+            and _opaque(text)
+            and _opaque(value.text)
+            and not value.is_string
+        ):
             piece = piece.replace(json.dumps(text), json.dumps(value.text), 1)
     return piece
 
@@ -161,7 +166,11 @@ def judge(failed: Failed, truth: Example, data: DataConfig, tokenizer: TraceToke
     encoded = tokenizer.encode(truth.spans)
     start = next((at for at, role in enumerate(encoded.roles) if role != Role.CONTEXT), len(encoded.ids))
     ids = [token for piece in restored.pieces for token in _ids(piece, tokenizer)]
-    tokens = sum(len(_ids(piece, tokenizer)) for piece in restored.spelled) + len(tokenizer.string_ids(restored.after)) + _hidden(restored.after)
+    tokens = (
+        sum(len(_ids(piece, tokenizer)) for piece in restored.spelled)
+        + len(tokenizer.string_ids(restored.after))
+        + _hidden(restored.after)
+    )
     cut = tokens >= LIMIT - SLACK
     whole = bool(restored.pieces) and (restored.ended or not cut)
     if whole:
@@ -175,7 +184,18 @@ def judge(failed: Failed, truth: Example, data: DataConfig, tokenizer: TraceToke
     role = score["first_error_role"] if place is not None else ""
     right = bool(score["right"])
     return Judged(
-        score, restored, tokens, cut, role, place, wrong, missed, right, _answer_right(failed, truth), _loops(failed.output), truth.answer
+        score,
+        restored,
+        tokens,
+        cut,
+        role,
+        place,
+        wrong,
+        missed,
+        right,
+        _answer_right(failed, truth),
+        _loops(failed.output),
+        truth.answer,
     )
 
 
@@ -191,7 +211,10 @@ def _hidden(after: str) -> int:
 
 def _first_wrong(decoded: Decoded, restored: Restored, ended: bool, tokenizer: TraceTokenizer) -> int | None:
     """The place of the first written frame that is wrong: the judge's, unless all that was written was right when it was cut."""
-    found, true = read(decoded, decoded.runs, tokenizer), decoded.in_full(decoded.spelled()[-len(decoded.example.frames) :])
+    found, true = (
+        read(decoded, decoded.runs, tokenizer),
+        decoded.in_full(decoded.spelled()[-len(decoded.example.frames) :]),
+    )
     for place, frame in enumerate(true):
         if place >= len(found.frames):
             break
@@ -222,9 +245,7 @@ def _after_frames(restored: Restored) -> int:
     return ends[-1] + 1 if ends else 0
 
 
-def _wrong_value(
-    decoded: Decoded, place: int, score: Score, tokenizer: TraceTokenizer
-) -> tuple[Shown | None, bool]:
+def _wrong_value(decoded: Decoded, place: int, score: Score, tokenizer: TraceTokenizer) -> tuple[Shown | None, bool]:
     """The first wrong value as it should be, and whether it was written as unchanged."""
     found = read(decoded, decoded.runs, tokenizer)
     if place >= min(len(found.frames), len(decoded.example.frames)):

@@ -1,4 +1,4 @@
-"""The true trace of every execution in the model's own format, and how many tokens of it have which role or hold which type of value."""
+"""The true trace of every execution in the model's own format: how many tokens of it have which role, which values it spells."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MOST_CHARACTERS = 20_000
 
 
 class Shown(NamedTuple):
-    """A value that a true trace spells out, in which frame, under which name (empty: returned or raised), and in how many tokens. `new`:
-    neither spelled in a frame before nor in the program, so that it had to be worked out."""
+    """A value that a true trace spells out, in which frame, under which name (empty: returned or raised), and in how many tokens.
+    `new`: neither spelled in a frame before nor in the program, so that it had to be worked out."""
 
     frame: int
     name: str

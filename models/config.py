@@ -67,10 +67,11 @@ class DecoderSettings(Settings):
     short_convolution: bool | None = None
     """A causal convolution over four tokens of attention's and delta-rule mixers' queries, keys and values; by default as published:
     not in attention, but in the others."""
-    eigenvalues: Literal["positive", "signed"] | None = None
-    """Range of the transition's eigenvalues in Mamba, Mamba-2, delta-rule mixers and PaTH attention: [0, 1] or [-1, 1] (Grazzi et al.,
+    eigenvalues: Literal["positive", "signed", "closed"] | None = None
+    """Range of the transition's eigenvalues in Mamba, Mamba-2, delta-rule mixers and PaTH attention: (0, 1) or (-1, 1) (Grazzi et al.,
     "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by default positive for Mamba and Mamba-2, as
-    published, and signed for the others."""
+    published, and signed for the others. `closed`, for delta-rule mixers: [-1, 1], so that a token can turn the state over, or leave
+    it alone, without shrinking it."""
     state_size: int | None = Field(default=None, ge=1, le=10_000)
     """State dimension of Mamba, Mamba-2 and Mamba-3; by default as published: 16, 128 and 128."""
     output_gate: bool | None = None
@@ -105,6 +106,9 @@ class DecoderSettings(Settings):
                 raise ValueError(
                     f"{key} {value} does nothing with mixers {', '.join(self.mixers)}, which is for {readers}: remove it"
                 )
+        for name in self.mixers:
+            if "eigenvalues" in MIXERS[name].uses and self.eigenvalues not in (None, *MIXERS[name].ranges):
+                raise ValueError(f"eigenvalues {self.eigenvalues}: {name} has {' or '.join(MIXERS[name].ranges)} alone")
         unused = {"num_attention_heads"} - used
         if self.size != "tiny" and all(getattr(self, key) is not None for key in SIZES[self.size].keys() - unused):
             raise ValueError(f"size {self.size} does nothing where {', '.join(SIZES[self.size])} are given: remove it")

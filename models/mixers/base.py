@@ -30,6 +30,8 @@ class Mixer(nn.Module):
     """Its values of settings that are left null: those it was published with."""
     eigenvalues: ClassVar[Literal["positive", "signed"] | None] = None
     """Range of its transition's eigenvalues where `eigenvalues` is not given; None for mixers without the switch."""
+    ranges: ClassVar[tuple[str, ...]] = ("positive", "signed")
+    """What `eigenvalues` may be of a mixer that has the switch."""
     positional: ClassVar[bool] = False
     """Whether it takes the tokens' positions as a third argument: (T,) or (B, T), or None where they count up from 0."""
     undecayed: ClassVar[frozenset[str]] = frozenset()

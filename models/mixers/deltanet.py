@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 
+OVERHANG = 0.01
+"""How far the sigmoid of `closed` eigenvalues reaches over either end, where it is clipped (as the "hard concrete" distribution of
+Louizos, Welling & Kingma, 2018): a sigmoid alone only comes near them."""
+
+
 @MIXERS.register("deltanet")
 class DeltaNet(Mixer):
     """Short convolution, L2-normalised keys and queries, the delta rule, a per-head RMSNorm on the output, and where there is an
@@ -35,6 +40,7 @@ class DeltaNet(Mixer):
     uses = frozenset({"num_attention_heads", "eigenvalues", "output_gate", "expand_v", "short_convolution"})
     published = {"output_gate": False, "expand_v": 1, "short_convolution": True}
     eigenvalues = "signed"
+    ranges = ("positive", "signed", "closed")
     gated: ClassVar[bool] = False
     """Whether the transition decays."""
 
@@ -46,7 +52,9 @@ class DeltaNet(Mixer):
         self.num_householder = num_householder
         self.head_dims = (width // self.heads, value_width // self.heads)
         self.sizes = [width, num_householder * width, num_householder * value_width]
-        self.beta_max = 2.0 if self.eigenvalue_range(config.eigenvalues) == "signed" else 1.0
+        eigenvalues = self.eigenvalue_range(config.eigenvalues)
+        self.beta_max = 1.0 if eigenvalues == "positive" else 2.0
+        self.overhang = OVERHANG if eigenvalues == "closed" else 0.0
         self.qkv_proj = nn.Linear(width, sum(self.sizes), bias=False)
         self.beta_proj = nn.Linear(width, num_householder * self.heads, bias=True)
         convolved = self.setting(config, "short_convolution")
@@ -72,9 +80,7 @@ class DeltaNet(Mixer):
         )
         # In float32: a rounded key is no unit vector, and a reflection by it none.
         q, k = F.normalize(q.float(), dim=-1), F.normalize(k.float(), dim=-1)
-        beta = self.beta_max * torch.sigmoid(self.beta_proj(x).float()).unflatten(
-            -1, (self.num_householder, self.heads)
-        )
+        beta = self._beta(x).unflatten(-1, (self.num_householder, self.heads))
         g = self._log_decay(x)
         state = self.read_state(cache)
         q, k, v, beta = (part.flatten(1, 2).transpose(1, 2) for part in (q, k, v, beta))
@@ -94,6 +100,12 @@ class DeltaNet(Mixer):
     def sequence_flops(self) -> tuple[float, float]:
         """For each number of the state: what the key holds and its correction (2 each) a Householder step, one decay, an output (2)."""
         return (4.0 * self.num_householder + self.gated + 2.0) * self.state_floats()[0], 0.0
+
+    def _beta(self, x: Tensor) -> Tensor:
+        share = torch.sigmoid(self.beta_proj(x).float())
+        if self.overhang:
+            share = (share * (1 + 2 * self.overhang) - self.overhang).clamp(0, 1)
+        return self.beta_max * share
 
     def _log_decay(self, x: Tensor) -> Tensor | None:
         if self.decay_proj is None:

@@ -48,7 +48,7 @@ CHANGES: dict[str, list[Any]] = {
     "window": [5],
     "qk_norm": [True],
     "short_convolution": [True, False],
-    "eigenvalues": ["signed", "positive"],
+    "eigenvalues": ["signed", "positive", "closed"],
     "state_size": [8],
     "output_gate": [True, False],
     "expand_v": [1, 2],
@@ -117,6 +117,10 @@ def test_every_field_of_a_decoder_changes_it_or_is_refused() -> None:
             "position_capacity (512) must be at most position_range (99)",
         ),
         ({"mixers": ["gru"], "eigenvalues": "signed"}, "eigenvalues signed does nothing with mixers gru"),
+        (
+            {"mixers": ["deltanet", "mamba"], "eigenvalues": "closed"},
+            "eigenvalues closed: mamba has positive or signed alone",
+        ),
         (
             {"size": "small", "num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 4},
             "size small does nothing where num_hidden_layers, hidden_size, num_attention_heads are given",

@@ -102,6 +102,7 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
             peak=given["peak"],
             validation=given["validation"] and len(given["validation"].rows),
             patience=given["patience"],
+            smoothing=given["smoothing"],
         )
         raise Recorded
 
@@ -153,6 +154,7 @@ OTHER: dict[type[Settings], dict[str, Any]] = {
         "min_lr_ratio": 0.2,
         "warmup_ratio": 0.5,
         "weight_decay": 0.5,
+        "label_smoothing_factor": 0.1,
         "max_grad_norm": 0.5,
         "adam_beta2": 0.5,
         "precision": "bf16",

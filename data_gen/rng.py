@@ -83,9 +83,9 @@ def below(random_bits: int, n: int) -> int:
     return ((random_bits >> 32) * n) >> 32
 
 
-def below_array(random_bits: U64, n: int) -> npt.NDArray[np.int64]:
+def below_array(random_bits: U64, n: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """`below`, elementwise."""
-    return (((random_bits >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
+    return (((random_bits >> np.uint64(32)) * np.asarray(n, np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
 class Draws:

@@ -32,12 +32,14 @@ CURE = "evaluate again, which makes it anew"
 class Label(NamedTuple):
     """A property that tells conditions apart. `order`: its values as reports sort them; empty if they sort by themselves. `along`: of
     one that figures have on their x axis, labels whose values a line runs through where they grow with it; all others tell lines apart.
+    `asked`: only conditions that were asked for with several of its values have it; any other's is its checkpoint's own.
     """
 
     name: str
     meaning: str
     order: tuple[str, ...] = ()
     along: tuple[str, ...] = ()
+    asked: bool = False
 
     @property
     def title(self) -> str:
@@ -48,14 +50,14 @@ class Label(NamedTuple):
 LABELS: Registry[Label] = Registry("label")
 
 
-def label(name: str, meaning: str, order: Sequence[str] = (), along: Sequence[str] = ()) -> Label:
+def label(name: str, meaning: str, order: Sequence[str] = (), along: Sequence[str] = (), asked: bool = False) -> Label:
     """Declare a label; two diagnostics that use one name must mean the same.
 
     Raises:
         ValueError: the name has another meaning already.
     """
     found = LABELS.get(name)
-    made = Label(name, meaning, tuple(order), tuple(along))
+    made = Label(name, meaning, tuple(order), tuple(along), asked)
     return found if found == made else LABELS.register(name)(made)
 
 
@@ -79,8 +81,8 @@ MEMORY = label(
     "Which frames a model still sees before the one that it writes: all, the last so many, or these and where open calls stand. Of "
     "conditions that are compared by it.",
     (ALL,),
+    asked=True,
 )
-"""The label of conditions that were asked for with several memories; any other has that of its checkpoint."""
 
 
 class Matches(TypedDict):

@@ -22,6 +22,7 @@ from remedy.data_gen.tasks.permutation_programs import (
     content_hash,
     draw_batch,
     function,
+    move_table,
     session,
 )
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Guesses, Task, TokenArrays, too_few_programs
@@ -44,6 +45,9 @@ class PermutationTask(Task):
     """What one command may be: a swap of two variables, a cycle of three, or any permutation of all."""
     length: int | tuple[int, int] = 16
     """Commands of a program, fixed or drawn from [low, high]."""
+    repertoire: int | tuple[int, int] | None = None
+    """How many different commands a program's are drawn from, fixed or drawn from [low, high]: the fewer, the more often a line stands
+    in a program again. By default all that there are."""
     distinct_values: bool = False
     """Whether the starting digits are all different (published diagnostics allow repeats)."""
     answer: Answer = "string"
@@ -62,9 +66,23 @@ class PermutationTask(Task):
             )
         return self
 
+    @model_validator(mode="after")
+    def _repertoire_exists(self) -> PermutationTask:
+        bounds, every = self.repertoire_range(), len(move_table(self.n, self.moves))
+        if bounds is not None and not 1 <= bounds[0] <= bounds[1] <= every:
+            raise ValueError(
+                f"repertoire must be 1 to {every}, the commands of n {self.n} and moves {self.moves}, or [low, high] with 1 <= low <= "
+                f"high <= {every}; got {shown(self.repertoire)}"
+            )
+        return self
+
     def length_range(self) -> tuple[int, int]:
         """The shortest and the longest program."""
-        return (self.length, self.length) if isinstance(self.length, int) else self.length
+        return _range(self.length)
+
+    def repertoire_range(self) -> tuple[int, int] | None:
+        """The fewest and the most different commands that a program's are drawn from."""
+        return None if self.repertoire is None else _range(self.repertoire)
 
     def describe(self) -> str:
         return "Permutation programs: a few variables whose values are permuted command by command"
@@ -142,7 +160,7 @@ class PermutationTask(Task):
         raise too_few_programs(self, split)
 
     def _draw(self, keys: rng.U64) -> PermutationBatch:
-        return draw_batch(self.moves, self.n, self.length_range(), self.distinct_values, keys)
+        return draw_batch(self.moves, self.n, self.length_range(), self.distinct_values, keys, self.repertoire_range())
 
     def _allowed(self, split: str, batch: PermutationBatch) -> npt.NDArray[np.bool_]:
         """Which programs may be in a split."""
@@ -150,3 +168,8 @@ class PermutationTask(Task):
         if split == "train" and self.held_out_lengths:
             allowed &= ~np.isin(batch.lengths, self.held_out_lengths)
         return allowed
+
+
+def _range(chosen: int | tuple[int, int]) -> tuple[int, int]:
+    """The least and the most of what is fixed or drawn from [low, high]."""
+    return (chosen, chosen) if isinstance(chosen, int) else chosen

@@ -18,7 +18,7 @@ from remedy.data_gen import rng
 from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
 
 NAMES = "abcdefgh"
-_LENGTH, _VALUES, _MOVES = 0, 1, 16  # first random position of each draw
+_LENGTH, _VALUES, _SIZE, _MOVES, _REPERTOIRE = 0, 1, 11, 16, 1 << 20  # first random position of each draw
 
 PUBLISHED_DOCSTRING = '"""Execute the REPL trace operations."""'
 
@@ -77,15 +77,33 @@ class PermutationBatch(NamedTuple):
         return PermutationBatch(self.kind, self.lengths[chosen], self.values[chosen], self.moves[chosen, :length])
 
 
-def draw_batch(kind: Moves, n: int, lengths: tuple[int, int], distinct_values: bool, keys: rng.U64) -> PermutationBatch:
-    """The programs of a vector of keys, each a function of its key alone."""
-    low, high = lengths
-    drawn = low + rng.below_array(rng.bits_array(keys, np.array([_LENGTH])), high - low + 1)[:, 0]
+def draw_batch(
+    kind: Moves,
+    n: int,
+    lengths: tuple[int, int],
+    distinct_values: bool,
+    keys: rng.U64,
+    repertoire: tuple[int, int] | None = None,
+) -> PermutationBatch:
+    """The programs of a vector of keys, each a function of its key alone; of all commands, or of a repertoire of some."""
+    drawn = _between(lengths, keys, _LENGTH)
     digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))
     values = np.argsort(digits, axis=1)[:, :n] if distinct_values else rng.below_array(digits[:, :n], 10)
     positions = np.arange(_MOVES, _MOVES + int(drawn.max(initial=0)))
-    moves = rng.below_array(rng.bits_array(keys, positions), len(move_table(n, kind)))
-    return PermutationBatch(kind, drawn, values, moves)
+    bits, every = rng.bits_array(keys, positions), len(move_table(n, kind))
+    if repertoire is None:
+        return PermutationBatch(kind, drawn, values, rng.below_array(bits, every))
+    sizes = _between(repertoire, keys, _SIZE)
+    known = np.argsort(rng.bits_array(keys, np.arange(_REPERTOIRE, _REPERTOIRE + every)), axis=1)
+    return PermutationBatch(
+        kind, drawn, values, np.take_along_axis(known, rng.below_array(bits, sizes[:, None]), axis=1)
+    )
+
+
+def _between(bounds: tuple[int, int], keys: rng.U64, position: int) -> Ints:
+    """A number from `low` to `high` for each key."""
+    low, high = bounds
+    return low + rng.below_array(rng.bits_array(keys, np.array([position])), high - low + 1)[:, 0]
 
 
 def content_hash(batch: PermutationBatch) -> rng.U64:

@@ -122,8 +122,8 @@ class Diagnostic(Settings, ABC):
                 cannot be decoded under the forcing's constraint.
             ValueError: the labels are not those that the diagnostic declares.
         """
-        declared = {label.name for label in self.labels}
-        if declared != set(labels) - {MEMORY.name}:
+        declared = {label.name for label in self.labels if not label.asked or label.name in labels}
+        if declared != set(labels):
             raise ValueError(f"diagnostic {self.kind} declares the labels {sorted(declared)}, not {sorted(labels)}")
         if Role.ACTION not in fed_roles(forcing) and not data.context:
             raise ConfigError(

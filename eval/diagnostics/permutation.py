@@ -15,7 +15,7 @@ from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, remembering
 from remedy.eval.diagnostics.horizon import solved_horizon_section
-from remedy.eval.records import label
+from remedy.eval.records import MEMORY, label
 from remedy.eval.sections import Section
 from remedy.eval.summary import ConditionSummary
 
@@ -26,6 +26,11 @@ HORIZON = label(
     "its states show one variable, or only the first and the last are kept.",
     along=("length",),
 )
+REPERTOIRE = label(
+    "repertoire",
+    "Different commands that a permutation program's are drawn from. Of conditions that are compared by it.",
+    asked=True,
+)
 
 
 @DIAGNOSTICS.register("permutation")
@@ -34,7 +39,7 @@ class PermutationDiagnostic(Diagnostic):
 
     former: ClassVar[Mapping[str, str]] = {"every": "spacings", "show": "locals"}
     title = "Permutation programs"
-    labels = (LENGTH, HORIZON)
+    labels = (LENGTH, HORIZON, REPERTOIRE, MEMORY)
     axis = "horizon"
     compared = ("memory",)
 
@@ -46,6 +51,8 @@ class PermutationDiagnostic(Diagnostic):
     """Spacings of the kept states, one condition each, `.inf` for the first and the last alone; empty: as the data is configured."""
     locals: tuple[Annotated[Literal["full", "diff", "one_in_turn", "one_at_random"], FORMER_LOCALS], ...] = ()
     """What a kept state shows, one condition each; empty: as the data is configured."""
+    repertoires: tuple[int, ...] = ()
+    """How many different commands a program's are drawn from, one condition each, with a label; empty: as the data is configured."""
     memories: tuple[Memory | None, ...] = ()
     """What the model remembers of a trace, one condition each, with a label: `[null, 4, {frames: 4, open_calls: true}]`; empty: as the
     data is configured (`data.memory`). A checkpoint is not practised in another memory than the one that it was trained with."""
@@ -57,15 +64,21 @@ class PermutationDiagnostic(Diagnostic):
         if data.task.kind != "permutation":
             raise ConfigError(f"diagnostic permutation: needs data.task.kind permutation, not {data.task.kind}")
         found = []
-        for spacing, shown in itertools.product(
-            self.spacings or (data.reveal.spacing,), self.locals or (data.reveal.locals,)
+        for spacing, shown, repertoire in itertools.product(
+            self.spacings or (data.reveal.spacing,), self.locals or (data.reveal.locals,), self.repertoires or (None,)
         ):
-            revealed = data.changed({"reveal.spacing": spacing, "reveal.locals": shown}, "diagnostic permutation")
+            own = {} if repertoire is None else {REPERTOIRE.name: repertoire}
+            settings = {
+                "reveal.spacing": spacing,
+                "reveal.locals": shown,
+                **{f"task.{name}": one for name, one in own.items()},
+            }
+            revealed = data.changed(settings, "diagnostic permutation")
             for (seen, memory), length in itertools.product(
                 remembering(self.kind, revealed, self.memories), self.lengths
             ):
                 changed = seen.changed({"task.length": length}, "diagnostic permutation")
-                labels = {"length": length, "horizon": horizon(length, changed.reveal), **memory}
+                labels = {"length": length, "horizon": horizon(length, changed.reveal), **own, **memory}
                 found += [self.condition(changed, forcing, self.examples, split, **labels) for forcing in self.forcing]
         return found
 

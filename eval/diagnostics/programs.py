@@ -17,7 +17,7 @@ from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.decoding import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent, remembering
-from remedy.eval.records import label
+from remedy.eval.records import MEMORY, label
 from remedy.eval.sections import Published
 
 BENCHMARK = label("benchmark", "Where the programs come from: a benchmark, a file, or a task that generates them.")
@@ -65,7 +65,7 @@ class ProgramsDiagnostic(Diagnostic):
         "strings": "string_encodings",
     }
     title = "Traced programs"
-    labels = (BENCHMARK, REWRITE)
+    labels = (BENCHMARK, REWRITE, MEMORY)
     compared = ("rewrite", "spacing", "locals", "string_encoding", "memory", "answer_only")
     published = (CWM_32B,)
 

@@ -15,7 +15,7 @@ from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.eval import baselines
 from remedy.eval.decoding import CONSTRAINED
-from remedy.eval.records import MEMORY, TRACE_COLUMNS, label_columns
+from remedy.eval.records import LABELS, TRACE_COLUMNS, label_columns
 from remedy.eval.stats import MARGIN, Difference, Repeated, VerdictWord, compare, levels, over_seeds, word
 
 Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetting", "any"]
@@ -215,8 +215,11 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         if key not in records:
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
         chosen = chosen[chosen[key] == value]
-    if MEMORY.name in chosen and MEMORY.name not in side.where and chosen[MEMORY.name].isna().any():
-        chosen = chosen[chosen[MEMORY.name].isna()]  # none is named: the checkpoint's own
+    for name in (
+        one.name for one in LABELS.values() if one.asked and one.name in chosen and one.name not in side.where
+    ):
+        if chosen[name].isna().any():
+            chosen = chosen[chosen[name].isna()]  # none is named: the checkpoint's own
     if chosen.empty:
         raise ConfigError(f"{where}: {side.run!r} has no records where {side.where}")
     if chosen.duplicated(["run", *PAIRED]).any():

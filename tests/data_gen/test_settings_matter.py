@@ -61,6 +61,7 @@ OTHERS: dict[str, list[Any]] = {
     "task.n": [4],
     "task.moves": ["swaps"],
     "task.length": [12],
+    "task.repertoire": [2],
     "task.distinct_values": [True],
     "task.answer": ["print", "none"],
     "task.held_out_lengths": [[3, 4, 5, 6]],

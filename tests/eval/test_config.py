@@ -29,6 +29,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "lengths": [3],
         "spacings": [2],
         "locals": ["one_in_turn"],
+        "repertoires": [2],
         "forcing": ["action_forced"],
         "memories": [None],
         "examples": 7,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from remedy.data_gen import rng
 from remedy.data_gen.examples import DataConfig, examples, token_arrays
@@ -35,12 +36,13 @@ configs = st.builds(
     moves=st.sampled_from(["swaps", "three_cycles", "full"]),
     length=st.sampled_from([1, 5, (0, 9), (3, 12)]),
     distinct_values=st.booleans(),
+    repertoire=st.sampled_from([None, 1, 2, (1, 2)]),
 )
 
 
 def drawn(task: PermutationTask, count: int = 4, seed: int = 0) -> PermutationBatch:
     keys = rng.keys(seed, SPLITS["train"].stream, np.arange(count))
-    return draw_batch(task.moves, task.n, task.length_range(), task.distinct_values, keys)
+    return draw_batch(task.moves, task.n, task.length_range(), task.distinct_values, keys, task.repertoire_range())
 
 
 @pytest.mark.parametrize(("moves", "count"), [("swaps", 10), ("three_cycles", 20), ("full", 120)])
@@ -54,6 +56,16 @@ def test_move_tables_hold_every_move_once(moves: Moves, count: int) -> None:
 def test_commands_read_as_published() -> None:
     assert sorted(commands(3, "swaps")) == ["a, b = b, a", "a, c = c, a", "b, c = c, b"]
     assert "a, b, c, d, e = c, e, b, a, d" in commands(5, "full")
+
+
+def test_a_repertoire_is_the_programs_own_and_is_used() -> None:
+    task = PermutationTask(n=4, moves="full", length=64, repertoire=(2, 5))
+    found = [set(row) for row in drawn(task, 200).moves.tolist()]
+    assert {len(known) for known in found} == {2, 3, 4, 5}
+    assert len(set.union(*found)) == 24
+    assert len({frozenset(known) for known in found}) > 190
+    with pytest.raises(ValidationError, match="repertoire must be 1 to 24"):
+        PermutationTask(n=4, moves="full", repertoire=25)
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
+from remedy.models.mixers.window import windowed_attention
 
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
@@ -74,9 +75,7 @@ class Attention(Mixer):
             k, v = cache.update(k, v, self.layer)
             if self.window is not None:
                 cache.forget(self.layer, self.window - 1)
-        mask = self._mask(k.shape[2] - steps, steps, cache, x.device)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and steps > 1)
-        return self.out_proj(y.transpose(1, 2).reshape(batch, steps, width))
+        return self.out_proj(self._attend(q, k, v, cache).transpose(1, 2).reshape(batch, steps, width))
 
     def state_floats(self) -> tuple[int, int]:
         """Keys and values: of a full window, or of every token."""
@@ -87,6 +86,15 @@ class Attention(Mixer):
         """A product and an addition for each number in the keys and values, as Chowdhery et al., "PaLM", 2022, count them."""
         fixed, per_token = self.state_floats()
         return 2.0 * fixed, 2.0 * per_token
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, cache: MixerCache | None) -> Tensor:
+        """The values that queries (B, H, T, K) find among as many keys or more, the last of which are their own; (B, H, T, K)."""
+        steps, kept = q.shape[2], k.shape[2] - q.shape[2]
+        padded = cache is not None and cache.padding is not None
+        if self.window is not None and steps > 2 * self.window and not kept and not padded:
+            return windowed_attention(q, k, v, self.window)
+        mask = self._mask(kept, steps, cache, q.device)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and steps > 1)
 
     def _mask(self, kept: int, steps: int, cache: MixerCache | None, device: torch.device) -> Tensor | None:
         """Which of the `kept` earlier and the new keys (columns) each new token (row) sees; None: all up to itself.

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from remedy.models.chunks import Form
@@ -14,6 +16,7 @@ from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
 from remedy.models.mixers.delta_rule import delta_rule_chunked
 from remedy.models.mixers.deltanet import DeltaNet
+from remedy.models.mixers.window import windowed_attention
 from remedy.models.reader import ModelReader
 
 ALL = [(name,) for name in MIXERS] + [("attention", "deltanet"), ("gru", "mamba2", "attention")]
@@ -113,6 +116,24 @@ def test_a_window_is_what_a_token_sees_and_what_the_cache_keeps() -> None:
 
 
 @torch.no_grad()
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 3))
+def test_a_window_block_by_block_is_the_masked_one_with_its_gradients(window: int, steps: int, batch: int) -> None:
+    made = torch.randn(3, batch, 2, steps, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(steps))
+    mask = torch.ones(steps, steps, dtype=torch.bool).tril().triu(1 - window)
+    found = []
+    for attend in (
+        lambda *qkv: windowed_attention(*qkv, window),
+        lambda *qkv: F.scaled_dot_product_attention(*qkv, attn_mask=mask),
+    ):
+        qkv = made.clone().requires_grad_()
+        with torch.enable_grad():
+            y = attend(*qkv)
+            y.square().sum().backward()
+        found.append((y.detach(), qkv.grad))
+    torch.testing.assert_close(found[0], found[1])
+
+
 def test_a_window_as_long_as_the_sequence_is_full_attention_to_the_bit() -> None:
     tokens = torch.randint(0, 40, (2, 30))
     full = decoder(("attention",))(tokens).logits

@@ -49,9 +49,11 @@ class DecoderSettings(Settings):
     size's."""
     intermediate_size: int | None = Field(default=None, ge=8, le=1_000_000)
     """Width of the gated MLP; by default the size's, or 8/3 of `hidden_size`, rounded up to a multiple of 8."""
-    positions: Literal["rope", "none", "randomised"] = "rope"
+    positions: Literal["rope", "none", "randomised"] | tuple[Literal["rope", "none"] | None, ...] = "rope"
     """Positions of attention: rotary; none; or rotary with positions that training draws from a longer range and evaluation spreads
-    evenly over it (Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", 2023)."""
+    evenly over it (Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", 2023). A list of `rope`
+    and `none` is repeated over the layers as `mixers` is, with null where a layer is no attention: with the same list of windows,
+    layers that see near know where, and layers that see all only what (Yang et al., "RoPE to NoPE and back again", 2025)."""
     position_range: int = Field(default=2048, ge=1, le=1_000_000)
     """Positions that `randomised` draws from; longer than any row of training."""
     position_capacity: int = Field(default=512, ge=1, le=1_000_000)
@@ -112,7 +114,7 @@ class DecoderSettings(Settings):
         unused = {"num_attention_heads"} - used
         if self.size != "tiny" and all(getattr(self, key) is not None for key in SIZES[self.size].keys() - unused):
             raise ValueError(f"size {self.size} does nothing where {', '.join(SIZES[self.size])} are given: remove it")
-        if self.positions == "none":
+        if self.positions == "none" or (isinstance(self.positions, tuple) and "rope" not in self.positions):
             self.refuse_idle({"rope_theta": "with positions none"})
         if self.positions != "randomised":
             because = f"with positions {self.positions}"
@@ -124,16 +126,24 @@ class DecoderSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _every_window_is_used(self) -> DecoderSettings:
-        windows = self.window if isinstance(self.window, tuple) else ()
+    def _every_entry_is_of_a_layer(self) -> DecoderSettings:
+        """Refuse an entry of a list over the layers that no attention reads, and a null where attention needs positions."""
         layers = self.shape_with({})["num_hidden_layers"]
-        readers = [n for n in range(layers) if "window" in MIXERS[self.mixers[n % len(self.mixers)]].uses]
-        reached = {n % len(windows) for n in readers} if windows else set()
-        for number, window in enumerate(windows):
-            if window is not None and number not in reached:
-                raise ValueError(
-                    f"window.{number} ({window}) does nothing: none of the {layers} layers that it falls on is attention"
-                )
+        for key in ("window", "positions"):
+            entries = getattr(self, key)
+            if not isinstance(entries, tuple):
+                continue
+            if not entries:
+                raise ValueError(f"{key} is an empty list: give it an entry for each layer, or no list")
+            readers = [n for n in range(layers) if key in MIXERS[self.mixers[n % len(self.mixers)]].uses]
+            reached = {n % len(entries) for n in readers}
+            for number, entry in enumerate(entries):
+                if entry is not None and number not in reached:
+                    raise ValueError(
+                        f"{key}.{number} ({entry}) does nothing: none of the {layers} layers that it falls on is attention"
+                    )
+                if entry is None and number in reached and key == "positions":
+                    raise ValueError(f"positions.{number} is null and falls on attention: say rope or none")
         return self
 
     @model_validator(mode="after")

@@ -27,7 +27,7 @@ class DecoderConfig(PretrainedConfig):
     hidden_size: int = 64
     num_attention_heads: int = 4
     intermediate_size: int = 176
-    positions: str = "rope"
+    positions: str | list[str | None] | tuple[str | None, ...] = "rope"
     eigenvalues: str | None = None
     state_size: int | None = 16
     num_householder: int = 2

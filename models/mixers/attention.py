@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,8 @@ from remedy.models.mixers.window import windowed_attention
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
     from remedy.models.decoder_config import DecoderConfig
+
+T = TypeVar("T", int | None, str | None)
 
 
 @MIXERS.register("attention")
@@ -48,7 +50,7 @@ class Attention(Mixer):
         width = config.hidden_size
         self.heads = config.num_attention_heads
         self.head_dim = width // self.heads
-        self.rotary = config.positions != "none"
+        self.rotary = of_layer(config.positions, layer) != "none"
         self.theta = config.rope_theta
         self.window = of_layer(config.window, layer)
         self.qkv_proj = nn.Linear(width, 3 * width, bias=False)
@@ -122,9 +124,9 @@ class Attention(Mixer):
         return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def of_layer(window: int | list[int | None] | tuple[int | None, ...] | None, layer: int) -> int | None:
-    """The window of a layer: one for all, or of a list that is repeated over the layers."""
-    return window[layer % len(window)] if isinstance(window, (list, tuple)) else window
+def of_layer(chosen: T | list[T] | tuple[T, ...], layer: int) -> T:
+    """A layer's window or positions: one for all, or of a list that is repeated over the layers."""
+    return chosen[layer % len(chosen)] if isinstance(chosen, (list, tuple)) else chosen
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

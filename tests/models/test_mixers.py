@@ -39,6 +39,7 @@ FORMS: list[tuple[tuple[str, ...], dict[str, object]]] = [
     (("attention",), {"positions": "randomised", "window": 20}),
     (("attention",), {"positions": "randomised", "position_range": 90, "position_capacity": 30}),
     (("attention",) * 4, {"window": (5, 5, 5, None)}),
+    (("attention",) * 2, {"window": (5, None), "positions": ("rope", "none")}),
     (("deltanet", "attention"), {"window": 6, "short_convolution": True}),
 ]
 
@@ -116,6 +117,15 @@ def test_a_window_is_what_a_token_sees_and_what_the_cache_keeps() -> None:
 
 
 @torch.no_grad()
+def test_a_layer_without_positions_does_not_see_the_order_of_what_is_before() -> None:
+    model = decoder(("attention",), positions=["none"], num_hidden_layers=1)
+    tokens = torch.tensor([[3, 9, 4, 7, 5]])
+    changed = tokens[:, [2, 0, 3, 1, 4]]
+    torch.testing.assert_close(model(tokens).logits[:, -1], model(changed).logits[:, -1])
+    told = decoder(("attention",), positions=["rope"], num_hidden_layers=1)
+    assert not torch.allclose(told(tokens).logits[:, -1], told(changed).logits[:, -1], atol=1e-5)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 3))
 def test_a_window_block_by_block_is_the_masked_one_with_its_gradients(window: int, steps: int, batch: int) -> None:

@@ -81,8 +81,9 @@ def growth() -> None:
     """Milliseconds and kept megabytes of one row as its length doubles."""
     print("\n| mixer: ms (MB kept) of one row | " + " | ".join(map(str, LENGTHS)) + " | time x16 |")
     print("|---|" + "---|" * (len(LENGTHS) + 1))
-    for name in MIXERS:
-        model, cells, times = decoder(name), [], []
+    windowed: dict[str, Any] = {"attention, window 96": {"mixer": "attention", "window": 96}}
+    for name, settings in {**{name: {"mixer": name} for name in MIXERS}, **windowed}.items():
+        model, cells, times = decoder(**settings), [], []
         for length in LENGTHS:
             tokens = torch.randint(0, 64, (1, length))
             times.append(timed(lambda: model(tokens, labels=tokens).loss.backward(), 3))  # noqa: B023

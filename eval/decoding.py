@@ -348,3 +348,8 @@ def runs_of(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]
     events = [role in alone for role in truth.roles]
     borders = [i for i in range(1, len(flags)) if (flags[i], events[i]) != (flags[i - 1], events[i - 1])]
     return [(a, b, flags[a]) for a, b in pairwise([0, *borders, len(flags)])]
+
+
+def fed_as(name: str) -> str:
+    """The forcing without a constraint that feeds what this one feeds: a constraint knows no truth, and feeds none."""
+    return "free" if name in CONSTRAINED else name

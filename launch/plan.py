@@ -17,6 +17,7 @@ from remedy.data_gen.settings import apply_changes, build
 from remedy.data_gen.speed import duration
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
+from remedy.eval.decoding import fed_as
 from remedy.eval.diagnostics import Condition
 from remedy.eval.report.comparisons import default_comparisons
 from remedy.eval.report.verdicts import ALONE, Comparison, Side
@@ -200,6 +201,8 @@ def _print_comparisons(
         )
         table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", _sized(examples, clusters), alone, worst)
     console.print(table)
+    if left := len(comparisons) - len(judged):
+        console.print(f"Fed different roles on their two sides, so diagnoses without a verdict: {left} more.")
     console.print(
         f"Assumed: baseline {rate:.0%} right (--rate), seeds {100 * spread:.0f} points apart (--spread, standard deviation; measured "
         f"9 to 28 for one recipe), outcomes on a program correlated by {CORRELATION:g}; executions of one function right or wrong "
@@ -223,7 +226,8 @@ def _defaults(
 
 
 def _is_diagnosis(comparison: Comparison) -> bool:
-    forcings = {side.where.get("forcing") for side in (comparison.baseline, comparison.treatment)}
+    """Whether its sides are fed different roles, as far as it says what they are fed."""
+    forcings = {fed_as(str(side.where.get("forcing"))) for side in (comparison.baseline, comparison.treatment)}
     return len(forcings) > 1
 
 

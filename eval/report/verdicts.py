@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.eval import baselines
-from remedy.eval.decoding import CONSTRAINED
+from remedy.eval.decoding import fed_as
 from remedy.eval.records import LABELS, TRACE_COLUMNS, label_columns
 from remedy.eval.stats import MARGIN, Difference, Repeated, VerdictWord, compare, levels, over_seeds, word
 
@@ -64,6 +64,13 @@ class Comparison(Settings):
             raise ValueError(LONG_HORIZON)
         return value
 
+    @model_validator(mode="after")
+    def _diagnosis(self) -> Comparison:
+        forcings = [side.where.get("forcing") for side in (self.baseline, self.treatment)]
+        if all(isinstance(name, str) for name in forcings) and len({fed_as(str(name)) for name in forcings}) > 1:
+            refuse_idle(self)
+        return self
+
 
 class Verdict(NamedTuple):
     """What a comparison says. `level`: 1 less that of the interval it is judged by; `token_ratio`: tokens of the treatment's traces
@@ -112,16 +119,22 @@ def one_primary(comparisons: Sequence[Comparison]) -> None:
         raise ConfigError(f"comparisons: {primary[0]!r} and {primary[1]!r} are both primary: keep one")
 
 
-def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collection[str]) -> Verdict:
-    """The comparison by itself; its word is still to be found, unless it is a diagnosis."""
-    before, after = sides(comparison, records)
-    diagnosis = _feeding(before) != _feeding(after)
+def refuse_idle(comparison: Comparison) -> None:
+    """Raises a ConfigError if a diagnosis has settings that only a verdict takes."""
     idle = "primary" if comparison.primary else "margin" if comparison.margin != MARGIN else ""
-    if diagnosis and idle:
+    if idle:
         raise ConfigError(
             f"comparison {comparison.mitigation!r}: {idle} does nothing: its sides are fed different roles, which makes it a "
             "diagnosis without a verdict"
         )
+
+
+def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collection[str]) -> Verdict:
+    """The comparison by itself; its word is still to be found, unless it is a diagnosis."""
+    before, after = sides(comparison, records)
+    diagnosis = _feeding(before) != _feeding(after)
+    if diagnosis:
+        refuse_idle(comparison)
     examples = before.drop_duplicates(PAIRED)
     clusters = examples["cluster"].tolist()
     outcomes = _by_run(before), _by_run(after)
@@ -181,8 +194,8 @@ def _paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def _feeding(side: pd.DataFrame) -> set[str]:
-    """The forcings of a side by what they feed: a constraint knows no truth, and feeds none."""
-    return {"free" if name in CONSTRAINED else name for name in side["forcing"]}
+    """The forcings of a side by what they feed."""
+    return set(map(fed_as, side["forcing"]))
 
 
 def _by_run(side: pd.DataFrame) -> npt.NDArray[np.float64]:

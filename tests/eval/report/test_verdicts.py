@@ -136,7 +136,18 @@ def test_sides_that_are_fed_different_roles_are_a_diagnosis() -> None:
     assert found.found.difference == pytest.approx(0.99)
     for setting in ({"primary": True}, {"margin": 0.1}):
         with pytest.raises(ConfigError, match=f"{next(iter(setting))} does nothing: its sides are fed different roles"):
-            decide([comparison(*sides, **setting)], records)
+            comparison(*sides, **setting)
+    _, records = together(made(WORSE, run="a", labels=free), made(BETTER, run="b", labels=fed))
+    for setting in ({"primary": True}, {"margin": 0.1}):
+        with pytest.raises(ConfigError, match=f"{next(iter(setting))} does nothing: its sides are fed different roles"):
+            decide([comparison({"run": "a"}, {"run": "b"}, **setting)], records)
+
+
+def test_a_constraint_feeds_nothing_and_is_judged() -> None:
+    free, held = ({"forcing": name} for name in ("free", "control_flow"))
+    _, records = together(made(WORSE, labels=free), made(BETTER, labels=held))
+    (found,) = decide([comparison({"run": "run", "where": free}, {"run": "run", "where": held}, primary=True)], records)
+    assert found.word == VerdictWord.FIXED
 
 
 def test_what_an_undecided_comparison_could_have_seen_is_said() -> None:

@@ -24,7 +24,7 @@ from remedy.eval.allowed import Place
 from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
 from remedy.eval.constraints import starts_of
-from remedy.eval.decoding import FORCINGS, constraint_of
+from remedy.eval.forcings import FORCINGS, constraint_of
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Writing, Written
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint

@@ -23,7 +23,7 @@ import torch
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.settings import build
 from remedy.data_gen.tasks.programs import split_cases
-from remedy.eval.decoding import FORCINGS
+from remedy.eval.forcings import FORCINGS
 from remedy.eval.generators import LocalGenerator, Writing, Written
 from remedy.eval.generators.base import cursor_of
 from remedy.models.encoding import encoded_examples

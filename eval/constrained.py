@@ -7,7 +7,8 @@ import math
 
 from remedy.data_gen.memory import Memory
 from remedy.eval.allowed import Cut, Held, Place, continued
-from remedy.eval.decoding import FREE, Cursor
+from remedy.eval.decoding import Cursor
+from remedy.eval.forcings import FREE
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 

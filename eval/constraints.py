@@ -51,7 +51,7 @@ CONSTRAINTS = {
     "control_flow": Constraint(_control_flow, lambda data: check_traces(data.format, data.reveal)),
     "guided": Constraint(_guided, _check_guided),
 }
-"""Constraints by name. To add one, write its places, and name it here and in `decoding.CONSTRAINED`."""
+"""Constraints by name. To add one, write its places, and name it here and in `forcings.CONSTRAINED`."""
 
 
 def starts_of(constraint: str, examples: Sequence[Example], data: DataConfig, tokenizer: TraceTokenizer) -> list[Place]:

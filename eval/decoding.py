@@ -1,19 +1,4 @@
-"""Forced decoding: which roles are fed and which the model writes is a set.
-
-- `free` feeds the context only.
-- `action_forced` feeds structure, events, actions and queries too, so that the model's own states carry on. On programs with
-  branches these tell which one was taken, and when loops end and calls return.
-- `line_forced` leaves events to the model: it says whether a line, a call, a return or an exception follows before it writes that
-  frame's state and is given its line.
-- `state_forced` feeds structure, states and values: the model writes events, actions and queries.
-- `teacher_forced` feeds every role: one parallel forward pass, in which each token is predicted after the true ones before it.
-- `control_flow` feeds the context only, as `free` does, and knows no truth: events and actions are those that the program's control
-  flow allows, and where it allows one alone that is fed (`constrained`).
-- `guided` is another thing: of these it takes those that evaluating the line on the states that the model has written leads to
-  (`guided`), and feeds what of the next state nothing on the way has changed.
-
-Where states or values are fed, the answer is read from what was given: whether it is right is undefined.
-"""
+"""Forced decoding: a walk over one example that hands out the tokens that are fed (`forcings`) and takes those that a model writes."""
 
 from __future__ import annotations
 
@@ -22,80 +7,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from remedy.data_gen.memory import Memory
-from remedy.data_gen.roles import ROLES, Role, Special
+from remedy.data_gen.roles import Role, Special
 from remedy.eval.allowed import FREELY, UNCUT, Cut, Heard, Held, unheard
 from remedy.eval.sight import Sight
 from remedy.models.tokenizer import Encoded, TraceTokenizer
-
-FREE = frozenset({Role.CONTEXT})
-ACTION_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.EVENT, Role.ACTION, Role.QUERY})
-LINE_FORCED = ACTION_FORCED - {Role.EVENT}
-STATE_FORCED = frozenset({Role.CONTEXT, Role.STRUCTURE, Role.STATE, Role.VALUE})
-TEACHER_FORCED = frozenset(Role)
-ANSWERS = frozenset({Role.STATE, Role.VALUE})
-"""The roles that answers are read from."""
-
-FORCINGS: dict[str, frozenset[Role]] = {
-    "free": FREE,
-    "line_forced": LINE_FORCED,
-    "action_forced": ACTION_FORCED,
-    "state_forced": STATE_FORCED,
-    "teacher_forced": TEACHER_FORCED,
-    "control_flow": FREE,
-    "guided": FREE,
-}
-CONSTRAINED = frozenset({"control_flow", "guided"})
-"""Forcings that hold the model to what the program allows, beside what they feed."""
-
-Forcing = str | tuple[str, ...]
-"""Which roles the decoder feeds: a name of FORCINGS, or a list of role names."""
-
-
-def fed_roles(forcing: Forcing) -> frozenset[Role]:
-    """The roles a forcing feeds."""
-    if isinstance(forcing, str):
-        return FORCINGS[forcing]
-    return frozenset(ROLES[name] for name in forcing)
-
-
-def feeds_answers(forcing: Forcing) -> bool:
-    """Whether a forcing feeds tokens that answers are read from, so that whether one is right is undefined."""
-    return bool(fed_roles(forcing) & ANSWERS)
-
-
-def forcing_name(forcing: Forcing) -> str:
-    """How records and reports call a forcing."""
-    return forcing if isinstance(forcing, str) else "+".join(forcing)
-
-
-def constraint_of(forcing: Forcing) -> str:
-    """What a forcing holds the model to; empty where that is nothing."""
-    return forcing if isinstance(forcing, str) and forcing in CONSTRAINED else ""
-
-
-def gives_half_an_action(name: str) -> bool:
-    """Whether the forcing of this name (`forcing_name`) feeds a frame's event or its source line, and not both. Shares of right
-    actions are of both together, so that under teacher forcing they say nothing of the half that the model writes here."""
-    fed = fed_roles(name if name in FORCINGS else tuple(name.split("+")))
-    return (Role.EVENT in fed) != (Role.ACTION in fed)
-
-
-def check_forcing(forcing: Forcing) -> None:
-    """Whether a forcing can be decoded.
-
-    Raises:
-        ValueError: it names no forcing or role, or leaves out what the decoder needs.
-    """
-    if isinstance(forcing, str) and forcing not in FORCINGS:
-        former = "; fully_forced is now teacher_forced" if forcing == "fully_forced" else ""
-        raise ValueError(f"unknown forcing {forcing!r}; valid: {', '.join(FORCINGS)}, or a list of roles{former}")
-    if not isinstance(forcing, str) and not set(forcing) <= set(ROLES):
-        raise ValueError(f"a forcing lists roles among {', '.join(ROLES)}")
-    fed = fed_roles(forcing)
-    if Role.CONTEXT not in fed or (fed != FREE and Role.STRUCTURE not in fed):
-        raise ValueError(
-            "a forcing feeds context, and structure too unless it feeds nothing else: it marks where runs end"
-        )
 
 
 class Generated(NamedTuple):
@@ -348,8 +263,3 @@ def runs_of(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]
     events = [role in alone for role in truth.roles]
     borders = [i for i in range(1, len(flags)) if (flags[i], events[i]) != (flags[i - 1], events[i - 1])]
     return [(a, b, flags[a]) for a, b in pairwise([0, *borders, len(flags)])]
-
-
-def fed_as(name: str) -> str:
-    """The forcing without a constraint that feeds what this one feeds: a constraint knows no truth, and feeds none."""
-    return "free" if name in CONSTRAINED else name

@@ -24,10 +24,10 @@ from remedy.eval.checkpoint import Subject, describe
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.constraints import check_interpreter
-from remedy.eval.decoding import constraint_of
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.horizon import solved_horizons
 from remedy.eval.folder import GENERATIONS, RECORDS, SUMMARY, UNFINISHED, claim, keep_reading
+from remedy.eval.forcings import constraint_of
 from remedy.eval.generations import Generation, read_generations, write_generations
 from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator
 from remedy.eval.progress import Meter, Tally, Underway

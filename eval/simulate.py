@@ -21,7 +21,7 @@ from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.backend import Backend
 from remedy.eval.checkpoint import no_data, stored_settings
 from remedy.eval.constraints import check_data, check_interpreter, starts_of
-from remedy.eval.decoding import FREE
+from remedy.eval.forcings import FREE
 from remedy.eval.generators import Generator, Writing, Written
 from remedy.eval.guided import check_states
 from remedy.eval.model_frames import Following, FrameStream, ModelFrame

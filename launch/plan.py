@@ -17,8 +17,8 @@ from remedy.data_gen.settings import apply_changes, build
 from remedy.data_gen.speed import duration
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
-from remedy.eval.decoding import fed_as
 from remedy.eval.diagnostics import Condition
+from remedy.eval.forcings import fed_as
 from remedy.eval.report.comparisons import default_comparisons
 from remedy.eval.report.verdicts import ALONE, Comparison, Side
 from remedy.eval.report.wording import seeds_for_fixed

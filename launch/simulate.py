@@ -16,8 +16,8 @@ from remedy.data_gen.prompts import prompt_spans, read_program
 from remedy.data_gen.settings import ConfigError
 from remedy.eval.backend import Backend
 from remedy.eval.checkpoint import describe
-from remedy.eval.decoding import CONSTRAINED
 from remedy.eval.diagnostics.condition import written_labels
+from remedy.eval.forcings import CONSTRAINED
 from remedy.eval.generators import Generator, LocalGenerator, ServedGenerator
 from remedy.eval.model_frames import ModelFrame
 from remedy.eval.simulate import (

@@ -23,9 +23,9 @@ from remedy.data_gen.settings import build
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.windows import windows
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import ANSWERS, fed_roles, feeds_answers, forcing_name
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
+from remedy.eval.forcings import ANSWERS, fed_roles, feeds_answers, forcing_name
 from remedy.eval.generators import LocalGenerator
 from remedy.eval.records import NULLABLE
 from remedy.eval.scoring.batch import written_roles

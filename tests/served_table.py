@@ -13,8 +13,9 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import build
 from remedy.eval.backend import Backend
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import FORCINGS, runs_of
+from remedy.eval.decoding import runs_of
 from remedy.eval.evaluate import Ran, run_condition
+from remedy.eval.forcings import FORCINGS
 from remedy.eval.generators import Generator, LocalGenerator, ServedGenerator
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM

@@ -54,6 +54,7 @@ FLOORS = {
             "guided",
             "known_text",
             "call_depth",
+            "forcings",
             "decoding",
             "progress",
             "world",

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
-from remedy.eval.decoding import gives_half_an_action
+from remedy.eval.forcings import gives_half_an_action
 from remedy.eval.stats import compound, pooled, rate
 
 ATOMIC = "atomic"

@@ -18,7 +18,7 @@ from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.constraints import check_data
-from remedy.eval.decoding import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
+from remedy.eval.forcings import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
 from remedy.eval.records import MEMORY, Label, LabelValue
 from remedy.eval.sections import Published, Section
 from remedy.eval.summary import ConditionSummary

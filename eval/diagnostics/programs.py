@@ -15,8 +15,8 @@ from remedy.data_gen.rewrites import REWRITES, Rewriting, rewrites_of
 from remedy.data_gen.tasks import TASKS, Task
 from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
-from remedy.eval.decoding import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent, remembering
+from remedy.eval.forcings import Forcing
 from remedy.eval.records import MEMORY, label
 from remedy.eval.sections import Published
 

@@ -12,8 +12,8 @@ from pydantic import Field, field_validator
 from remedy.data_gen.examples import DataConfig
 from remedy.data_gen.tasks import Task
 from remedy.eval import baselines
-from remedy.eval.decoding import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent
+from remedy.eval.forcings import Forcing
 from remedy.eval.sections import WITHOUT, Rows, Section, constant, in_order, interval, named, percent, telling
 from remedy.eval.stats import mean, rate
 from remedy.eval.summary import ConditionSummary, Interval, as_interval

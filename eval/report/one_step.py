@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from remedy.eval import baselines, plotting
 from remedy.eval.colours import COLOURS
-from remedy.eval.decoding import gives_half_an_action
+from remedy.eval.forcings import gives_half_an_action
 from remedy.eval.plotting import MARKERS
 from remedy.eval.records import LabelValue, traced_only
 from remedy.eval.sections import (

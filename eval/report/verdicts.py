@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, Settings
 from remedy.eval import baselines
-from remedy.eval.decoding import fed_as
+from remedy.eval.forcings import fed_as
 from remedy.eval.records import LABELS, TRACE_COLUMNS, label_columns
 from remedy.eval.stats import MARGIN, Difference, Repeated, VerdictWord, compare, levels, over_seeds, word
 

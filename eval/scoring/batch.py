@@ -10,8 +10,8 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.windows import longest_seen
 from remedy.eval.constraints import starts_of
-from remedy.eval.decoding import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
 from remedy.eval.diagnostics.condition import Condition
+from remedy.eval.forcings import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
 from remedy.eval.generations import Generation, generation
 from remedy.eval.generators.base import Generator, Writing, Written
 from remedy.eval.records import Score

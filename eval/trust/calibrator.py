@@ -15,7 +15,7 @@ import numpy as np
 from remedy.data_gen.memory import ALL, Memory, memory_name
 from remedy.data_gen.sealed import read_json, write_json
 from remedy.data_gen.settings import UserError
-from remedy.eval.decoding import CONSTRAINED
+from remedy.eval.forcings import CONSTRAINED
 from remedy.eval.generations import FrameProbability
 from remedy.eval.records import LabelValue
 from remedy.eval.trust.bound import Bound

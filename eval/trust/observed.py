@@ -18,8 +18,8 @@ import pandas as pd
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.sealed import digest_of
 from remedy.data_gen.settings import ConfigError, UserError
-from remedy.eval.decoding import CONSTRAINED
 from remedy.eval.folder import GENERATIONS, RECORDS
+from remedy.eval.forcings import CONSTRAINED
 from remedy.eval.generations import FrameProbability, read_generations
 from remedy.eval.records import COMMON, MEMORY, LabelValue, label_columns, read_records
 from remedy.eval.trust.signals import SIGNALS, signals

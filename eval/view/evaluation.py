@@ -21,9 +21,10 @@ from remedy.eval.allowed import Held
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles
+from remedy.eval.decoding import Generated
 from remedy.eval.diagnostics import Condition
 from remedy.eval.folder import GENERATIONS, RECORDS, REQUEST, read_request
+from remedy.eval.forcings import TEACHER_FORCED, fed_roles
 from remedy.eval.generations import read_generations
 from remedy.eval.records import read_records
 from remedy.eval.view.comparison import Comparison, frame_at

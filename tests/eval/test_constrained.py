@@ -18,8 +18,9 @@ from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.allowed import Place, continued
 from remedy.eval.config import EvalConfig
 from remedy.eval.constraints import check_interpreter, starts_of
-from remedy.eval.decoding import ACTION_FORCED, FREE, Generated
+from remedy.eval.decoding import Generated
 from remedy.eval.evaluate import run_condition
+from remedy.eval.forcings import ACTION_FORCED, FREE
 from remedy.eval.generators import Journal, LocalGenerator, LoopGenerator, Writing, Written
 from remedy.eval.generators.base import cursor_of
 from remedy.eval.scoring.common import Decoded, spliced

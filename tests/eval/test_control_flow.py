@@ -17,7 +17,7 @@ from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.allowed import Place
 from remedy.eval.control_flow import TokenWalk, TraceGrammar
-from remedy.eval.decoding import ACTION_FORCED
+from remedy.eval.forcings import ACTION_FORCED
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TokenizerError
 from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings

@@ -7,14 +7,8 @@ import torch
 
 from remedy.data_gen.examples import DataConfig, examples
 from remedy.data_gen.roles import Role, Special
-from remedy.eval.decoding import (
-    ACTION_FORCED,
-    FREE,
-    LINE_FORCED,
-    STATE_FORCED,
-    TEACHER_FORCED,
-    Generated,
-)
+from remedy.eval.decoding import Generated
+from remedy.eval.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
 from remedy.eval.generators.loop import decode, predict
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM

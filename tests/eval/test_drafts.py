@@ -13,13 +13,8 @@ import torch
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.windows import windows
-from remedy.eval.decoding import (
-    ACTION_FORCED,
-    FREE,
-    LINE_FORCED,
-    STATE_FORCED,
-    Generated,
-)
+from remedy.eval.decoding import Generated
+from remedy.eval.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
 from remedy.eval.generators import LocalGenerator, LoopGenerator, Writing, Written
 from remedy.eval.generators.base import cursor_of
 from remedy.eval.generators.drafts import Drafter

@@ -11,8 +11,8 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import fed_roles
 from remedy.eval.evaluate import evaluate
+from remedy.eval.forcings import fed_roles
 from remedy.eval.generations import read_generations
 from remedy.eval.generators import LoopGenerator
 from remedy.eval.records import read_records

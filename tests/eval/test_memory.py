@@ -16,17 +16,10 @@ from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.windows import longest_seen, seen, windows
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import (
-    ACTION_FORCED,
-    FREE,
-    LINE_FORCED,
-    STATE_FORCED,
-    TEACHER_FORCED,
-    Generated,
-    runs_of,
-)
+from remedy.eval.decoding import Generated, runs_of
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
+from remedy.eval.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
 from remedy.eval.generators import LocalGenerator
 from remedy.eval.generators.loop import decode, predict
 from remedy.eval.scoring.common import Decoded

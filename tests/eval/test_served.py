@@ -20,9 +20,10 @@ from remedy.data_gen.windows import longest_seen
 from remedy.eval.backend import KEY, Backend
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import ANSWERS, Generated, fed_roles
+from remedy.eval.decoding import Generated
 from remedy.eval.evaluate import evaluate
 from remedy.eval.folder import UNFINISHED
+from remedy.eval.forcings import ANSWERS, fed_roles
 from remedy.eval.generators import Journal, LoopGenerator, ServedGenerator, Writing, Written, http_client
 from remedy.eval.generators.dialects import BadReply, Completions, Question
 from remedy.eval.progress import Meter, Underway

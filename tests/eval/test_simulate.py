@@ -16,7 +16,8 @@ from remedy.data_gen.prompts import prompt_spans, read_program
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import UserError
 from remedy.eval.backend import Backend
-from remedy.eval.decoding import FREE, Generated
+from remedy.eval.decoding import Generated
+from remedy.eval.forcings import FREE
 from remedy.eval.generations import FrameProbability, generation
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, ServedGenerator, Writing
 from remedy.eval.model_frames import FrameStream, ModelFrame, kept_frames

@@ -13,7 +13,8 @@ from remedy.data_gen.examples import DataConfig, Example, examples
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.data_gen.traces.string_encodings import ENCODINGS
-from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles, feeds_answers
+from remedy.eval.decoding import Generated
+from remedy.eval.forcings import TEACHER_FORCED, fed_roles, feeds_answers
 from remedy.eval.generations import generation
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames

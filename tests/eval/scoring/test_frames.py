@@ -16,7 +16,8 @@ from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.data_gen.traces.render import FORMATS, render
-from remedy.eval.decoding import Generated, fed_roles
+from remedy.eval.decoding import Generated
+from remedy.eval.forcings import fed_roles
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.models.tokenizer import Encoded, build_tokenizer

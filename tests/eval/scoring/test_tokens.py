@@ -9,7 +9,8 @@ import pytest
 from remedy.data_gen.examples import DataConfig, Example, examples
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
-from remedy.eval.decoding import TEACHER_FORCED, Generated, fed_roles
+from remedy.eval.decoding import Generated
+from remedy.eval.forcings import TEACHER_FORCED, fed_roles
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.places import generated_places
 from remedy.eval.scoring.tokens import score_tokens

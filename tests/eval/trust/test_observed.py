@@ -17,8 +17,9 @@ from remedy.data_gen.settings import build
 from remedy.data_gen.traces.reveal import levels
 from remedy.eval.call_depth import CallDepth
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import ACTION_FORCED, Generated, fed_roles, runs_of
+from remedy.eval.decoding import Generated, runs_of
 from remedy.eval.evaluate import run_condition
+from remedy.eval.forcings import ACTION_FORCED, fed_roles
 from remedy.eval.generators import LoopGenerator
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.places import depths_written, generated_places

@@ -6,7 +6,8 @@ A swap of two of n values is a reflection in n - 1 dimensions, and all of them t
 two of which have a cosine of 0, 1/2 or -1/2 (Humphreys, "Reflection groups and Coxeter groups", 1990, section 2.10). DeltaNet's
 transition I - beta k k^T is a reflection at beta = 2. In its first layer, without a convolution, k depends on the command alone; the
 head that turns over at every swap is looked up, its keys are compared with the nearest root system, and programs are answered with
-exact keys, exact eigenvalues (-1), and values that leave one state in its place, in the stead of the learnt ones.
+exact keys, exact eigenvalues (-1), and values that leave one state in its place, in the stead of the learnt ones. Of the keys also in
+two parts: put back into the plane of the exact ones, and with exact angles in that plane.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from unittest.mock import patch
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from remedy.data_gen.settings import load
 from remedy.models.loading import load_checkpoint
@@ -38,7 +40,16 @@ SEED = 5
 TURNED = 1.9
 """A beta from which a head counts as turning over."""
 STARTS = 64
-CHANGES = ((), ("keys",), ("beta",), ("keys", "beta"), ("keys", "values"), ("keys", "beta", "values"))
+CHANGES = (
+    (),
+    ("plane",),
+    ("angles",),
+    ("keys",),
+    ("beta",),
+    ("keys", "beta"),
+    ("keys", "values"),
+    ("keys", "beta", "values"),
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,24 @@ class Swaps:
     beta: Tensor
     exact_keys: Tensor
     exact_values: Tensor
+
+    def within(self) -> Tensor:
+        """The part (N, K) of each key that lies in the plane of the exact ones."""
+        plane = torch.linalg.svd(self.exact_keys, full_matrices=False)[2][
+            : torch.linalg.matrix_rank(self.exact_keys, rtol=1e-6)
+        ]
+        inside: Tensor = self.keys @ plane.T @ plane
+        return inside
+
+    def mended(self, changes: tuple[str, ...]) -> Tensor:
+        """The keys (N, K) put back into the plane (`plane`), with exact angles in it (`angles`), or exact (`keys`)."""
+        inside = self.within()
+        if "plane" in changes:
+            return F.normalize(inside, dim=1)
+        if "angles" in changes:
+            turned: Tensor = inside.norm(dim=1, keepdim=True) * self.exact_keys + self.keys - inside
+            return turned
+        return self.exact_keys if "keys" in changes else self.keys
 
 
 def batches(run: Path, tokenizer: TraceTokenizer, length: int, programs: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -132,20 +161,19 @@ def turned_to(keys: Tensor, roots: Tensor, dimensions: int) -> Tensor:
         turned = roots @ u[:, :dimensions] @ v[:dimensions]
         signs = torch.where((turned * keys).sum(1) < 0, -1.0, 1.0)
         if bool((signs > 0).all()):
-            return torch.nn.functional.normalize(turned, dim=1)
+            return F.normalize(turned, dim=1)
         roots = roots * signs[:, None]
 
 
 def with_exact(changes: tuple[str, ...], swaps: Swaps, which: Tensor) -> Callable[..., tuple[Tensor, Tensor]]:
     """The delta rule for one pass over a model, whose first layer takes those parts of the turning head from the exact solution.
     `which` (B, T): the swap that a token is, or -1."""
-    at, layers = which >= 0, count()
+    at, layers, keys = which >= 0, count(), swaps.mended(changes)
 
     def exact(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, *rest: Tensor | None) -> tuple[Tensor, Tensor]:
         if next(layers) == 0:
             k, v, beta = k.clone(), v.clone(), beta.clone()
-            if "keys" in changes:
-                k[:, swaps.head][at] = swaps.exact_keys.to(k.dtype)[which[at]]
+            k[:, swaps.head][at] = keys.to(k.dtype)[which[at]]
             if "values" in changes:
                 v[:, swaps.head][at] = swaps.exact_values.to(v.dtype)[which[at]]
             if "beta" in changes:
@@ -183,7 +211,10 @@ def main() -> None:
     print(f"{run}: head {swaps.head}, {len(swaps.keys)} swaps")
     print(f"cosines from 0 or a half: mean {apart.mean():.1e}, largest {apart.max():.1e}")
     print(f"singular values of the keys: {', '.join(f'{x:.4f}' for x in torch.linalg.svdvals(swaps.keys).tolist())}")
-    print(f"largest way from a key to its exact one: {(swaps.exact_keys - swaps.keys).norm(dim=1).max():.1e}")
+    inside = swaps.within()
+    angles = (F.normalize(inside, dim=1) - swaps.exact_keys).norm(dim=1).max()
+    print(f"largest way from a key to its exact one: {(swaps.exact_keys - swaps.keys).norm(dim=1).max():.1e}, of which")
+    print(f"  within the plane of the exact ones {angles:.1e}, out of it {(swaps.keys - inside).norm(dim=1).max():.1e}")
     print(f"eigenvalues from -1, largest: {(2 - swaps.beta).abs().max():.1e}")
     apart = (swaps.exact_values - swaps.values).norm(dim=1).mean() / swaps.values.norm(dim=1).mean()
     print(f"share of the values that moves the fixed state: {apart:.2f}")

@@ -114,13 +114,23 @@ def lines(conditions: Sequence[ConditionSummary], names: Sequence[str], axis: st
         labels = {name: _of(condition, name) for name in names if name in kept}
         line = found.setdefault((condition["run"], *labels.items()), Line(condition["run"], labels, []))
         line.conditions.append(condition)
-    runs = list(dict.fromkeys(line.run for line in found.values()))
+    shown = {name for line in found.values() for name in line.labels}
+    said = [_saying(line, [name for name in names if name in shown]) for line in found.values()]
+    runs = list(dict.fromkeys(line.run for line in said))
 
     def place(line: Line) -> tuple[object, ...]:
         values = [(name, line.labels.get(name, "")) for name in (*others, *along)]
         return (runs.index(line.run), *((value != "", rank(name, value)) for name, value in values))
 
-    return sorted(found.values(), key=place)
+    return sorted(said, key=place)
+
+
+def _saying(line: Line, names: Sequence[str]) -> Line:
+    """The line with those labels that are its own, or that other lines are told apart by and all of its conditions share."""
+    values = {name: {_of(condition, name) for condition in line.conditions} for name in names}
+    return line._replace(
+        labels={name: next(iter(found)) for name, found in values.items() if name in line.labels or len(found) == 1}
+    )
 
 
 def _several(conditions: Sequence[ConditionSummary], name: str, axis: str) -> bool:

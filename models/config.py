@@ -73,7 +73,7 @@ class DecoderSettings(Settings):
     """Range of the transition's eigenvalues in Mamba, Mamba-2, delta-rule mixers and PaTH attention: (0, 1) or (-1, 1) (Grazzi et al.,
     "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by default positive for Mamba and Mamba-2, as
     published, and signed for the others. `closed`, for delta-rule mixers: [-1, 1], so that a token can turn the state over, or leave
-    it alone, without shrinking it."""
+    it alone, without shrinking it; of Gated DeltaNet, but for its decay."""
     state_size: int | None = Field(default=None, ge=1, le=10_000)
     """State dimension of Mamba, Mamba-2 and Mamba-3; by default as published: 16, 128 and 128."""
     output_gate: bool | None = None
@@ -137,6 +137,8 @@ class DecoderSettings(Settings):
                 raise ValueError(f"{key} is an empty list: give it an entry for each layer, or no list")
             readers = [n for n in range(layers) if key in MIXERS[self.mixers[n % len(self.mixers)]].uses]
             reached = {n % len(entries) for n in readers}
+            if len(entries) > layers:
+                raise ValueError(f"{key} has {len(entries)} entries, and there are only {layers} layers")
             for number, entry in enumerate(entries):
                 if entry is not None and number not in reached:
                     raise ValueError(
@@ -152,8 +154,9 @@ class DecoderSettings(Settings):
         return self
 
     def _used(self) -> frozenset[str]:
-        """The fields that its mixers read."""
-        return frozenset[str]().union(*(MIXERS[name].uses for name in self.mixers))
+        """The fields that the mixers of its layers read."""
+        layers = self.shape_with({})["num_hidden_layers"]
+        return frozenset[str]().union(*(MIXERS[name].uses for name in self.mixers[:layers]))
 
     def matched(self) -> dict[str, int]:
         """The width that `match` chooses, under its key."""

@@ -117,12 +117,13 @@ class PermutationTask(Task):
         return batch_arrays(batch, keys, reveal, context)
 
     def guesses(self, trace: Trace, answer: str) -> Guesses:
-        """Of the final states that its commands can reach; and of the initial state."""
+        """Of the final states that its commands can reach, where these are all that there are; and of the initial state."""
         whole = [list(f.locals.values()) for f in trace.frames if f.locals is not None and len(f.locals) == self.n]
         if not whole:
             return Guesses(None, None)
         start, final = ([value.text for value in state] for state in (whole[0], whole[-1]))
-        return Guesses(chance(start, final, self.moves, len(whole) - 1), start == final)
+        reached = chance(start, final, self.moves, len(whole) - 1) if self.repertoire is None else None
+        return Guesses(reached, start == final)
 
     def _drawn(self, batch: PermutationBatch, row: int, key: int, as_session: bool) -> Drawn:
         traced = session(batch, row)

@@ -28,7 +28,8 @@ HORIZON = label(
 )
 REPERTOIRE = label(
     "repertoire",
-    "Different commands that a permutation program's are drawn from. Of conditions that are compared by it.",
+    "Different commands that a permutation program's are drawn from. Of conditions that are told apart by it; their programs are not "
+    "the same, so that no comparison pairs them.",
     asked=True,
 )
 
@@ -51,7 +52,7 @@ class PermutationDiagnostic(Diagnostic):
     """Spacings of the kept states, one condition each, `.inf` for the first and the last alone; empty: as the data is configured."""
     locals: tuple[Annotated[Literal["full", "diff", "one_in_turn", "one_at_random"], FORMER_LOCALS], ...] = ()
     """What a kept state shows, one condition each; empty: as the data is configured."""
-    repertoires: tuple[int, ...] = ()
+    repertoires: tuple[Annotated[int, Field(strict=True)], ...] = ()
     """How many different commands a program's are drawn from, one condition each, with a label; empty: as the data is configured."""
     memories: tuple[Memory | None, ...] = ()
     """What the model remembers of a trace, one condition each, with a label: `[null, 4, {frames: 4, open_calls: true}]`; empty: as the

@@ -171,7 +171,7 @@ def sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, 
     if shared.empty:
         raise ConfigError(
             f"comparison {comparison.mitigation!r}: the two sides share no example; "
-            "evaluate both on the same task, seed and lengths"
+            "they are paired by program, and another task, seed, length or repertoire draws others"
         )
     found = [
         side[side.set_index(PAIRED).index.isin(shared)].sort_values(["place", *PAIRED]) for side in (before, after)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 OVERHANG = 0.01
 """How far the sigmoid of `closed` eigenvalues reaches over either end, where it is clipped (as the "hard concrete" distribution of
-Louizos, Welling & Kingma, 2018): a sigmoid alone only comes near them."""
+Louizos, Welling & Kingma, 2018): a sigmoid alone only comes near them. Their gates come back from an end by noise; here the gradient
+goes on as if nothing had been clipped (straight through: Bengio, Leonard & Courville, 2013)."""
 
 
 @MIXERS.register("deltanet")
@@ -104,7 +105,10 @@ class DeltaNet(Mixer):
     def _beta(self, x: Tensor) -> Tensor:
         share = torch.sigmoid(self.beta_proj(x).float())
         if self.overhang:
-            share = (share * (1 + 2 * self.overhang) - self.overhang).clamp(0, 1)
+            share = share * (1 + 2 * self.overhang) - self.overhang
+            share = (
+                share + (share.clamp(0, 1) - share).detach()
+            )  # clipped, with the gradient of what was: an end is no trap
         return self.beta_max * share
 
     def _log_decay(self, x: Tensor) -> Tensor | None:

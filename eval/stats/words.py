@@ -38,14 +38,15 @@ def word(
     Helped and worse: the interval of the difference leaves out 0. Fixed: helped, the baseline's rate is below `BAR` with all of its
     interval, and the treatment solves the task: of one run, the lower end of its rate reaches `BAR`; of a recipe, more than
     half of all its trainings do so, with the lower end of their share (six of six seeds; five of five leave 48 %). As good: the lower
-    end of the difference is above -`margin`.
+    end of the difference is above -`margin`, and the baseline has more than that to lose.
     """
     low, high = found.interval(level)
     if high < 0:
         return VerdictWord.WORSE
     if low > 0:
         return VerdictWord.FIXED if _failed(baseline) and _solves(treatment, found.repeated) else VerdictWord.HELPED
-    return VerdictWord.AS_GOOD if low > -margin else VerdictWord.UNDECIDED
+    as_good = low > -margin and baseline.estimate.mean > margin  # of a rate below the margin no one could lose it
+    return VerdictWord.AS_GOOD if as_good else VerdictWord.UNDECIDED
 
 
 def _failed(baseline: Repeated) -> bool:

@@ -210,7 +210,7 @@ def no_contradiction(size: int, gained: int, lost: int, right: int) -> None:
         case VerdictWord.AS_GOOD:
             assert -MARGIN < low <= 0 <= high
         case VerdictWord.UNDECIDED:
-            assert low <= -MARGIN
+            assert low <= -MARGIN or baseline.estimate.mean <= MARGIN
             assert high >= 0
 
 
@@ -224,6 +224,9 @@ NONE, ALL, HALF = runs(0.0), runs(1.0), runs(0.5)
         (NONE, HALF, "helped"),
         (ALL, HALF, "worse"),
         (ALL, ALL, "as good"),
+        # Where next to nothing is right, nothing can be lost.
+        (NONE, NONE, "undecided"),
+        (runs(0.01, programs=1000), runs(0.01, programs=1000), "undecided"),
         (HALF, np.roll(HALF, 20), "undecided"),
         (runs(0.99), ALL, "as good"),
         # The bar is reached with the lower end or not at all, and a baseline must have failed.

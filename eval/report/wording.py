@@ -19,8 +19,8 @@ VERDICT_NOTE = (
     f"Helped, worse: the interval leaves out 0. Fixed: helped, the baseline is below {BAR:.0%} with all of its interval, and the "
     f"treatment reaches {BAR:.0%} with the lower end of its own; of a recipe, so that more than half of all trainings do (six of six "
     "seeds). As good: it loses less than the margin, of a rate above it. Undecided: none of these; smaller differences than the one "
-    "named are mostly not seen. Without a model: the most that a guess, the start given back or one answer for all has right on these programs. Tokens: "
-    "those of the trace, without the program, relative to the baseline's."
+    "named are mostly not seen. Without a model: the most that a guess, the start given back or one answer for all has right on these "
+    "programs. Tokens: those of the trace, without the program, relative to the baseline's."
 )
 DIAGNOSIS_HEAD = ["Fed", "Without", "With it", WITHOUT, "Difference", "Tokens"]
 DIAGNOSIS_NOTE = (

@@ -15,6 +15,7 @@ from remedy.data_gen.settings import UserError, dump
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.launch.groups import SELECTION_FOLDER
 from remedy.launch.job import CHOSEN, EVALUATE, TRAINED
+from remedy.launch.kept import only_records
 from remedy.launch.progress import Board, Progress, Watch
 from remedy.launch.selection import choose
 
@@ -126,6 +127,11 @@ def _do(job: TrainingJob, config: ExperimentConfig) -> str:
     problem = prepare(job)
     if problem or (isinstance(job, Trial) and (job.folder / TRAINED).exists()):
         return problem
+    try:
+        if isinstance(job, Job) and only_records(job):
+            return ""
+    except UserError as error:
+        return str(error)
     log = job.folder / "log.txt"
     with log.open("w", encoding="utf-8") as file:
         words = [*command(job, config.processes), "--parent", str(os.getpid())]

@@ -105,6 +105,16 @@ def check_model(folder: Path) -> None:
         raise UserError(f"{path}: {problem}: {_CURE}")
 
 
+def weights_are_gone(folder: Path) -> bool:
+    """Whether a model was finished in a folder and none of its weights are there any more."""
+    try:
+        files = read_json(folder / SEAL, _CURE)["files"]
+    except DamagedFile:
+        return False
+    weights = [name for name in files if name.endswith(".safetensors")]
+    return bool(weights) and not any((folder / name).exists() for name in weights)
+
+
 def recorded_weights(folder: Path) -> str:
     """A digest of all of a sealed model's weights, from what its seal says of them.
 

@@ -1,0 +1,61 @@
+"""An experiment of which records alone were kept: its report is made again without weights, and other seeds are added."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.launch.in_process import remedy
+from tests.launch.test_sweep import SWEEP
+
+pytestmark = pytest.mark.slow
+
+
+def write(folder: Path, seeds: list[int]) -> str:
+    group: dict[str, Any] = {**SWEEP["groups"]["swaps"], "grid": {}, "runs": {"gru": {"model.mixers": ["gru"]}}}
+    group["base"] = {**group["base"], "tracking": {"wandb": False}}
+    path = folder / "e.yaml"
+    content = {**SWEEP, "output": str(folder / "out"), "groups": {"swaps": {**group, "seeds": seeds}}}
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+def strip(run: Path) -> None:
+    """Leave of a run what is small: settings, what its training took, records."""
+    for path in [*run.glob("model/checkpoint-*"), run / "evaluation" / "generations"]:
+        shutil.rmtree(path)
+    for path in (*run.glob("model/*.safetensors"), run / "log.txt"):
+        path.unlink()
+
+
+def test_an_experiment_goes_on_from_its_records_and_says_what_weights_are_missing_for(tmp_path: Path) -> None:
+    path = write(tmp_path, [0])
+    assert remedy(["run", path]).status == 0
+    first, second = tmp_path / "out" / "swaps" / "gru,seed=0", tmp_path / "out" / "swaps" / "gru,seed=1"
+    report = tmp_path / "out" / "report" / "report.md"
+    summary = (first / "evaluation" / "summary.json").read_bytes()
+    as_made = report.read_text()
+    strip(first)
+    shutil.rmtree(report.parent)
+
+    assert remedy(["run", path]).status == 0
+    assert not (first / "log.txt").exists(), "nothing was started for a run whose records are whole"
+    assert [line for line in report.read_text().splitlines() if line.startswith("| gru")] == [
+        line for line in as_made.splitlines() if line.startswith("| gru")
+    ]
+    assert remedy(["run", write(tmp_path, [0, 1])]).status == 0
+    assert not (first / "log.txt").exists()
+    assert (first / "evaluation" / "summary.json").read_bytes() == summary
+    assert (second / "evaluation" / "summary.json").exists()
+    assert all(f"gru,seed={seed}" in report.read_text() for seed in (0, 1))
+
+    more = remedy(["run", path, "groups.swaps.evaluate.diagnostics.0.examples=11"])
+    assert "holds another evaluation (evaluation), and the weights are gone: put the weights back" in more.errors
+    record = next((first / "evaluation" / "records").glob("*.parquet"))
+    record.write_bytes(record.read_bytes()[:-1])
+    damaged = remedy(["run", path])
+    assert damaged.status == 2
+    assert f"{record}: " in damaged.errors
+    assert "the weights are gone" in damaged.errors

@@ -30,7 +30,13 @@ def only_records(job: Job) -> bool:
     request = found.requests[0]
     if found.missing:
         raise UserError(f"{folder}: is not finished, and the weights are gone: {cure}")
-    wanted = {"run": job.name, "variant": job.variant if job.variant != job.name else "", "evaluation": job.evaluate.asked}
+    wanted = {
+        "run": job.name,
+        "variant": job.variant if job.variant != job.name else "",
+        "evaluation": job.evaluate.asked,
+    }
     if differing := [key for key, value in wanted.items() if request[key] != value]:
-        raise UserError(f"{folder}: holds another evaluation ({', '.join(differing)}), and the weights are gone: {cure}")
+        raise UserError(
+            f"{folder}: holds another evaluation ({', '.join(differing)}), and the weights are gone: {cure}"
+        )
     return True

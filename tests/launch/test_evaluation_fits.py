@@ -24,8 +24,7 @@ CWM = "facebook/cwm"
 CARD = 80 * GB
 PROMPT = 1024
 """Tokens before those that are written; CruxEval's and HumanEval's programs have fewer."""
-EXPERIMENT = ROOT / "configs" / "experiment" / "cwm_lora.yaml"
-ONE_GPU = re.findall(r"^#   remedy run \S+ (.*)$", EXPERIMENT.read_text(), re.MULTILINE)
+EXPERIMENTS = [ROOT / "configs" / "experiment" / name for name in ("cwm_actions.yaml", "cwm_lora.yaml")]
 PAGES = "".join((ROOT / name).read_text() for name in ("README.md", "docs/guide.md")).replace("\\\n", " ")
 COMMANDS = [
     line.split("  #")[0]
@@ -60,9 +59,17 @@ def test_the_model_is_the_one_that_is_meant() -> None:
     assert cost.at(16_384)[1] * 2 == 2 * 2 * 8 * 128 * (16 * 16_384 + 48 * 8_192)
 
 
-@pytest.mark.parametrize("changes", [[], *(line.split() for line in ONE_GPU)], ids=["8 GPUs", "1 GPU in 4 bits"])
-def test_experiments_fit(changes: list[str]) -> None:
-    jobs = expand(load(ExperimentConfig, EXPERIMENT, changes), "x")
+def on_one_gpu(experiment: Path) -> list[str]:
+    """What its comment changes for a single GPU."""
+    (line,) = re.findall(r"^#   remedy run \S+ (.*)$", experiment.read_text(), re.MULTILINE)
+    return str(line).split()
+
+
+@pytest.mark.parametrize("one_gpu", [False, True], ids=["8 GPUs", "1 GPU in 4 bits"])
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda path: path.stem)
+def test_experiments_fit(experiment: Path, one_gpu: bool) -> None:
+    changes = on_one_gpu(experiment) if one_gpu else []
+    jobs = expand(load(ExperimentConfig, experiment, changes), "x")
     models = [job.train.model for job in jobs]
     assert all(isinstance(model, PretrainedSettings) and model.name_or_path == CWM for model in models)
     for job, model in zip(jobs, models):
@@ -72,10 +79,8 @@ def test_experiments_fit(changes: list[str]) -> None:
 
 
 def test_no_other_experiment_evaluates_it() -> None:
-    naming = [
-        path.name for path in (ROOT / "configs" / "experiment").iterdir() if f"name_or_path: {CWM}" in path.read_text()
-    ]
-    assert naming == [EXPERIMENT.name]
+    experiments = sorted((ROOT / "configs" / "experiment").iterdir())
+    assert [path for path in experiments if f"name_or_path: {CWM}" in path.read_text()] == EXPERIMENTS
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -22,6 +22,7 @@ from tests.tiny_cwm import write_tiny_cwm
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGSHIP = ROOT / "configs" / "experiment" / "cwm_lora.yaml"
+ACTIONS = ROOT / "configs" / "experiment" / "cwm_actions.yaml"
 CRUXEVAL = [
     {"id": f"sample_{n}", "code": f"def f(x):\n    y = x + {n}\n    return y", "input": "1", "output": str(n + 1)}
     for n in range(3)
@@ -35,6 +36,22 @@ HUMANEVAL = {
 }
 
 
+def small(model: Path) -> list[str]:
+    """What makes the 32B model's experiments those of another one, on this machine."""
+    return [
+        *(f"groups.cwm.base.{section}.name_or_path={model}" for section in ("model", "tokenizer")),
+        "groups.cwm.base.train.deepspeed=null",
+        "groups.cwm.base.train.batch_size=2",
+        "groups.cwm.base.train.gradient_accumulation_steps=1",
+        "groups.cwm.base.train.dataloader_num_workers=0",
+        "groups.cwm.base.train.precision=fp32",
+        "groups.cwm.base.train.threads=1",
+        "groups.cwm.base.tracking={wandb: false}",
+        "groups.cwm.evaluate.max_new_tokens=24",
+        "groups.cwm.evaluate.threads=1",
+    ]
+
+
 @pytest.fixture(scope="module")
 def flagship(tmp_path_factory: pytest.TempPathFactory) -> ExperimentConfig:
     """The shipped experiment with a tiny model, a few programs and two steps."""
@@ -45,25 +62,16 @@ def flagship(tmp_path_factory: pytest.TempPathFactory) -> ExperimentConfig:
     changes = [
         f"output={folder / 'out'}",
         "max_steps=2",
-        *(f"groups.cwm.base.{section}.name_or_path={model}" for section in ("model", "tokenizer")),
         *(
             f"groups.cwm.evaluate.diagnostics.0.sources.{number}.path={folder / f'{name}.jsonl'}"
             for number, name in enumerate(("cruxeval", "humaneval"))
         ),
-        "groups.cwm.base.train.deepspeed=null",
-        "groups.cwm.base.train.batch_size=2",
-        "groups.cwm.base.train.gradient_accumulation_steps=1",
-        "groups.cwm.base.train.dataloader_num_workers=0",
-        "groups.cwm.base.train.precision=fp32",
-        "groups.cwm.base.train.threads=1",
+        *small(model),
         "groups.cwm.base.data.task.depth=1",
         "groups.cwm.base.data.task.input_length=[2, 3]",
         "groups.cwm.base.data.reveal.max_tokens=700",
         "groups.cwm.runs.short-budget={data.reveal.max_tokens: 600}",
         "groups.cwm.base.mixture.permutations.set.task.length=3",
-        "groups.cwm.base.tracking={wandb: false}",
-        "groups.cwm.evaluate.max_new_tokens=24",
-        "groups.cwm.evaluate.threads=1",
     ]
     return load(ExperimentConfig, FLAGSHIP, changes)
 
@@ -119,6 +127,28 @@ def test_the_flagship_runs_end_to_end(flagship: ExperimentConfig) -> None:
     assert of_recipes == [(1, 3)] * 4
     assert forgetting[0].unequal == ("only the treatment was trained here",)
     assert "Forgetting answers at once: with replay" in text
+
+
+@pytest.mark.slow
+def test_what_to_run_next_runs_end_to_end(tmp_path: Path) -> None:
+    (tmp_path / "cruxeval.jsonl").write_text("".join(json.dumps(line) + "\n" for line in CRUXEVAL))
+    changes = [
+        f"output={tmp_path / 'out'}",
+        "max_steps=1",
+        "max_examples=1",
+        f"groups.cwm.evaluate.diagnostics.1.sources.0.path={tmp_path / 'cruxeval.jsonl'}",
+        *small(write_tiny_cwm(tmp_path / "tiny-cwm")),
+        "groups.cwm.base.data.task.length=4",
+    ]
+    experiment = load(ExperimentConfig, ACTIONS, changes)
+    jobs = expand(experiment, "actions")
+    for job in jobs:
+        assert not prepare(job)
+        train(job.train)
+        evaluate_run(job.train, job.folder, job.name, job.variant)
+    assert report_all(experiment, jobs).exists()
+    found = compose([job.folder / "evaluation" for job in jobs], experiment.comparisons)
+    assert len(found.verdicts) == len(experiment.comparisons)
 
 
 def _check_untouched(job: Job) -> None:

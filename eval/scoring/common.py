@@ -15,7 +15,7 @@ from remedy.eval.decoding import Generated
 from remedy.eval.failures import TOO_LONG, UNTRACED, Failure
 from remedy.eval.forcings import ANSWERS, TEACHER_FORCED
 from remedy.eval.records import Constrained, OutOf, Score
-from remedy.eval.scoring.operations import Operations, causing_frame
+from remedy.eval.scoring.operations import causing_frame, operation_of
 from remedy.models.tokenizer import Encoded
 
 
@@ -100,7 +100,7 @@ def operation_behind(example: Example, number: int, role: Role | None) -> str:
     at = frames[causing_frame(frames, number, role is Role.VALUE)]
     # A frame that returns shows no state: its line's own frame does.
     state = at.locals if at.locals is not None else frames[causing_frame(frames, number, False)].locals
-    return Operations(example.trace.program).of(at.source, state)
+    return operation_of(example.trace.program, at.source, state)
 
 
 def judged(decoded: Decoded, roles: Collection[Role], part: int, whole: int) -> float | None:

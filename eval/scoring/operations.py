@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from remedy.data_gen.execution.program import Event, Frame, Program, Value
 
@@ -30,32 +30,40 @@ _STRING_ONLY = {name for name in dir(str) if not name.startswith("_")}.differenc
 _STRING_METHODS = {name for name in dir(str) if not name.startswith("_")}
 
 
-class Operations:
-    """The operation of every line of one program."""
+def operation_of(program: Program, source: str, state: Mapping[str, Value] | None = None) -> str:
+    """The operation of a source line of a program; `state` tells which variables hold strings."""
+    try:
+        tree = ast.parse(program.code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return "other"
+    lines = program.physical_lines()
+    numbers = {number for number, line in enumerate(lines, start=1) if line == source}
+    kinds: set[str] = set()
+    for statement in _statements(tree):
+        parts = _own_parts(statement)
+        if _stands_on(statement, parts, numbers):
+            kinds.update(*(_kinds(part, statement, state or {}) for part in (statement, *parts)))
+    return next((kind for kind in OPERATIONS if kind in kinds), "other")
 
-    def __init__(self, program: Program) -> None:
-        self._by_line: dict[str, list[list[ast.AST]]] = {}
-        try:
-            tree = ast.parse(program.code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return
-        lines = program.physical_lines()
-        statements = [
-            node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case)
-        ]
-        for statement in statements:
-            parts = _own_parts(statement)
-            located = [statement, *(node for part in parts for node in ast.walk(part))]
-            # A statement over several lines fires an event at each line that a part of it starts on.
-            for number in sorted({node.lineno for node in located if hasattr(node, "lineno")}):
-                if number <= len(lines):  # a lone carriage return ends a line for the parser, but not for a trace
-                    self._by_line.setdefault(lines[number - 1], []).append([statement, *parts])
 
-    def of(self, source: str, state: Mapping[str, Value] | None = None) -> str:
-        """The operation of a source line; `state` tells which variables hold strings."""
-        found = self._by_line.get(source, [])
-        kinds = {kind for parts in found for part in parts for kind in _kinds(part, parts[0], state or {})}
-        return next((kind for kind in OPERATIONS if kind in kinds), "other")
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements, without looking into expressions, which hold none."""
+    todo = [tree]
+    while todo:
+        for child in ast.iter_child_nodes(todo.pop()):
+            if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+                yield child
+                todo.append(child)
+
+
+def _stands_on(statement: ast.AST, parts: Sequence[ast.AST], numbers: Set[int]) -> bool:
+    """Whether a part of a statement starts on one of some lines: one over several lines fires an event at each of these."""
+    first, last = getattr(statement, "lineno", 0), getattr(statement, "end_lineno", None)
+    if first in numbers:
+        return True
+    if first == last or (last is not None and not any(first <= number <= last for number in numbers)):
+        return False
+    return any(getattr(node, "lineno", 0) in numbers for part in parts for node in ast.walk(part))
 
 
 def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:

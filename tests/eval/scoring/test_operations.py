@@ -4,7 +4,7 @@ import pytest
 
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
-from remedy.eval.scoring.operations import Operations, causing_frame
+from remedy.eval.scoring.operations import causing_frame, operation_of
 from tests.eval.scoring.test_frames import CODE
 
 
@@ -33,7 +33,43 @@ from tests.eval.scoring.test_frames import CODE
 def test_operations_of_lines(line: str, operation: str) -> None:
     program = Program(f"def main():  # << START_OF_TRACE\n    s, xs, n = 'a,b', [1], 3\n    {line}\n")
     state = trace(program).frames[2].locals
-    assert Operations(program).of(f"    {line}\n", state) == operation
+    assert operation_of(program, f"    {line}\n", state) == operation
+
+
+@pytest.mark.parametrize(
+    ("line", "operation"),
+    [
+        ("    x = [\n", "index or slice"),
+        ("        s[0]\n", "index or slice"),  # a line within a statement counts as all of it
+        ("        for _ in xs\n", "index or slice"),
+        ("    ]\n", "other"),  # where no part of it starts
+        ("    elif s.split(\n", "string method"),
+        ("        ','\n", "string method"),
+        ("        n += 1\n", "loop or counter"),
+        ("    match n:\n", "other"),
+        ("        case 1 if s[0]:\n", "index or slice"),
+        ("    nowhere\n", "other"),
+    ],
+)
+def test_operations_of_lines_of_longer_statements(line: str, operation: str) -> None:
+    body = """def main():  # << START_OF_TRACE
+    s, xs, n = 'a,b', [1], 3
+    x = [
+        s[0]
+        for _ in xs
+    ]
+    if n < 1:
+        pass
+    elif s.split(
+        ','
+    ):
+        n += 1
+    match n:
+        case 1 if s[0]:
+            pass
+"""
+    program = Program(body)
+    assert operation_of(program, line, trace(program).frames[2].locals) == operation
 
 
 def test_a_wrong_state_after_a_call_is_attributed_to_the_line_that_called() -> None:

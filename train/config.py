@@ -274,12 +274,14 @@ class RunConfig(Settings):
         refuse_held_out_of_a_part(self.data, placed)
         if any(one.memory is not None for one in sources):
             self._check_windows()
-        # Events were structure: a configuration of then would not train what it says it trains.
+        # Events were structure once; a model that is to write lines by itself has to write them, too. One that learns neither is held to
+        # the program (`control_flow`), or fed both.
         roles = self.train.supervised()
-        if Role.STRUCTURE in roles and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):
+        written = {Role.STRUCTURE, Role.ACTION} <= set(roles)
+        if written and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):
             raise ValueError(
-                "train.loss_roles has structure without event: the tokens of events were structure and are a role now, without "
-                "which a model never learns where a call or a return begins: add event"
+                "train.loss_roles has structure and action without event: a model never learns where a call or a return begins: add "
+                "event, or leave out action for a model that is held to the control flow or fed both"
             )
         return self
 

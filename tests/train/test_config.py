@@ -244,15 +244,19 @@ def test_a_former_key_names_the_new_one(old: str, new: str) -> None:
         tiny(**{f"train__{old}": 1})
 
 
-@pytest.mark.parametrize(("form", "refused"), [("cwm", True), ("symbolic", False)])
-def test_structure_is_not_learnt_without_events_where_a_format_has_them(form: str, refused: bool) -> None:
-    """Events were structure: a configuration of then would train something else without a word."""
-    settings = {
-        "data": {"task": {"kind": "permutation"}, "format": form},
-        "train": {"loss_roles": ["state", "structure"]},
-    }
+@pytest.mark.parametrize(
+    ("form", "roles", "refused"),
+    [
+        ("cwm", ["state", "action", "structure"], True),
+        ("symbolic", ["state", "action", "structure"], False),  # has no events
+        ("cwm", ["state", "structure"], False),  # writes neither: the program decides both, or they are fed
+        ("cwm", ["state", "action", "event", "structure"], False),
+    ],
+)
+def test_what_writes_lines_learns_events_where_a_format_has_them(form: str, roles: list[str], refused: bool) -> None:
+    settings = {"data": {"task": {"kind": "permutation"}, "format": form}, "train": {"loss_roles": roles}}
     if refused:
-        with pytest.raises(ConfigError, match="structure without event"):
+        with pytest.raises(ConfigError, match="structure and action without event"):
             build(RunConfig, settings, "x")
     else:
         build(RunConfig, settings, "x")

@@ -274,10 +274,9 @@ class RunConfig(Settings):
         refuse_held_out_of_a_part(self.data, placed)
         if any(one.memory is not None for one in sources):
             self._check_windows()
-        # Events were structure once; a model that is to write lines by itself has to write them, too. One that learns neither is held to
-        # the program (`control_flow`), or fed both.
+        # A model that is to write lines by itself has to write events too. One that learns neither is held to the program, or fed both.
         roles = self.train.supervised()
-        written = {Role.STRUCTURE, Role.ACTION} <= set(roles)
+        written = {Role.STRUCTURE, Role.ACTION} <= roles
         if written and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):
             raise ValueError(
                 "train.loss_roles has structure and action without event: a model never learns where a call or a return begins: add "

@@ -31,13 +31,14 @@ from remedy.models.loading import load_checkpoint
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 
-TEXTS, CHARACTERS, TOKENS = 60, 4_000, 512
+TEXTS, CHARACTERS, TOKENS = 30, 2_000, 512
 """Texts of each kind, the characters that one must have at least, and the tokens of it that are read."""
 
 
 def prose() -> list[str]:
     """Topics of the language reference, in the order of their names."""
-    return [pydoc.plain(topics[name]) for name in sorted(topics) if len(topics[name]) >= CHARACTERS][:TEXTS]
+    found = dict.fromkeys(pydoc.plain(topics[name]) for name in sorted(topics))  # some have two names
+    return [text for text in found if len(text) >= CHARACTERS][:TEXTS]
 
 
 def modules() -> list[str]:
@@ -59,9 +60,9 @@ def changed(before: list[float], after: list[float]) -> str:
     if before is after:
         return ""
     differences = np.subtract(after, before)
-    centre, error = differences.mean(), stats.sem(differences)
-    low, high = stats.t.interval(0.95, len(differences) - 1, centre, error)
-    return f" ({centre:+.3f}, {low:+.3f} to {high:+.3f})"
+    centre = differences.mean()
+    half = stats.t.ppf(0.975, len(differences) - 1) * stats.sem(differences)
+    return f" ({centre:+.3f}, {centre - half:+.3f} to {centre + half:+.3f})"
 
 
 def main() -> None:

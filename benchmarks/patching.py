@@ -1,7 +1,7 @@
 """Which state a model loses on a long way: every head's state after a long program, put in the place of the one that a short program
 with the same result leaves behind.
 
-python benchmarks/patching.py RUN [--lengths 1024] [--programs 60]    RUN: of configs/experiment/horizon.yaml, or its `model` folder
+python -m benchmarks.patching RUN [--lengths 1024] [--programs 60]    RUN: of configs/experiment/horizon.yaml, or its `model` folder
 
 Any arrangement of n variables is reached by n - 1 swaps, so that each long program has a short one with the same beginning and the
 same end. The model reads both, and answers from the state of the short one, in which one head's state (or a layer's, or all) is the
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.reflections import swap_of
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import load
 from remedy.data_gen.tasks.permutation import PermutationTask
@@ -50,15 +51,11 @@ class Ways(NamedTuple):
 
 def swap_tokens(tokenizer: TraceTokenizer, n: int) -> dict[tuple[int, int], int]:
     """The command that swaps two of n variables, by their places."""
-    names = ascii_lowercase[:n]
     found: dict[tuple[int, int], int] = {}
     for token in range(tokenizer.vocab_size):
-        text = tokenizer.decode([token]).strip()
-        if " = " in text:
-            left, right = (side.split(", ") for side in text.split(" = "))
-            if len(left) == 2 and left == right[::-1] and all(name in names for name in left):
-                first, second = map(names.index, left)
-                found[first, second] = found[second, first] = token
+        first, second = map(ascii_lowercase.index, swap_of(tokenizer, token) or "zz")
+        if max(first, second) < n:
+            found[first, second] = found[second, first] = token
     return found
 
 

@@ -44,6 +44,14 @@ def test_all_states_of_the_other_program_are_the_other_program(
     assert torch.equal(found[0][1], long[0][1])
     assert torch.equal(found[0][0], short[0][0])
     assert not torch.equal(long[0][1], short[0][1])
+    # Answers from a state that was put in place are those of reading straight on.
+    names, answer = [swaps[0, 1], swaps[1, 2], swaps[2, 3]], list[int]()
+    for name in names:
+        row = torch.tensor([[0, swaps[0, 1], swaps[1, 2], *answer, name]])
+        answer += [name, int(model(input_ids=row).logits[0, -1].argmax())]
+    assert patching.right(model, [long], torch.tensor([answer])) == 1
+    answer[-1] = (answer[-1] + 1) % tokenizer.vocab_size
+    assert patching.right(model, [long], torch.tensor([answer])) == 0
     monkeypatch.setattr(sys, "argv", ["patching.py", str(run), "--lengths", "9", "--programs", "4"])
     patching.main()
     lines = capsys.readouterr().out.splitlines()

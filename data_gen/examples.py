@@ -13,14 +13,16 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from pydantic import Field, SerializeAsAny, model_validator
 
+from remedy.data_gen import rng
 from remedy.data_gen.execution.pool import Outcome
 from remedy.data_gen.execution.program import ProgramError, Trace
 from remedy.data_gen.memory import Memory
+from remedy.data_gen.messages import shown
 from remedy.data_gen.registry import by_kind
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.settings import ConfigError, Settings
@@ -35,6 +37,7 @@ from remedy.data_gen.traces.values import same_value
 
 OVER_BUDGET = "budget"
 """The outcome of a program whose trace has too many tokens under any reveal."""
+HIGHEST_LINE = 1_000_000
 NO_RESULT = "raised"
 """The outcome of a program that raised, where its returned value alone is asked for: it has none."""
 
@@ -52,6 +55,8 @@ class DataConfig(Settings):
     """Whether the program precedes its trace (always so in the cwm format)."""
     reveal: RevealConfig = RevealConfig()
     """Which frames are written, which of them show their state, and how."""
+    first_line: int | tuple[int, int] = 1
+    """In formats with numbers, the number of a program's first line, fixed or drawn from [low, high]: where in its file it stands."""
     string_encoding: EncodingName = "plain"
     """How string values are written in the trace."""
     memory: Memory | None = None
@@ -60,6 +65,16 @@ class DataConfig(Settings):
     all. With fewer than `reveal.spacing` no state may be in sight; nor what `..` of a diff stands for."""
     seed: int = Field(default=0, ge=0, lt=2**64)
     """Chooses the programs, together with the split and the index."""
+
+    @model_validator(mode="after")
+    def _lines_ordered(self) -> DataConfig:
+        low, high = self.first_lines()
+        if not 1 <= low <= high <= HIGHEST_LINE:
+            raise ValueError(
+                f"first_line must be 1 to {HIGHEST_LINE}, or [low, high] with 1 <= low <= high <= {HIGHEST_LINE}; got "
+                f"{shown(self.first_line)}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _something_to_ask(self) -> DataConfig:
@@ -113,6 +128,8 @@ class DataConfig(Settings):
             found["string_encoding"] = "where no value is a string or holds one"
         if self.reveal.answer_only:
             found["memory"] = "with reveal.answer_only, which writes no frames before the answer"
+        if not FORMATS[self.format].numbers_lines:
+            found["first_line"] = f"in the {self.format} format, whose lines have no numbers"
         if not self.task.is_seeded:
             found["seed"] = f"for task {self.task.kind}, whose programs are given"
         return found
@@ -127,6 +144,10 @@ class DataConfig(Settings):
         changes: dict[str, Any] = {"task": task.model_dump()}
         defaults = {"reveal.call_depth": None, "string_encoding": "plain", "seed": 0}
         return self.changed({**changes, **{key: defaults[key] for key in idle if key in defaults}}, f"task {task.name}")
+
+    def first_lines(self) -> tuple[int, int]:
+        """The lowest and the highest number that a program's first line may have."""
+        return (self.first_line, self.first_line) if isinstance(self.first_line, int) else self.first_line
 
     @property
     def writes_sessions(self) -> bool:
@@ -226,7 +247,8 @@ def executions(data: DataConfig, split: str, indices: Sequence[int], workers: in
     with collector_paused():
         drawn = task.draw(split, places, data.seed, data.writes_sessions)
         outcomes = task.execute(drawn, allows_partial_trace(data.reveal), workers)
-        return [Execution(i, split, one, _checked(one, outcome)) for i, one, outcome in zip(places, drawn, outcomes)]
+        done = (Execution(i, split, one, _checked(one, outcome)) for i, one, outcome in zip(places, drawn, outcomes))
+        return [_placed(execution, data) for execution in done]
 
 
 def fit_to_budget(
@@ -289,6 +311,19 @@ def collector_paused() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
+
+
+def _placed(execution: Execution, data: DataConfig) -> Execution:
+    """The execution of the program where it stands in its file (`first_line`)."""
+    if data.first_line == 1:
+        return execution
+    low, high = data.first_lines()
+    drawn = rng.bits(rng.key(execution.drawn.key, rng.FIRST_LINE, 0), 0)
+    program = replace(execution.trace.program, first_line=low + rng.below(drawn, high - low + 1))
+    outcome = execution.outcome
+    if isinstance(outcome, Trace):
+        outcome = replace(outcome, program=program)
+    return replace(execution, drawn=execution.drawn._replace(program=program), outcome=outcome)
 
 
 def _checked(drawn: Drawn, outcome: Outcome) -> Outcome:

@@ -20,6 +20,8 @@ ORDER = 1 << 32
 """The stream that orders are drawn from; splits have the small numbers."""
 WINDOW = ORDER + 1
 """The stream that windows on examples are drawn from."""
+FIRST_LINE = ORDER + 2
+"""The stream that the numbers of programs' first lines are drawn from."""
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15

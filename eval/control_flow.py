@@ -129,7 +129,7 @@ class TraceGrammar:
         """The tokens of a step's ACTION."""
         source = self.flow.source(step)
         if isinstance(self._writer, Numbered):
-            source = self._writer.action(step.line, source)
+            source = self._writer.action(self.flow.program, step.line, source)
         return self.tokenizer.encode(source_spans(Role.ACTION, source, 0)).ids if step.event is not None else []
 
 

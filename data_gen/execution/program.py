@@ -108,6 +108,8 @@ class Program:
 
     code: str
     name: str = "<program>"
+    first_line: int = 1
+    """The number of its first line in the file that it stands in: what formats that write numbers count from."""
 
     @classmethod
     def from_call(cls, code: str, arguments: str, name: str = "<program>", function: str = "f") -> Program:

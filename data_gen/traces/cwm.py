@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
-from remedy.data_gen.execution.program import Event, Trace, Value
+from remedy.data_gen.execution.program import Event, Program, Trace, Value
 from remedy.data_gen.roles import Role, Span, Special
 from remedy.data_gen.traces.frames import Format, Rendered, WrittenFrame
 from remedy.data_gen.traces.line_numbers import line_numbers
@@ -44,7 +44,7 @@ class Cwm(Format):
         spans = Spans()
         spans.special(Special.BEGIN_OF_TEXT, -1, Role.CONTEXT)
         spans.special(Special.TRACE_CONTEXT_START, -1, Role.CONTEXT)
-        code = self.program(trace.program.code)
+        code = self.program(trace.program)
         frames = self.frames(trace, frames)
         spans.source(Role.CONTEXT, "\n" + code + ("" if code.endswith("\n") else "\n"), -1)
         spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
@@ -63,9 +63,9 @@ class Cwm(Format):
         spans.special(Special.END_OF_TEXT, len(trace.frames))
         return Rendered(spans, written)
 
-    def program(self, code: str) -> str:
+    def program(self, program: Program) -> str:
         """The program as the prompt shows it."""
-        return code
+        return program.code
 
     def frames(self, trace: Trace, frames: Sequence[WrittenFrame]) -> Sequence[WrittenFrame]:
         """The frames with their source lines as they are written."""
@@ -85,24 +85,28 @@ class Unseeded(Cwm):
 class Numbered(Cwm):
     """Every line has its number, in the program and in the trace: lines of one text cannot be taken for each other."""
 
-    def program(self, code: str) -> str:
-        whole = code if code.endswith("\n") else code + "\n"
-        return "".join(f"{number} {line}\n" for number, line in enumerate(whole.split("\n")[:-1], start=1))
+    numbers_lines = True
+
+    def program(self, program: Program) -> str:
+        whole = program.code if program.code.endswith("\n") else program.code + "\n"
+        return "".join(f"{number} {line}\n" for number, line in enumerate(whole.split("\n")[:-1], program.first_line))
 
     def frames(self, trace: Trace, frames: Sequence[WrittenFrame]) -> Sequence[WrittenFrame]:
         numbers = line_numbers(trace)
-        return [frame._replace(source=self.action(numbers[frame.number], frame.source)) for frame in frames]
+        return [
+            frame._replace(source=self.action(trace.program, numbers[frame.number], frame.source)) for frame in frames
+        ]
 
-    def action(self, number: int, source: str) -> str:
-        """What a frame says of its line."""
-        return f"{number} {source}"
+    def action(self, program: Program, line: int, source: str) -> str:
+        """What a frame says of a line of the program, counted from 1."""
+        return f"{program.first_line + line - 1} {source}"
 
 
 class NumberAlone(Numbered):
     """The number stands for the line, whose text is in the program."""
 
-    def action(self, number: int, source: str) -> str:
-        return f"{number}\n"
+    def action(self, program: Program, line: int, source: str) -> str:
+        return f"{program.first_line + line - 1}\n"
 
 
 def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False) -> None:

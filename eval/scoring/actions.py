@@ -34,7 +34,7 @@ class Known(NamedTuple):
     def line(self, step: Step) -> str:
         """How frames write the line of a step."""
         source = self.flow.source(step)
-        return self.form.action(step.line, source) if isinstance(self.form, Numbered) else source
+        return self.form.action(self.flow.program, step.line, source) if isinstance(self.form, Numbered) else source
 
     @property
     def options(self) -> dict[str, Any]:

@@ -437,11 +437,14 @@ def test_no_true_token_of_a_benchmark_is_masked(shared: Path, benchmark: str, ev
 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["all shown", "one in turn"])
-@pytest.mark.parametrize("format", ["cwm", "cwm_numbered"])
-def test_a_wrong_action_is_told_by_what_the_program_allows(loops: Prepared, format: str, shown: bool) -> None:
+@pytest.mark.parametrize(("format", "first"), [("cwm", 1), ("cwm_numbered", 1), ("cwm_numbered", 40)])
+def test_a_wrong_action_is_told_by_what_the_program_allows(
+    loops: Prepared, format: str, first: int, shown: bool
+) -> None:
     """After `if n == 1:` its body may follow and the line after it, and no other; which of them, says the state if it shows all."""
     reveal = {"locals": "full" if shown else "one_in_turn"}
-    made = Prepared({**loops.data.model_dump(), "format": format, "reveal": reveal}, 1, split="all")
+    data = {**loops.data.model_dump(), "format": format, "first_line": first, "reveal": reveal}
+    made = Prepared(data, 1, split="all")
     (example,), (truth,) = made.examples, made.truths
     place = next(at for at, frame in enumerate(example.frames) if frame.source.endswith("            n += 1\n"))
     number, start = example.frames[place].number, list(truth.roles).count(int(Role.CONTEXT))
@@ -450,10 +453,10 @@ def test_a_wrong_action_is_told_by_what_the_program_allows(loops: Prepared, form
     ]
     numbers = format == "cwm_numbered"
     texts = {
-        ("5 " if numbers else "") + "        n += 1\n": "against the written state"
+        (f"{first + 4} " if numbers else "") + "        n += 1\n": "against the written state"
         if shown
         else "allowed by the control flow",
-        ("6 " if numbers else "") + "    return n\n": "outside the control flow",
+        (f"{first + 5} " if numbers else "") + "    return n\n": "outside the control flow",
         "        n += 2\n": "outside the control flow",
     }
     for text, expected in texts.items():

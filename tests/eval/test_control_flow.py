@@ -87,6 +87,13 @@ def test_all_formats_with_events(format: str, reveal: dict[str, Any]) -> None:
         follow(start(example, BPE, data), BPE.encode(example.spans))
 
 
+@pytest.mark.parametrize("format", ["cwm_numbered", "cwm_numbers"])
+def test_lines_are_numbered_from_where_the_program_stands(format: str) -> None:
+    data = DataConfig.model_validate({**DATA.model_dump(), "format": format, "first_line": [95, 105]})
+    for example in examples(data, "test", range(6)):
+        follow(start(example, BPE, data), BPE.encode(example.spans))
+
+
 @pytest.mark.parametrize("moves", ["swaps", "full"])
 def test_on_straight_line_programs_whatever_is_written_of_states_the_rest_is_the_truth_that_action_forcing_feeds(
     moves: str,

@@ -1,5 +1,6 @@
 """The line of every frame is found again from its text, and formats that write it tell lines of one text apart."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,46 @@ def test_numbers_stand_beside_the_lines_or_for_them() -> None:
             span.piece for span in written.spans if span.role is Role.ACTION and not isinstance(span.piece, Special)
         ]
         assert actions == [frame.source for frame in written.frames]
+
+
+def test_a_program_may_stand_anywhere_in_its_file() -> None:
+    """Where, is drawn for each index anew, and changes its numbers alone."""
+    task = {"kind": "permutation", "n": 3, "length": [1, 4], "answer": "none"}
+    for format in ("cwm_numbered", "cwm_numbers"):
+        top, placed = (
+            examples(
+                DataConfig.model_validate({"task": task, "format": format, "first_line": first}), "train", range(200)
+            )
+            for first in (1, [9, 40])
+        )
+        firsts = [one.trace.program.first_line for one in placed]
+        assert set(firsts) == set(range(9, 41))
+        again = DataConfig.model_validate({"task": task, "format": format, "first_line": [9, 40]})
+        assert [one.trace.program.first_line for one in examples(again, "train", [70, 3])] == [firsts[70], firsts[3]]
+        for one, other, first in zip(top, placed, firsts):
+            assert (one.program, one.identity, one.answer) == (other.program, other.identity, other.answer)
+            assert numbers_moved(spans_text(one.spans), first - 1) == spans_text(other.spans)
+
+
+def numbers_moved(text: str, by: int) -> str:
+    """The text with so much added to every line's number."""
+    return re.sub(r"(?m)(^|<\|action_sep\|>)([0-9]+)", lambda found: f"{found[1]}{int(found[2]) + by}", text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"format": "cwm", "first_line": 5},
+            "first_line 5 does nothing in the cwm format, whose lines have no numbers",
+        ),
+        ({"format": "cwm_numbered", "first_line": 0}, "first_line must be 1 to 1000000, or .* got 0"),
+        ({"format": "cwm_numbers", "first_line": [5, 2]}, "first_line must be 1 to 1000000, or .* got"),
+    ],
+)
+def test_first_lines_that_mean_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DataConfig.model_validate({"task": {"kind": "permutation"}, **settings})
 
 
 @pytest.mark.slow

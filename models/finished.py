@@ -82,13 +82,19 @@ def check_model(folder: Path) -> None:
     """Compare a folder with its seal, to the last byte of its weights. Folders without one are not ours, or never finished.
 
     Raises:
-        UserError: a file is missing or is not what was written.
+        UserError: a file is missing or is not what was written, or the folder is a checkpoint of a training.
     """
     if not (folder / SEAL).exists():
         if (folder / "config.yaml").exists():
             log.warning("%s: has no %s, so its weights are not checked; was it trained to the end?", folder, SEAL)
         return
-    files = read_json(folder / SEAL, _CURE)["files"]
+    sealed = read_json(folder / SEAL, _CURE)
+    if "step" in sealed:
+        raise UserError(
+            f"{folder}: is a checkpoint that training goes on from (step {sealed['step']}), without a tokenizer and the settings of its "
+            "data: let the training end, with --resume or a smaller train.max_steps, and give the run's folder"
+        )
+    files = sealed["files"]
     size = sum(size for size, _ in files.values())
     if size > _LONG:
         log.info("%s: checking %.0f GB", folder, size / 1e9)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from remedy.data_gen.settings import UserError
+from remedy.models.finished import check_model
 from remedy.train.checkpoints import SEAL, digest, integrity_error, latest_intact, quarantine, seal
 from tests.train.launching import SCRIPT, curve, finished, in_process, start, written
 
@@ -32,6 +34,13 @@ def test_the_newest_whole_checkpoint_is_found_whatever_lies_beside_it(tmp_path: 
     assert found is not None
     assert (found.path, found.step, found.world_size) == (whole, 9, 2)
     assert damaged == {cut: "it was not written to the end"}
+
+
+def test_a_checkpoint_of_a_training_is_no_model_to_load(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"checkpoint-9: is a checkpoint that training goes on from \(step 9\).*--resume"
+    ):
+        check_model(checkpoint(tmp_path, 9))
 
 
 @pytest.mark.parametrize("harm", ["cut", "flipped", "missing", "seal"])

@@ -91,8 +91,8 @@ def check_model(folder: Path) -> None:
     sealed = read_json(folder / SEAL, _CURE)
     if "step" in sealed:
         raise UserError(
-            f"{folder}: is a checkpoint that training goes on from (step {sealed['step']}), without a tokenizer and the settings of its "
-            "data: let the training end, with --resume or a smaller train.max_steps, and give the run's folder"
+            f"{folder}: is a checkpoint that training goes on from (step {sealed['step']}), without a tokenizer and its data's "
+            "settings: let the training end, with --resume or a smaller train.max_steps, and give the run's folder"
         )
     files = sealed["files"]
     size = sum(size for size, _ in files.values())

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.sealed import write_json
-from remedy.data_gen.settings import UserError, dump
+from remedy.data_gen.settings import UserError, dump, load
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.launch.groups import SELECTION_FOLDER
 from remedy.launch.job import CHOSEN, EVALUATE, TRAINED
 from remedy.launch.kept import only_records
 from remedy.launch.progress import Board, Progress, Watch
 from remedy.launch.selection import choose
+from remedy.train.config import RunConfig
 
 LOOK_SECONDS = 0.5
 
@@ -79,14 +80,23 @@ def prepare(job: TrainingJob) -> str:
     """Write a run's settings into its folder; an empty string, or why that cannot be."""
     job.folder.mkdir(parents=True, exist_ok=True)
     settings, text = job.folder / "train.yaml", dump(job.train)
-    if settings.exists() and settings.read_bytes() != text.encode():
+    if not settings.exists():
+        replace_file(settings, lambda partial: partial.write_text(text, encoding="utf-8"))
+    elif not _are(settings, job.train):
         return f"{job.folder} holds a run of other settings; delete it or choose another output"
-    replace_file(settings, lambda partial: partial.write_text(text, encoding="utf-8"))
     if isinstance(job, Job):
         text = dump(job.evaluate)
         replace_file(job.folder / EVALUATE, lambda partial: partial.write_text(text, encoding="utf-8"))
         write_json(job.folder / CHOSEN, job.chosen)
     return ""
+
+
+def _are(path: Path, settings: RunConfig) -> bool:
+    """Whether a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
+    try:
+        return load(RunConfig, path) == settings
+    except UserError:
+        return False
 
 
 def command(job: TrainingJob, processes: int) -> list[str]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from remedy.data_gen.settings import ConfigError, apply_changes, build, load
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.progress import QUIET_SECONDS, Board, Progress, Watch, note_condition
+from remedy.launch.runner import prepare
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE: dict[str, Any] = {
@@ -112,6 +113,20 @@ def test_what_would_do_nothing_is_refused_before_training(changes: dict[str, Any
     with pytest.raises(ConfigError) as refused:
         expand(build(ExperimentConfig, apply_changes(EXPERIMENT, changes)), "e")
     assert says in str(refused.value)
+
+
+def test_a_run_of_an_earlier_version_goes_on_under_settings_that_are_newer_than_it(tmp_path: Path) -> None:
+    job = expand(experiment(output=str(tmp_path)), "e")[0]
+    assert prepare(job) == ""
+    path = job.folder / "train.yaml"
+    earlier = path.read_text().replace("  first_line: 1\n", "")
+    path.write_text(earlier)
+    assert prepare(job) == ""
+    assert path.read_text() == earlier
+    for other in (earlier.replace("n: 3", "n: 4"), earlier[: len(earlier) // 2], "["):
+        assert other != earlier
+        path.write_text(other)
+        assert prepare(job).endswith("holds a run of other settings; delete it or choose another output")
 
 
 def test_progress_is_read_from_a_runs_folder(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import apply_changes, build, parse_overrides
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.allowed import Place

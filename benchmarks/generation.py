@@ -18,7 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 from remedy.data_gen import rng
-from remedy.data_gen.examples import DataConfig, examples, token_arrays
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples, token_arrays
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.sandbox import Sandbox
 from remedy.data_gen.tasks.composition import CompositionTask, compose

@@ -20,7 +20,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import build
 from remedy.data_gen.tasks.programs import split_cases
 from remedy.eval.forcings import FORCINGS

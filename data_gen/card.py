@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sealed import digest_of

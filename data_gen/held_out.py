@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.messages import cut
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task

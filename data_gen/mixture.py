@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from remedy.data_gen import rng
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import ConfigError, Settings
 
 LONGEST = 10_000

@@ -6,7 +6,7 @@ import ast
 import warnings
 from pathlib import Path
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
 from remedy.data_gen.messages import one_line, shown
 from remedy.data_gen.roles import Role, Span

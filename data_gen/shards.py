@@ -20,7 +20,8 @@ from typing import Annotated, Any, NamedTuple, Protocol
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from remedy.data_gen.examples import DataConfig, Example
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example
 from remedy.data_gen.files import clear_partials
 from remedy.data_gen.orphans import end_with_parent
 from remedy.data_gen.roles import Role, Special

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import torch
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import ConfigError, apply_changes, build, read_yaml
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task
 from remedy.eval.checkpoint import Subject

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.control_flow import ControlFlow, ControlFlowError, Exceptions
-from remedy.data_gen.examples import DataConfig, Example
+from remedy.data_gen.examples import Example
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError
 from remedy.data_gen.settings import ConfigError, UserError
 from remedy.eval.allowed import Place

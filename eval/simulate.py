@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.control_flow import ControlFlowError
 from remedy.data_gen.control_flow.guide.contradiction import Check
-from remedy.data_gen.examples import DataConfig, Example, Execution, fit_to_budget, write
+from remedy.data_gen.examples import Example, Execution, fit_to_budget, write
 from remedy.data_gen.execution.program import Event, Program, ProgramError, Trace
 from remedy.data_gen.prompts import prompt_spans
 from remedy.data_gen.roles import Role, Span, Special

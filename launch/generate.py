@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import model_validator
 
 from remedy.data_gen.card import write_card
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.held_out import refuse_held_out_in_vain
 from remedy.data_gen.messages import shown
 from remedy.data_gen.settings import ConfigError, Settings, load

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import apply_changes, build
 from remedy.data_gen.speed import duration
 from remedy.eval.checkpoint import Subject

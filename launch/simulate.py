@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.prompts import prompt_spans, read_program

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import (
     OVER_BUDGET,
-    DataConfig,
     Example,
     collector_paused,
     executions,

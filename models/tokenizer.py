@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.messages import one_line
 from remedy.data_gen.roles import Role, Span, Special

@@ -13,7 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from remedy.data_gen.examples import DataConfig, Example, examples
+    from remedy.data_gen.config import DataConfig
+    from remedy.data_gen.examples import Example, examples
     from remedy.data_gen.execution.program import Program, Trace
     from remedy.data_gen.execution.tracer import trace
     from remedy.data_gen.roles import Role, Span, spans_text
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from remedy.train.run import train as train_model
 
 _WHERE = {
-    "DataConfig": "data_gen.examples",
+    "DataConfig": "data_gen.config",
     "EvalConfig": "eval.config",
     "Example": "data_gen.examples",
     "Program": "data_gen.execution.program",

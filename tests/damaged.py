@@ -15,7 +15,7 @@ import torch
 import yaml
 from rich.console import Console
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import load
 from remedy.eval.checkpoint import for_checkpoint, weights_digest
 from remedy.eval.config import EvalConfig

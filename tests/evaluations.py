@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.eval.folder import GENERATIONS, RECORDS, UNFINISHED
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM

@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.data_gen.traces.render import FORMATS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.eval.config import EvalConfig

@@ -39,6 +39,7 @@ FLOORS = {
         ["control_flow", "traces"],
         ["rewrites", "memory"],
         ["tasks"],
+        ["config"],
         ["examples"],
         ["prompts", "shards", "card", "mixture", "windows"],
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import CwmConfig, CwmForCausalLM, PreTrainedTokenizerFast
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Special
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.models.tokenizer import build_tokenizer

@@ -14,7 +14,8 @@ from torch.nn.functional import pad
 from torch.utils.data import Dataset
 
 from remedy.data_gen import rng
-from remedy.data_gen.examples import DataConfig, token_arrays
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import token_arrays
 from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role, Special
 from remedy.data_gen.tokens import Tokens

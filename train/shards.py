@@ -12,7 +12,7 @@ import numpy.typing as npt
 from torch.utils.data import Dataset
 
 from remedy.data_gen import rng
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.sealed import digest_of
 from remedy.data_gen.settings import UserError
 from remedy.data_gen.shards import WriteConfig, data_hash, look_at_shard, plan, read_manifest, read_shard

@@ -10,7 +10,8 @@ from scipy import optimize
 
 from benchmarks.published.tables import Table, per_cent
 from benchmarks.published.truths import LIMIT, shown_in, written_tokens
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.settings import build
 from remedy.eval.diagnostics.composition_null import posterior
 from remedy.eval.stats import rate

@@ -11,7 +11,8 @@ from scipy import optimize, stats
 from benchmarks.published.collected import Benchmark
 from benchmarks.published.reports import Failed
 from benchmarks.published.tables import Table, per_cent
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Role
 from remedy.data_gen.settings import build
 from remedy.eval.stats import clopper_pearson, compare

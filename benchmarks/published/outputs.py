@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from benchmarks.published.reports import Failed
 from benchmarks.published.truths import LIMIT, Shown, shown
-from remedy.data_gen.examples import DataConfig, Example
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example
 from remedy.data_gen.execution.program import Event
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.cwm import EVENT_TOKENS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from remedy.data_gen.examples import DataConfig, Example, Execution, write
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example, Execution, write
 from remedy.data_gen.execution.pool import trace_one
 from remedy.data_gen.execution.program import Program, Trace, Value
 from remedy.data_gen.execution.sandbox import TracerConfig

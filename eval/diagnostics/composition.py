@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import pandas as pd
 from pydantic import Field, model_validator
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.registry import one_of
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task

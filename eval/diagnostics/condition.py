@@ -9,7 +9,7 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field, field_validator
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.memory import Memory, memory_name
 from remedy.data_gen.registry import Registry
 from remedy.data_gen.roles import Role

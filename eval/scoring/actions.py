@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
 from remedy.data_gen.control_flow.guide.contradiction import against_state, check
-from remedy.data_gen.examples import DataConfig, Example
+from remedy.data_gen.examples import Example
 from remedy.data_gen.traces.cwm import Cwm, Numbered
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS

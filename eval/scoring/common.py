@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from remedy.data_gen.examples import DataConfig, Example
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example
 from remedy.data_gen.execution.program import Frame
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.frames import WrittenFrame

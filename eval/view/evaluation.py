@@ -11,7 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from remedy.data_gen.examples import DataConfig, Example
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.sealed import digest_of
 from remedy.data_gen.settings import ConfigError, UserError, build

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import SerializeAsAny
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.registry import Registry, by_kind
 from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import Settings, UserError

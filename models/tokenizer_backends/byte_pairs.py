@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal
 import tokenizers
 from pydantic import Field
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Special
 from remedy.models.tokenizer_backends.base import TOKENIZERS, Offsets, SubwordBackend, SubwordSettings, TokenizerError
 

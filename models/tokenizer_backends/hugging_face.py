@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import CWM_IDS, Special
 from remedy.models.tokenizer_backends.base import TOKENIZERS, Offsets, SubwordBackend, SubwordSettings, TokenizerError
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import tiktoken
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import CWM_IDS
 from remedy.models.tokenizer_backends.base import TOKENIZERS, Offsets, SubwordBackend, SubwordSettings, TokenizerError
 

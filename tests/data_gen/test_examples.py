@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig, example, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import example, examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special, spans_text

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig, examples, token_arrays
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples, token_arrays
 from remedy.data_gen.mixture import MOST_SEEDS, STRIDE, Mixture, Part
 from remedy.data_gen.settings import ConfigError, build
 

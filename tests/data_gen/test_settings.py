@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import ConfigError, apply_changes, build, dump, load, parse_overrides
 from remedy.eval.config import EvalConfig
 from remedy.train.config import RunConfig

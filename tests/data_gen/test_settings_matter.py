@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig, examples, executions, fit_to_budget, write, write_context
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples, executions, fit_to_budget, write, write_context
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.mixture import Mixture, Part
 from remedy.data_gen.reference import places

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.execution.program import Event
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special

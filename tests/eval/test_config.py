@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.sealed import read_json
 from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.checkpoint import Subject, for_checkpoint, load_evaluated

@@ -12,7 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig, Example
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.allowed import Place, continued

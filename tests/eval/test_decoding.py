@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 import torch
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Role, Special
 from remedy.eval.decoding import Generated
 from remedy.eval.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sealed import read_json
 from remedy.data_gen.settings import UserError, build

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.control_flow import ControlFlow, ControlFlowError
-from remedy.data_gen.examples import DataConfig, Example, examples
+from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.windows import longest_seen, seen, windows

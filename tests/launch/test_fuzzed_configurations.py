@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import example
 from remedy.data_gen.settings import MISTAKES
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.permutation import PermutationTask

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from rich.console import Console
 
-from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import example
 from remedy.data_gen.roles import Role, spans_text
 from remedy.data_gen.settings import UserError, load
 from remedy.eval.colours import ROLE_COLOURS

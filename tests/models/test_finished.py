@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import UserError
 from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.models.config import DecoderSettings

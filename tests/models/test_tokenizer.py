@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import CWM_IDS, Role, Span, Special, spans_text

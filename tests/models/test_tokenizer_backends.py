@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import ConfigError, build
 from remedy.models import tokenizer as tokenizers

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import example
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.mixture import STRIDE
 from remedy.data_gen.roles import Role

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.control_flow import ControlFlow
 from remedy.data_gen.control_flow.guide import against_state, check
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import MARKER, Event, Program, Trace
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Special

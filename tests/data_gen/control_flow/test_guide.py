@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.control_flow import ControlFlow
 from remedy.data_gen.control_flow.guide import Guide
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import MARKER, Event, Program
 from remedy.data_gen.tasks.families import FAMILIES
 from tests.data_gen.control_flow.following import true_trace

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.tasks.families import FAMILIES
 from tests.data_gen.control_flow.following import follow, follow_all, true_trace

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.pool import trace_all
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig

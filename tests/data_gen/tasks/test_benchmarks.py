@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.pool import trace_all
 from remedy.data_gen.execution.program import ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remedy.data_gen import rng
-from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import example
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.splits import split_of, text_hash

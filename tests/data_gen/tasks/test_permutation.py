@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from remedy.data_gen import rng
-from remedy.data_gen.examples import DataConfig, examples, token_arrays
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples, token_arrays
 from remedy.data_gen.execution.program import Event, Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import PAD_ROLE, Role, Special, spans_text

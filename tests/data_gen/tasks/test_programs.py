@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from remedy.data_gen.examples import DataConfig, Example, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.execution.pool import environment, trace_all
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig

@@ -10,7 +10,8 @@ import yaml
 from pydantic import Field
 
 from remedy.data_gen import rng
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.splits import SPLITS, split_of, text_hash

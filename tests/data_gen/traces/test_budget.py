@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig, Example, example, executions, fit_to_budget, write, write_context
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example, example, executions, fit_to_budget, write, write_context
 from remedy.data_gen.execution.program import Program, Trace
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Span

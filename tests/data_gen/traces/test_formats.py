@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.examples import DataConfig, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Event, Frame, Program, Trace, Value
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import ConfigError, build

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks import Task
 from remedy.eval.checkpoint import Subject

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.settings import ConfigError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.eval.decoding import Generated
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig, Example, examples
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.eval.decoding import Generated

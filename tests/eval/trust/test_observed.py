@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from remedy.data_gen.examples import DataConfig
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.settings import build
 from remedy.data_gen.traces.reveal import levels

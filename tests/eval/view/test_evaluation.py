@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from remedy.data_gen.examples import DataConfig, example
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import example
 from remedy.data_gen.roles import spans_text
 from remedy.data_gen.sealed import write_json
 from remedy.data_gen.settings import UserError, build

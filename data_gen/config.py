@@ -1,0 +1,131 @@
+"""What is generated, and how it is written down: the settings of an example."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, SerializeAsAny, model_validator
+
+from remedy.data_gen.memory import Memory
+from remedy.data_gen.messages import shown
+from remedy.data_gen.registry import by_kind
+from remedy.data_gen.settings import Settings
+from remedy.data_gen.tasks import TASKS, Task
+from remedy.data_gen.traces.render import FORMATS, FormatName
+from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.data_gen.traces.string_encodings import EncodingName
+
+HIGHEST_LINE = 1_000_000
+
+
+class DataConfig(Settings):
+    """What is generated (`task`) and how it is written down (the rest)."""
+
+    former = {"strings": "string_encoding", "tracer": "task.tracer"}
+
+    task: Annotated[SerializeAsAny[Task], by_kind(TASKS)]
+    """Which programs there are; `kind` chooses the task."""
+    format: FormatName = "cwm"
+    """The text form of a trace: the code world model's own, a Python session, or one token per variable, value and command."""
+    context: bool = True
+    """Whether the program precedes its trace (always so in the cwm format)."""
+    reveal: RevealConfig = RevealConfig()
+    """Which frames are written, which of them show their state, and how."""
+    first_line: int | tuple[int, int] = 1
+    """In formats with numbers, the number of a program's first line, fixed or drawn from [low, high]: where in its file it stands."""
+    string_encoding: EncodingName = "plain"
+    """How string values are written in the trace."""
+    memory: Memory | None = None
+    """Which frames before the one being predicted a model still sees, after the context, in training and decoding; positions begin
+    anew where it forgets. `4`: the last four; `{frames: 4, open_calls: true}`: and where every call stands that has not returned. None:
+    all. With fewer than `reveal.spacing` no state may be in sight; nor what `..` of a diff stands for."""
+    seed: int = Field(default=0, ge=0, lt=2**64)
+    """Chooses the programs, together with the split and the index."""
+
+    @model_validator(mode="after")
+    def _lines_ordered(self) -> DataConfig:
+        low, high = self.first_lines()
+        if not 1 <= low <= high <= HIGHEST_LINE:
+            raise ValueError(
+                f"first_line must be 1 to {HIGHEST_LINE}, or [low, high] with 1 <= low <= high <= {HIGHEST_LINE}; got "
+                f"{shown(self.first_line)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _something_to_ask(self) -> DataConfig:
+        if self.reveal.answer_only and self.task.returns_nothing():
+            raise ValueError(
+                "reveal.answer_only asks for the returned value, and these programs return nothing: remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _context_needed(self) -> DataConfig:
+        if not self.context and not FORMATS[self.format].hides_program:
+            raise ValueError(f"the {self.format} format always shows the program: remove `context: false`")
+        if not self.task.has_sessions and not self.context:
+            raise ValueError(f"task {self.task.kind} needs its program: remove `context: false`")
+        if self.reveal.answer_only and not FORMATS[self.format].answers_only:
+            able = ", ".join(name for name, format in FORMATS.items() if format.answers_only)
+            raise ValueError(
+                f"the {self.format} format cannot ask for the answer alone: use {able}, or remove answer_only"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _frames_to_remember(self) -> DataConfig:
+        able = [name for name, format in FORMATS.items() if format.closes_frames or format.one_token]
+        if self.memory is not None and self.format not in able:
+            raise ValueError(
+                f"memory {self.memory}: nothing that a model writes in the {self.format} format says where a frame ends: use "
+                f"{', '.join(able)}, or remove memory"
+            )
+        telling = [name for name in able if FORMATS[name].events]
+        if self.memory is not None and self.memory.open_calls and self.format not in telling:
+            raise ValueError(
+                f"memory.open_calls: the {self.format} format writes no events, so that no frame says what is called or returns: use "
+                f"{', '.join(telling)}, or memory {self.memory.frames}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _settings_have_an_effect(self) -> DataConfig:
+        self.refuse_idle(self.without_effect())
+        return self
+
+    def without_effect(self) -> dict[str, str]:
+        """Settings that do nothing beside the others, by their dotted keys, each with the reason."""
+        session = self.writes_sessions and self.task.has_sessions
+        found = {f"task.{key}": because for key, because in self.task.without_effect(session).items()}
+        if session:
+            found["reveal.call_depth"] = "in a session, which calls nothing"
+        if not self.task.has_strings(session):
+            found["string_encoding"] = "where no value is a string or holds one"
+        if self.reveal.answer_only:
+            found["memory"] = "with reveal.answer_only, which writes no frames before the answer"
+        if not FORMATS[self.format].numbers_lines:
+            found["first_line"] = f"in the {self.format} format, whose lines have no numbers"
+        if not self.task.is_seeded:
+            found["seed"] = f"for task {self.task.kind}, whose programs are given"
+        return found
+
+    def with_task(self, task: Task) -> DataConfig:
+        """The programs of another task, written down as these are; what does nothing for that task is left out.
+
+        Raises:
+            ConfigError: the task cannot be written down so.
+        """
+        idle = self.model_copy(update={"task": task}).without_effect()
+        changes: dict[str, Any] = {"task": task.model_dump()}
+        defaults = {"reveal.call_depth": None, "string_encoding": "plain", "seed": 0}
+        return self.changed({**changes, **{key: defaults[key] for key in idle if key in defaults}}, f"task {task.name}")
+
+    def first_lines(self) -> tuple[int, int]:
+        """The lowest and the highest number that a program's first line may have."""
+        return (self.first_line, self.first_line) if isinstance(self.first_line, int) else self.first_line
+
+    @property
+    def writes_sessions(self) -> bool:
+        """Whether the format writes a session of commands where the task has one."""
+        return FORMATS[self.format].session

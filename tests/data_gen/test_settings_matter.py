@@ -44,7 +44,7 @@ def configurations(own: Path) -> Iterator[dict[str, Any]]:
     tasks += [{"kind": "composition", "family": family, "depth": [1, 3]} for family in ("strings", "math", "dicts")]
     tasks += [{"kind": "programs", "path": str(own), "tracer": {"isolation": "trusted"}}]
     for task in tasks:
-        for form in ("cwm", "repl", "symbolic"):
+        for form in ("cwm", "cwm_numbered", "repl", "symbolic"):
             yield {"task": task, "format": form}
         yield {"task": task, "reveal": {"answer_only": True}}
 
@@ -52,6 +52,7 @@ def configurations(own: Path) -> Iterator[dict[str, Any]]:
 OTHERS: dict[str, list[Any]] = {
     "format": ["repl", "cwm"],
     "context": [False],
+    "first_line": [7, [5, 90]],
     "string_encoding": ["indexed"],
     "seed": [5],
     "reveal.spacing": [3.0],

@@ -9,13 +9,14 @@ from pydantic import Field, SerializeAsAny, model_validator
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.messages import shown
 from remedy.data_gen.registry import by_kind
-from remedy.data_gen.settings import Settings
+from remedy.data_gen.settings import Settings, low_high
 from remedy.data_gen.tasks import TASKS, Task
 from remedy.data_gen.traces.render import FORMATS, FormatName
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 
 HIGHEST_LINE = 1_000_000
+"""The highest number that a first line may have."""
 
 
 class DataConfig(Settings):
@@ -123,7 +124,7 @@ class DataConfig(Settings):
 
     def first_lines(self) -> tuple[int, int]:
         """The lowest and the highest number that a program's first line may have."""
-        return (self.first_line, self.first_line) if isinstance(self.first_line, int) else self.first_line
+        return low_high(self.first_line)
 
     @property
     def writes_sessions(self) -> bool:

@@ -200,6 +200,11 @@ def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
         raise ConfigError("\n".join(start + line for line in [*lines[:MISTAKES], *more])) from None
 
 
+def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
+    """The least and the most of what is fixed or drawn from [low, high]."""
+    return (chosen, chosen) if isinstance(chosen, int) else chosen
+
+
 def dump(config: BaseModel) -> str:
     """The resolved configuration as YAML, defaults included."""
     text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

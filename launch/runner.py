@@ -82,7 +82,7 @@ def prepare(job: TrainingJob) -> str:
     settings, text = job.folder / "train.yaml", dump(job.train)
     if not settings.exists():
         replace_file(settings, lambda partial: partial.write_text(text, encoding="utf-8"))
-    elif not _are(settings, job.train):
+    elif not _says(settings, job.train):
         return f"{job.folder} holds a run of other settings; delete it or choose another output"
     if isinstance(job, Job):
         text = dump(job.evaluate)
@@ -91,7 +91,7 @@ def prepare(job: TrainingJob) -> str:
     return ""
 
 
-def _are(path: Path, settings: RunConfig) -> bool:
+def _says(path: Path, settings: RunConfig) -> bool:
     """Whether a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
     try:
         return load(RunConfig, path) == settings

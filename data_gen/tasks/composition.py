@@ -12,6 +12,7 @@ from remedy.data_gen import rng
 from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.messages import shown, suggest
 from remedy.data_gen.registry import one_of
+from remedy.data_gen.settings import low_high
 from remedy.data_gen.splits import ALL, split_of, stream_of, text_hash
 from remedy.data_gen.tasks.families import FAMILIES, LETTERS, source
 from remedy.data_gen.tasks.small_spaces import outcomes
@@ -60,7 +61,7 @@ class CompositionTask(Task):
         return self
 
     def depth_range(self) -> tuple[int, int]:
-        return (self.depth, self.depth) if isinstance(self.depth, int) else self.depth
+        return low_high(self.depth)
 
     def function_names(self) -> tuple[str, ...]:
         return self.functions or tuple(FAMILIES[self.family].functions)

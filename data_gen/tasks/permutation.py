@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from remedy.data_gen import rng
 from remedy.data_gen.execution.program import Trace
 from remedy.data_gen.messages import shown
+from remedy.data_gen.settings import low_high
 from remedy.data_gen.splits import in_split, stream_of
 from remedy.data_gen.tasks.permutation_arrays import batch_arrays, supports, vocabulary
 from remedy.data_gen.tasks.permutation_chance import chance
@@ -78,11 +79,11 @@ class PermutationTask(Task):
 
     def length_range(self) -> tuple[int, int]:
         """The shortest and the longest program."""
-        return _range(self.length)
+        return low_high(self.length)
 
     def repertoire_range(self) -> tuple[int, int] | None:
         """The fewest and the most different commands that a program's are drawn from."""
-        return None if self.repertoire is None else _range(self.repertoire)
+        return None if self.repertoire is None else low_high(self.repertoire)
 
     def describe(self) -> str:
         return "Permutation programs: a few variables whose values are permuted command by command"
@@ -169,8 +170,3 @@ class PermutationTask(Task):
         if split == "train" and self.held_out_lengths:
             allowed &= ~np.isin(batch.lengths, self.held_out_lengths)
         return allowed
-
-
-def _range(chosen: int | tuple[int, int]) -> tuple[int, int]:
-    """The least and the most of what is fixed or drawn from [low, high]."""
-    return (chosen, chosen) if isinstance(chosen, int) else chosen

@@ -234,6 +234,7 @@ def _sequences(convert: Callable[[str, str], Any], has_strings: bool = True) -> 
         lambda draws, texts: draws.text(texts.alphabet, *texts.input_length),
         {
             "mirror": (),
+            "reverse": (),
             "rotate": (_integer(1, 4),),
             "repeat": (_integer(2, 3),),
             "interlace": (_word(2, 4),),

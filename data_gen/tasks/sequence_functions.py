@@ -12,6 +12,14 @@ def mirror(items):
     return result
 
 
+def reverse(items):
+    result = items[:0]
+    for i in range(len(items)):
+        at = len(items) - 1 - i
+        result = result + items[at : at + 1]
+    return result
+
+
 def rotate(items, steps):
     for _ in range(steps):
         items = items[1:] + items[:1]

@@ -61,7 +61,7 @@ FUNCTION = label("function", "The function that stands alone; empty for composit
 
 @DIAGNOSTICS.register("composition")
 class CompositionDiagnostic(Diagnostic):
-    """Atomic accuracy per function, then accuracy by depth, nested and flattened."""
+    """Atomic accuracy per function, written as the data writes it, then accuracy by depth, nested and flattened."""
 
     title = "Composed functions"
     axis = "depth"
@@ -124,7 +124,7 @@ class CompositionDiagnostic(Diagnostic):
         """The task and the labels of every condition of a family."""
         functions = self.functions or (trained.functions if family == trained.family else ())
         for name in functions or tuple(FAMILIES[family].functions):
-            task: dict[str, Any] = {"family": family, "functions": (name,), "depth": 1, "flatten": False}
+            task: dict[str, Any] = {"family": family, "functions": (name,), "depth": 1, "flatten": trained.flatten}
             yield task, {"family": family, "form": ATOMIC, "depth": 1, "function": name}
         for form in self.forms:
             for depth in self.depths:

@@ -145,6 +145,7 @@ def test_isomorphic_types_have_the_same_frames_and_only_the_values_differ(
 
 def test_sequence_functions_mean_what_they_say() -> None:
     assert sequence_functions.mirror("abc") == "abccba"
+    assert sequence_functions.reverse((1, 2, 3)) == (3, 2, 1)
     assert sequence_functions.rotate([1, 2, 3], 4) == [2, 3, 1]
     assert sequence_functions.repeat(("a", "b"), 2) == ("a", "b", "a", "b")
     assert sequence_functions.interlace("abc", "12") == "a1b2c"

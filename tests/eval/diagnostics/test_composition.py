@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import example
 from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks import Task
 from remedy.eval.checkpoint import Subject
@@ -168,6 +169,14 @@ def test_it_runs_over_functions_depths_and_forms(tmp_path: Path) -> None:
         ("atomic", 1, "sort_chars"),
         *((form, depth, "") for form in ("nested", "flattened") for depth in (2, 3)),
     }
+
+
+@pytest.mark.parametrize("flatten", [False, True])
+def test_a_function_alone_is_written_as_it_was_learnt(flatten: bool) -> None:
+    task = {"kind": "composition", "functions": ["mirror_str"], "flatten": flatten}
+    data = DataConfig.model_validate({"task": task})
+    (one,) = CompositionDiagnostic(depths=()).conditions(data, "test")
+    assert ("t1 = " in example(one.data, "test", 0).trace.program.code) is flatten
 
 
 def test_forms_without_depths_are_refused() -> None:

@@ -159,15 +159,15 @@ def product_speed() -> float:
 
 def _print_conditions(variants: dict[str, list[Job]], conditions: dict[str, list[Condition]], console: Console) -> None:
     table = Table("condition", "examples", "variants", title="Examples by condition")
-    found: dict[str, tuple[int, list[str]]] = {}
+    found: dict[tuple[str, int], set[str]] = {}
     for name, jobs in variants.items():
         for one in conditions[jobs[0].name]:
             words = ", ".join(f"{key} {value}" for key, value in one.own_labels.items() if value != "")
             how = "answer only" if one.labels["answer_only"] else f"forcing {one.labels['forcing']}"
             label = ", ".join(filter(None, [one.diagnostic, words, how]))
-            found.setdefault(label, (one.examples, []))[1].append(name)
-    for label, (examples, names) in found.items():
-        table.add_row(label, str(examples), str(len(set(names))))
+            found.setdefault((label, one.examples), set()).add(name)
+    for (label, examples), names in found.items():
+        table.add_row(label, str(examples), str(len(names)))
     console.print(table)
 
 

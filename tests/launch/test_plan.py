@@ -50,6 +50,12 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_variant_that_is_asked_less_has_a_row_of_its_own(tmp_path: Path) -> None:
+    text = printed(tmp_path, groups={"g": {**GROUP, "evaluate_runs": {"b": {"diagnostics.0.examples": 20}}}})
+    rows = [line.split("│")[1:-1] for line in text.splitlines() if "length 4, horizon" in line]
+    assert [[cell.strip() for cell in row[1:]] for row in rows] == [["50", "1"], ["20", "1"]]
+
+
 def test_of_what_is_fed_differently_a_plan_counts_diagnoses_and_a_constraint_is_compared(tmp_path: Path) -> None:
     forcings = ["free", "control_flow", "action_forced"]
     evaluate = {"diagnostics": [{"kind": "permutation", "lengths": [2], "forcing": forcings, "examples": 50}]}

@@ -78,12 +78,18 @@ def read(model: CausalLM, row: Sequence[int]) -> States:
     return [layer.recurrent_states[0][0] for layer in output.past_key_values.layers]
 
 
-def right(model: Any, starts: Sequence[States], answers: Tensor) -> int:
-    """How many answers (B, 2 n), name after name, have the likeliest values from these states."""
+def started(model: Any, starts: Sequence[States], answers: Tensor) -> Any:
+    """A cache for answers (B, 2 n) that begins with these states."""
     cache = model.new_cache()
     model(input_ids=answers[:, :1], past_key_values=cache, use_cache=True)  # makes the places that are filled now
     for layer, found in zip(cache.layers, zip(*starts)):
         layer.recurrent_states[0] = torch.stack(found)
+    return cache
+
+
+def right(model: Any, starts: Sequence[States], answers: Tensor) -> int:
+    """How many answers (B, 2 n), name after name, have the likeliest values from these states."""
+    cache = started(model, starts, answers)
     likeliest = model(input_ids=answers, past_key_values=cache, use_cache=True).logits.argmax(-1)
     return int((likeliest[:, ::2] == answers[:, 1::2]).all(1).sum())
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import patching
+from benchmarks import drift, patching
 from remedy.models.loading import load_checkpoint
 from tests.models.test_reflections import trained
 
@@ -61,3 +61,26 @@ def test_all_states_of_the_other_program_are_the_other_program(
         "| layer 1, head 1",
         "| layer 1, head 2",
     ]
+
+
+def test_drift_is_none_from_a_state_to_itself_and_margins_say_what_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = trained(tmp_path, {"short_convolution": False})
+    model, tokenizer = load_checkpoint(str(run))
+    swaps = patching.swap_tokens(tokenizer, 5)
+    one, other = (patching.read(model, [0, *row]) for row in ([swaps[0, 1]], [swaps[0, 1], swaps[1, 2]]))
+    assert torch.equal(drift.distances([one], [one]), torch.zeros(1, 2))
+    doubled = [2 * layer for layer in one]
+    torch.testing.assert_close(drift.distances([doubled, one], [one, one]), torch.full((1, 2), 0.5))
+    assert (drift.distances([other], [one]) > 0).all()
+    answer = list[int]()
+    for name in (swaps[0, 1], swaps[1, 2], swaps[2, 3]):
+        row = torch.tensor([[0, swaps[0, 1], *answer, name]])
+        answer += [name, int(model(input_ids=row).logits[0, -1].argmax())]
+    wrong = [*answer[:-1], (answer[-1] + 1) % tokenizer.vocab_size]
+    above = drift.margins(model, [one, one], torch.tensor([answer, wrong]))
+    assert above[0] > 0 > above[1]
+    monkeypatch.setattr(sys, "argv", ["drift.py", str(run), "--lengths", "4", "9", "--programs", "3"])
+    drift.main()
+    assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith(("| 4 ", "| 9 "))]) == 2

@@ -1,4 +1,4 @@
-"""How far a state drifts with every command, and when that is too far: every head's state after a long program, against that after a
+"""How far a state drifts with the number of commands: every head's state after a long program, against that after a
 short one with the same result.
 
 python -m benchmarks.drift RUN ... [--lengths 64 1024] [--programs 20]    RUN: of configs/experiment/horizon.yaml, or its `model` folder

@@ -46,9 +46,18 @@ def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path
     other = load(RunConfig, config, [f"output={killed}", "train.learning_rate=0.5"])
     with pytest.raises(UserError, match=r"train\.learning_rate is 0\.5 but was 0\.001"):
         train(other, resume=True)
-    finished(start([sys.executable, SCRIPT, config, f"output={killed}", "--resume"]))
+    assert "no checkpoint" not in finished(start([sys.executable, SCRIPT, config, f"output={killed}", "--resume"]))
     assert curve(killed) == curve(whole)
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_resuming_where_no_checkpoint_is_begins_anew_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = tmp_path / "misspelt"
+    with caplog.at_level("INFO", logger="remedy"):
+        train(load(RunConfig, written(tmp_path), [f"output={output}"]), resume=True)
+    assert f"{output}: no checkpoint to resume from; training begins at step 0" in caplog.text
 
 
 @pytest.mark.slow

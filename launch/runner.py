@@ -13,9 +13,9 @@ from remedy.data_gen.files import replace_file
 from remedy.data_gen.sealed import write_json
 from remedy.data_gen.settings import UserError, dump, load
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
+from remedy.launch.finished import is_done
 from remedy.launch.groups import SELECTION_FOLDER
 from remedy.launch.job import CHOSEN, EVALUATE, TRAINED
-from remedy.launch.kept import only_records
 from remedy.launch.progress import Board, Progress, Watch
 from remedy.launch.selection import choose
 from remedy.train.config import RunConfig
@@ -138,7 +138,7 @@ def _do(job: TrainingJob, config: ExperimentConfig) -> str:
     if problem or (isinstance(job, Trial) and (job.folder / TRAINED).exists()):
         return problem
     try:
-        if isinstance(job, Job) and only_records(job):
+        if isinstance(job, Job) and is_done(job):
             return ""
     except UserError as error:
         return str(error)

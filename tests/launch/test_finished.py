@@ -1,4 +1,4 @@
-"""An experiment of which records alone were kept: its report is made again without weights, and other seeds are added."""
+"""Finished runs of an experiment are not started again, with their weights or without; what is missing or damaged of them is."""
 
 import shutil
 from pathlib import Path
@@ -59,3 +59,32 @@ def test_an_experiment_goes_on_from_its_records_and_says_what_weights_are_missin
     assert damaged.status == 2
     assert f"{record}: " in damaged.errors
     assert "the weights are gone" in damaged.errors
+
+
+def test_a_finished_run_is_started_again_only_where_something_of_it_is_not_whole(tmp_path: Path) -> None:
+    path = write(tmp_path, [0])
+    assert remedy(["run", path]).status == 0
+    run = tmp_path / "out" / "swaps" / "gru,seed=0"
+    log, summary = run / "log.txt", (run / "evaluation" / "summary.json").read_bytes()
+
+    def again() -> bool:
+        """Whether a process was started for the run."""
+        log.unlink()
+        status = remedy(["run", path]).status
+        started = log.exists()
+        log.touch()
+        assert status == (2 if "error: " in log.read_text() else 0)
+        return started
+
+    assert not again()
+    written = next((run / "evaluation" / "generations").glob("*.parquet"))
+    for damaged in (written, run / "evaluation" / "summary.json", run / "evaluation" / "evaluation.json"):
+        damaged.unlink()
+        assert again(), damaged
+        assert damaged.exists()
+        assert (run / "evaluation" / "summary.json").read_bytes() == summary
+        assert not again()
+    weights = run / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
+    assert again()
+    assert f"{weights}: is damaged" in log.read_text()

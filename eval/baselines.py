@@ -54,11 +54,14 @@ def of(conditions: Iterable[Mapping[str, object]]) -> dict[str, list[float]]:
 
 def best(conditions: Iterable[Mapping[str, object]]) -> str:
     """The highest of them, and in small print which it is; empty if there is none."""
+    name, share = highest(conditions)
+    return f"{100 * share:.0f} %\n{NAMES[name]}" if name else ""
+
+
+def highest(conditions: Iterable[Mapping[str, object]]) -> tuple[str, float]:
+    """The name and the share of the highest; no name and 0 if there is none."""
     shares = {name: max(found) for name, found in of(conditions).items()}
-    if not shares:
-        return ""
-    name = max(shares, key=lambda one: shares[one])
-    return f"{100 * shares[name]:.0f} %\n{NAMES[name]}"
+    return max(shares.items(), key=lambda one: one[1], default=("", 0.0))
 
 
 def said(shares: Sequence[float]) -> str:

@@ -50,7 +50,8 @@ def _outcome(item: Verdict) -> str:
         case _:
             said = f"It is undecided whether {name} does anything to the {of}{where}"
     start = "The primary comparison: " if item.comparison.primary else ""
-    return f"{start}{said}; {rate_of(item.treatment)} of its answers are right, {rate_of(item.baseline)} of the baseline's."
+    idle = f", and {item.without.splitlines()[0]} without a model" if item.idle else ""
+    return f"{start}{said}; {rate_of(item.treatment)} of its answers are right, {rate_of(item.baseline)} of the baseline's{idle}."
 
 
 def _where(item: Verdict) -> str:
@@ -85,6 +86,8 @@ def decisive(item: Verdict) -> str:
     """What would decide a comparison if the difference is as it was seen."""
     found, margin = item.found, item.comparison.margin
     far = abs(found.centre) >= margin
+    if not far and item.baseline.estimate.mean <= margin:
+        return f"no number of programs decides it: the baseline has no more right than the {margin_of(item)} that it may lose"
     times = found.times(abs(found.centre) if far else margin + found.centre, item.level)
     said = f"about {math.ceil(times):,}" if times <= MOST_TIMES else f"more than {MOST_TIMES:,}"
     more = "the seeds and the programs" if found.repeated else "the programs"

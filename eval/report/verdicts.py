@@ -75,8 +75,8 @@ class Comparison(Settings):
 class Verdict(NamedTuple):
     """What a comparison says. `level`: 1 less that of the interval it is judged by; `token_ratio`: tokens of the treatment's traces
     over the baseline's, NaN if none can be compared; `word`: None of a diagnosis, where the sides are fed different roles;
-    `programs`: how many distinct ones the examples are; `without`: the best that is right on them without a model; `unequal`: in
-    what the training of the two sides was."""
+    `programs`: how many distinct ones the examples are; `without`: the best that is right on them without a model, in words, and
+    `idle` whether the treatment has no more; `unequal`: in what the training of the two sides was."""
 
     comparison: Comparison
     found: Difference
@@ -87,6 +87,7 @@ class Verdict(NamedTuple):
     word: VerdictWord | None
     programs: int
     without: str
+    idle: bool = False
     unequal: tuple[str, ...] = ()
 
 
@@ -147,11 +148,12 @@ def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collecti
     found = found._replace(seeds=(len(outcomes[0]), len(outcomes[1])))
     baseline, treatment = (over_seeds(side, clusters) for side in outcomes)
     ratio = _token_ratio(_paired(before, after))
-    without = baselines.best([{"baselines": baselines.baselines(examples)}])
+    trivial = [{"baselines": baselines.baselines(examples)}]
+    without, (best, share) = baselines.best(trivial), baselines.highest(trivial)
+    idle = bool(best) and treatment.estimate.mean <= share
     undecided = None if diagnosis else VerdictWord.UNDECIDED
-    return Verdict(
-        comparison, found, baseline, treatment, ALONE, ratio, undecided, examples["example"].nunique(), without
-    )
+    programs = examples["example"].nunique()
+    return Verdict(comparison, found, baseline, treatment, ALONE, ratio, undecided, programs, without, idle)
 
 
 PAIRED = ["example", "index", "split", "cluster"]

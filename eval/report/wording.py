@@ -22,6 +22,7 @@ VERDICT_NOTE = (
     "named are mostly not seen. Without a model: the most that a guess, the start given back or one answer for all has right on these "
     "programs. Tokens: those of the trace, without the program, relative to the baseline's."
 )
+IDLE = "no more right than without a model"
 DIAGNOSIS_HEAD = ["Fed", "Without", "With it", WITHOUT, "Difference", "Tokens"]
 DIAGNOSIS_NOTE = (
     "What a model does when it is fed more of the truth says where it fails. It is no mitigation and gets no verdict: nobody has the "
@@ -110,7 +111,8 @@ def verdict_cell(item: Verdict) -> str:
     """The word, of what it is said, and what it leaves open."""
     assert item.word is not None
     budgets = f"unequal: {'; '.join(item.unequal)}" if item.unequal else ""
-    return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), _beside(item), budgets]))
+    idle = IDLE if item.idle and item.word in (VerdictWord.HELPED, VerdictWord.AS_GOOD) else ""
+    return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), idle, _beside(item), budgets]))
 
 
 def scope(item: Verdict) -> str:

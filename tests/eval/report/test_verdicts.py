@@ -34,6 +34,20 @@ def test_the_verdict_of_two_runs() -> None:
     assert verdict_cell(found) == "Fixed\nin this run"
 
 
+def test_what_helped_and_has_no_more_right_than_needs_no_model_is_told_so() -> None:
+    little, more = [True] * 5 + [False] * 95, [True] * 30 + [False] * 70
+    for chance, said in ((0.33, True), (0.3, True), (0.29, False)):
+        _, records = together(made(little, run="a", chance=chance), made(more, run="b", chance=chance))
+        found = decided(records, "a", "b", primary=True)
+        assert found.word is VerdictWord.HELPED
+        cell, first = verdict_cell(found), opening([found])[0]
+        assert cell == "Helped\nin this run" + "\nno more right than without a model" * said
+        assert first.endswith(
+            f"5 % of the baseline's, and {100 * chance:.0f} % without a model." if said else "5 % of the baseline's."
+        )
+    assert verdict_cell(decided(records, "a", "a", margin=0.04)).startswith("As good\nin this run\nno more right")
+
+
 def test_the_runs_of_a_variant_are_compared_together() -> None:
     parts = [made(WORSE, run=f"a-{seed}") for seed in range(6)] + [made(BETTER, run=f"b-{seed}") for seed in range(6)]
     variants = {f"{name}-{seed}": name for name in "ab" for seed in range(6)}

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from remedy.data_gen.sealed import digest_of
 from remedy.data_gen.settings import UserError
-from remedy.eval.folder import GENERATIONS, REQUEST, SUMMARY
+from remedy.eval.folder import GENERATIONS, READING, REQUEST, SUMMARY
 from remedy.eval.generations import read_generations
 from remedy.eval.report.reading import Evaluations, read_evaluations
+from remedy.eval.summary import ConditionSummary
 from remedy.launch.experiment import Job
 from remedy.launch.job import TRAINED
 from remedy.models.finished import check_model, recorded_weights, weights_are_gone
+from remedy.models.tokenizer import FILE as TOKENIZER
 
 
 def is_done(job: Job) -> bool:
@@ -32,7 +34,7 @@ def _of_these_weights(job: Job) -> bool:
     """Whether nothing is left to do where the weights are. What is wrong is named, and mended, by the run's own process."""
     model, folder = Path(job.train.output), job.folder / "evaluation"
     weights = recorded_weights(model)
-    if not weights or not (folder / SUMMARY).exists():
+    if not weights or not all((folder / name).exists() for name in (SUMMARY, READING, TOKENIZER)):
         return False
     try:
         check_model(model)
@@ -42,7 +44,17 @@ def _of_these_weights(job: Job) -> bool:
             read_generations(folder / GENERATIONS / f"{slug}.parquet", digest_of(request))
     except UserError:
         return False
-    return not _differing(job, found) and request["checkpoint"]["weights"] == weights
+    as_today = all(set(condition) == set(ConditionSummary.__annotations__) for condition in found.conditions)
+    training = request.get("training") or {}
+    return (
+        as_today
+        and not found.missing
+        and not _differing(job, found)
+        and training.get("chosen", {}) == job.chosen
+        and request.get("checkpoint", {}).get("weights") == weights
+        and not job.evaluate.load_in_4bit
+        and "quantization" not in request
+    )
 
 
 def _only_records(job: Job) -> bool:
@@ -69,4 +81,4 @@ def _differing(job: Job, found: Evaluations) -> list[str]:
         "variant": job.variant if job.variant != job.name else "",
         "evaluation": job.evaluate.asked,
     }
-    return [key for key, value in wanted.items() if found.requests[0][key] != value]
+    return [key for key, value in wanted.items() if found.requests[0].get(key) != value]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from remedy.eval.report.verdicts import ALONE, Verdict
-from remedy.eval.report.wording import drawn, margin_of, rate_of, scope, seeds_of
+from remedy.eval.report.wording import drawn, margin_of, rate_of, scope, seeds_of, told_idle
 from remedy.eval.sections import points
 from remedy.eval.stats import VerdictWord
 
@@ -17,6 +17,8 @@ NOTHING = (
 )
 MOST_NAMED = 3
 """Of comparisons with one word, so many are named; the table has all."""
+SAME = 1e-9
+"""Sides that are nearer to each other than this do not differ."""
 MOST_TIMES = 1000
 """What would take more programs than so many times those at hand is not worth a figure."""
 
@@ -50,7 +52,7 @@ def _outcome(item: Verdict) -> str:
         case _:
             said = f"It is undecided whether {name} does anything to the {of}{where}"
     start = "The primary comparison: " if item.comparison.primary else ""
-    idle = f", and {item.without.splitlines()[0]} without a model" if item.idle else ""
+    idle = f", and {item.without.splitlines()[0]} without a model" if told_idle(item) else ""
     return f"{start}{said}; {rate_of(item.treatment)} of its answers are right, {rate_of(item.baseline)} of the baseline's{idle}."
 
 
@@ -85,8 +87,9 @@ def _scope(item: Verdict) -> str:
 def decisive(item: Verdict) -> str:
     """What would decide a comparison if the difference is as it was seen."""
     found, margin = item.found, item.comparison.margin
-    far = abs(found.centre) >= margin
-    if not far and item.baseline.estimate.mean <= margin:
+    nothing_to_lose = item.baseline.estimate.mean <= margin
+    far = abs(found.centre) >= (SAME if nothing_to_lose else margin)
+    if nothing_to_lose and not far:
         return f"no number of programs decides it: the baseline has no more right than the {margin_of(item)} that it may lose"
     times = found.times(abs(found.centre) if far else margin + found.centre, item.level)
     said = f"about {math.ceil(times):,}" if times <= MOST_TIMES else f"more than {MOST_TIMES:,}"

@@ -111,8 +111,13 @@ def verdict_cell(item: Verdict) -> str:
     """The word, of what it is said, and what it leaves open."""
     assert item.word is not None
     budgets = f"unequal: {'; '.join(item.unequal)}" if item.unequal else ""
-    idle = IDLE if item.idle and item.word in (VerdictWord.HELPED, VerdictWord.AS_GOOD) else ""
+    idle = IDLE if told_idle(item) else ""
     return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), idle, _beside(item), budgets]))
+
+
+def told_idle(item: Verdict) -> bool:
+    """Whether a word that speaks for a treatment is of one that has no more right than needs no model."""
+    return item.idle and item.word in (VerdictWord.HELPED, VerdictWord.AS_GOOD)
 
 
 def scope(item: Verdict) -> str:

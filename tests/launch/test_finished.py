@@ -78,7 +78,8 @@ def test_a_finished_run_is_started_again_only_where_something_of_it_is_not_whole
 
     assert not again()
     written = next((run / "evaluation" / "generations").glob("*.parquet"))
-    for damaged in (written, run / "evaluation" / "summary.json", run / "evaluation" / "evaluation.json"):
+    names = ("summary.json", "evaluation.json", "reading.json", "trace_tokenizer.json")
+    for damaged in (written, *(run / "evaluation" / name for name in names)):
         damaged.unlink()
         assert again(), damaged
         assert damaged.exists()

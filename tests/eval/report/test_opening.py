@@ -177,3 +177,6 @@ def test_sides_that_are_alike_are_decided_by_more_programs_unless_there_is_nothi
     assert "show that less than 2 points are lost" in decisive(verdict(few, few))
     assert verdict(none, none).word is VerdictWord.UNDECIDED
     assert "no more right than the 2 points that it may lose" in decisive(verdict(none, none))
+    some = [True] * 3 + [False] * 397
+    assert verdict(none, some).word is VerdictWord.UNDECIDED
+    assert "tell it from 0" in decisive(verdict(none, some))

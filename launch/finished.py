@@ -45,16 +45,7 @@ def _of_these_weights(job: Job) -> bool:
     except UserError:
         return False
     as_today = all(set(condition) == set(ConditionSummary.__annotations__) for condition in found.conditions)
-    training = request.get("training") or {}
-    return (
-        as_today
-        and not found.missing
-        and not _differing(job, found)
-        and training.get("chosen", {}) == job.chosen
-        and request.get("checkpoint", {}).get("weights") == weights
-        and not job.evaluate.load_in_4bit
-        and "quantization" not in request
-    )
+    return as_today and not _differing(job, found) and request.get("checkpoint", {}).get("weights") == weights
 
 
 def _only_records(job: Job) -> bool:
@@ -76,9 +67,15 @@ def _only_records(job: Job) -> bool:
 
 def _differing(job: Job, found: Evaluations) -> list[str]:
     """In what an evaluation is not the job's."""
+    request = found.requests[0]
     wanted = {
         "run": job.name,
         "variant": job.variant if job.variant != job.name else "",
         "evaluation": job.evaluate.asked,
     }
-    return [key for key, value in wanted.items() if found.requests[0].get(key) != value]
+    differing = [key for key, value in wanted.items() if request.get(key) != value]
+    if (training := request.get("training")) and training["chosen"] != job.chosen:
+        differing.append("training.chosen")
+    if job.evaluate.load_in_4bit is not None and job.evaluate.load_in_4bit != ("quantization" in request):
+        differing.append("quantization")
+    return differing

@@ -86,16 +86,17 @@ def _scope(item: Verdict) -> str:
 
 def decisive(item: Verdict) -> str:
     """What would decide a comparison if the difference is as it was seen."""
-    found, margin = item.found, item.comparison.margin
+    found, margin, seen = item.found, item.comparison.margin, "if the difference is as it was seen"
     nothing_to_lose = item.baseline.estimate.mean <= margin
     far = abs(found.centre) >= (SAME if nothing_to_lose else margin)
     if nothing_to_lose and not far:
-        return f"no number of programs decides it: the baseline has no more right than the {margin_of(item)} that it may lose"
+        why = f"the baseline has no more right than the {margin_of(item)} that it may lose"
+        return f"{seen}, no number of programs decides it: {why}"
     times = found.times(abs(found.centre) if far else margin + found.centre, item.level)
     said = f"about {math.ceil(times):,}" if times <= MOST_TIMES else f"more than {MOST_TIMES:,}"
     more = "the seeds and the programs" if found.repeated else "the programs"
     end = "tell it from 0" if far else f"show that less than {margin_of(item)} are lost"
-    return f"if the difference is as it was seen, {said} times {more} would mostly {end}"
+    return f"{seen}, {said} times {more} would mostly {end}"
 
 
 def _outcomes(verdicts: Sequence[Verdict]) -> str:

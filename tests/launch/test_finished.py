@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from remedy.data_gen.settings import load
+from remedy.launch.experiment import ExperimentConfig, expand
+from remedy.launch.finished import is_done
 from tests.launch.in_process import remedy
 from tests.launch.test_sweep import SWEEP
 
@@ -77,6 +80,12 @@ def test_a_finished_run_is_started_again_only_where_something_of_it_is_not_whole
         return started
 
     assert not again()
+    (job,) = expand(load(ExperimentConfig, path), path)
+    assert is_done(job)
+    assert not is_done(job.model_copy(update={"chosen": {"train.learning_rate": 0.5}}))
+    assert not is_done(job.model_copy(update={"variant": "other"}))
+    in_4bit = job.evaluate.model_copy(update={"load_in_4bit": True})
+    assert not is_done(job.model_copy(update={"evaluate": in_4bit}))
     written = next((run / "evaluation" / "generations").glob("*.parquet"))
     names = ("summary.json", "evaluation.json", "reading.json", "trace_tokenizer.json")
     for damaged in (written, *(run / "evaluation" / name for name in names)):

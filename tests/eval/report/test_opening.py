@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remedy.eval.report.opening import MOST_NAMED, MOST_TIMES, NOTHING, decisive, opening
+from remedy.eval.report.opening import MOST_NAMED, MOST_TIMES, NOTHING, SAME, decisive, opening
 from remedy.eval.report.verdicts import Comparison, Side, Verdict
 from remedy.eval.report.wording import verdict_row
 from remedy.eval.stats import VerdictWord, compare, levels, over_seeds, word
@@ -167,8 +167,10 @@ def check_one(item: Verdict, outcome: str, cost: str, sure: str) -> None:
     assert row[5].splitlines()[1].split(" (")[0] in sure
     assert ("for other seeds too" in sure) == item.found.repeated == ("of these runs alone" not in sure)
     times = re.findall(r"(about|more than) ([\d,]+) times", sure)
-    assert bool(times) != ("no number of programs decides it" in sure) or item.word is not VerdictWord.UNDECIDED
-    assert item.word is VerdictWord.UNDECIDED or not times
+    undecided, alike = item.word is VerdictWord.UNDECIDED, abs(item.found.centre) < SAME
+    nothing_to_lose = undecided and alike and item.baseline.estimate.mean <= item.comparison.margin
+    assert ("no number of programs decides it" in sure) == nothing_to_lose
+    assert bool(times) == (undecided and not nothing_to_lose)
     assert all(2 <= int(count.replace(",", "")) <= MOST_TIMES for _, count in times)
 
 

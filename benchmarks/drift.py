@@ -21,10 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from torch import Tensor
 
-from benchmarks.patching import States, programs, read, started
-from remedy.data_gen.settings import load
-from remedy.models.loading import load_checkpoint
-from remedy.train.config import RunConfig
+from benchmarks.patching import States, read, started, ways
+from benchmarks.sessions import opened
 
 SHOWN = 3
 """Of each model's heads, those that drift least."""
@@ -54,21 +52,19 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[16, 64, 256, 1024, 4096, 16384])
     parser.add_argument("--programs", type=int, default=20)
     args = parser.parse_args()
-    for run in args.runs:
-        folder = run if (run / "config.yaml").exists() else run / "model"
-        config = load(RunConfig, folder / "config.yaml")
-        model, tokenizer = load_checkpoint(str(folder), precision="fp32")
+    for path in args.runs:
+        run = opened(path)
         rows, drifts = [], []
         for length in args.lengths:
-            ways = programs(config, tokenizer, length, args.programs)
-            longs, shorts = [read(model, way.long) for way in ways], [read(model, way.short) for way in ways]
-            above = margins(model, longs, torch.tensor([way.answer for way in ways]))
+            found = ways(run, length, args.programs)
+            longs, shorts = [read(run.model, way.long) for way in found], [read(run.model, way.short) for way in found]
+            above = margins(run.model, longs, torch.tensor([way.answer for way in found]))
             rows.append((length, int((above > 0).sum()), f"{above.mean():.1f}, {above.min():.1f}"))
             drifts.append(distances(longs, shorts))
         heads = torch.stack(drifts).sum(0).flatten().argsort()[:SHOWN].tolist()
         places = [divmod(head, drifts[0].shape[1]) for head in heads]
         named = " | ".join(f"layer {layer + 1}, head {head + 1}" for layer, head in places)
-        print(f"\n{run}, {args.programs} programs\n\n| commands | right | margin, least | {named} |")
+        print(f"\n{path}, {args.programs} programs\n\n| commands | right | margin, least | {named} |")
         print("|---" * (3 + len(places)) + "|")
         for (length, right, margin), found in zip(rows, drifts):
             cells = " | ".join(

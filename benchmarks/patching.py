@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
@@ -26,14 +26,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.reflections import swap_of
-from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import load
-from remedy.data_gen.tasks.permutation import PermutationTask
-from remedy.models.loading import load_checkpoint
+from benchmarks.sessions import Run, opened, programs
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
-from remedy.train.config import RunConfig
-from remedy.train.data import encode_rows
 
 States = list[Tensor]
 """Every layer's state, (H, K, V)."""
@@ -131,17 +126,16 @@ def named(part: Part | None) -> str:
     return f"layer {layer + 1}" + ("" if head is None else f", head {head + 1}")
 
 
-def programs(config: RunConfig, tokenizer: TraceTokenizer, length: int, count: int) -> list[Ways]:
+def ways(run: Run, length: int, count: int) -> list[Ways]:
     """The first test programs of a length, each with its short way."""
-    n = cast(PermutationTask, config.data.task).n
-    swaps = swap_tokens(tokenizer, n)
-    found = []
-    for row in encode_rows(config.data.changed({"task.length": length}, "--lengths"), tokenizer, "test", range(count)):
-        ids, roles = row.ids.tolist(), row.roles.tolist()
-        first, end = roles.index(Role.ACTION), len(roles) - roles[::-1].index(Role.ACTION)
-        before, answer = ids[first - 2 * n + 1 : first : 2], ids[end : end + 2 * n]
-        found.append(Ways(ids[:end], [*ids[:first], *short_way(before, answer[1::2], swaps)], answer))
-    return found
+    given, swaps = programs(run, length, range(count)), swap_tokens(run.tokenizer, run.variables)
+    before, after = given.begins[:, given.values[-1]].tolist(), given.ends[:, 1::2].tolist()
+    return [
+        Ways([*begin, *commands], [*begin, *short_way(first, last, swaps)], end)
+        for begin, commands, end, first, last in zip(
+            given.begins.tolist(), given.commands.tolist(), given.ends.tolist(), before, after
+        )
+    ]
 
 
 @torch.inference_mode()
@@ -151,14 +145,15 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[1024])
     parser.add_argument("--programs", type=int, default=60)
     args = parser.parse_args()
-    folder = args.run if (args.run / "config.yaml").exists() else args.run / "model"
-    config = load(RunConfig, folder / "config.yaml")
-    model, tokenizer = load_checkpoint(str(folder), precision="fp32")
+    run = opened(args.run)
+    model: Any = run.model
     for length in args.lengths:
-        ways = programs(config, tokenizer, length, args.programs)
-        longs, shorts = [read(model, way.long) for way in ways], [read(model, way.short) for way in ways]
-        answers = torch.tensor([way.answer for way in ways])
-        print(f"\n{length} commands, {len(ways)} programs, {right(model, shorts, answers)} right after the short way\n")
+        found = ways(run, length, args.programs)
+        longs, shorts = [read(model, way.long) for way in found], [read(model, way.short) for way in found]
+        answers = torch.tensor([way.answer for way in found])
+        print(
+            f"\n{length} commands, {len(found)} programs, {right(model, shorts, answers)} right after the short way\n"
+        )
         print(
             "| the state of | long's in the short one: right | short's in the long one: right | cosine, least | length |"
         )

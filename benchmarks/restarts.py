@@ -13,51 +13,19 @@ piece.
 from __future__ import annotations
 
 import argparse
-import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from torch import Tensor
 
-from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import load
-from remedy.data_gen.tasks.permutation import PermutationTask
+from benchmarks.sessions import Programs, opened, programs
 from remedy.eval.stats import rate
-from remedy.models.loading import load_checkpoint
-from remedy.models.tokenizer import TraceTokenizer
-from remedy.train.config import RunConfig
-from remedy.train.data import encode_rows
 
 TOKENS = 16_384
 """Read together at most."""
-
-
-class Programs(NamedTuple):
-    """Programs of one length. `begins`: what stands before the first command (B, p), in which the variables' names and values stand
-    as often as `values` (c, n) has rows of places; `commands` (B, N); `ends`: names and values after the last command (B, 2 n)."""
-
-    begins: Tensor
-    values: Tensor
-    commands: Tensor
-    ends: Tensor
-
-
-def programs(config: RunConfig, tokenizer: TraceTokenizer, length: int, numbers: Sequence[int]) -> Programs:
-    """Test programs of a length, with no state on the way."""
-    n = cast(PermutationTask, config.data.task).n
-    data = config.data.changed({"task.length": length, "reveal.spacing": math.inf}, "--lengths")
-    rows = encode_rows(data, tokenizer, "test", numbers)
-    ids, roles = torch.tensor([row.ids.tolist() for row in rows]), rows[0].roles.tolist()
-    first, end = roles.index(Role.ACTION), len(roles) - roles[::-1].index(Role.ACTION)
-    begins, ends = ids[:, :first], ids[:, end : end + 2 * n]
-    names = (
-        (begins[0, :, None] == ends[0, ::2]).nonzero()[:, 0].reshape(-1, n)
-    )  # in the context, and in the first frame
-    return Programs(begins, names + 1, ids[:, first:end], ends)
 
 
 def written(model: Any, rows: Tensor, names: Tensor) -> Tensor:
@@ -91,21 +59,19 @@ def main() -> None:
     print("| run | commands | state written after every | right | 95 % interval | tokens a command |")
     print("|---|---|---|---|---|---|")
     for run in args.runs:
-        folder = run if (run / "config.yaml").exists() else run / "model"
-        config = load(RunConfig, folder / "config.yaml")
-        model, tokenizer = load_checkpoint(str(folder), precision="fp32")
+        found = opened(run)
         for length in args.lengths:
             for every in args.every:
                 right: list[bool] = []
                 batch = max(1, TOKENS // every)
                 for start in range(0, args.programs, batch):
-                    given = programs(config, tokenizer, length, range(start, min(start + batch, args.programs)))
-                    right += (ends_of(model, given, every) == given.ends[:, 1::2]).all(1).tolist()
+                    given = programs(found, length, range(start, min(start + batch, args.programs)))
+                    right += (ends_of(found.model, given, every) == given.ends[:, 1::2]).all(1).tolist()
                 states = given.begins.shape[1] + given.ends.shape[1]  # the one that is read and the one that is written
-                found = rate(right)
+                share = rate(right)
                 print(
                     f"| {run} | {length:,} | {f'{every:,}' if every < length else 'none'} | {sum(right)} of {len(right)} "
-                    f"| {found.low:.1%} to {found.high:.1%} | {1 + -(-length // every) * states / length:.2f} |",
+                    f"| {share.low:.1%} to {share.high:.1%} | {1 + -(-length // every) * states / length:.2f} |",
                     flush=True,
                 )
 

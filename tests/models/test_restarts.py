@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from benchmarks import patching, restarts
-from remedy.data_gen.settings import load
-from remedy.models.loading import load_checkpoint
-from remedy.train.config import RunConfig
+from benchmarks.sessions import opened, programs
 from tests.models.test_reflections import trained
 
 
@@ -57,25 +56,25 @@ def test_a_state_that_is_read_anew_is_followed_as_far_as_one_piece_reaches(
     every: int, limit: int, right: bool, tmp_path: Path
 ) -> None:
     run = trained(tmp_path, {"short_convolution": False})
-    _, tokenizer = load_checkpoint(str(run))
-    given = restarts.programs(load(RunConfig, run / "config.yaml"), tokenizer, 9, range(6))
+    found = opened(run)
+    given = programs(found, 9, range(6))
     assert given.commands.shape == (6, 9)
     copies = given.begins[:, given.values]
     assert (copies == copies[:, :1]).all(), "each stands for the same values"
-    swaps = patching.swap_tokens(tokenizer, 5)
+    swaps = patching.swap_tokens(found.tokenizer, 5)
     assert set(given.commands.flatten().tolist()) <= set(swaps.values())
-    model = Follows(swaps, given.ends[0, ::2].tolist(), tokenizer.vocab_size, limit)
-    found = restarts.ends_of(model, given, every) == given.ends[:, 1::2]
-    assert bool(found.all()) is right
-    assert right or not found.all(1).any()
+    model = Follows(swaps, given.ends[0, ::2].tolist(), found.tokenizer.vocab_size, limit)
+    same = restarts.ends_of(model, given, every) == given.ends[:, 1::2]
+    assert bool(same.all()) is right
+    assert right or not same.all(1).any()
 
 
 def test_what_is_written_is_what_the_model_would_write_token_by_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = trained(tmp_path, {"short_convolution": False})
-    model, tokenizer = load_checkpoint(str(run))
-    given = restarts.programs(load(RunConfig, run / "config.yaml"), tokenizer, 4, range(3))
+    model: Any = opened(run).model
+    given = programs(opened(run), 4, range(3))
     rows = torch.cat([given.begins, given.commands], 1)
     with torch.inference_mode():
         written = restarts.written(model, rows, given.ends[:, ::2])

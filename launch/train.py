@@ -38,10 +38,13 @@ def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool =
     if deepspeed and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})
     # After the configuration is known to be right: these imports take seconds.
+    from remedy.train.checkpoints import checkpoints
     from remedy.train.processes import leave
     from remedy.train.run import train as run
     from remedy.train.stopping import Stopped
 
+    if resume and this_process().is_main and not checkpoints(Path(settings.output)):
+        print(f"{settings.output}: no checkpoint to resume from; training begins at step 0", flush=True)
     try:
         output = run(settings, resume)
     except Stopped as stopped:

@@ -55,7 +55,7 @@ class Checkpoints(TrainerCallback):
             output = Path(args.output_dir)
             seal(output / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}", state.global_step, args.world_size)
             _update_symlink(output / LATEST, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
-            found = _numbered(output)
+            found = checkpoints(output)
             kept = found[: self.limit]
             best = {best_of(folder) for folder in kept}
             for old in found[self.limit :]:
@@ -135,7 +135,7 @@ def integrity_error(folder: Path) -> str | None:
 def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
     """The newest intact checkpoint, and what is wrong with each newer one. Reads only: every process may ask at once."""
     damaged: dict[Path, str] = {}
-    for folder in _numbered(output):
+    for folder in checkpoints(output):
         problem = integrity_error(folder)
         if problem is None:
             content = read_json(folder / SEAL, "")
@@ -166,7 +166,7 @@ def quarantine(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> l
     return sentences
 
 
-def _numbered(output: Path) -> list[Path]:
+def checkpoints(output: Path) -> list[Path]:
     """All checkpoint folders, newest first."""
     found = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdecimal()]
     return sorted(found, key=lambda p: -int(p.name.rsplit("-", 1)[1]))

@@ -70,8 +70,6 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         if process.is_main:
             _keep_untrained(config, output)
         return output
-    if resume and checkpoint is None and not damaged and process.is_main:
-        log.info("%s: no checkpoint to resume from; training begins at step 0", output)
     moved = checkpoint is not None and checkpoint.world_size != process.world_size
     resharded = moved and config.train.deepspeed is not None
     arguments = training_arguments(config, process.world_size, resharded)  # joins the other processes

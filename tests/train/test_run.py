@@ -51,13 +51,13 @@ def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
-def test_resuming_where_no_checkpoint_is_begins_anew_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.slow
+def test_resuming_where_no_checkpoint_is_begins_anew_and_says_so(tmp_path: Path) -> None:
     output = tmp_path / "misspelt"
-    with caplog.at_level("INFO", logger="remedy"):
-        train(load(RunConfig, written(tmp_path), [f"output={output}"]), resume=True)
-    assert f"{output}: no checkpoint to resume from; training begins at step 0" in caplog.text
+    said = finished(
+        start([sys.executable, SCRIPT, written(tmp_path), f"output={output}", "train.max_steps=1", "--resume"])
+    )
+    assert f"{output}: no checkpoint to resume from; training begins at step 0" in said
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import yaml
 from remedy.data_gen.settings import load
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.finished import is_done
-from tests.launch.in_process import remedy
+from tests.launch.in_process import Ended, remedy
 from tests.launch.test_sweep import SWEEP
 
 pytestmark = pytest.mark.slow
@@ -25,6 +25,11 @@ def write(folder: Path, seeds: list[int]) -> str:
     return str(path)
 
 
+def run_all(path: str, *changes: str) -> Ended:
+    """An experiment, with the time that processes which import PyTorch need on a busy machine."""
+    return remedy(["run", path, *changes], seconds=300)
+
+
 def strip(run: Path) -> None:
     """Leave of a run what is small: settings, what its training took, records."""
     for path in [*run.glob("model/checkpoint-*"), run / "evaluation" / "generations"]:
@@ -35,7 +40,7 @@ def strip(run: Path) -> None:
 
 def test_an_experiment_goes_on_from_its_records_and_says_what_weights_are_missing_for(tmp_path: Path) -> None:
     path = write(tmp_path, [0])
-    assert remedy(["run", path]).status == 0
+    assert run_all(path).status == 0
     first, second = tmp_path / "out" / "swaps" / "gru,seed=0", tmp_path / "out" / "swaps" / "gru,seed=1"
     report = tmp_path / "out" / "report" / "report.md"
     summary = (first / "evaluation" / "summary.json").read_bytes()
@@ -43,22 +48,22 @@ def test_an_experiment_goes_on_from_its_records_and_says_what_weights_are_missin
     strip(first)
     shutil.rmtree(report.parent)
 
-    assert remedy(["run", path]).status == 0
+    assert run_all(path).status == 0
     assert not (first / "log.txt").exists(), "nothing was started for a run whose records are whole"
     assert [line for line in report.read_text().splitlines() if line.startswith("| gru")] == [
         line for line in as_made.splitlines() if line.startswith("| gru")
     ]
-    assert remedy(["run", write(tmp_path, [0, 1])]).status == 0
+    assert run_all(write(tmp_path, [0, 1])).status == 0
     assert not (first / "log.txt").exists()
     assert (first / "evaluation" / "summary.json").read_bytes() == summary
     assert (second / "evaluation" / "summary.json").exists()
     assert all(f"gru,seed={seed}" in report.read_text() for seed in (0, 1))
 
-    more = remedy(["run", path, "groups.swaps.evaluate.diagnostics.0.examples=11"])
+    more = run_all(path, "groups.swaps.evaluate.diagnostics.0.examples=11")
     assert "holds another evaluation (evaluation), and the weights are gone: put the weights back" in more.errors
     record = next((first / "evaluation" / "records").glob("*.parquet"))
     record.write_bytes(record.read_bytes()[:-1])
-    damaged = remedy(["run", path])
+    damaged = run_all(path)
     assert damaged.status == 2
     assert f"{record}: " in damaged.errors
     assert "the weights are gone" in damaged.errors
@@ -66,14 +71,14 @@ def test_an_experiment_goes_on_from_its_records_and_says_what_weights_are_missin
 
 def test_a_finished_run_is_started_again_only_where_something_of_it_is_not_whole(tmp_path: Path) -> None:
     path = write(tmp_path, [0])
-    assert remedy(["run", path]).status == 0
+    assert run_all(path).status == 0
     run = tmp_path / "out" / "swaps" / "gru,seed=0"
     log, summary = run / "log.txt", (run / "evaluation" / "summary.json").read_bytes()
 
     def again() -> bool:
         """Whether a process was started for the run."""
         log.unlink()
-        status = remedy(["run", path]).status
+        status = run_all(path).status
         started = log.exists()
         log.touch()
         assert status == (2 if "error: " in log.read_text() else 0)

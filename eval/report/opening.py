@@ -44,7 +44,7 @@ def _outcome(item: Verdict) -> str:
         case VerdictWord.HELPED:
             said = f"{name} helped, but is not shown to have fixed the {of}{where}"
         case VerdictWord.AS_GOOD:
-            said = f"{name} is as good as its baseline{where}: it loses less than {margin_of(item)}"
+            said = f"{name} is as good as its baseline{where}: it loses less than {margin_of(item)}, and is not shown to gain anything"
         case VerdictWord.WORSE:
             said = f"{name} is worse than its baseline{where}"
         case _ if failure == "forgetting":

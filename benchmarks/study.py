@@ -1,0 +1,184 @@
+"""The figures of results/study/README.md, of the records that stand beside it.
+
+python -m benchmarks.study [results/study]
+
+Every figure is right answers against a number of commands or calls: a thick line is the mean of a recipe's seeds, thin ones are the
+seeds. Nothing is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from remedy.data_gen.settings import UserError
+from remedy.eval import plotting
+from remedy.eval.colours import COLOURS
+
+
+class Recipe(NamedTuple):
+    """A line: `name` in the page's words, the folder of its group, its `run`, and what its conditions must say."""
+
+    name: str
+    group: str
+    run: str
+    where: Mapping[str, object] = {}
+
+
+class Drawing(NamedTuple):
+    """A figure of several panels by title. `by`: the label that is the horizontal axis; `trained`: the longest that was trained on;
+    `guess`: what needs no model, where it is one number."""
+
+    by: str
+    xlabel: str
+    panels: Mapping[str, Sequence[Recipe]]
+    trained: float | None = None
+    guess: tuple[str, float] | None = None
+
+
+MIXERS = {
+    "attention": "transformer",
+    "Mamba-2": "mamba2",
+    "RWKV-7": "rwkv7",
+    "DeltaNet": "deltanet",
+    "PaTH attention": "path-attention",
+    "GRU": "gru",
+}
+DRAWINGS = {
+    "mixers": Drawing(
+        "length",
+        "commands",
+        {
+            "600 steps, six seeds": [Recipe(name, "mixers/permutation", run) for name, run in MIXERS.items()],
+            "2,400 steps, three other seeds": [
+                Recipe(name, "mixers_longer/longer", f"{run}-longer") for name, run in MIXERS.items()
+            ],
+        },
+        trained=16,
+        guess=("odd or even, and a guess", 1 / 3),
+    ),
+    "horizon": Drawing(
+        "length",
+        "commands",
+        {
+            "state at the end alone": [
+                Recipe("plain", "horizon/permutation", "plain"),
+                Recipe("narrow", "horizon/permutation", "narrow"),
+                Recipe("roomy", "horizon/permutation", "roomy"),
+                Recipe("roomy, longer trained", "horizon/long", "roomy-long"),
+            ]
+        },
+        trained=64,
+    ),
+    "strings": Drawing(
+        "depth",
+        "calls",
+        {
+            "strings": [
+                Recipe(name, "strings/composition", run, {"forcing": "action_forced", "form": "flattened"})
+                for name, run in {
+                    "strings by characters": "characters",
+                    "spelt out in the text": "spelt",
+                    "subwords of 1.6 letters": "subwords",
+                    "subwords of 1.9 letters": "subwords-1000",
+                }.items()
+            ],
+            "other types": [
+                Recipe(name, "strings/composition", run, {"forcing": "action_forced", "form": "flattened"})
+                for name, run in {
+                    "strings by characters": "characters",
+                    "lists of strings": "list-of-strings",
+                    "lists of numbers": "list-of-numbers",
+                    "tuples": "tuple",
+                }.items()
+            ],
+        },
+        trained=5,
+    ),
+}
+
+
+def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
+    """Right answers by the value of the label `by`, one mapping a seed, in the order of seeds; none where nothing has run.
+
+    Raises:
+        UserError: two conditions of a run have the same value, so that `where` does not tell them apart.
+    """
+    found = []
+    for path in sorted((root / recipe.group).glob(f"{recipe.run},seed=*/evaluation/summary.json")):
+        points: dict[float, float] = {}
+        for condition in json.loads(path.read_text(encoding="utf-8"))["conditions"]:
+            labels = condition["labels"]
+            if condition["right"] is None or by not in labels:
+                continue
+            if any(labels.get(name) != value for name, value in recipe.where.items()):
+                continue
+            if labels[by] in points:
+                raise UserError(f"{path}: several conditions with {by} {labels[by]}; say in `where` which is meant")
+            points[labels[by]] = condition["right"]["mean"]
+        found.append(points)
+    return found
+
+
+def draw(root: Path, drawing: Drawing, out: Path) -> list[str]:
+    """Write the figure; returns the recipes that have no records yet, which it leaves out."""
+    figure, axes = plotting.panels(len(drawing.panels))
+    figure.set_size_inches(4.8 * len(axes), 3.7)
+    names = list(dict.fromkeys(recipe.name for recipes in drawing.panels.values() for recipe in recipes))
+    missing, shown = [], set()
+    for axis, (title, recipes) in zip(axes, drawing.panels.items()):
+        for recipe in recipes:
+            seeds = seeds_of(root, recipe, drawing.by)
+            missing += [] if seeds else [f"{recipe.group}/{recipe.run}"]
+            shown |= _line(axis, seeds, recipe.name, names.index(recipe.name))
+        _frame(axis, drawing, title)
+    if not shown:
+        return missing
+    for axis in axes:
+        plotting.numbers(axis, sorted(shown))
+    axes[0].set_ylabel("right answers")
+    plotting.legend(figure, axes)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, bbox_inches="tight", dpi=150)
+    return missing
+
+
+def _line(axis: Axes, seeds: Sequence[Mapping[float, float]], name: str, number: int) -> set[float]:
+    """Seeds as thin lines and their mean as a thick one; returns the places that it has."""
+    if not seeds:
+        return set()
+    places = sorted(set.intersection(*({*points} for points in seeds)))
+    for points in seeds:
+        axis.plot(places, [points[place] for place in places], color=COLOURS[number], lw=0.8, alpha=0.45)
+    mean = np.mean([[points[place] for place in places] for points in seeds], axis=0)
+    marker = plotting.MARKERS[number % len(plotting.MARKERS)]
+    axis.plot(places, mean, color=COLOURS[number], lw=2.2, marker=marker, ms=5, label=name)
+    return set(places)
+
+
+def _frame(axis: Axes, drawing: Drawing, title: str) -> None:
+    plotting.rates(axis)
+    axis.set(xlabel=drawing.xlabel, title=title)
+    if drawing.trained is not None:
+        axis.axvline(drawing.trained, color="0.4", lw=1, ls="--", label="longest trained on")
+    if drawing.guess is not None:
+        axis.axhline(drawing.guess[1], color="0.4", lw=1, ls=":", label=drawing.guess[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=Path, nargs="?", default=Path("results/study"))
+    root = parser.parse_args().root
+    for name, drawing in DRAWINGS.items():
+        missing = draw(root, drawing, root / "figures" / f"{name}.png")
+        print(f"{root / 'figures' / name}.png" + (f"; no records yet: {', '.join(missing)}" if missing else ""))
+
+
+if __name__ == "__main__":
+    main()

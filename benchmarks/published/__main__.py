@@ -9,13 +9,14 @@ benchmarks come from the Hugging Face hub unless their files are given; their pr
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from benchmarks.published import composition, counts, failures, strings
-from benchmarks.published.collected import OUTCOMES, Benchmark, collect
+from benchmarks.published.collected import ACTS, OUTCOMES, Benchmark, Execution, collect
 from benchmarks.published.tables import Table, markdown
 from benchmarks.published.truths import cases_of, data_of
 from remedy.eval import plotting
@@ -27,13 +28,20 @@ SHORT = dict(
     zip(
         OUTCOMES,
         (
-            *("another call asked for", "answer right, spelled otherwise", "trace right, no answer block"),
-            *("trace right, answer block wrong", "no output", "right until cut", "wrong, then cut", "wrong"),
-            "not judged",
+            *("right, of another call that was asked for", "right, spelled otherwise", "trace right, answer missing"),
+            *("trace right, answer copied wrongly", "no output", "right until cut", "then cut", "", "not judged"),
         ),
     )
 )
-SHADES = ("#009E73", "#44AA99", "#56B4E9", "#0072B2", "#999999", "#E69F00", "#882255", "#D55E00", "#DDDDDD")
+"""What the figure calls an outcome; of those with a wrong frame, what follows the kind of the first wrong thing."""
+SHADES = {
+    **dict(zip(list(SHORT.values())[:6], ("#009E73", "#44AA99", "#56B4E9", "#0072B2", "#999999", "#E69F00"))),
+    "wrong action, then cut": "#CC79A7",
+    "wrong action": "#332288",
+    "wrong value, then cut": "#661100",
+    "wrong value": "#D55E00",
+    "not judged": "#DDDDDD",
+}
 
 
 def main() -> None:
@@ -84,12 +92,10 @@ def s5_tokens(tokenizer: TraceTokenizer) -> Table:
 def draw(benchmarks: Sequence[Benchmark], lines: composition.Lines, out: Path) -> None:
     """Both figures."""
     bars = {
-        one.name: {SHORT[outcome]: number for outcome, number in one.outcomes().items() if outcome in SHORT}
+        f"{one.name} ({len(one.failed)})": Counter(_became(execution) for _, execution in one.failed)
         for one in benchmarks
     }
-    _save(
-        plotting.stacked_shares(bars, dict(zip(SHORT.values(), SHADES)), "of the published failures"), out, "failures"
-    )
+    _save(plotting.stacked_shares(bars, SHADES, "of the published failures"), out, "failures")
     figure = Figure(figsize=(7.5, 4.6))
     panel = figure.subplots()
     observed = {d: rate([True] * r + [False] * (composition.OF - r))[:3] for d, r in composition.NESTED.items()}
@@ -101,6 +107,15 @@ def draw(benchmarks: Sequence[Benchmark], lines: composition.Lines, out: Path) -
     panel.set(xlabel="depth", ylabel="right answers")
     plotting.legend(figure, [panel])
     _save(figure, out, "composition")
+
+
+def _became(execution: Execution) -> str:
+    """What the figure calls what became of a failed execution."""
+    short = SHORT[execution.outcome]
+    if not execution.erred or execution.judged is None:
+        return short
+    kind = "wrong action" if execution.judged.role in {role.label for role in ACTS} else "wrong value"
+    return f"{kind}, {short}" if short else kind
 
 
 def _save(figure: Figure, out: Path, name: str) -> None:

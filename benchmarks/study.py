@@ -42,6 +42,11 @@ class Drawing(NamedTuple):
     guess: tuple[str, float] | None = None
 
 
+def recipes(group: str, runs: Mapping[str, str], **where: object) -> list[Recipe]:
+    """Those of one group, their runs by the name that the page gives them."""
+    return [Recipe(name, group, run, where) for name, run in runs.items()]
+
+
 MIXERS = {
     "attention": "transformer",
     "Mamba-2": "mamba2",
@@ -50,15 +55,29 @@ MIXERS = {
     "PaTH attention": "path-attention",
     "GRU": "gru",
 }
+HORIZON = {"plain": "plain", "narrow": "narrow", "roomy": "roomy"}
+STRINGS = {
+    "strings by characters": "characters",
+    "spelt out in the text": "spelt",
+    "subwords of 1.6 letters": "subwords",
+    "subwords of 1.9 letters": "subwords-1000",
+}
+TYPES = {
+    "strings by characters": "characters",
+    "lists of strings": "list-of-strings",
+    "lists of numbers": "list-of-numbers",
+    "tuples": "tuple",
+}
+CALLS = {"forcing": "action_forced", "form": "flattened"}
 DRAWINGS = {
     "mixers": Drawing(
         "length",
         "commands",
         {
-            "600 steps, six seeds": [Recipe(name, "mixers/permutation", run) for name, run in MIXERS.items()],
-            "2,400 steps, three other seeds": [
-                Recipe(name, "mixers_longer/longer", f"{run}-longer") for name, run in MIXERS.items()
-            ],
+            "600 steps, six seeds": recipes("mixers/permutation", MIXERS),
+            "2,400 steps, three other seeds": recipes(
+                "mixers_longer/longer", {name: f"{run}-longer" for name, run in MIXERS.items()}
+            ),
         },
         trained=16,
         guess=("odd or even, and a guess", 1 / 3),
@@ -68,9 +87,7 @@ DRAWINGS = {
         "commands",
         {
             "state at the end alone": [
-                Recipe("plain", "horizon/permutation", "plain"),
-                Recipe("narrow", "horizon/permutation", "narrow"),
-                Recipe("roomy", "horizon/permutation", "roomy"),
+                *recipes("horizon/permutation", HORIZON),
                 Recipe("roomy, longer trained", "horizon/long", "roomy-long"),
             ]
         },
@@ -80,24 +97,8 @@ DRAWINGS = {
         "depth",
         "calls",
         {
-            "strings": [
-                Recipe(name, "strings/composition", run, {"forcing": "action_forced", "form": "flattened"})
-                for name, run in {
-                    "strings by characters": "characters",
-                    "spelt out in the text": "spelt",
-                    "subwords of 1.6 letters": "subwords",
-                    "subwords of 1.9 letters": "subwords-1000",
-                }.items()
-            ],
-            "other types": [
-                Recipe(name, "strings/composition", run, {"forcing": "action_forced", "form": "flattened"})
-                for name, run in {
-                    "strings by characters": "characters",
-                    "lists of strings": "list-of-strings",
-                    "lists of numbers": "list-of-numbers",
-                    "tuples": "tuple",
-                }.items()
-            ],
+            "strings": recipes("strings/composition", STRINGS, **CALLS),
+            "other types": recipes("strings/composition", TYPES, **CALLS),
         },
         trained=5,
     ),
@@ -130,10 +131,10 @@ def draw(root: Path, drawing: Drawing, out: Path) -> list[str]:
     """Write the figure; returns the recipes that have no records yet, which it leaves out."""
     figure, axes = plotting.panels(len(drawing.panels))
     figure.set_size_inches(4.8 * len(axes), 3.7)
-    names = list(dict.fromkeys(recipe.name for recipes in drawing.panels.values() for recipe in recipes))
+    names = list(dict.fromkeys(recipe.name for lines in drawing.panels.values() for recipe in lines))
     missing, shown = [], set()
-    for axis, (title, recipes) in zip(axes, drawing.panels.items()):
-        for recipe in recipes:
+    for axis, (title, lines) in zip(axes, drawing.panels.items()):
+        for recipe in lines:
             seeds = seeds_of(root, recipe, drawing.by)
             missing += [] if seeds else [f"{recipe.group}/{recipe.run}"]
             shown |= _line(axis, seeds, recipe.name, names.index(recipe.name))

@@ -2,8 +2,8 @@
 
 python -m benchmarks.study [results/study]
 
-Every figure is right answers against a number of commands or calls: a thick line is the mean of a recipe's seeds, thin ones are the
-seeds. Nothing is run.
+Every figure is right answers against a number of commands, calls or tokens: a thick line or a large mark is the mean of a recipe's
+seeds, thin and small ones are the seeds. Nothing is run.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ class Recipe(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A figure of several panels by title. `by`: the label that is the horizontal axis; `trained`: the longest that was trained on;
-    `guess`: what needs no model, where it is one number."""
+    """A figure of several panels by title. `by`: what is the horizontal axis, a label or another figure of a condition; `points`:
+    whether that is measured, so that there is no line along it; `trained`: the longest that was trained on; `guess`: what needs no
+    model, where it is one number."""
 
     by: str
     xlabel: str
     panels: Mapping[str, Sequence[Recipe]]
     trained: float | None = None
     guess: tuple[str, float] | None = None
+    points: bool = False
 
 
 def recipes(group: str, runs: Mapping[str, str], **where: object) -> list[Recipe]:
@@ -68,6 +70,23 @@ TYPES = {
     "lists of numbers": "list-of-numbers",
     "tuples": "tuple",
 }
+WRONG_ACTIONS = {
+    "attention": "attention",
+    "recurrences": "recurrence",
+    "hybrid": "hybrid",
+    "hybrid, numbered lines": "hybrid-numbered",
+}
+TRACES = {
+    "every state": "full-1",
+    "every second": "full-2",
+    "every fourth": "full-4",
+    "the last alone": "last",
+    "differences": "diff",
+    "one variable in turn": "one-1",
+    "one, at every second": "one-2",
+    "lines with numbers": "numbered",
+    "numbers for lines": "numbers",
+}
 CALLS = {"forcing": "action_forced", "form": "flattened"}
 DRAWINGS = {
     "mixers": Drawing(
@@ -93,6 +112,24 @@ DRAWINGS = {
         },
         trained=64,
     ),
+    "wrong_actions": Drawing(
+        "length",
+        "commands",
+        {
+            "written freely": recipes("wrong_actions/permutation", WRONG_ACTIONS, forcing="free", repertoire=None),
+            "held to the control flow": recipes("wrong_actions/permutation", WRONG_ACTIONS, forcing="control_flow"),
+        },
+        trained=6,
+    ),
+    "accuracy_per_token": Drawing(
+        "written_tokens",
+        "tokens that the model wrote for a trace",
+        {
+            "12 commands, the longest trained on": recipes("accuracy_per_token/permutation", TRACES, length=12),
+            "64 commands": recipes("accuracy_per_token/permutation", TRACES, length=64),
+        },
+        points=True,
+    ),
     "strings": Drawing(
         "depth",
         "calls",
@@ -106,7 +143,8 @@ DRAWINGS = {
 
 
 def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
-    """Right answers by the value of the label `by`, one mapping a seed, in the order of seeds; none where nothing has run.
+    """Right answers by the value of `by`, a label or another figure of a condition, one mapping a seed, in the order of seeds; none
+    where nothing has run.
 
     Raises:
         UserError: two conditions of a run have the same value, so that `where` does not tell them apart.
@@ -116,13 +154,14 @@ def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
         points: dict[float, float] = {}
         for condition in json.loads(path.read_text(encoding="utf-8"))["conditions"]:
             labels = condition["labels"]
-            if condition["right"] is None or by not in labels:
+            place = labels.get(by, condition.get(by))
+            if condition["right"] is None or place is None:
                 continue
             if any(labels.get(name) != value for name, value in recipe.where.items()):
                 continue
-            if labels[by] in points:
-                raise UserError(f"{path}: several conditions with {by} {labels[by]}; say in `where` which is meant")
-            points[labels[by]] = condition["right"]["mean"]
+            if place in points:
+                raise UserError(f"{path}: several conditions with {by} {place}; say in `where` which is meant")
+            points[place] = condition["right"]["mean"]
         found.append(points)
     return found
 
@@ -137,12 +176,15 @@ def draw(root: Path, drawing: Drawing, out: Path) -> list[str]:
         for recipe in lines:
             seeds = seeds_of(root, recipe, drawing.by)
             missing += [] if seeds else [f"{recipe.group}/{recipe.run}"]
-            shown |= _line(axis, seeds, recipe.name, names.index(recipe.name))
+            shown |= (_points if drawing.points else _line)(axis, seeds, recipe.name, names.index(recipe.name))
         _frame(axis, drawing, title)
     if not shown:
         return missing
     for axis in axes:
-        plotting.numbers(axis, sorted(shown))
+        if drawing.points:
+            axis.set_xlim(left=0)
+        else:
+            plotting.numbers(axis, sorted(shown))
     axes[0].set_ylabel("right answers")
     plotting.legend(figure, axes)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -160,6 +202,17 @@ def _line(axis: Axes, seeds: Sequence[Mapping[float, float]], name: str, number:
     mean = np.mean([[points[place] for place in places] for points in seeds], axis=0)
     marker = plotting.MARKERS[number % len(plotting.MARKERS)]
     axis.plot(places, mean, color=COLOURS[number], lw=2.2, marker=marker, ms=5, label=name)
+    return set(places)
+
+
+def _points(axis: Axes, seeds: Sequence[Mapping[float, float]], name: str, number: int) -> set[float]:
+    """Seeds as small marks and their mean as a large one, each at a place of its own; returns these."""
+    if not seeds:
+        return set()
+    places, rates = zip(*(pair for points in seeds for pair in points.items()))
+    colour, marker = COLOURS[number % len(COLOURS)], plotting.MARKERS[number % len(plotting.MARKERS)]
+    axis.plot(places, rates, ls="", color=colour, marker=marker, ms=4, alpha=0.5)
+    axis.plot([np.mean(places)], [np.mean(rates)], ls="", color=colour, marker=marker, ms=9, label=name)
     return set(places)
 
 

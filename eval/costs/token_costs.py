@@ -30,10 +30,10 @@ class CostSettings(Settings):
     """Text forms of a trace."""
     spacings: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
     """States are kept at every k-th frame; `inf`: at the first and the last only."""
-    locals: tuple[Annotated[Literal["full", "diff"], FORMER_LOCALS], ...] = Field(
+    locals: tuple[Annotated[Literal["full", "diff", "one_in_turn"], FORMER_LOCALS], ...] = Field(
         default=("full", "diff"), min_length=1
     )
-    """What a kept state shows: all variables, or `diff`, with `..` for what has not changed."""
+    """What a kept state shows: all variables; all, with `..` for what has not changed (`diff`); or one of them by turns."""
     string_encodings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
     """How string values are written."""
     limits: tuple[Annotated[int, Field(ge=1, le=1_000_000_000)], ...] = (2048, 8192, 32768)

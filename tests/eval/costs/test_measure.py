@@ -90,7 +90,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "sources": [{"sources": [{"path": "examples/functions.jsonl", "rewrites": ["temporaries"]}]}],
     "tokenizers": [{"tokenizers": {"by another name": {"kind": "chars"}}}],
     "costs.spacings": [{"costs": {"spacings": [2]}}],
-    "costs.locals": [{"costs": {"locals": ["diff"]}}],
+    "costs.locals": [{"costs": {"locals": ["diff"]}}, {"costs": {"locals": ["one_in_turn"]}}],
     "costs.formats": [{"costs": {"formats": ["cwm_numbers"]}}],
     "costs.string_encodings": [{"costs": {"string_encodings": ["spaced"]}}],
     "costs.limits": [{"costs": {"limits": [3]}}],
@@ -123,7 +123,7 @@ def test_a_runs_tokenizer_is_measured_too(own: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"costs": {"locals": ["dif"]}}, "'full' or 'diff'"),
+        ({"costs": {"locals": ["dif"]}}, "'full', 'diff' or 'one_in_turn'"),
         ({"costs": {"spacings": [1.5]}}, "whole number"),
         ({"costs": {"spacings": [4, 4]}}, "4 is given twice"),
         ({"costs": {"every": [1]}}, "is now 'spacings'"),

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.occurrences import elsewhere, steps, table, written_freely
+from benchmarks.occurrences import elsewhere, steps, table, times, written_freely
 from remedy.data_gen.examples import examples
 from remedy.eval.scoring.occurrences import followed_another
 from remedy.eval.view.evaluation import Opened
 
-RUN = Path(__file__).parents[1] / "results" / "study" / "wrong_actions" / "permutation" / "hybrid,seed=3"
+RUNS = Path(__file__).parents[1] / "results" / "study" / "wrong_actions" / "permutation"
+RUN = RUNS / "hybrid,seed=3"
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=2, max_size=8), st.data())
@@ -21,36 +22,43 @@ def test_elsewhere_holds_what_a_judge_calls_following_another_occurrence(lines: 
     assert elsewhere(lines, place) == {line for line in "abcd" if followed_another(lines, place, line)}
 
 
-@pytest.mark.parametrize(("condition", "doubtful_steps"), [("repertoire=1__", 0), ("repertoire=2__", 1)])
-def test_steps_are_those_up_to_the_first_error(condition: str, doubtful_steps: int) -> None:
+@pytest.mark.parametrize(("condition", "doubtful"), [("repertoire=1__", False), ("repertoire=2__", True)])
+def test_steps_are_commands_after_commands_up_to_the_first_error(condition: str, doubtful: bool) -> None:
     opened = Opened(RUN / "evaluation")
     [slug] = [slug for slug in opened.conditions if condition in slug]
     [example] = examples(opened.conditions[slug].data, "test", [0])
-    whole = steps(example, len(example.frames), wrong=False, followed=False)
+    whole = list(steps(example.frames, 6, len(example.frames), wrong=False, followed=False))
+    assert [step["place"] for step in whole] == [1, 2, 3, 4, 5]
+    assert any(step["doubtful"] for step in whole) == doubtful
+    assert not any(step["wrong"] for step in whole)
+    first = 8  # frames before the first command: two calls, the line that calls, five values
+    assert not list(steps(example.frames, 6, first, wrong=True, followed=False))  # it follows no command
+    third = list(steps(example.frames, 6, first + 2, wrong=True, followed=False))
+    assert [(step["place"], step["wrong"]) for step in third] == [(1, False), (2, True)]
     assert (
-        whole["doubtful"] + whole["sure"] == 11
-    )  # a call, five values and six commands are lines: eleven come after another
-    assert bool(whole["doubtful"]) == bool(doubtful_steps)
-    after_three_values = 6  # frames: two calls, the line that calls, and three values
-    assert sum(steps(example, after_three_values, wrong=False, followed=False).values()) == 3
-    wrong = steps(example, after_three_values, wrong=True, followed=False)
-    assert (wrong["sure"], wrong["sure wrong"], wrong["doubtful"]) == (4, 1, 0)
+        len(list(steps(example.frames, 6, first + 2, wrong=False, followed=False))) == 1
+    )  # its event is wrong, or a state
 
 
 def test_a_run_is_counted_as_its_records_say() -> None:
     opened = Opened(RUN / "evaluation")
     freely = [slug for slug, one in opened.conditions.items() if one.forcing == "free" and "length" in one.own_labels]
-    counted = pd.DataFrame(written_freely(RUN)).fillna(0)
+    counted = pd.DataFrame(written_freely(RUN))
     assert counted["followed"].sum() == sum(opened.records(slug)["followed_another"].sum() for slug in freely) > 50
-    assert (counted["at random"] <= counted["doubtful wrong"]).all()
+    assert (counted["at random"] <= counted["wrong"]).all()
 
 
-def test_what_repetition_foretells_is_the_rate_of_the_other_conditions_of_as_many_commands() -> None:
-    none = {"doubtful wrong": 0, "at random": 0.0, "sure": 5, "sure wrong": 0}
-    found = [
-        {"condition": "6 of 2", "length": 6, "doubtful": 100, "followed": 10, **none},
-        {"condition": "6 of 8", "length": 6, "doubtful": 50, "followed": 1, **none},
-        {"condition": "9", "length": 9, "doubtful": 50, "followed": 40, **none},
-    ]
-    expected = [row.split(" | ")[6] for row in table(pd.DataFrame(found))]
-    assert expected == ["2.0", "5.0", "-"]
+def test_a_run_without_doubtful_steps_has_a_table() -> None:
+    [row, *_] = table(pd.DataFrame(written_freely(RUNS / "hybrid-numbered,seed=3")))
+    assert row.split(" | ")[1:4] == ["0", "0", "-"]
+
+
+def test_steps_are_compared_with_others_of_their_run_and_place() -> None:
+    def some(place: int, doubtful: bool, wrong: int, of: int) -> list[dict[str, object]]:
+        return [{"run": "one", "place": place, "doubtful": doubtful, "wrong": number < wrong} for number in range(of)]
+
+    # Late steps go wrong ten times as often and are mostly doubtful ones; at each place doubtful steps go wrong twice as often.
+    early = some(1, True, 2, 100) + some(1, False, 9, 900)
+    late = some(5, True, 180, 900) + some(5, False, 10, 100)
+    assert times(pd.DataFrame(early + late)) == pytest.approx(2.0)
+    assert pd.isna(times(pd.DataFrame(some(1, True, 3, 10) + some(1, False, 0, 10))))

@@ -35,9 +35,8 @@ def test_steps_are_commands_after_commands_up_to_the_first_error(condition: str,
     assert not list(steps(example.frames, 6, first, wrong=True, followed=False))  # it follows no command
     third = list(steps(example.frames, 6, first + 2, wrong=True, followed=False))
     assert [(step["place"], step["wrong"]) for step in third] == [(1, False), (2, True)]
-    assert (
-        len(list(steps(example.frames, 6, first + 2, wrong=False, followed=False))) == 1
-    )  # its event is wrong, or a state
+    ends_there = list(steps(example.frames, 6, first + 2, wrong=False, followed=False))  # by a wrong event, or a state
+    assert len(ends_there) == 1
 
 
 def test_a_run_is_counted_as_its_records_say() -> None:

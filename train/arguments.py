@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -26,6 +27,26 @@ def rows_at_once(settings: TrainSettings, world_size: int) -> int:
             f"train.gradient_accumulation_steps ({settings.gradient_accumulation_steps}); choose a multiple of {pieces}"
         )
     return settings.batch_size // pieces
+
+
+def slower_than_fp32(dtype: torch.dtype) -> float:
+    """How many times as long a product takes on this CPU as it does in float32: the shortest of three each.
+
+    Ten and more on CPUs without instructions for bfloat16, where PyTorch converts every number (measured on AVX2: 30 and 0.8
+    GFLOPS). A matter of the machine's library, which no flag of PyTorch's names on every architecture; so it is timed, in a tenth of
+    a second at worst.
+    """
+
+    def seconds(kind: torch.dtype) -> float:
+        left, right = torch.ones(128, 512, dtype=kind), torch.ones(512, 512, dtype=kind)
+        taken = []
+        for _ in range(4):  # the first call also prepares
+            begun = perf_counter()
+            left @ right
+            taken.append(perf_counter() - begun)
+        return min(taken[1:])
+
+    return seconds(dtype) / seconds(torch.float32)
 
 
 def training_arguments(config: RunConfig, world_size: int, resharded: bool = False) -> TrainingArguments:

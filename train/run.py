@@ -32,7 +32,7 @@ from remedy.models.packing import refuse_unpackable
 from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
-from remedy.train.arguments import training_arguments
+from remedy.train.arguments import slower_than_fp32, training_arguments
 from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, latest_intact, quarantine
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Collator, TraceDataset
@@ -48,6 +48,9 @@ from remedy.train.validation import Validation, validation_rows
 from remedy.train.wandb_runs import WandbLogger
 
 log = logging.getLogger(__name__)
+
+SLOW = 2.0
+"""From so many times float32's time on, half precision on a CPU is worth a warning: it can save memory, and no time."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -283,6 +286,14 @@ def _announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
         log.info("%s", matched(config.model).sentence(config.model.match))
     if isinstance(model, DecoderForCausalLM):
         log.info("mixers: %s", describe_kernels(model.mixers(), device, DTYPES[config.train.precision]))
+    if device.type == "cpu" and config.train.precision != "fp32":
+        times = slower_than_fp32(DTYPES[config.train.precision])
+        if times > SLOW:
+            log.warning(
+                "train.precision %s: products take %.0f times as long as in fp32 on this CPU; set train.precision=fp32",
+                config.train.precision,
+                times,
+            )
 
 
 def _prepare(

@@ -15,6 +15,7 @@ from remedy.data_gen.processes import Process
 from remedy.data_gen.settings import UserError, load
 from remedy.models.mixers import Mixer
 from remedy.train import run
+from remedy.train.arguments import slower_than_fp32
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.stopping import SIGNALS
@@ -143,6 +144,7 @@ LITTLE_MEMORY = """
 import resource, runpy, sys
 import psutil
 from remedy.train import run
+from remedy.train.arguments import slower_than_fp32
 held = psutil.Process().memory_info().vms  # libraries alone take gigabytes of addresses on some machines
 resource.setrlimit(resource.RLIMIT_AS, (held + (512 << 20),) * 2)
 sys.argv = sys.argv[1:]
@@ -165,6 +167,19 @@ def test_utilisation_is_logged_where_the_peak_is_known(tmp_path: Path) -> None:
     output = train(RunConfig.model_validate({**settings, "train": {**CONFIG["train"], "max_steps": 4}}))
     for record in read_metrics(output / "metrics.jsonl"):
         assert 0 < record["mfu"] < 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the run would be on the GPU")
+@pytest.mark.parametrize(("times", "warned"), [(22.4, True), (1.3, False)])
+def test_half_precision_that_is_slower_than_float32_on_a_cpu_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, times: float, warned: bool
+) -> None:
+    assert 0.1 < slower_than_fp32(torch.float32) < 10
+    monkeypatch.setattr(run, "slower_than_fp32", lambda dtype: times)
+    one_step = {**CONFIG["train"], "max_steps": 1, "precision": "bf16"}
+    train(RunConfig.model_validate({**CONFIG, "output": str(tmp_path / "run"), "train": one_step}))
+    said = "train.precision bf16: products take 22 times as long as in fp32 on this CPU; set train.precision=fp32"
+    assert (said in caplog.text) == warned
 
 
 def test_a_world_that_does_not_divide_the_batch_says_what_would(

@@ -101,7 +101,10 @@ class Drafter:
         _, most, source, start = max(found)
         count = min(room, most)
         tokens = list(sequences[source][1][start : start + count])
-        if source is Source.COPY and tokens:  # past what was read it copies itself, as the model does in a loop
+        if (
+            source is Source.COPY and tokens
+        ):  # past what was read it copies itself, as the model does in a loop that no limit ends yet
+            count = min(count, self.cursor.room)
             tokens = (tokens * math.ceil(count / len(tokens)))[:count]
         return Guess(self.cursor.resumed(tokens, count), source, start, len(read))
 

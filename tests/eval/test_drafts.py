@@ -17,7 +17,7 @@ from remedy.eval.decoding import Generated
 from remedy.eval.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
 from remedy.eval.generators import LocalGenerator, LoopGenerator, Writing, Written
 from remedy.eval.generators.base import cursor_of
-from remedy.eval.generators.drafts import Drafter
+from remedy.eval.generators.drafts import Drafter, Source
 from remedy.models.chunks import Chunk, Form, Rewind
 from remedy.models.mixers import MIXERS
 from remedy.models.pace import Pace
@@ -321,6 +321,23 @@ def test_a_guess_is_no_longer_than_pays(worth: int) -> None:
         assert token is not None
         read.append(token)
     assert max(lengths) == worth
+
+
+def test_a_guess_at_a_loop_ends_where_the_row_may_write_no_more() -> None:
+    """Whatever it seems worth: of a model that runs away every row would read several times what it may write."""
+    tokenizer, (truth,) = prepared("cwm", 1)
+    most = 50
+    cursor = cursor_of(truth, Writing(FREE, max_new_tokens=most), tokenizer, None)
+    read, drafter = [*cursor.prompt()], Drafter(cursor)
+    around = next(token for token in truth.ids if token != truth.ids[len(read)] and not tokenizer.is_special(token))
+    for written in range(1, most):
+        token = cursor.next_token(around, 0.0)
+        assert token is not None
+        read.append(token)
+        guess = drafter.guess(read, 16_000, lambda source: 16_000)
+        assert len(guess.tokens) <= most - written or guess.source is not Source.COPY
+    assert guess.source is Source.COPY
+    assert guess.tokens == [around]
 
 
 class Near(Scripted):

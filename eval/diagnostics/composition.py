@@ -44,7 +44,7 @@ EXPECTED = (
     "No function is chosen here for doing well: all that the diagnostic names are composed, where published figures are of those at "
     f"90 % and above. {GIVEN}: the share of right values that calls return after a true past "
     "(teacher forcing), at the values that really occur, to the power of each program's number of calls: the right null, where it was "
-    "evaluated. It leaves out states that are wrong within a call. "
+    "evaluated. It leaves out states that are wrong within a call, and is not there where calls are stepped over. "
     f"{EVERY_FRAME}: programs with no frame wrong under teacher forcing, none of them taken for independent; an answer can be right "
     "in spite of a wrong frame, so that more answers can be right than this."
 )

@@ -1,12 +1,13 @@
 """What single calls let one expect of a composition, if nothing but their own errors went wrong.
 
-Three lines by depth. *Published*: the product of the accuracies that a program's functions have alone. *Corrected*: the same after
-these accuracies, which a few programs each have measured, are drawn towards each other as a beta-binomial model says; functions
-that were chosen because they did well did so partly by luck. *Given true inputs*: how often a call returns the right value where all
-before it is true (one-step forcing), multiplied along each program's calls; they meet the values that really occur, which grow with
-depth. Beside it stands how many programs have every frame right after a true past, in which nothing is assumed to be independent: an
-answer may be right in spite of a wrong frame, so more can be right than that. A line above what is observed leaves something for the
-model's own errors to explain.
+Three lines by depth. *Published*: the product of the accuracies that a program's functions have alone. *Corrected*: the same
+after these accuracies, which a few programs each have measured, are drawn towards each other as a beta-binomial model says;
+functions that were chosen because they did well did so partly by luck. *Given true inputs*: how often a call returns the right
+value where all before it is true (one-step forcing), multiplied along each program's calls; they meet the values that really
+occur, which grow with depth. Traces that step over calls do not show what each returns, and have no such line. Beside it stands
+how many programs have every frame right after a true past, in which nothing is assumed to be independent: an answer may be right
+in spite of a wrong frame, so more can be right than that. A line above what is observed leaves something for the model's own
+errors to explain.
 """
 
 from __future__ import annotations
@@ -48,12 +49,13 @@ def corrected_line(rows: pd.DataFrame) -> Line:
 
 def given_true_inputs(rows: pd.DataFrame) -> Line:
     """Of one-step records of one form: the share of right values among all that calls return or raise after a true past, to the power
-    of each program's number of them, and the mean of that over programs."""
+    of each program's number of them, and the mean of that over programs. Nothing where a trace steps over calls: what it returns is
+    the program's answer alone, a copy of a value that a frame before it holds."""
     found: Line = {}
     for depth, one in _one_step(rows).groupby("depth"):
         called = one[one["returns"] > 0]
         returns, clusters = called["returns"], called["cluster"].tolist()
-        if called.empty:
+        if called.empty or returns.max() < depth:
             continue
         right = (called["value_exact"] * returns).round().astype(int)
         step = pooled(right.tolist(), returns.tolist(), clusters)

@@ -114,6 +114,16 @@ def test_the_right_null_is_of_calls_and_not_of_frames() -> None:
     assert (cells["Given true inputs"], cells["Every frame, after a true past"]) == ("59%", "25%")
 
 
+def test_where_calls_are_stepped_over_nothing_is_said_of_their_returns() -> None:
+    """The program's own return, a copy, is right whatever its calls did."""
+    stepped = one_step("flattened", returns=1, value_exact=1.0, state_exact=[0.8] * 10 + [1.0] * 30)
+    _, records = together(condition("flattened", 3, [True] * 28 + [False] * 12, ["a a a"] * 40), stepped)
+    assert given_true_inputs(records) == {}
+    assert every_frame_right(records)[3][0] == 0.75
+    head, row = expectation_table(records)
+    assert dict(zip(head, row))["Given true inputs"] == ""
+
+
 def test_lines_that_are_fed_are_not_demanded_of_frames() -> None:
     fed = one_step("nested", action_exact=0.5)
     _, records = together(condition("nested", 3, [True] * 40, ["a a a"] * 40), fed)
@@ -124,7 +134,7 @@ def test_lines_that_are_fed_are_not_demanded_of_frames() -> None:
 
 def test_forms_are_never_pooled() -> None:
     """Nested calls always go right after a true past, flattened ones never: each line stands by itself, and none in between."""
-    fed = [one_step("nested", value_exact=1.0), one_step("flattened", value_exact=0.0)]
+    fed = [one_step("nested", returns=4, value_exact=1.0), one_step("flattened", returns=4, value_exact=0.0)]
     own = [condition(form, 3, [True] * 40, ["a a a"] * 40) for form in ("nested", "flattened")]
     _, records = together(*own, *fed)
     lines = {line.get_label(): list(line.get_ydata()) for line in composition_figure(records).axes[0].get_lines()}

@@ -51,7 +51,7 @@ def recipes(group: str, runs: Mapping[str, str], **where: object) -> list[Recipe
 
 MIXERS = {
     "attention": "transformer",
-    "Mamba-2": "mamba2",
+    "Mamba": "mamba",
     "RWKV-7": "rwkv7",
     "DeltaNet": "deltanet",
     "PaTH attention": "path-attention",

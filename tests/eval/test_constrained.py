@@ -33,8 +33,8 @@ from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
 from remedy.models.tokenizer_backends.characters import CharacterSettings
+from tests.eval.scripted import MEMORIES, Next, Scripted, drafting, erring
 from tests.eval.test_decoding import small_model
-from tests.eval.test_drafts import MEMORIES, Next, Scripted, drafting, erring
 from tests.tiny_models import FAMILIES, tiny_model
 
 CHARACTERS = build_tokenizer(CharacterSettings())

@@ -31,6 +31,7 @@ from remedy.models.tokenizer_backends.llama3 import Llama3Settings
 from tests.data_gen.control_flow.following import true_trace
 from tests.data_gen.control_flow.plain_programs import Writer
 from tests.data_gen.control_flow.test_soundness import cruxeval, humaneval
+from tests.eval.scripted import drafting
 from tests.eval.test_constrained import (
     CONSTRAINED,
     STRINGS,
@@ -41,7 +42,6 @@ from tests.eval.test_constrained import (
     never_masked,
 )
 from tests.eval.test_control_flow import BPE, CHARACTERS, DATA, SPLIT, STRAIGHT, TASK, certain_run, written
-from tests.eval.test_drafts import drafting
 
 
 def start(example: Example, tokenizer: TraceTokenizer, data: DataConfig, exceptions: Any = "caught") -> GuidedWalk:

@@ -101,7 +101,7 @@ def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     Raises:
         UserError: what is read of one example depends on the one before it.
     """
-    size = model.get_input_embeddings().num_embeddings
+    size = model.config.get_text_config().vocab_size  # adapters may stand in for the table of embeddings
     first, second = torch.arange(3, 15, device=device) % size, torch.arange(20, 32, device=device) % size
     positions = torch.arange(12, device=device).repeat(1, 2)
     with torch.no_grad():

@@ -33,12 +33,15 @@ def losses(folder: Path, resume: bool = False, train_settings: dict[str, Any] | 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["decoder", "llama"])
+@pytest.mark.parametrize("model", ["decoder", "llama", "adapters"])
 def test_packed_rows_have_the_losses_of_their_examples(model: str, tmp_path: Path) -> None:
     run: dict[str, Any] = {}
-    if model == "llama":
+    if model != "decoder":
         name = str(write_tiny_cwm(tmp_path / "tiny-cwm"))
         run = {"model": {"kind": "pretrained", "name_or_path": name}, "tokenizer": {"kind": "hf", "name_or_path": name}}
+    if model == "adapters":  # with new tokens, whose embeddings alone are trained
+        run["model"]["lora"] = {"r": 4, "lora_dropout": 0.0}
+        run["tokenizer"]["string_tokenization"] = "characters"
     alone = losses(tmp_path / "alone", train_settings={"batch_size": 6}, **run)
     for pack, pieces in ((3, 1), (2, 3)):
         packed = {"batch_size": 6 // pack, "pack": pack, "gradient_accumulation_steps": pieces}

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from remedy.data_gen.sealed import read_json, write_json
 from remedy.data_gen.settings import UserError, build
@@ -14,6 +16,7 @@ from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
+from tests.models.test_tokenizer import pretrained
 from tests.tiny_cwm import write_tiny_cwm
 from tests.tiny_models import tiny_model
 
@@ -32,16 +35,25 @@ def losses(folder: Path, resume: bool = False, train_settings: dict[str, Any] | 
     return [record["loss"] for record in read_metrics(folder / "metrics.jsonl")]
 
 
+def without_trace_tokens(folder: Path) -> Path:
+    """A pretrained model that never saw a trace."""
+    vocab = len(AutoTokenizer.from_pretrained(pretrained(folder, [])))
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    torch.manual_seed(0)
+    LlamaForCausalLM(LlamaConfig(vocab_size=vocab, **sizes)).save_pretrained(folder)
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["decoder", "llama", "adapters"])
 def test_packed_rows_have_the_losses_of_their_examples(model: str, tmp_path: Path) -> None:
     run: dict[str, Any] = {}
     if model != "decoder":
-        name = str(write_tiny_cwm(tmp_path / "tiny-cwm"))
+        write = write_tiny_cwm if model == "llama" else without_trace_tokens
+        name = str(write(tmp_path / "tiny"))
         run = {"model": {"kind": "pretrained", "name_or_path": name}, "tokenizer": {"kind": "hf", "name_or_path": name}}
-    if model == "adapters":  # with new tokens, whose embeddings alone are trained
+    if model == "adapters":  # and the embeddings of new tokens
         run["model"]["lora"] = {"r": 4, "lora_dropout": 0.0}
-        run["tokenizer"]["string_tokenization"] = "characters"
     alone = losses(tmp_path / "alone", train_settings={"batch_size": 6}, **run)
     for pack, pieces in ((3, 1), (2, 3)):
         packed = {"batch_size": 6 // pack, "pack": pack, "gradient_accumulation_steps": pieces}

@@ -87,6 +87,7 @@ TRACES = {
     "lines with numbers": "numbered",
     "numbers for lines": "numbers",
 }
+PLACED = {"every second": "placed-2", "every fourth": "placed-4", "the last alone": "placed-last"}
 CALLS = {"forcing": "action_forced", "form": "flattened"}
 DRAWINGS = {
     "mixers": Drawing(
@@ -127,6 +128,9 @@ DRAWINGS = {
         {
             "12 commands, the longest trained on": recipes("accuracy_per_token/permutation", TRACES, length=12),
             "64 commands": recipes("accuracy_per_token/permutation", TRACES, length=64),
+            "64 commands, told where states stand": recipes(
+                "accuracy_per_token/places", PLACED, length=64, forcing="action_forced"
+            ),
         },
         points=True,
     ),

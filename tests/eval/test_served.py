@@ -1,88 +1,42 @@
-"""A served model's records are the local one's to the token; what may pass is tried again, what will not is one line."""
+"""A served model's records are the local one's to the token, in as few requests."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
-from remedy.data_gen.config import DataConfig
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import UserError, build
 from remedy.data_gen.windows import longest_seen
-from remedy.eval.backend import KEY, Backend
-from remedy.eval.checkpoint import Subject
-from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import Generated
-from remedy.eval.evaluate import evaluate
+from remedy.eval.backend import Backend
 from remedy.eval.folder import UNFINISHED
 from remedy.eval.forcings import ANSWERS, fed_roles
-from remedy.eval.generators import Journal, LoopGenerator, ServedGenerator, Writing, Written, http_client
+from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing
 from remedy.eval.generators.dialects import BadReply, Completions, Question
 from remedy.eval.progress import Meter, Underway
-from remedy.models.config import DecoderSettings
-from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
 from remedy.models.reader import ModelReader
-from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from tests.contract_server import ContractServer
-from tests.evaluations import assert_the_same, unfinished
+from tests.eval.serving import (
+    CWM,
+    FORCINGS,
+    SYMBOLIC,
+    backend_for,
+    evaluated,
+    model_for,
+    settings_for,
+    short_pauses,  # noqa: F401 (a fixture)
+)
+from tests.evaluations import assert_the_same
 from tests.launch.in_process import Ended, remedy
 from tests.mock_models import Known, Mock, mistaken
 from tests.tiny_cwm import write_tiny_cwm
-
-FORCINGS = ["free", "line_forced", "action_forced", "state_forced", "teacher_forced", ["context", "structure", "value"]]
-CWM = DataConfig.model_validate(
-    {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 1, "answer": "none"}, "reveal": {"spacing": 1}}
-)
-SYMBOLIC = DataConfig.model_validate(
-    {
-        "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4},
-        "format": "symbolic",
-        "reveal": {"spacing": 2},
-    }
-)
-
-
-def model_for(data: DataConfig, seed: int = 0) -> tuple[Any, TraceTokenizer]:
-    kind = "symbols" if data.format == "symbolic" else "chars"
-    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
-    torch.manual_seed(seed)
-    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=16)
-    return DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size)).eval(), tokenizer
-
-
-def settings_for(
-    forcings: Sequence[Any] = ("free",), backend: Mapping[str, Any] | None = None, examples: int = 3, **settings: Any
-) -> EvalConfig:
-    diagnostic = {"kind": "permutation", "lengths": [4], "forcing": list(forcings), "examples": examples}
-    found = {"diagnostics": [diagnostic], "max_new_tokens": 100, "batch_size": 3, **settings}
-    return build(EvalConfig, {**found, **({"backend": backend} if backend else {})}, "x")
-
-
-def backend_for(url: str, **settings: Any) -> dict[str, Any]:
-    return {"url": url, "model": "tiny", "patience": 20.0, **settings}
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
-    monkeypatch.delenv(KEY, raising=False)
-
-
-def evaluated(model: Any, tokenizer: TraceTokenizer, config: EvalConfig, folder: Path) -> Path:
-    evaluate(model, tokenizer, Subject(SYMBOLIC, weights="w"), config, folder, "run")
-    return folder
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
@@ -167,96 +121,6 @@ def test_what_a_memory_forgets_is_not_asked_for(kind: str) -> None:
     assert longest <= max(longest_seen(*truth[:3], Memory(frames=1), {}) for truth in truths)
 
 
-FAULTS: dict[str, Any] = {
-    "no reply in time": "late",
-    "the connection was dropped": "drop",
-    "a reply that is no JSON, or is cut": "cut",
-    "status 429": 429,
-    "status 500": 500,
-    "status 503": 503,
-}
-
-
-def test_what_may_pass_is_tried_again_and_counted() -> None:
-    model, tokenizer = model_for(SYMBOLIC)
-    truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(3))]
-    asked = Writing(fed_roles("action_forced"), True, 100)
-    server = ContractServer(model, tokenizer)
-    server.late = 1.0
-    faults = [*FAULTS.values(), "half"]
-    with server.running() as url:
-        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer, batch_size=1)
-        expected = served.generate(truths, asked)
-        begin = server.posts
-        served.client.backend = served.backend.model_copy(update={"timeout": 0.9})
-        server.script = lambda number, content: (
-            faults[(number - begin) // 2] if (number - begin) % 2 == 0 and (number - begin) // 2 < len(faults) else None
-        )
-        assert served.generate(truths, asked) == expected
-    again = dict.fromkeys(FAULTS, 1) | {"the connection was dropped": 2}
-    assert served.client.failures == again
-
-
-def test_a_server_that_goes_away_leaves_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
-    model, tokenizer = model_for(SYMBOLIC)
-    local = evaluated(model, tokenizer, settings_for(FORCINGS[:1]), tmp_path / "local")
-    server = ContractServer(model, tokenizer)
-    programs = [truth.ids[:6] for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(3))]
-    server.script = lambda number, content: (
-        "gone"
-        if sum(one["prompt"][:6] in programs and "prompt_logprobs" in one for one in server.contents) > 2
-        else None
-    )
-    folder = tmp_path / "served"
-    with server.running() as url:
-        config = settings_for(FORCINGS[:1], backend_for(url, patience=0.2), batch_size=1)
-        with pytest.raises(UserError) as raised:
-            evaluated(model, tokenizer, config, folder)
-    told = re.fullmatch(
-        rf"{re.escape(url)}/v1/completions: the connection was dropped \(.*\), for 0 s: start the server again and give the same "
-        r"command, which goes on from there \(([12]) of 3 traces of this condition are kept\)",
-        str(raised.value),
-    )
-    assert told, raised.value
-    kept = unfinished(folder)
-    assert len(kept) == int(told[1])
-    server = ContractServer(model, tokenizer)  # at another address
-    with server.running() as url:
-        evaluated(model, tokenizer, settings_for(FORCINGS[:1], backend_for(url), batch_size=2), folder)
-    assert_the_same(local, folder)
-    assert not (folder / UNFINISHED).exists()
-
-
-def test_interrupted_and_rerun_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within a condition, with a server or without; the lines of two examples are not asked for again."""
-    model, tokenizer = model_for(SYMBOLIC)
-    add = Journal.add
-    kept: list[str] = []
-
-    def interrupted(journal: Journal, *what: Any) -> None:
-        if len(kept) == 2:
-            raise KeyboardInterrupt
-        add(journal, *what)
-        kept.append("one")
-
-    local = evaluated(model, tokenizer, settings_for(["action_forced"]), tmp_path / "whole")
-    server = ContractServer(model, tokenizer)
-    with server.running() as url:
-        for place in (None, backend_for(url)):
-            config, folder = settings_for(["action_forced"], place), tmp_path / ("served" if place else "local")
-            kept.clear()
-            with monkeypatch.context() as patched:
-                patched.setattr(Journal, "add", interrupted)
-                with pytest.raises(KeyboardInterrupt):
-                    evaluated(model, tokenizer, config, folder)
-            assert len(unfinished(folder)) == 2
-            with monkeypatch.context() as patched:
-                patched.setattr(Journal, "add", lambda journal, *what: kept.append("another"))
-                evaluated(model, tokenizer, config, folder)
-            assert kept == ["one", "one", "another"]
-            assert_the_same(local, folder)
-
-
 def test_a_line_now_and_then_says_how_many_traces_are_done_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were written before are done, and took no time."""
     clock = [100.0]
@@ -272,95 +136,6 @@ def test_a_line_now_and_then_says_how_many_traces_are_done_and_the_time_left(mon
         "2/5 60 of 100 traces, 2 traces/s, 20 s left",
     ]
     assert said[0].finished == pytest.approx(1.4)
-
-
-def test_a_request_that_fails_for_long_is_said_to(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    model, tokenizer = model_for(SYMBOLIC)
-    server = ContractServer(model, tokenizer)
-    server.script = lambda number, content: 503 if number < 3 else None
-    monkeypatch.setattr(http_client, "QUIET", 0.02)
-    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.1)
-    with server.running() as url:
-        ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
-    assert any(
-        re.fullmatch(r"http.*/v1/completions: status 503 \(a fault by script\), for 0 s; tried again for 20 s", one)
-        for one in caplog.messages
-    )
-
-
-def test_lines_that_are_damaged_or_anothers_are_written_again(tmp_path: Path) -> None:
-    truth = Encoded([1, 2, 3], [0, 3, 3], [0, 0, 0], [False] * 3)
-    asked = Writing(fed_roles("free"))
-    written = Written([Generated(1, 3, [5, 6], [-0.1, -2e-7], True, margins=(1.5, float("inf")))], 1)
-    Journal(tmp_path, "a").add(truth, asked, written)
-    assert Journal(tmp_path, "a").find(truth, asked) == Journal(tmp_path, "a", rank=1).find(truth, asked) == written
-    assert Journal(tmp_path, "a").find(truth, asked._replace(exact=True)) is None
-    assert Journal(tmp_path, "b").find(truth, asked) is None
-    (path,) = tmp_path.iterdir()
-    for damaged in (path.read_text()[:-9], path.read_text().replace("5", "7"), "\0\0\xff", "null"):
-        path.write_text(damaged)
-        journal = Journal(tmp_path, "a")
-        assert journal.find(truth, asked) is None
-        journal.add(truth, asked, written)
-        assert Journal(tmp_path, "a").find(truth, asked) == written
-
-
-def refused(server: ContractServer, tokenizer: TraceTokenizer, **settings: Any) -> str:
-    with server.running() as url, pytest.raises(UserError) as raised:
-        ServedGenerator(Backend.model_validate(backend_for(url, patience=0.1, **settings)), tokenizer, "mine")
-    message = str(raised.value)
-    assert "\n" not in message
-    assert message.startswith(url)
-    return message.removeprefix(url)
-
-
-def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, tokenizer = model_for(SYMBOLIC)
-    wider, characters = model_for(CWM)
-
-    def served(**settings: Any) -> ContractServer:
-        return ContractServer(model, tokenizer, **settings)
-
-    assert refused(served(), tokenizer, model="tinny") == ": serves no model 'tinny'; did you mean 'tiny'?"
-    assert "/v1/completions: the server gives no log-probabilities (logprobs: 2): " in refused(
-        served(silent=True), tokenizer
-    )
-    assert "which is greater than max allowed: 0: the server gives no log-probabilities" in refused(
-        served(max_logprobs=0), tokenizer
-    )
-    assert "strips special tokens" in refused(served(strip=True), tokenizer)
-    assert "something between adds or cuts tokens" in refused(served(extra=1), tokenizer)
-    assert re.search(
-        r"the vocabulary of tiny there is smaller than that of mine \(\d+ ids\)", refused(served(), characters)
-    )
-    other = refused(ContractServer(wider, characters, names=tokenizer), characters)
-    assert re.search(r": the tokenizer of tiny is not that of mine: id \d+ is '.*' there, and '.*' here", other)
-    assert "asks for a key: set the environment variable REMEDY_API_KEY" in refused(served(key="secret"), tokenizer)
-    monkeypatch.setenv(KEY, "wrong")
-    message = refused(served(key="secret"), tokenizer)
-    assert "does not take the key in the environment variable REMEDY_API_KEY" in message
-    assert "wrong" not in message
-    monkeypatch.setenv(KEY, "secret")
-    with served(key="secret").running() as url:
-        ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
-    assert refused(served(max_model_len=4), tokenizer) == ": reads 4 tokens only (max_model_len)"
-    with (
-        served(invariant=False).running() as url,
-        pytest.raises(UserError, match=r"^backend.batch_invariant true: .* says that it is not"),
-    ):
-        ServedGenerator(Backend.model_validate(backend_for(url, batch_invariant=True)), tokenizer)
-
-
-def test_an_endpoint_that_is_not_there(tmp_path: Path) -> None:
-    tokenizer = model_for(SYMBOLIC)[1]
-    with ContractServer(*model_for(SYMBOLIC)).running() as url:
-        pass
-    with pytest.raises(
-        UserError, match=r"^http://127.*/v1/models: nothing answers \(.*\): is the server started, and is this"
-    ):
-        ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
 
 
 def test_the_command_evaluates_a_hub_model_of_which_only_the_server_has_weights(tmp_path: Path) -> None:

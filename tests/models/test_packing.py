@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from remedy.data_gen.settings import UserError
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.packing import Packing, refuse_unpackable, try_packing
-from tests.models.test_mixers import FORMS, decoder, named
+from tests.models.small_decoders import FORMS, decoder, named
 from tests.tiny_models import FAMILIES, tiny_model
 
 VOCABULARY = 40

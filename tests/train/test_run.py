@@ -174,7 +174,7 @@ def test_utilisation_is_logged_where_the_peak_is_known(tmp_path: Path) -> None:
 def test_half_precision_that_is_slower_than_float32_on_a_cpu_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, times: float, warned: bool
 ) -> None:
-    assert 0.1 < slower_than_fp32(torch.float32) < 10
+    assert 0.01 < slower_than_fp32(torch.float32) < 100
     monkeypatch.setattr(run, "slower_than_fp32", lambda dtype: times)
     one_step = {**CONFIG["train"], "max_steps": 1, "precision": "bf16"}
     train(RunConfig.model_validate({**CONFIG, "output": str(tmp_path / "run"), "train": one_step}))

@@ -33,7 +33,7 @@ from remedy.models.tokenizer import Encoded
 from tests.contract_server import ContractServer
 from tests.data_gen.control_flow.rare_constructs import programs as rare_programs
 from tests.data_gen.control_flow.test_soundness import cruxeval, humaneval
-from tests.eval.test_constrained import CHARACTERS, CONSTRAINED, LOOPS, S3, Prepared, condition, programs
+from tests.eval.held import CHARACTERS, CONSTRAINED, LOOPS, S3, Prepared, branching, condition, programs
 from tests.eval.test_decoding import small_model
 from tests.lark import Matcher, tokens_of
 
@@ -200,7 +200,7 @@ def assert_served_as_here(
 @pytest.mark.parametrize(("kind", "memory"), [("vllm", None), ("sglang", 2), ("vllm", OPEN_CALLS)])
 def test_a_server_writes_what_is_written_here(tmp_path: Path, kind: str, memory: Any) -> None:
     """Whatever the model writes: where it is right, where it leaves the truth, and where it ends texts by other tokens."""
-    made = loops(tmp_path)
+    made = branching(tmp_path)
     for seed, rate in enumerate((0.05, 0.3, 1.0)):
         model = Whimsical([truth.ids for truth in made.truths], rate, seed)
         asked = CONSTRAINED._replace(max_new_tokens=(60, 60, 10)[seed], memory=memory and Memory.model_validate(memory))
@@ -223,7 +223,7 @@ def test_what_was_cut_is_unknown_where_a_server_chose(tmp_path: Path) -> None:
 
 
 def test_a_record_of_what_a_server_chose_can_be_looked_at(tmp_path: Path) -> None:
-    made = loops(tmp_path)
+    made = branching(tmp_path)
     model: Any = Whimsical([truth.ids for truth in made.truths], 0.0, 0)
     diagnostic = {"kind": "programs", "forcing": ["control_flow"], "answer_only": [False]}
     with ContractServer(model, CHARACTERS).running() as url:
@@ -257,7 +257,7 @@ def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> Non
 
 def test_a_program_that_is_too_large_is_held_choice_by_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remedy.eval.grammar.SIZE", 20)
-    made = loops(tmp_path)
+    made = branching(tmp_path)
     for seed, rate in enumerate((0.05, 0.3)):
         model = Whimsical([truth.ids for truth in made.truths], rate, seed)
         _, server = assert_served_as_here(made, model, CONSTRAINED._replace(max_new_tokens=150), "vllm")
@@ -276,7 +276,7 @@ def grammars_of(server: ContractServer) -> list[str]:
 )
 def test_a_server_is_guided_as_a_model_here(tmp_path: Path, kind: str, memory: Any, known: bool) -> None:
     """Whether there is a truth to be scored or not: values are written freely, and what is chosen among goes with the request."""
-    made = loops(tmp_path)
+    made = branching(tmp_path)
     chosen, prompts = 0, [] if known else [prompt_of(truth) for truth in made.truths]
     for seed, (rate, most) in enumerate([(0.0, 400), (0.05, 150), (0.3, 150), (1.0, 40)]):
         model = Whimsical([truth.ids for truth in made.truths], rate, seed)
@@ -294,9 +294,3 @@ def prompt_of(truth: Encoded) -> Encoded:
     """The same without what is asked for, but for an end."""
     kept = [at for at, role in enumerate(truth.roles) if role == Role.CONTEXT]
     return Encoded(*([column[at] for at in [*kept, -1]] for column in truth))
-
-
-def loops(folder: Path) -> Prepared:
-    """Programs that branch."""
-    rows = [{"code": code, "input": given, "output": out} for code, given, out in zip(LOOPS, "12", ("3", "[0, 1]"))]
-    return Prepared(programs(folder, *rows), 2, split="all")

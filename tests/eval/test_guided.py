@@ -31,8 +31,7 @@ from remedy.models.tokenizer_backends.llama3 import Llama3Settings
 from tests.data_gen.control_flow.following import true_trace
 from tests.data_gen.control_flow.plain_programs import Writer
 from tests.data_gen.control_flow.test_soundness import cruxeval, humaneval
-from tests.eval.scripted import drafting
-from tests.eval.test_constrained import (
+from tests.eval.held import (
     CONSTRAINED,
     STRINGS,
     Prepared,
@@ -41,6 +40,7 @@ from tests.eval.test_constrained import (
     condition,
     never_masked,
 )
+from tests.eval.scripted import drafting
 from tests.eval.test_control_flow import BPE, CHARACTERS, DATA, SPLIT, STRAIGHT, TASK, certain_run, written
 
 

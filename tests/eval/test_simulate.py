@@ -30,8 +30,8 @@ from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
 from tests.contract_server import ContractServer
+from tests.eval.held import CHARACTERS, LOOPS, Noisy
 from tests.eval.scripted import drafting
-from tests.eval.test_constrained import CHARACTERS, LOOPS, Noisy
 from tests.mock_models import Known, Mock, mistaken
 
 FORMATS = ["cwm", "cwm_unseeded", "cwm_numbered", "cwm_numbers", "repl"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any
 
 import torch
+from torch.utils.benchmark import Timer
 from transformers import TrainingArguments
 
 from remedy.data_gen.settings import UserError
@@ -30,21 +30,15 @@ def rows_at_once(settings: TrainSettings, world_size: int) -> int:
 
 
 def slower_than_fp32(dtype: torch.dtype) -> float:
-    """How many times as long a product takes on this CPU as it does in float32: the shortest of three each.
+    """How many times as long a product takes on this CPU as it does in float32.
 
-    Ten and more on CPUs without instructions for bfloat16, where PyTorch converts every number (measured on AVX2: 30 and 0.8
-    GFLOPS). A matter of the machine's library, which no flag of PyTorch's names on every architecture; so it is timed, in a tenth of
-    a second at worst.
+    Timed, as what makes it slow, a library without instructions for that kind of number, has no name that holds on every
+    architecture. On AVX2 bfloat16 took 20 to 60 times as long, in half a second for the whole trial.
     """
 
     def seconds(kind: torch.dtype) -> float:
-        left, right = torch.ones(128, 512, dtype=kind), torch.ones(512, 512, dtype=kind)
-        taken = []
-        for _ in range(4):  # the first call also prepares
-            begun = perf_counter()
-            left @ right
-            taken.append(perf_counter() - begun)
-        return min(taken[1:])
+        operands = {"left": torch.ones(128, 512, dtype=kind), "right": torch.ones(512, 512, dtype=kind)}
+        return Timer("left @ right", globals=operands, num_threads=torch.get_num_threads()).timeit(3).mean
 
     return seconds(dtype) / seconds(torch.float32)
 

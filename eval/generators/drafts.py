@@ -101,9 +101,8 @@ class Drafter:
         _, most, source, start = max(found)
         count = min(room, most)
         tokens = list(sequences[source][1][start : start + count])
-        if (
-            source is Source.COPY and tokens
-        ):  # past what was read it copies itself, as the model does in a loop that no limit ends yet
+        if source is Source.COPY and tokens:
+            # Past what was read it copies itself, as the model does in a loop, which ends where the row may write no more.
             count = min(count, self.cursor.room)
             tokens = (tokens * math.ceil(count / len(tokens)))[:count]
         return Guess(self.cursor.resumed(tokens, count), source, start, len(read))

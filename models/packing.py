@@ -95,13 +95,15 @@ def refuse_unpackable(model: CausalLM, pack: int) -> None:
 def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     """Find out on two small examples whether a model of Transformers', in evaluation mode, holds those of a row apart.
 
-    It masks attention where `position_ids` restart (`masking_utils.find_packed_sequence_indices`), in most architectures; in others
+    The model is handed over as it is trained, in what divides it over processes if there are several. It masks attention where
+    `position_ids` restart (`masking_utils.find_packed_sequence_indices`), in most architectures; in others
     masks, convolutions or positions go on, and nothing in a model says so.
 
     Raises:
         UserError: what is read of one example depends on the one before it.
     """
-    size = model.config.get_text_config().vocab_size  # adapters may stand in for the table of embeddings
+    inside: Any = getattr(model, "module", model)  # DDP and DeepSpeed wrap it, and have no or another configuration
+    size = inside.config.get_text_config().vocab_size  # adapters may stand in for the table of embeddings
     first, second = torch.arange(3, 15, device=device) % size, torch.arange(20, 32, device=device) % size
     positions = torch.arange(12, device=device).repeat(1, 2)
     with torch.no_grad():
@@ -116,8 +118,7 @@ def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     length = alone.norm(dim=-1)
     moved, from_alone = ((x - after[0]).norm(dim=-1).div(length).max() for x in (after[1], alone))
     if not (moved < MOVED and from_alone < FROM_ALONE):
-        base: Any = model
-        raise _refusal(base, pack, "does not hold the examples of a row apart (tried on two)")
+        raise _refusal(inside, pack, "does not hold the examples of a row apart (tried on two)")
 
 
 def _refusal(model: Any, pack: int, why: str) -> UserError:

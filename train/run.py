@@ -49,7 +49,7 @@ from remedy.train.wandb_runs import WandbLogger
 
 log = logging.getLogger(__name__)
 
-SLOW = 2.0
+SLOW = 3.0
 """From so many times float32's time on, half precision on a CPU is worth a warning: it can save memory, and no time."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

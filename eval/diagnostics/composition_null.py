@@ -49,13 +49,14 @@ def corrected_line(rows: pd.DataFrame) -> Line:
 
 def given_true_inputs(rows: pd.DataFrame) -> Line:
     """Of one-step records of one form: the share of right values among all that calls return or raise after a true past, to the power
-    of each program's number of them, and the mean of that over programs. Nothing where a trace steps over calls: what it returns is
-    the program's answer alone, a copy of a value that a frame before it holds."""
+    of each program's number of them, and the mean of that over programs. Nothing where a trace steps over calls: then a program has
+    no more returns than calls. Its own return, a copy of a value that a frame before it holds, is one of them, which raises the line
+    a little: five calls, right in 80 %, should give 33 % and give 34."""
     found: Line = {}
     for depth, one in _one_step(rows).groupby("depth"):
         called = one[one["returns"] > 0]
         returns, clusters = called["returns"], called["cluster"].tolist()
-        if called.empty or returns.max() < depth:
+        if called.empty or (returns <= depth).any():
             continue
         right = (called["value_exact"] * returns).round().astype(int)
         step = pooled(right.tolist(), returns.tolist(), clusters)

@@ -89,7 +89,10 @@ class Drafter:
     def guess(self, read: Sequence[int], room: int, worth: Worth) -> Guess:
         """What may follow the tokens that were read: of the truth, in step, up to `room` tokens, else as many of a source as are
         `worth` it."""
-        ahead = self.cursor.ahead(room)
+        cursor = self.cursor
+        if not cursor.done and cursor.run + 1 == len(cursor.runs) and not cursor.runs[cursor.run][2]:
+            room = min(room, cursor.room)  # nothing is fed after the last run: what the row may not write is not read
+        ahead = cursor.ahead(room)
         if ahead is not None:
             self._truth.anchor = (len(read), ahead[0])
             return Guess(ahead[1], Source.TRUTH, ahead[0], len(read))
@@ -103,9 +106,9 @@ class Drafter:
         tokens = list(sequences[source][1][start : start + count])
         if source is Source.COPY and tokens:
             # Past what was read it copies itself, as the model does in a loop, which ends where the row may write no more.
-            count = min(count, self.cursor.room)
+            count = min(count, cursor.room)
             tokens = (tokens * math.ceil(count / len(tokens)))[:count]
-        return Guess(self.cursor.resumed(tokens, count), source, start, len(read))
+        return Guess(cursor.resumed(tokens, count), source, start, len(read))
 
     def renew(self, read: int, before: int) -> None:
         """What was read has been forgotten but for so many tokens, of so many before."""

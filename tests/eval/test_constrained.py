@@ -31,18 +31,12 @@ from tests.eval.held import (
     Prepared,
     assert_alike,
     assert_held,
-    branching,
     never_masked,
     programs,
 )
 from tests.eval.scripted import MEMORIES, drafting
 from tests.eval.test_decoding import small_model
 from tests.tiny_models import FAMILIES, tiny_model
-
-
-@pytest.fixture(scope="module")
-def loops(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return branching(tmp_path_factory.mktemp("loops"))
 
 
 @pytest.fixture(scope="module")

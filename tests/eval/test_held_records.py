@@ -20,15 +20,9 @@ from tests.eval.held import (
     S3,
     STRINGS,
     Prepared,
-    branching,
     condition,
 )
 from tests.eval.scripted import drafting
-
-
-@pytest.fixture(scope="module")
-def loops(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return branching(tmp_path_factory.mktemp("loops"))
 
 
 def test_it_is_scored_as_what_the_model_writes_freely(loops: Prepared) -> None:

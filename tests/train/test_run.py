@@ -144,7 +144,6 @@ LITTLE_MEMORY = """
 import resource, runpy, sys
 import psutil
 from remedy.train import run
-from remedy.train.arguments import slower_than_fp32
 held = psutil.Process().memory_info().vms  # libraries alone take gigabytes of addresses on some machines
 resource.setrlimit(resource.RLIMIT_AS, (held + (512 << 20),) * 2)
 sys.argv = sys.argv[1:]
@@ -174,7 +173,7 @@ def test_utilisation_is_logged_where_the_peak_is_known(tmp_path: Path) -> None:
 def test_half_precision_that_is_slower_than_float32_on_a_cpu_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, times: float, warned: bool
 ) -> None:
-    assert 0.01 < slower_than_fp32(torch.float32) < 100
+    assert 0.1 < slower_than_fp32(torch.float32) < 10  # itself, on a machine that does other things as well
     monkeypatch.setattr(run, "slower_than_fp32", lambda dtype: times)
     one_step = {**CONFIG["train"], "max_steps": 1, "precision": "bf16"}
     train(RunConfig.model_validate({**CONFIG, "output": str(tmp_path / "run"), "train": one_step}))

@@ -5,6 +5,7 @@ import os
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -106,14 +107,23 @@ def test_adapters_of_the_head_are_trained_on_divided_weights_with_the_logits_of_
 
 
 @pytest.mark.slow
-def test_packed_rows_are_trained_on_divided_weights(tmp_path: Path) -> None:
-    """Each process lays its rows' examples apart in as many groups as they make."""
-    model = {"mixers": ["rwkv7", "path_attention"], "hidden_size": 32, "num_hidden_layers": 2}
-    config = written(tmp_path, model=model, train={"max_steps": 3, "batch_size": 8, "logging_steps": 1, "threads": 1})
+@pytest.mark.parametrize(("pretrained", "divided"), [(False, ZERO3), (True, ZERO3), (True, "train.deepspeed=null")])
+def test_packed_rows_are_trained_on_divided_weights(pretrained: bool, divided: str, tmp_path: Path) -> None:
+    """Each process lays its rows' examples apart in as many groups as they make, or has found out that its model does."""
+    kinds: dict[str, Any] = {
+        "model": {"mixers": ["rwkv7", "path_attention"], "hidden_size": 32, "num_hidden_layers": 2}
+    }
+    if pretrained:
+        name = str(write_tiny_cwm(tmp_path / "tiny-cwm"))
+        kinds = {
+            "model": {"kind": "pretrained", "name_or_path": name},
+            "tokenizer": {"kind": "hf", "name_or_path": name},
+        }
+    config = written(tmp_path, **kinds, train={"max_steps": 3, "batch_size": 8, "logging_steps": 1, "threads": 1})
     one, two = tmp_path / "one", tmp_path / "two"
     in_process(config, f"output={one}")
     packed = ["train.batch_size=4", "train.pack=2", "train.gradient_checkpointing=true"]
-    finished(start([*launcher(2), SCRIPT, config, f"output={two}", ZERO3, *packed]))
+    finished(start([*launcher(2), SCRIPT, config, f"output={two}", divided, *packed]))
     for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one), strict=True):
         assert loss == pytest.approx(expected, abs=1e-4), step
 

@@ -115,7 +115,10 @@ def test_the_right_null_is_of_calls_and_not_of_frames() -> None:
 
 
 def test_where_calls_are_stepped_over_nothing_is_said_of_their_returns() -> None:
-    """The program's own return, a copy, is right whatever its calls did."""
+    """The program's own return, a copy, is right whatever its calls did. A limit of tokens leaves some traced whole."""
+    some = one_step("flattened", returns=[4] * 30 + [1] * 10, value_exact=[0.25] * 30 + [1.0] * 10)
+    one_call = one_step("flattened", returns=1, value_exact=1.0).assign(depth=1)
+    assert given_true_inputs(some) == given_true_inputs(one_call) == {}
     stepped = one_step("flattened", returns=1, value_exact=1.0, state_exact=[0.8] * 10 + [1.0] * 30)
     _, records = together(condition("flattened", 3, [True] * 28 + [False] * 12, ["a a a"] * 40), stepped)
     assert given_true_inputs(records) == {}

@@ -1,0 +1,10 @@
+"""Fixtures of several files."""
+
+import pytest
+
+from tests.eval.held import Prepared, branching
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return branching(tmp_path_factory.mktemp("loops"))

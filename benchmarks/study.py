@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib import ticker
 from matplotlib.axes import Axes
 
 from remedy.data_gen.settings import UserError
@@ -128,7 +129,10 @@ DRAWINGS = {
         {
             "12 commands, the longest trained on": recipes("accuracy_per_token/permutation", TRACES, length=12),
             "64 commands": recipes("accuracy_per_token/permutation", TRACES, length=64),
-            "64 commands, told where states stand": recipes(
+            "64 commands, three other seeds": recipes(
+                "accuracy_per_token/places", PLACED, length=64, forcing="control_flow"
+            ),
+            "the same, told where states stand": recipes(
                 "accuracy_per_token/places", PLACED, length=64, forcing="action_forced"
             ),
         },
@@ -173,7 +177,8 @@ def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
 def draw(root: Path, drawing: Drawing, out: Path) -> list[str]:
     """Write the figure; returns the recipes that have no records yet, which it leaves out."""
     figure, axes = plotting.panels(len(drawing.panels))
-    figure.set_size_inches(4.8 * len(axes), 3.7)
+    rows, columns = axes[0].get_gridspec().get_geometry()
+    figure.set_size_inches(4.8 * columns, 3.7 * rows)
     names = list(dict.fromkeys(recipe.name for lines in drawing.panels.values() for recipe in lines))
     missing, shown = [], set()
     for axis, (title, lines) in zip(axes, drawing.panels.items()):
@@ -185,8 +190,12 @@ def draw(root: Path, drawing: Drawing, out: Path) -> list[str]:
     if not shown:
         return missing
     for axis in axes:
-        if drawing.points:
-            axis.set_xlim(left=0)
+        if drawing.points:  # one scale for all panels, whose costs may be far apart
+            axis.set_xscale("log")
+            axis.set_xlim(min(shown) / 1.2, max(shown) * 1.2)
+            axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_major_formatter("{x:,.0f}")
+            axis.xaxis.set_minor_locator(ticker.NullLocator())
         else:
             plotting.numbers(axis, sorted(shown))
     axes[0].set_ylabel("right answers")

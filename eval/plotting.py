@@ -44,8 +44,8 @@ Thing = TypeVar("Thing", bound=Hashable)
 
 def panels(count: int) -> tuple[Figure, list[Axes]]:
     """A figure of so many panels that share their vertical axis."""
-    columns = min(count, PANEL_COLUMNS)
-    lines = -(-count // columns)
+    lines = -(-count // PANEL_COLUMNS)
+    columns = -(-count // lines)  # so that no line is much emptier than others
     size = (max(6.4, 3.7 * columns), 3.6 * lines + 0.3)
     figure = Figure(figsize=size)
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)

@@ -76,6 +76,7 @@ WRONG_ACTIONS = {
     "recurrences": "recurrence",
     "hybrid": "hybrid",
     "hybrid, numbered lines": "hybrid-numbered",
+    "hybrid, sees two frames": "hybrid-memory",
 }
 TRACES = {
     "every state": "full-1",
@@ -119,7 +120,10 @@ DRAWINGS = {
         "commands",
         {
             "written freely": recipes("wrong_actions/permutation", WRONG_ACTIONS, forcing="free", repertoire=None),
-            "held to the control flow": recipes("wrong_actions/permutation", WRONG_ACTIONS, forcing="control_flow"),
+            "held to the control flow": [
+                *recipes("wrong_actions/permutation", WRONG_ACTIONS, forcing="control_flow"),
+                Recipe("held, trained to 12", "wrong_actions/held", "recall-first"),
+            ],
         },
         trained=6,
     ),

@@ -54,7 +54,8 @@ MIXERS = {
     "attention": "transformer",
     "Mamba": "mamba",
     "RWKV-7": "rwkv7",
-    "DeltaNet": "deltanet",
+    "DeltaNet in [-1, 1]": "deltanet",
+    "DeltaProduct": "deltaproduct",
     "PaTH attention": "path-attention",
     "GRU": "gru",
 }
@@ -102,7 +103,7 @@ DRAWINGS = {
             ),
         },
         trained=16,
-        guess=("odd or even, and a guess", 1 / 3),
+        guess=("a guess that knows odd from even", 1 / 3),
     ),
     "horizon": Drawing(
         "length",

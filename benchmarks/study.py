@@ -24,7 +24,7 @@ from remedy.eval.colours import COLOURS
 
 
 class Recipe(NamedTuple):
-    """A line: `name` in the page's words, the folder of its group, its `run`, and what its conditions must say."""
+    """A line: `name` in the page's words, the folder of its group or groups, its `run`, and what its conditions must say."""
 
     name: str
     group: str
@@ -91,6 +91,13 @@ TRACES = {
     "numbers for lines": "numbers",
 }
 PLACED = {"every second": "placed-2", "every fourth": "placed-4", "the last alone": "placed-last"}
+PRETRAINED = {
+    "differences": "diff",
+    "every variable": "full",
+    "every fourth state": "sparse",
+    "strings by characters": "characters",
+    "numbered lines": "numbered",
+}
 CALLS = {"forcing": "action_forced", "form": "flattened"}
 DRAWINGS = {
     "mixers": Drawing(
@@ -143,6 +150,15 @@ DRAWINGS = {
         },
         points=True,
     ),
+    "pretrained": Drawing(
+        "written_tokens",
+        "tokens that the model wrote for a trace",
+        {
+            "the five functions trained on": recipes("pretrained/*", PRETRAINED, benchmark="composition (strings)"),
+            "CruxEval": recipes("pretrained/*", PRETRAINED, benchmark="cruxeval"),
+        },
+        points=True,
+    ),
     "strings": Drawing(
         "depth",
         "calls",
@@ -156,14 +172,14 @@ DRAWINGS = {
 
 
 def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
-    """Right answers by the value of `by`, a label or another figure of a condition, one mapping a seed, in the order of seeds; none
-    where nothing has run.
+    """Right answers by the value of `by`, a label or another figure of a condition, one mapping a seed, in the order of their folders;
+    none where nothing has run.
 
     Raises:
         UserError: two conditions of a run have the same value, so that `where` does not tell them apart.
     """
     found = []
-    for path in sorted((root / recipe.group).glob(f"{recipe.run},seed=*/evaluation/summary.json")):
+    for path in sorted(root.glob(f"{recipe.group}/{recipe.run},seed=*/evaluation/summary.json")):
         points: dict[float, float] = {}
         for condition in json.loads(path.read_text(encoding="utf-8"))["conditions"]:
             labels = condition["labels"]

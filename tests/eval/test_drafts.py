@@ -138,9 +138,19 @@ def test_a_guess_at_a_loop_ends_where_the_row_may_write_no_more() -> None:
         assert token is not None
         read.append(token)
         guess = drafter.guess(read, 16_000, lambda source: 16_000)
-        assert len(guess.tokens) <= most - written or guess.source is not Source.COPY
+        assert len(guess.tokens) <= most - written
     assert guess.source is Source.COPY
     assert guess.tokens == [around]
+
+
+def test_a_guess_at_the_truth_ends_where_the_row_may_write_no_more() -> None:
+    tokenizer, (truth,) = prepared("cwm", 1)
+    most = 20
+    cursor = cursor_of(truth, Writing(FREE, max_new_tokens=most), tokenizer, None)
+    read = cursor.prompt()
+    guess = Drafter(cursor).guess(read, 16_000, lambda source: 16_000)
+    assert len(truth.ids) - len(read) > most
+    assert (guess.source, guess.tokens) == (Source.TRUTH, list(truth.ids[len(read) : len(read) + most]))
 
 
 class Near(Scripted):

@@ -60,6 +60,12 @@ MIXERS = {
     "GRU": "gru",
 }
 HORIZON = {"plain": "plain", "narrow": "narrow", "roomy": "roomy"}
+REVEALS = {
+    "nothing": "end-only",
+    "one value in 16 commands": "one-in-sixteen",
+    "one in 4": "one-in-four",
+    "all five in 16": "all-in-sixteen",
+}
 STRINGS = {
     "strings by characters": "characters",
     "spelt out in the text": "spelt",
@@ -120,6 +126,15 @@ DRAWINGS = {
                 *recipes("horizon/permutation", HORIZON),
                 Recipe("roomy, longer trained", "horizon/long", "roomy-long"),
             ]
+        },
+        trained=64,
+    ),
+    "reveals": Drawing(
+        "length",
+        "commands",
+        {
+            "values shown, written by the model": recipes("reveals/permutation", REVEALS, forcing="action_forced"),
+            "values shown, as they truly are": recipes("reveals/permutation", REVEALS, forcing="teacher_forced"),
         },
         trained=64,
     ),

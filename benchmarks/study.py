@@ -12,9 +12,10 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib import ticker
 from matplotlib.axes import Axes
 
@@ -24,12 +25,14 @@ from remedy.eval.colours import COLOURS
 
 
 class Recipe(NamedTuple):
-    """A line: `name` in the page's words, the folder of its group or groups, its `run`, and what its conditions must say."""
+    """A line: `name` in the page's words, the folder of its group or groups, its `run`, and what its conditions must say. `fed`: right
+    is the final state that is predicted where all before it was fed, of which no answer is the model's."""
 
     name: str
     group: str
     run: str
     where: Mapping[str, object] = {}
+    fed: bool = False
 
 
 class Drawing(NamedTuple):
@@ -134,7 +137,9 @@ DRAWINGS = {
         "commands",
         {
             "values shown, written by the model": recipes("reveals/permutation", REVEALS, forcing="action_forced"),
-            "values shown, as they truly are": recipes("reveals/permutation", REVEALS, forcing="teacher_forced"),
+            "values shown, as they truly are": [
+                line._replace(fed=True) for line in recipes("reveals/permutation", REVEALS, forcing="teacher_forced")
+            ],
         },
         trained=64,
     ),
@@ -199,15 +204,21 @@ def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
         for condition in json.loads(path.read_text(encoding="utf-8"))["conditions"]:
             labels = condition["labels"]
             place = labels.get(by, condition.get(by))
-            if condition["right"] is None or place is None:
+            if place is None or (condition["right"] is None) != recipe.fed:
                 continue
             if any(labels.get(name) != value for name, value in recipe.where.items()):
                 continue
             if place in points:
                 raise UserError(f"{path}: several conditions with {by} {place}; say in `where` which is meant")
-            points[place] = condition["right"]["mean"]
+            points[place] = _final_states(path.parent, condition) if recipe.fed else condition["right"]["mean"]
         found.append(points)
     return found
+
+
+def _final_states(folder: Path, condition: Mapping[str, Any]) -> float:
+    """The share of a condition's examples whose last state is predicted as it is."""
+    rows = pd.read_parquet(folder / "records" / f"{condition['condition']}.parquet")
+    return float((rows["answer"] == rows["true_answer"]).mean())
 
 
 def draw(root: Path, drawing: Drawing, out: Path) -> list[str]:

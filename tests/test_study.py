@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from benchmarks.study import DRAWINGS, Drawing, Recipe, draw, seeds_of
@@ -27,6 +28,19 @@ def test_seeds_are_read_by_the_label_of_the_axis_and_by_what_is_asked_of_others(
     assert seeds_of(tmp_path, RECIPE._replace(where={"forcing": "free"}), "length") == [{4: 0.5}, {4: 0.75}]
     with pytest.raises(UserError, match="several conditions with length 4"):
         seeds_of(tmp_path, RECIPE, "length")
+
+
+def test_where_all_is_fed_right_is_the_last_state_that_is_predicted(tmp_path: Path) -> None:
+    _write(tmp_path, "transformer,seed=0", [({"length": 4}, None), ({"length": 8}, 0.5)])
+    folder = tmp_path / "mixers/permutation/transformer,seed=0/evaluation"
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["conditions"][0]["condition"] = "fed"
+    (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "records").mkdir()
+    rows = {"answer": ["a=1", "a=2", "a=3", "a=1"], "true_answer": ["a=1", "a=1", "a=1", "a=1"]}
+    pd.DataFrame(rows).to_parquet(folder / "records" / "fed.parquet")
+    assert seeds_of(tmp_path, RECIPE._replace(fed=True), "length") == [{4: 0.5}]
+    assert seeds_of(tmp_path, RECIPE, "length") == [{8: 0.5}]
 
 
 def test_a_figure_is_drawn_of_what_has_run_and_the_rest_is_named(tmp_path: Path) -> None:

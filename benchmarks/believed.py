@@ -70,7 +70,7 @@ def question(row: Tokens, tokenizer: TraceTokenizer) -> Question:
     if first < last:
         falsely[first], falsely[first + 2] = ids[first + 2], ids[first]
     else:
-        values = sorted({ids[place] for place in range(end, len(ids)) if roles[place] == Role.STATE and place > end})
+        values = sorted(ids[place + 1] for place in range(end, len(ids)) if roles[place] == Role.QUERY)
         falsely[first] = values[(values.index(ids[first]) + 1) % len(values)]
     name = carried_to(tokenizer.decode([ids[first - 1]]), (ids[at] for at in commands if at > last), tokenizer)
     asked = next(ids[place] for place in range(end, len(ids), 2) if tokenizer.decode([ids[place]]) == name)

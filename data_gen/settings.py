@@ -46,7 +46,12 @@ class ConfigError(UserError):
 class Settings(BaseModel):
     """The base of all settings: frozen, and closed to unknown keys. `former`: keys of earlier versions, with their new names."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        ser_json_inf_nan="constants",  # "null" in changes reads back as None
+    )
     former: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")

@@ -1,5 +1,6 @@
 """Settings: one way to change them, and errors that name file, key and nearest valid name."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -86,8 +87,15 @@ def test_a_number_like_1e_3_is_a_number() -> None:
     assert build(RunConfig, {"data": TASK, "train": {"learning_rate": "1e-3"}}, "x").train.learning_rate == 1e-3
 
 
-def test_the_resolved_configuration_reads_back(tmp_path: Path) -> None:
-    config = build(RunConfig, {"data": {**TASK, "reveal": {"spacing": float("inf")}}}, "x")
+@pytest.mark.parametrize("form", range(3))
+def test_the_resolved_configuration_reads_back(tmp_path: Path, form: int) -> None:
+    never, stage = {"reveal.spacing": math.inf}, {"steps": 1}
+    given: list[dict[str, object]] = [
+        {"data": {**TASK, "reveal": {"spacing": math.inf}}},
+        {"data": TASK, "mixture": {"none": {"set": never}, "all": {}}},
+        {"data": TASK, "train": {"curriculum": [{**stage, "set": never}, stage]}},
+    ]
+    config = build(RunConfig, given[form], "x")
     path = tmp_path / "resolved.yaml"
     path.write_text(dump(config))
     assert load(RunConfig, path) == config

@@ -61,15 +61,23 @@ def kept_bytes(model: nn.Module, tokens: torch.Tensor) -> int:
     return sum(storages.values())
 
 
-def rates() -> None:
+def step(model: nn.Module, tokens: torch.Tensor) -> None:
+    """Forward and backward; on CUDA in bf16 and waited for."""
+    with torch.autocast(tokens.device.type, dtype=torch.bfloat16, enabled=tokens.is_cuda):
+        model(tokens, labels=tokens).loss.backward()
+    if tokens.is_cuda:
+        torch.cuda.synchronize()
+
+
+def rates(device: torch.device) -> None:
     """Tokens per second of forward and backward, mixers in turns, so that a busy moment of the machine meets all of them."""
-    tokens = torch.randint(0, 64, (16, 256))
-    models = {name: decoder(name) for name in MIXERS}
+    tokens = torch.randint(0, 64, (16, 256), device=device)
+    models = {name: decoder(name).to(device) for name in MIXERS}
     seconds: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(4):
         for name, model in models.items():
             begin = time.perf_counter()
-            model(tokens, labels=tokens).loss.backward()
+            step(model, tokens)
             seconds[name].append(time.perf_counter() - begin)
     print("\n| mixer (d = 128, 2 layers, 16 x 256 tokens) | tokens/s | of attention |\n|---|---|---|")
     found = {name: tokens.numel() / statistics.median(times[1:]) for name, times in seconds.items()}
@@ -77,16 +85,16 @@ def rates() -> None:
         print(f"| {name} | {rate:,.0f} | {rate / found['attention']:.2f} |")
 
 
-def growth() -> None:
+def growth(device: torch.device) -> None:
     """Milliseconds and kept megabytes of one row as its length doubles."""
     print("\n| mixer: ms (MB kept) of one row | " + " | ".join(map(str, LENGTHS)) + " | time x16 |")
     print("|---|" + "---|" * (len(LENGTHS) + 1))
     windowed: dict[str, Any] = {"attention, window 96": {"mixer": "attention", "window": 96}}
     for name, settings in {**{name: {"mixer": name} for name in MIXERS}, **windowed}.items():
-        model, cells, times = decoder(**settings), [], []
+        model, cells, times = decoder(**settings).to(device), [], []
         for length in LENGTHS:
-            tokens = torch.randint(0, 64, (1, length))
-            times.append(timed(lambda: model(tokens, labels=tokens).loss.backward(), 3))  # noqa: B023
+            tokens = torch.randint(0, 64, (1, length), device=device)
+            times.append(timed(lambda: step(model, tokens), 3))  # noqa: B023
             cells.append(f"{1000 * times[-1]:,.0f} ({kept_bytes(model, tokens) / 2**20:,.0f})")
         print(f"| {name} | " + " | ".join(cells) + f" | {times[-1] / times[0]:.1f} |")
 
@@ -127,16 +135,16 @@ def on_cuda() -> None:
         find_kernels([ours], x.device, x.dtype)
         theirs = library_layer(name, hidden, heads)
 
-        def step(layer: nn.Module) -> None:
+        def both(layer: nn.Module) -> None:
             y = layer(x)
             (y[0] if isinstance(y, tuple) else y).sum().backward()
 
-        mine = timed(lambda: step(ours), 10, True)  # noqa: B023
+        mine = timed(lambda: both(ours), 10, True)  # noqa: B023
         if theirs is None:
             print(f"| {name} | {x.shape[0] * x.shape[1] / mine:,.0f} | no library layer here |")
             continue
         other = theirs.cuda().bfloat16()
-        reference = timed(lambda: step(other), 10, True)  # noqa: B023
+        reference = timed(lambda: both(other), 10, True)  # noqa: B023
         print(f"| {name} | {x.shape[0] * x.shape[1] / mine:,.0f} | {reference / mine:.2f} |")
     model = DecoderForCausalLM(
         DecoderConfig.from_settings(DecoderSettings.model_validate({"size": "280m"}), 128256)
@@ -159,13 +167,14 @@ def on_cuda() -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    where = f"Python {platform.python_version()}, torch {torch.__version__}, one thread of {os.cpu_count()} cores"
+    where = f"Python {platform.python_version()}, torch {torch.__version__}, "
+    where += torch.cuda.get_device_name() if torch.cuda.is_available() else f"one thread of {os.cpu_count()} cores"
     every = [mixer for name in MIXERS for mixer in decoder(name).mixers()[:1]]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     find_kernels(every, device, torch.bfloat16)
     print(f"{where}, load {os.getloadavg()[0]:.2f}\n{describe_kernels(every, device, torch.bfloat16)}")
-    rates()
-    growth()
+    rates(device)
+    growth(device)
     if torch.cuda.is_available():
         on_cuda()
     else:

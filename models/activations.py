@@ -85,12 +85,21 @@ def activations(
         ids = torch.zeros(rows, tokens, dtype=torch.long)
         # One position of logits, so that what the loss keeps is not among these.
         given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "logits_to_keep": 1, "use_cache": False}
+        stack.callback(_restored, [(part, dict(part._parameters), dict(part._buffers)) for part in module.modules()])
         torch.func.functional_call(module, held, (), given)
     return Activations(kept[-1], tuple(kept[:-1]), tuple(inputs))
 
 
 def _storage(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
+
+
+def _restored(before: list[tuple[nn.Module, dict[str, Any], dict[str, Any]]]) -> None:
+    """Give every module its own weights again: of those that two modules share (PEFT's new rows of a table that is the head's too)
+    `functional_call` leaves its own in place."""
+    for part, parameters, buffers in before:
+        part._parameters.update(parameters)
+        part._buffers.update(buffers)
 
 
 def _fake(module: nn.Module, dtype: torch.dtype | None) -> dict[str, Tensor]:

@@ -120,8 +120,8 @@ def _products(model: CausalLM) -> Iterator[tuple[nn.Parameter, float]]:
     """Weights of products, each with the share of it that a token is multiplied with: of experts those that it is sent to. A table
     that is only looked up in is none, unless it is the head's too."""
     output = model.get_output_embeddings()
-    head = output.weight if output is not None else None
-    table = model.get_input_embeddings().weight
+    head = _base(output).weight if output is not None else None
+    table = _base(model.get_input_embeddings()).weight
     module: Any = model
     experts, chosen = _experts(model)
     for parameter in {id(p): p for p in weights_in_products(module)}.values():
@@ -129,6 +129,12 @@ def _products(model: CausalLM) -> Iterator[tuple[nn.Parameter, float]]:
             continue
         shape = getattr(parameter, "ds_shape", parameter.shape)
         yield parameter, chosen / experts if len(shape) == 3 and shape[0] == experts else 1.0
+
+
+def _base(layer: Any) -> Any:
+    """A table without the new rows that PEFT trains beside it."""
+    adapter = getattr(layer, "token_adapter", None)
+    return layer if adapter is None else adapter.base_layer
 
 
 def _experts(model: CausalLM) -> tuple[int, int]:

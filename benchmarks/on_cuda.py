@@ -61,19 +61,21 @@ def settings(model: dict[str, Any], tokenizer: dict[str, Any], length: int, outp
 
 def cases(folder: Path, llama: Path) -> dict[str, RunConfig]:
     symbols, words = {"kind": "symbols"}, {"kind": "hf", "name_or_path": str(TOKENIZER)}
-    found = {
+    full = {"kind": "pretrained", "name_or_path": str(llama)}
+    lora = {**full, "lora": {"r": 16, "target_modules": "all-linear"}}
+    again: dict[str, Any] = {"batch_size": 8, "gradient_checkpointing": True}
+    language_models = {
+        "1.2B, LoRA, checkpointing": settings(lora, words, 120, str(folder / "lora"), **again),
+        "1.2B, LoRA": settings(lora, words, 120, str(folder / "kept"), batch_size=8),
+        "1.2B, all weights, checkpointing": settings(full, words, 120, str(folder / "full"), **again),
+    }
+    decoders = {
         f"280M, {', '.join(mixers)}": settings(
             {"size": "280m", "mixers": mixers}, symbols, 95, str(folder / "-".join(mixers)), batch_size=16
         )
         for mixers in (["attention"], ["deltanet"], ["gated_deltanet", "attention"], ["mamba2"])
     }
-    lora = {"kind": "pretrained", "name_or_path": str(llama), "lora": {"r": 16, "target_modules": "all-linear"}}
-    full = {"kind": "pretrained", "name_or_path": str(llama)}
-    more: dict[str, Any] = {"batch_size": 8, "gradient_checkpointing": True}
-    found["1.2B, LoRA, checkpointing"] = settings(lora, words, 120, str(folder / "lora"), **more)
-    found["1.2B, LoRA"] = settings(lora, words, 120, str(folder / "kept"), batch_size=8)
-    found["1.2B, all weights, checkpointing"] = settings(full, words, 120, str(folder / "full"), **more)
-    return found
+    return {**language_models, **decoders}
 
 
 def memory() -> None:

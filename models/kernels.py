@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -105,45 +105,56 @@ def kernel(operation: str, dtype: torch.dtype, *inputs: Any) -> Callable[..., An
 def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -> None:
     """Find the kernels of operations, each once in a process; call it on every process before a model is compiled.
 
-    It is indifferent to autocast, to `no_grad` and to `inference_mode`, and leaves the random state alone.
+    It is indifferent to autocast, to `no_grad` and to `inference_mode`, and leaves the random state alone. On a GPU every kernel is
+    tried in a process of its own (`models/kernel_trial.py`): one that reads where it should not ends all CUDA of its process.
     """
-    for operation, widths in uses:
-        key = (operation, device.type, dtype, widths)
-        if key not in TRIED:
-            with (
-                torch.inference_mode(False),
-                torch.enable_grad(),
-                torch.autocast(device.type, enabled=False),
-            ):
-                TRIED[key] = _try(OPERATIONS[operation], widths, device, dtype)
+    keys = {(use.operation, device.type, dtype, use.widths): use for use in uses}
+    new = {key: use for key, use in keys.items() if key not in TRIED}
+    asked = [(use, candidate) for use in new.values() for candidate in OPERATIONS[use.operation].kernels]
+    refused = _refusals(asked, device, dtype)
+    for key, use in new.items():
+        mine = [(kernel, why) for (other, kernel), why in zip(asked, refused) if other is use]
+        found = tuple((kernel, runs(kernel)) for kernel, why in mine if why is None)
+        TRIED[key] = Tried(found, tuple(why for _, why in mine if why is not None))
 
 
-def _try(operation: Operation, widths: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tried:
+def _refusals(asked: Sequence[tuple[Use, Kernel]], device: torch.device, dtype: torch.dtype) -> list[str | None]:
+    if device.type == "cuda":
+        from remedy.models.kernel_trial import apart
+
+        return apart(asked, device, dtype)
+    return [refusal(use, candidate, device, dtype) for use, candidate in asked]
+
+
+def runs(candidate: Kernel) -> Callable[..., Any]:
+    """A kernel to be called with its operation's inputs.
+
+    Raises:
+        ModuleNotFoundError: what it is imported from, or what that needs, is not installed.
+    """
     os.environ.setdefault("FLA_DISABLE_BACKEND_DISPATCH", "1")  # else what else is installed chooses fla's kernels
-    inputs = operation.example(Draw(device, dtype), *widths)
-    expected = _results(operation.reference, inputs, torch.float64)
-    found, refused = [], []
-    for candidate in operation.kernels:
-        module, name = candidate.path.rsplit(".", 1)
+    module, name = candidate.path.rsplit(".", 1)
+    return partial(candidate.call, getattr(importlib.import_module(module), name))
+
+
+def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why a kernel is not to be used, tried in this process; None where it computes what the reference does."""
+    operation, module = OPERATIONS[use.operation], candidate.path.rsplit(".", 1)[0]
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+        inputs = operation.example(Draw(device, dtype), *use.widths)
         if not candidate.takes(*inputs):
-            refused.append(f"{module} does not take this form")
-            continue
+            return f"{module} does not take this form"
+        expected = _results(operation.reference, inputs, torch.float64)
         try:
-            run = partial(candidate.call, getattr(importlib.import_module(module), name))
-            far = max(map(_distance, _results(run, inputs, None), expected))
+            far = max(map(_distance, _results(runs(candidate), inputs, None), expected))
         except ModuleNotFoundError as error:
-            refused.append(f"{error.name} is not installed")
+            return f"{error.name} is not installed"
         except Exception as error:  # whatever a package does wrong here, the reference still runs
             first = (str(error).splitlines() or [""])[0]
-            refused.append(f"{module} does not run ({type(error).__name__}: {first:.120})")
-        else:
-            if far < LIMITS[dtype]:  # not so for nan either
-                found.append((candidate, run))
-            else:
-                refused.append(
-                    f"{module} is {far:.2g} from the reference in {str(dtype)[6:]}, of at most {LIMITS[dtype]:g}"
-                )
-    return Tried(tuple(found), tuple(refused))
+            return f"{module} does not run ({type(error).__name__}: {first:.120})"
+    if far < LIMITS[dtype]:  # not so for nan either
+        return None
+    return f"{module} is {far:.2g} from the reference in {str(dtype)[6:]}, of at most {LIMITS[dtype]:g}"
 
 
 def _results(run: Callable[..., Any], inputs: tuple[Any, ...], dtype: torch.dtype | None) -> list[Tensor]:

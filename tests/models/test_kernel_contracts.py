@@ -70,9 +70,14 @@ def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "range", interpreted, raising=False)
 
 
+def outcome_of(operation: str, widths: tuple[int, ...], dtype: torch.dtype) -> Tried:
+    kernels.try_kernels([kernels.Use(operation, widths)], CPU, dtype)
+    return kernels.TRIED.pop((operation, "cpu", dtype, widths))
+
+
 def tried(operation: str, widths: tuple[int, ...], dtype: torch.dtype) -> tuple[list[str], tuple[str, ...]]:
     """The names of kernels that agree, and what is said of others."""
-    outcome: Tried = kernels._try(OPERATIONS[operation], widths, CPU, dtype)
+    outcome = outcome_of(operation, widths, dtype)
     return [found.path.rsplit(".", 1)[1] for found, _ in outcome.found], outcome.refused
 
 
@@ -168,7 +173,7 @@ def test_a_state_is_taken_over_in_every_scan(steps: int, signed: bool) -> None:
 def assert_agree(operation: str, widths: tuple[int, ...], inputs: tuple[Any, ...]) -> None:
     """All kernels that take the input have the reference's outputs, states and gradients (of the state as well)."""
     expected = kernels._results(OPERATIONS[operation].reference, inputs, torch.float64)
-    outcome = kernels._try(OPERATIONS[operation], widths, CPU, HALF)
+    outcome = outcome_of(operation, widths, HALF)
     taken = [run for candidate, run in outcome.found if candidate.takes(*inputs)]
     assert taken, outcome.refused
     for run in taken:

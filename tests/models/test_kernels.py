@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from remedy.models.cache import MixerCache
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.kernels import OPERATIONS, Use, kernel, try_kernels
+from remedy.models.kernel_trial import apart
+from remedy.models.kernels import OPERATIONS, Kernel, Use, kernel, try_kernels
 from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels, rnn, ssm_kernels
 from remedy.models.mixers.delta_rule import _plain as plain_rule
 from remedy.models.mixers.delta_rule import delta_rule, delta_rule_chunked
@@ -219,7 +221,7 @@ def test_kernels_are_tried_once_and_never_in_a_forward_pass(
     def never(*inputs: Any) -> None:
         raise AssertionError("tried again")
 
-    monkeypatch.setattr(kernels, "_try", never)
+    monkeypatch.setattr(kernels, "refusal", never)
     try_kernels(mixer.operations(), CPU, BF16)
     x = torch.randn(2, 40, 64, dtype=BF16)
     mixer = mixer.to(BF16)
@@ -275,8 +277,8 @@ def test_what_was_not_tried_is_said() -> None:
 @pytest.fixture
 def as_if_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples on the CPU, under the name of the other device."""
-    whole = kernels._try
-    monkeypatch.setattr(kernels, "_try", lambda operation, widths, device, dtype: whole(operation, widths, CPU, dtype))
+    whole = kernels._refusals
+    monkeypatch.setattr(kernels, "_refusals", lambda asked, device, dtype: whole(asked, CPU, dtype))
 
 
 def test_a_package_that_is_missing_or_breaks_is_named_for_every_kernel(
@@ -395,3 +397,44 @@ def test_decoding_goes_on_from_what_a_kernel_left(
         whole = mixer(x)
         parts = [mixer(x[:, start:stop], cache) for start, stop in ((0, 37), (37, 38), (38, 39), (39, 40))]
     assert torch.linalg.vector_norm(torch.cat(parts, 1) - whole) < 0.03 * torch.linalg.vector_norm(whole)
+
+
+def written(folder: Path, body: str) -> Kernel:
+    """A kernel of a package that a process finds by itself, and the path to it."""
+    (folder / "broken_kernels").mkdir()
+    (folder / "broken_kernels" / "__init__.py").write_text(
+        f"import os, torch\n\ndef convolve(x, weight, bias, activation):\n    {body}\n"
+    )
+    return Kernel("broken_kernels.convolve", lambda function, *inputs: function(*inputs), lambda *inputs: True)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("os.kill(os.getpid(), 11)", "broken_kernels ended its process (signal SIGSEGV: nothing said)"),
+        (
+            "print('gone', file=__import__('sys').stderr); os._exit(3)",
+            "broken_kernels ended its process (status 3: gone)",
+        ),
+        ("raise ValueError('no such form')", "broken_kernels does not run (ValueError: no such form)"),
+        ("return x", "broken_kernels does not run (RuntimeError: "),
+    ],
+)
+def test_a_kernel_that_ends_its_process_is_tried_in_another(
+    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "sitecustomize.py").write_text(
+        "import remedy.models.mixers\n"
+        "from remedy.models.kernels import OPERATIONS, Kernel\n"
+        "kernel = Kernel('broken_kernels.convolve', lambda function, *inputs: function(*inputs), lambda *inputs: True)\n"
+        "OPERATIONS['short_convolution'] = OPERATIONS['short_convolution']._replace(kernels=(kernel,))\n"
+    )
+    (answer,) = apart([(Use("short_convolution", (8, 4, 1)), written(tmp_path, body))], CPU, BF16)
+    assert answer is not None
+    assert answer.startswith(said)
+
+
+def test_kernels_tried_in_other_processes_are_refused_for_what_they_say(nothing_installed: None) -> None:
+    asked = [(Use("short_convolution", (8, 4, 1)), one) for one in OPERATIONS["short_convolution"].kernels]
+    assert apart(asked, CPU, BF16) == ["causal_conv1d is not installed", "fla is not installed"]

@@ -40,7 +40,7 @@ def _started(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dty
     if find_spec(package) is None:
         return f"{package} is not installed"
     asked = {"operation": use.operation, "widths": use.widths, "path": candidate.path}
-    asked |= {"device": str(device), "dtype": str(dtype).removeprefix("torch.")}
+    asked |= {"device": indexed(device), "dtype": str(dtype).removeprefix("torch.")}
     path = os.pathsep.join(part or os.getcwd() for part in sys.path)
     command = [sys.executable, "-m", "remedy.models.kernel_trial", json.dumps(asked)]
     return subprocess.Popen(
@@ -52,6 +52,11 @@ def _started(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dty
         text=True,
         errors="replace",
     )
+
+
+def indexed(device: torch.device) -> str:
+    """A device by its number: `cuda` alone is another one in another process."""
+    return f"cuda:{torch.cuda.current_device()}" if device.type == "cuda" and device.index is None else str(device)
 
 
 def _answer(candidate: Kernel, started: subprocess.Popen[str] | str) -> str | None:

@@ -21,7 +21,7 @@ from remedy.models.cache import MixerCache
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.kernel_trial import apart
+from remedy.models.kernel_trial import apart, indexed
 from remedy.models.kernels import OPERATIONS, Kernel, Use, kernel, try_kernels
 from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels, rnn, ssm_kernels
 from remedy.models.mixers.delta_rule import _plain as plain_rule
@@ -438,3 +438,8 @@ def test_a_kernel_that_ends_its_process_is_tried_in_another(
 def test_kernels_tried_in_other_processes_are_refused_for_what_they_say(nothing_installed: None) -> None:
     asked = [(Use("short_convolution", (8, 4, 1)), one) for one in OPERATIONS["short_convolution"].kernels]
     assert apart(asked, CPU, BF16) == ["causal_conv1d is not installed", "fla is not installed"]
+
+
+def test_another_process_is_told_which_gpu_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    assert [indexed(torch.device(name)) for name in ("cuda", "cuda:1", "cpu")] == ["cuda:3", "cuda:1", "cpu"]

@@ -5,9 +5,9 @@ python -m benchmarks.believed RUN ... [--lengths 64 256 1024] [--programs 500]
 RUN: of configs/experiment/reveals.yaml but `end-only`, or its `model` folder.
 
 All commands and all shown values are fed. In the last state that is shown before the end two values are exchanged or, where it shows
-one, that of another variable stands in its place; after the commands that follow, the model is asked for the variable that has got it.
-It says the false value if it believes what it was shown last, and the true one if it goes by what it has carried. Beside it the same
-question where nothing is false.
+one, that of another variable stands in its place; after the commands that follow, the model writes the state at the end, one variable
+after another as in training, up to the one that has got it. It says the false value if it believes what it was shown last, and the true
+one if it goes by what it has carried. Beside it the same question where nothing is false.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ BATCH = 50
 
 
 class Question(NamedTuple):
-    """What is read up to the name of the variable that is asked for, truly and with a false value; its `true` value and the `false`."""
+    """What is read before the state at the end, truly and with a false value, and the names of which the model writes the values, the
+    last being the one that is asked for; its `true` value and the `false`."""
 
     truly: list[int]
     falsely: list[int]
+    names: list[int]
     true: int
     false: int
 
@@ -73,8 +75,9 @@ def question(row: Tokens, tokenizer: TraceTokenizer) -> Question:
         values = sorted(ids[place + 1] for place in range(end, len(ids)) if roles[place] == Role.QUERY)
         falsely[first] = values[(values.index(ids[first]) + 1) % len(values)]
     name = carried_to(tokenizer.decode([ids[first - 1]]), (ids[at] for at in commands if at > last), tokenizer)
-    asked = next(ids[place] for place in range(end, len(ids), 2) if tokenizer.decode([ids[place]]) == name)
-    return Question([*ids[:end], asked], [*falsely, asked], ids[first], falsely[first])
+    names = ids[end::2]
+    asked = next(number for number, one in enumerate(names) if tokenizer.decode([one]) == name)
+    return Question(ids[:end], falsely, names[: asked + 1], ids[first], falsely[first])
 
 
 def questions(run: Run, length: int, count: int) -> list[Question]:
@@ -83,14 +86,26 @@ def questions(run: Run, length: int, count: int) -> list[Question]:
     return [question(row, run.tokenizer) for row in encode_rows(data, run.tokenizer, "test", range(count))]
 
 
-@torch.inference_mode()
-def said(model: CausalLM, rows: Sequence[Sequence[int]]) -> list[int]:
-    """The likeliest token after each row, all of one length."""
-    found: list[int] = []
+def said(model: CausalLM, rows: Sequence[Sequence[int]], names: Sequence[Sequence[int]]) -> list[int]:
+    """The value of the last name, after each of these rows, all of one length, that the model writes after its own of the others."""
+    found = [0] * len(rows)
     for place in range(0, len(rows), BATCH):
-        logits = model(input_ids=torch.tensor(rows[place : place + BATCH])).logits
-        found += logits[:, -1].argmax(-1).tolist()
+        texts = {number: list(rows[number]) for number in range(place, min(place + BATCH, len(rows)))}
+        for step in range(max(len(names[number]) for number in texts)):
+            texts = {number: text for number, text in texts.items() if step < len(names[number])}
+            for number, text in texts.items():
+                text.append(names[number][step])
+            for number, value in zip(texts, likeliest(model, list(texts.values()))):
+                texts[number].append(value)
+                found[number] = value
     return found
+
+
+@torch.inference_mode()
+def likeliest(model: CausalLM, rows: Sequence[Sequence[int]]) -> list[int]:
+    """The likeliest token after each row, all of one length."""
+    values: list[int] = model(input_ids=torch.tensor(rows)).logits[:, -1].argmax(-1).tolist()
+    return values
 
 
 def main() -> None:
@@ -105,8 +120,9 @@ def main() -> None:
         run = opened(path)
         for length in args.lengths:
             asked = questions(run, length, args.programs)
-            truly = said(run.model, [one.truly for one in asked])
-            falsely = said(run.model, [one.falsely for one in asked])
+            names = [one.names for one in asked]
+            truly = said(run.model, [one.truly for one in asked], names)
+            falsely = said(run.model, [one.falsely for one in asked], names)
             right = sum(word == one.true for word, one in zip(truly, asked))
             believed = sum(word == one.false for word, one in zip(falsely, asked))
             carried = sum(word == one.true for word, one in zip(falsely, asked))

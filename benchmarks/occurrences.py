@@ -116,7 +116,13 @@ def _counted(found: pd.DataFrame) -> tuple[str, str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+")
-    rows = [row for run in parser.parse_args().runs for row in written_freely(run)]
+    runs = parser.parse_args().runs
+    rows = [row for run in runs for row in written_freely(run)]
+    if not rows:
+        names = ", ".join(run.name for run in runs)
+        raise SystemExit(
+            f"{names}: no step to count: nothing was written freely, or no trace came as far as a command's next line"
+        )
     print(f"| | {' | '.join(HEADER)} |\n|{'---|' * (len(HEADER) + 1)}")
     print("\n".join(table(pd.DataFrame(rows))))
 

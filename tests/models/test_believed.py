@@ -67,9 +67,11 @@ def test_who_carries_says_what_is_true_and_who_believes_what_is_false(reveal: di
     run = _run(reveal, carries)
     asked = believed.questions(run, 11, 20)
     assert all(one.true != one.false and one.truly != one.falsely for one in asked)
-    assert believed.said(run.model, [one.truly for one in asked]) == [one.true for one in asked]
+    names = [one.names for one in asked]
+    assert {len(one) for one in names} == {1, 2, 3, 4, 5}
+    assert believed.said(run.model, [one.truly for one in asked], names) == [one.true for one in asked]
     expected = [one.true if carries else one.false for one in asked]
-    assert believed.said(run.model, [one.falsely for one in asked]) == expected
+    assert believed.said(run.model, [one.falsely for one in asked], names) == expected
 
 
 def test_a_run_whose_programs_show_nothing_on_the_way_is_refused() -> None:

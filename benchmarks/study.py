@@ -38,13 +38,13 @@ class Recipe(NamedTuple):
 class Drawing(NamedTuple):
     """A figure of several panels by title. `by`: what is the horizontal axis, a label or another figure of a condition; `points`:
     whether that is measured, so that there is no line along it; `trained`: the longest that was trained on; `guess`: what needs no
-    model, where it is one number."""
+    model, and its right answers in a panel."""
 
     by: str
     xlabel: str
     panels: Mapping[str, Sequence[Recipe]]
     trained: float | None = None
-    guess: tuple[str, float] | None = None
+    guess: tuple[str, Mapping[str, float]] | None = None
     points: bool = False
 
 
@@ -62,7 +62,7 @@ MIXERS = {
     "PaTH attention": "path-attention",
     "GRU": "gru",
 }
-HORIZON = {"plain": "plain", "narrow": "narrow", "roomy": "roomy"}
+HORIZON = {"permutation": ("plain", "narrow", "roomy"), "wide": ("smoothed", "closed")}
 REVEALS = {
     "nothing": "end-only",
     "one value in 16 commands": "one-in-sixteen",
@@ -71,15 +71,15 @@ REVEALS = {
 }
 STRINGS = {
     "strings by characters": "characters",
-    "spelt out in the text": "spelt",
-    "subwords of 1.6 letters": "subwords",
-    "subwords of 1.9 letters": "subwords-1000",
+    "letters apart in the text": "spelt",
+    "400 subwords": "subwords",
+    "1,000 subwords": "subwords-1000",
 }
 TYPES = {
     "strings by characters": "characters",
     "lists of strings": "list-of-strings",
     "lists of numbers": "list-of-numbers",
-    "tuples": "tuple",
+    "tuples of strings": "tuple",
 }
 WRONG_ACTIONS = {
     "attention": "attention",
@@ -119,15 +119,19 @@ DRAWINGS = {
             ),
         },
         trained=16,
-        guess=("a guess that knows odd from even", 1 / 3),
+        guess=(
+            "a guess that knows odd from even",
+            {"600 steps, six seeds": 1 / 3, "2,400 steps, three other seeds": 1 / 3},
+        ),
     ),
     "horizon": Drawing(
         "length",
         "commands",
         {
             "state at the end alone": [
-                *recipes("horizon/permutation", HORIZON),
-                Recipe("roomy, longer trained", "horizon/long", "roomy-long"),
+                *(Recipe(run, f"horizon/{group}", run) for group, runs in HORIZON.items() for run in runs),
+                Recipe("plain, longer", "horizon/long", "plain-long"),
+                Recipe("roomy, longer", "horizon/long", "roomy-long"),
             ]
         },
         trained=64,
@@ -177,6 +181,7 @@ DRAWINGS = {
             "the five functions trained on": recipes("pretrained/*", PRETRAINED, benchmark="composition (strings)"),
             "CruxEval": recipes("pretrained/*", PRETRAINED, benchmark="cruxeval"),
         },
+        guess=("the input given back", {"the five functions trained on": 0.10, "CruxEval": 0.22}),
         points=True,
     ),
     "strings": Drawing(
@@ -281,8 +286,8 @@ def _frame(axis: Axes, drawing: Drawing, title: str) -> None:
     axis.set(xlabel=drawing.xlabel, title=title)
     if drawing.trained is not None:
         axis.axvline(drawing.trained, color="0.4", lw=1, ls="--", label="longest trained on")
-    if drawing.guess is not None:
-        axis.axhline(drawing.guess[1], color="0.4", lw=1, ls=":", label=drawing.guess[0])
+    if drawing.guess is not None and title in drawing.guess[1]:
+        axis.axhline(drawing.guess[1][title], color="0.4", lw=1, ls=":", label=drawing.guess[0])
 
 
 def main() -> None:

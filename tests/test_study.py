@@ -53,6 +53,7 @@ def test_a_figure_is_drawn_of_what_has_run_and_the_rest_is_named(tmp_path: Path)
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_the_page_shows_each_figure_and_its_records_can_be_read(name: str) -> None:
     study = ROOT / "results" / "study"
-    assert f"](figures/{name}.png)" in (study / "README.md").read_text(encoding="utf-8")
+    pages = [study / "README.md", *study.glob("*/README.md")]
+    assert any(f"figures/{name}.png)" in page.read_text(encoding="utf-8") for page in pages)
     for recipes in DRAWINGS[name].panels.values():
         assert any(seeds_of(study, recipe, DRAWINGS[name].by) for recipe in recipes)

@@ -6,12 +6,16 @@ import os
 import shutil
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from rich.console import Console
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import PreTrainedTokenizerFast
 
 from remedy.data_gen.settings import UserError, load
 from remedy.launch.footprint import footprint, print_footprint
@@ -218,3 +222,18 @@ def test_an_experiment_is_no_run(command: str) -> None:
         f"error: {config} is an experiment, of many runs: `remedy run {config}` does them all"
     )
     assert ended.errors.count("\n") == 1
+
+
+def test_new_rows_of_a_table_that_is_the_head_too(tmp_path: Path) -> None:
+    """PEFT's two layers share them; after its activations are counted the model is still whole, and its operations can be."""
+    byte_level = Tokenizer(BPE({letter: i for i, letter in enumerate(["<pad>", *sorted(ByteLevel.alphabet())])}, []))
+    byte_level.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    PreTrainedTokenizerFast(tokenizer_object=byte_level, pad_token="<pad>").save_pretrained(tmp_path / "tied")
+    tiny_model("llama", 257, tie_word_embeddings=True).save_pretrained(tmp_path / "tied")
+    config = pretrained(tmp_path / "tied", "model.lora.embeddings=new")
+    model = build_model(config, build_tokenizer(config.tokenizer, config.data))
+    assert any("trainable_tokens" in name for name, _ in cast(Any, model).named_parameters())
+    found = footprint(config, 1, length=60)
+    assert found.counts == parameter_counts(model)
+    examples = config.train.total_steps * config.train.batch_size
+    assert found.flops == pytest.approx(examples * training_flops(model, config.train.gradient_checkpointing).of([60]))

@@ -1,4 +1,4 @@
-"""Each kernel tried in a process of its own, all of them at once: what one breaks there is not broken here.
+"""Whether kernels compute what their references do; on a GPU each is asked in a process of its own, all of them at once.
 
 A kernel that reads outside its tensors raises no error that can be caught and forgotten: from then on every call of CUDA in that
 process fails. Some kernels do on some GPUs, with some releases of Triton.
@@ -11,15 +11,41 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from remedy.models.kernels import OPERATIONS, Kernel, Use, refusal
+from remedy.models.kernels import OPERATIONS, TRIED, Draw, Kernel, Tried, Use, runs
 
 PATIENCE = 900.0
 """Seconds that a kernel may take to be compiled, tuned and run."""
+LIMITS = {torch.float32: 1e-4, torch.float16: 0.01, torch.bfloat16: 0.03}
+"""How far a kernel may be from the reference, ||a - b|| / ||b||, by what it computes in. A product in TF32 is 3e-4 off."""
+
+
+def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -> None:
+    """Find the kernels of operations, each once in a process; call it on every process before a model is compiled.
+
+    It is indifferent to autocast, to `no_grad` and to `inference_mode`, and leaves the random state alone. On a GPU every kernel is
+    tried in a process of its own: one that reads where it should not ends all CUDA of its process.
+    """
+    keys = {(use.operation, device.type, dtype, use.widths): use for use in uses}
+    new = {key: use for key, use in keys.items() if key not in TRIED}
+    asked = [(use, candidate) for use in new.values() for candidate in OPERATIONS[use.operation].kernels]
+    refused = _refusals(asked, device, dtype)
+    for key, use in new.items():
+        mine = [(kernel, why) for (other, kernel), why in zip(asked, refused) if other is use]
+        found = tuple((kernel, runs(kernel)) for kernel, why in mine if why is None)
+        TRIED[key] = Tried(found, tuple(why for _, why in mine if why is not None))
+
+
+def _refusals(asked: Sequence[tuple[Use, Kernel]], device: torch.device, dtype: torch.dtype) -> list[str | None]:
+    if device.type == "cuda":
+        return apart(asked, device, dtype)
+    return [refusal(use, candidate, device, dtype) for use, candidate in asked]
 
 
 def apart(asked: Sequence[tuple[Use, Kernel]], device: torch.device, dtype: torch.dtype) -> list[str | None]:
@@ -42,7 +68,7 @@ def _started(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dty
     asked = {"operation": use.operation, "widths": use.widths, "path": candidate.path}
     asked |= {"device": indexed(device), "dtype": str(dtype).removeprefix("torch.")}
     path = os.pathsep.join(part or os.getcwd() for part in sys.path)
-    command = [sys.executable, "-m", "remedy.models.kernel_trial", json.dumps(asked)]
+    command = [sys.executable, "-m", "remedy.models.kernel_process", json.dumps(asked)]
     return subprocess.Popen(
         command,
         env={**os.environ, "PYTHONPATH": path},
@@ -77,21 +103,42 @@ def _answer(candidate: Kernel, started: subprocess.Popen[str] | str) -> str | No
     return f"{module} ended its process ({ended}: {last:.120})"
 
 
-def main() -> None:
-    """Try one kernel and write why it is refused, or null, as the last line."""
-    import remedy.models.mixers  # noqa: F401 (registers the operations)
+def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why a kernel is not to be used, tried in this process; None where it computes what the reference does."""
+    operation, module = OPERATIONS[use.operation], candidate.path.rsplit(".", 1)[0]
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+        inputs = operation.example(Draw(device, dtype), *use.widths)
+        if not candidate.takes(*inputs):
+            return f"{module} does not take this form"
+        expected = _results(operation.reference, inputs, torch.float64)
+        try:
+            far = max(map(_distance, _results(runs(candidate), inputs, None), expected))
+        except ModuleNotFoundError as error:
+            return f"{error.name} is not installed"
+        except Exception as error:  # whatever a package does wrong here, the reference still runs
+            first = (str(error).splitlines() or [""])[0]
+            return f"{module} does not run ({type(error).__name__}: {first:.120})"
+    if far < LIMITS[dtype]:  # not so for nan either
+        return None
+    return f"{module} is {far:.2g} from the reference in {str(dtype)[6:]}, of at most {LIMITS[dtype]:g}"
 
-    asked = json.loads(sys.argv[1])
-    use = Use(asked["operation"], tuple(asked["widths"]))
-    (candidate,) = (one for one in OPERATIONS[use.operation].kernels if one.path == asked["path"])
-    device = torch.device(asked["device"])
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    answer = refusal(use, candidate, device, getattr(torch, asked["dtype"]))
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
-    os._exit(0)  # a broken CUDA may not let the interpreter end
+
+def _results(run: Callable[..., Any], inputs: tuple[Any, ...], dtype: torch.dtype | None) -> list[Tensor]:
+    """Outputs, and the gradients of a weighted sum of the first with respect to every tensor among the inputs."""
+    given = [
+        x.detach().to(dtype or x.dtype).requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x
+        for x in inputs
+    ]
+    outputs = run(*given)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    y = outputs[0]
+    weights = Draw(y.device, torch.bfloat16).normal(*y.shape)  # the same numbers in every precision
+    leaves = [x for x in given if isinstance(x, Tensor)]
+    gradients = torch.autograd.grad((y * weights.to(y.dtype)).sum(), leaves)
+    return [x.detach() for x in (*outputs, *gradients)]
 
 
-if __name__ == "__main__":
-    main()
+def _distance(actual: Tensor, expected: Tensor) -> float:
+    """||a - b|| / ||b||; nan or infinity where a kernel returned that, which is no distance below any limit."""
+    distance = (actual.double() - expected.double()).norm() / expected.double().norm().clamp(min=1e-12)
+    return float(distance.nan_to_num(float("inf")))

@@ -1,24 +1,22 @@
 """Fast GPU kernels of other packages, where they work; the PyTorch forms in `mixers` are the reference and run everywhere.
 
 Parameters are the mixers' own, so a checkpoint trained with kernels evaluates without. Whether a kernel works is found out before
-anything is compiled or checkpointed (`try_kernels`): on a small input of the mixer's own widths its outputs, last state and gradients
-must be the reference's in float64. Packages import on machines on which they cannot run, some fail only when called, and compilers
-have made kernels whose gradients were wrong. What passed is kept in a plain dict, which is all that a forward pass looks at.
+anything is compiled or checkpointed (`kernel_trial.try_kernels`): on a small input of the mixer's own widths its outputs, last state
+and gradients must be the reference's in float64. Packages import on machines on which they cannot run, some fail only when called,
+and compilers have made kernels whose gradients were wrong. What passed is kept in a plain dict, which is all that a forward pass looks
+at.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-
-LIMITS = {torch.float32: 1e-4, torch.float16: 0.01, torch.bfloat16: 0.03}
-"""How far a kernel may be from the reference, ||a - b|| / ||b||, by what it computes in. A product in TF32 is 3e-4 off."""
 
 
 class Kernel(NamedTuple):
@@ -102,30 +100,6 @@ def kernel(operation: str, dtype: torch.dtype, *inputs: Any) -> Callable[..., An
     return None
 
 
-def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -> None:
-    """Find the kernels of operations, each once in a process; call it on every process before a model is compiled.
-
-    It is indifferent to autocast, to `no_grad` and to `inference_mode`, and leaves the random state alone. On a GPU every kernel is
-    tried in a process of its own (`models/kernel_trial.py`): one that reads where it should not ends all CUDA of its process.
-    """
-    keys = {(use.operation, device.type, dtype, use.widths): use for use in uses}
-    new = {key: use for key, use in keys.items() if key not in TRIED}
-    asked = [(use, candidate) for use in new.values() for candidate in OPERATIONS[use.operation].kernels]
-    refused = _refusals(asked, device, dtype)
-    for key, use in new.items():
-        mine = [(kernel, why) for (other, kernel), why in zip(asked, refused) if other is use]
-        found = tuple((kernel, runs(kernel)) for kernel, why in mine if why is None)
-        TRIED[key] = Tried(found, tuple(why for _, why in mine if why is not None))
-
-
-def _refusals(asked: Sequence[tuple[Use, Kernel]], device: torch.device, dtype: torch.dtype) -> list[str | None]:
-    if device.type == "cuda":
-        from remedy.models.kernel_trial import apart
-
-        return apart(asked, device, dtype)
-    return [refusal(use, candidate, device, dtype) for use, candidate in asked]
-
-
 def runs(candidate: Kernel) -> Callable[..., Any]:
     """A kernel to be called with its operation's inputs.
 
@@ -135,44 +109,3 @@ def runs(candidate: Kernel) -> Callable[..., Any]:
     os.environ.setdefault("FLA_DISABLE_BACKEND_DISPATCH", "1")  # else what else is installed chooses fla's kernels
     module, name = candidate.path.rsplit(".", 1)
     return partial(candidate.call, getattr(importlib.import_module(module), name))
-
-
-def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why a kernel is not to be used, tried in this process; None where it computes what the reference does."""
-    operation, module = OPERATIONS[use.operation], candidate.path.rsplit(".", 1)[0]
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
-        inputs = operation.example(Draw(device, dtype), *use.widths)
-        if not candidate.takes(*inputs):
-            return f"{module} does not take this form"
-        expected = _results(operation.reference, inputs, torch.float64)
-        try:
-            far = max(map(_distance, _results(runs(candidate), inputs, None), expected))
-        except ModuleNotFoundError as error:
-            return f"{error.name} is not installed"
-        except Exception as error:  # whatever a package does wrong here, the reference still runs
-            first = (str(error).splitlines() or [""])[0]
-            return f"{module} does not run ({type(error).__name__}: {first:.120})"
-    if far < LIMITS[dtype]:  # not so for nan either
-        return None
-    return f"{module} is {far:.2g} from the reference in {str(dtype)[6:]}, of at most {LIMITS[dtype]:g}"
-
-
-def _results(run: Callable[..., Any], inputs: tuple[Any, ...], dtype: torch.dtype | None) -> list[Tensor]:
-    """Outputs, and the gradients of a weighted sum of the first with respect to every tensor among the inputs."""
-    given = [
-        x.detach().to(dtype or x.dtype).requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x
-        for x in inputs
-    ]
-    outputs = run(*given)
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    y = outputs[0]
-    weights = Draw(y.device, torch.bfloat16).normal(*y.shape)  # the same numbers in every precision
-    leaves = [x for x in given if isinstance(x, Tensor)]
-    gradients = torch.autograd.grad((y * weights.to(y.dtype)).sum(), leaves)
-    return [x.detach() for x in (*outputs, *gradients)]
-
-
-def _distance(actual: Tensor, expected: Tensor) -> float:
-    """||a - b|| / ||b||; nan or infinity where a kernel returned that, which is no distance below any limit."""
-    distance = (actual.double() - expected.double()).norm() / expected.double().norm().clamp(min=1e-12)
-    return float(distance.nan_to_num(float("inf")))

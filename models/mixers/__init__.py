@@ -10,7 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from remedy.models.kernels import TRIED, Tried, Use, try_kernels
+from remedy.models.kernel_trial import try_kernels
+from remedy.models.kernels import TRIED, Tried, Use
 from remedy.models.mixers import ssm_kernels  # noqa: F401 (registers kernels)
 from remedy.models.mixers.attention import Attention
 from remedy.models.mixers.base import MIXERS, Mixer

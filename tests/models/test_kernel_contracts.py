@@ -38,7 +38,7 @@ if SOURCES:
 
     autotuner.Autotuner.__init__ = first_configuration
 
-from remedy.models import kernels  # noqa: E402
+from remedy.models import kernel_trial, kernels  # noqa: E402
 from remedy.models.config import DecoderSettings  # noqa: E402
 from remedy.models.decoder import DecoderForCausalLM  # noqa: E402
 from remedy.models.decoder_config import DecoderConfig  # noqa: E402
@@ -71,7 +71,7 @@ def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outcome_of(operation: str, widths: tuple[int, ...], dtype: torch.dtype) -> Tried:
-    kernels.try_kernels([kernels.Use(operation, widths)], CPU, dtype)
+    kernel_trial.try_kernels([kernels.Use(operation, widths)], CPU, dtype)
     return kernels.TRIED.pop((operation, "cpu", dtype, widths))
 
 
@@ -172,13 +172,13 @@ def test_a_state_is_taken_over_in_every_scan(steps: int, signed: bool) -> None:
 
 def assert_agree(operation: str, widths: tuple[int, ...], inputs: tuple[Any, ...]) -> None:
     """All kernels that take the input have the reference's outputs, states and gradients (of the state as well)."""
-    expected = kernels._results(OPERATIONS[operation].reference, inputs, torch.float64)
+    expected = kernel_trial._results(OPERATIONS[operation].reference, inputs, torch.float64)
     outcome = outcome_of(operation, widths, HALF)
     taken = [run for candidate, run in outcome.found if candidate.takes(*inputs)]
     assert taken, outcome.refused
     for run in taken:
-        found = kernels._results(run, inputs, None)
-        assert max(map(kernels._distance, found, expected)) < kernels.LIMITS[HALF]
+        found = kernel_trial._results(run, inputs, None)
+        assert max(map(kernel_trial._distance, found, expected)) < kernel_trial.LIMITS[HALF]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -284,7 +284,7 @@ def test_the_compiled_convolution_is_given_layouts_that_it_takes(
     weight, bias = draw.normal(width, 4), draw.normal(width)
     found = short_convolution._compiled(causal_conv1d_fn, x, weight, bias, "silu")
     expected = short_convolution._reference(x.double(), weight.double(), bias.double(), "silu")
-    assert kernels._distance(found, expected) < kernels.LIMITS[HALF]
+    assert kernel_trial._distance(found, expected) < kernel_trial.LIMITS[HALF]
 
 
 def causal_conv1d_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from remedy.models import kernels
+from remedy.models import kernel_trial, kernels
 from remedy.models.cache import MixerCache
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.kernel_trial import apart, indexed
-from remedy.models.kernels import OPERATIONS, Kernel, Use, kernel, try_kernels
+from remedy.models.kernel_trial import apart, indexed, try_kernels
+from remedy.models.kernels import OPERATIONS, Kernel, Use, kernel
 from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels, rnn, ssm_kernels
 from remedy.models.mixers.delta_rule import _plain as plain_rule
 from remedy.models.mixers.delta_rule import delta_rule, delta_rule_chunked
@@ -34,9 +35,9 @@ RULE = Use("delta_rule", (16, 16, 1, 0))
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "TRIED", {})
-    monkeypatch.setattr("remedy.models.mixers.TRIED", kernels.TRIED)
+def _fresh() -> Iterator[None]:
+    with patch.dict(kernels.TRIED, clear=True):
+        yield
 
 
 @pytest.fixture
@@ -144,9 +145,9 @@ def test_a_piece_of_a_sequence_goes_on_from_its_state(
         run = kernel(operation, torch.float32, *inputs)
         assert run is not None
         launches.clear()
-        found = kernels._results(run, inputs, None)
-        expected = kernels._results(OPERATIONS[operation].reference, inputs, torch.float64)
-        assert max(map(kernels._distance, found, expected)) < 1e-5
+        found = kernel_trial._results(run, inputs, None)
+        expected = kernel_trial._results(OPERATIONS[operation].reference, inputs, torch.float64)
+        assert max(map(kernel_trial._distance, found, expected)) < 1e-5
         # 3 of 8 channels at a time, and once more for the backward pass.
         assert len(launches) == (6 if operation == "selective_scan" else 0)
 
@@ -192,7 +193,7 @@ def test_the_example_is_one_on_which_the_references_are_finite() -> None:
         operation = OPERATIONS[name]
         inputs = operation.example(kernels.Draw(CPU, BF16), *widths)
         assert operation.widths(*inputs) == widths
-        for result in kernels._results(operation.reference, inputs, torch.float64):
+        for result in kernel_trial._results(operation.reference, inputs, torch.float64):
             assert result.isfinite().all()
             assert result.norm() > 0
 
@@ -221,7 +222,7 @@ def test_kernels_are_tried_once_and_never_in_a_forward_pass(
     def never(*inputs: Any) -> None:
         raise AssertionError("tried again")
 
-    monkeypatch.setattr(kernels, "refusal", never)
+    monkeypatch.setattr(kernel_trial, "refusal", never)
     try_kernels(mixer.operations(), CPU, BF16)
     x = torch.randn(2, 40, 64, dtype=BF16)
     mixer = mixer.to(BF16)
@@ -277,8 +278,8 @@ def test_what_was_not_tried_is_said() -> None:
 @pytest.fixture
 def as_if_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples on the CPU, under the name of the other device."""
-    whole = kernels._refusals
-    monkeypatch.setattr(kernels, "_refusals", lambda asked, device, dtype: whole(asked, CPU, dtype))
+    whole = kernel_trial._refusals
+    monkeypatch.setattr(kernel_trial, "_refusals", lambda asked, device, dtype: whole(asked, CPU, dtype))
 
 
 def test_a_package_that_is_missing_or_breaks_is_named_for_every_kernel(
@@ -353,9 +354,7 @@ def test_recurrent_layers_without_bf16_in_cudnn_compute_in_float32(monkeypatch: 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("eigenvalues", [None, "signed"])
 @pytest.mark.parametrize("name", [name for name, mixer in MIXERS.items() if mixer.operations is not Mixer.operations])
-def test_decoders_with_kernels_are_as_near_to_float32_as_without(
-    name: str, eigenvalues: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decoders_with_kernels_are_as_near_to_float32_as_without(name: str, eigenvalues: str | None) -> None:
     if eigenvalues and MIXERS[name].eigenvalues is None:
         pytest.skip("without the switch")
     torch.manual_seed(0)
@@ -375,10 +374,10 @@ def test_decoders_with_kernels_are_as_near_to_float32_as_without(
         return [logits.detach().float()] + [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
     fast = run(True)
-    monkeypatch.setattr(kernels, "TRIED", {})
+    kernels.TRIED.clear()
     slow, exact = run(True), run(False)
     for one, other, true in zip(fast, slow, exact, strict=True):
-        assert kernels._distance(one, true) < 1.5 * kernels._distance(other, true) + 0.01
+        assert kernel_trial._distance(one, true) < 1.5 * kernel_trial._distance(other, true) + 0.01
 
 
 @pytest.mark.parametrize("name", [name for name in MIXERS if name not in ("attention", "gru", "lstm")])

@@ -36,7 +36,7 @@ class Recipe(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A figure of several panels by title. `by`: what is the horizontal axis, a label or another figure of a condition; `points`:
+    """A figure of several panels by title. `by`: what is the horizontal axis, a label or `written_tokens`; `points`:
     whether that is measured, so that there is no line along it; `trained`: the longest that was trained on; `guess`: what needs no
     model, and its right answers in a panel."""
 
@@ -197,8 +197,8 @@ DRAWINGS = {
 
 
 def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
-    """Right answers by the value of `by`, a label or another figure of a condition, one mapping a seed, in the order of their folders;
-    none where nothing has run.
+    """Right answers by the value of `by`, a label or `written_tokens`, one mapping a seed, in the order of their folders; none where
+    nothing has run.
 
     Raises:
         UserError: two conditions of a run have the same value, so that `where` does not tell them apart.
@@ -208,16 +208,22 @@ def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
         points: dict[float, float] = {}
         for condition in json.loads(path.read_text(encoding="utf-8"))["conditions"]:
             labels = condition["labels"]
-            place = labels.get(by, condition.get(by))
-            if place is None or (condition["right"] is None) != recipe.fed:
-                continue
             if any(labels.get(name) != value for name, value in recipe.where.items()):
+                continue
+            place = _tokens(path.parent, condition) if by == "written_tokens" else labels.get(by)
+            if place is None or (condition["right"] is None) != recipe.fed:
                 continue
             if place in points:
                 raise UserError(f"{path}: several conditions with {by} {place}; say in `where` which is meant")
             points[place] = _final_states(path.parent, condition) if recipe.fed else condition["right"]["mean"]
         found.append(points)
     return found
+
+
+def _tokens(folder: Path, condition: Mapping[str, Any]) -> float:
+    """Tokens written for a trace, of the examples that were asked: one whose true trace is beyond the limit is not."""
+    written = pd.read_parquet(folder / "records" / f"{condition['condition']}.parquet")["written_tokens"]
+    return float(written[written > 0].mean())
 
 
 def _final_states(folder: Path, condition: Mapping[str, Any]) -> float:

@@ -221,15 +221,19 @@ def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
 
 
 def _tokens(folder: Path, condition: Mapping[str, Any]) -> float:
-    """Tokens written for a trace, of the examples that were asked: one whose true trace is beyond the limit is not."""
-    written = pd.read_parquet(folder / "records" / f"{condition['condition']}.parquet")["written_tokens"]
-    return float(written[written > 0].mean())
+    """Tokens written for a trace, of the examples that were decoded: of one whose true trace is beyond the limit nothing is read."""
+    rows = _records(folder, condition)
+    return float(rows.loc[rows["read_tokens"] > 0, "written_tokens"].mean())
 
 
 def _final_states(folder: Path, condition: Mapping[str, Any]) -> float:
     """The share of a condition's examples whose last state is predicted as it is."""
-    rows = pd.read_parquet(folder / "records" / f"{condition['condition']}.parquet")
+    rows = _records(folder, condition)
     return float((rows["answer"] == rows["true_answer"]).mean())
+
+
+def _records(folder: Path, condition: Mapping[str, Any]) -> pd.DataFrame:
+    return pd.read_parquet(folder / "records" / f"{condition['condition']}.parquet")
 
 
 def draw(root: Path, drawing: Drawing, out: Path) -> list[str]:

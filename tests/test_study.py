@@ -43,6 +43,18 @@ def test_where_all_is_fed_right_is_the_last_state_that_is_predicted(tmp_path: Pa
     assert seeds_of(tmp_path, RECIPE, "length") == [{8: 0.5}]
 
 
+def test_tokens_are_of_the_traces_that_were_decoded(tmp_path: Path) -> None:
+    _write(tmp_path, "transformer,seed=0", [({"length": 4}, 0.5)])
+    folder = tmp_path / "mixers/permutation/transformer,seed=0/evaluation"
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["conditions"][0] |= {"condition": "free", "written_tokens": 20.0}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "records").mkdir()
+    rows = {"written_tokens": [60, 0, 0], "read_tokens": [90, 30, 0]}  # the third's true trace is beyond the limit
+    pd.DataFrame(rows).to_parquet(folder / "records" / "free.parquet")
+    assert seeds_of(tmp_path, RECIPE, "written_tokens") == [{30.0: 0.5}]
+
+
 def test_a_figure_is_drawn_of_what_has_run_and_the_rest_is_named(tmp_path: Path) -> None:
     _write(tmp_path, "transformer,seed=0", [({"length": 4}, 0.5), ({"length": 8}, 0.25)])
     drawing = Drawing("length", "commands", {"one": [RECIPE, RECIPE._replace(name="GRU", run="gru")]}, trained=8)

@@ -1,16 +1,14 @@
-"""How often intervals cover the truth and verdicts are false, by simulation, beside other ways to compare.
+"""How often intervals cover the truth, how often words are false, and what so many seeds decide, by simulation.
 
-python benchmarks/verdicts.py [repetitions]    (the table of two recipes takes a quarter of them)
+python benchmarks/verdicts.py [repetitions] [part ...]
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import platform
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,9 +17,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy import special, stats
+from scipy import stats
 
-from remedy.eval.stats import Difference, VerdictWord, compare, over_seeds, rate, word
+from remedy.eval.stats import VerdictWord, boschloo, compare, levels, over_seeds, rate, weigh, word
+from remedy.eval.stats.differences import rates
 
 Array = npt.NDArray[np.float64]
 Generator = np.random.Generator
@@ -45,16 +44,20 @@ def alike(generator: Generator, of: Sequence[int], correlation: float) -> Array:
 
 class Recipe(NamedTuple):
     """Rates of right answers of a recipe's runs. A run solves its task with probability `solves` and then has the rate `high`, else
-    `low`; `spread` is the standard deviation of runs, `programs` that of programs, both on the logit scale."""
+    `low`; `spread` is the standard deviation of runs, `programs` that of programs, both on the logit scale. `observed`: rates of runs
+    that were seen, in place of all that; one is drawn for each run."""
 
-    solves: float
-    high: float
-    low: float
+    solves: float = 1.0
+    high: float = 0.5
+    low: float = 0.5
     spread: float = 0.0
     programs: float = 1.0
+    observed: tuple[float, ...] = ()
 
     def chances(self, generator: Generator, seeds: int, difficulty: Array) -> Array:
         """Probabilities to be right (seeds, P), for programs of the given difficulty (P,)."""
+        if self.observed:
+            return np.repeat(generator.choice(self.observed, (seeds, 1)), len(difficulty), axis=1)
         solved = generator.random((seeds, 1)) < self.solves
         logits = np.where(solved, _logit(self.high), _logit(self.low)) + self.spread * generator.normal(size=(seeds, 1))
         return np.asarray(1 / (1 + np.exp(-logits - self.programs * difficulty)))
@@ -75,9 +78,9 @@ def smooth(rate: float, spread: float) -> Recipe:
     return Recipe(1.0, rate, rate, spread)
 
 
-def bimodal(solves: float) -> Recipe:
-    """Runs that reach 99.9 %, or stay at a chance of a third."""
-    return Recipe(solves, 0.999, 1 / 3, 0.1, 0.3)
+def bimodal(solves: float, high: float = 0.999, low: float = 1 / 3) -> Recipe:
+    """Runs that reach the high rate with such a probability, or stay at the low one."""
+    return Recipe(solves, high, low, 0.1, 0.3)
 
 
 def outcomes(generator: Generator, recipe: Recipe, seeds: int, difficulty: Array) -> Array:
@@ -128,79 +131,38 @@ def mcnemar(before: Array, after: Array) -> float:
 # Two recipes.
 
 
-def bootstrap(
-    generator: Generator, before: Array, after: Array, of: Sequence[int], draws: int = 200
-) -> tuple[float, float]:
-    """The pigeonhole bootstrap (Owen, Annals of Applied Statistics 1, 2007): seeds and clusters are drawn again, crossed."""
-    count = max(of) + 1
-    size = np.bincount(of).astype(float)
-    weights = generator.multinomial(count, np.full(count, 1 / count), draws).astype(float)
-
-    def means(side: Array) -> Array:
-        sums = np.stack([np.bincount(of, weights=row) for row in side])
-        seeds = generator.multinomial(len(side), np.full(len(side), 1 / len(side)), draws) / len(side)
-        return np.asarray(((seeds @ sums) * weights).sum(axis=1) / (weights @ size))
-
-    low, high = np.quantile(means(after) - means(before), [0.025, 0.975])
-    return float(low), float(high)
-
-
-def permutation(before: Array, after: Array) -> float:
-    """The exact permutation test of seeds' rates: which of them belong to the treatment."""
-    rates, seeds = np.concatenate([before.mean(axis=1), after.mean(axis=1)]), len(before)
-    chosen = np.array(list(itertools.combinations(range(len(rates)), seeds)))
-    spread = np.abs(rates[chosen].mean(axis=1) - (rates.sum() - rates[chosen].sum(axis=1)) / (len(rates) - seeds))
-    return float((spread >= abs(after.mean() - before.mean()) - 1e-12).mean())
-
-
-def welch(before: Array, after: Array) -> tuple[float, float]:
-    """Welch's t interval over seeds' rates: programs are taken as given, and seeds that agree as sure."""
-    first, second = before.mean(axis=1), after.mean(axis=1)
-    one, other = first.var(ddof=1) / len(first), second.var(ddof=1) / len(second)
-    middle, variance = float(second.mean() - first.mean()), one + other
-    if not variance:
-        return middle, middle
-    degrees = variance**2 / (one**2 / (len(first) - 1) + other**2 / (len(second) - 1))
-    half = float(special.stdtrit(degrees, 0.975) * np.sqrt(variance))
-    return middle - half, middle + half
-
-
-WAYS = ("ours", "bootstrap", "Welch", "permutation")
-
-
 def two_recipes(
-    generator: Generator, baseline: Recipe, treatment: Recipe, seeds: int, programs: str
+    generator: Generator, baseline: Recipe, treatment: Recipe, seeds: int, programs: str, own: bool = False
 ) -> tuple[Array, Array, list[int]]:
+    """Both sides' outcomes (seeds, P) and the programs' clusters. `own`: programs are difficult to each recipe by themselves."""
     of = clusters(programs)
-    difficulty = difficulties(generator, of)
-    before, after = (outcomes(generator, recipe, seeds, difficulty) for recipe in (baseline, treatment))
+    shared = difficulties(generator, of)
+    before, after = (
+        outcomes(generator, recipe, seeds, difficulties(generator, of) if own else shared)
+        for recipe in (baseline, treatment)
+    )
     return before, after, of
 
 
-def judged(generator: Generator, before: Array, after: Array, of: Sequence[int]) -> dict[str, tuple[float, float]]:
-    """The interval of the difference in each way; of the test, one that leaves out 0 or does not."""
-    p = permutation(before, after)
-    return {
-        "ours": compare(before, after, of).interval(),
-        "bootstrap": bootstrap(generator, before, after, of),
-        "Welch": welch(before, after),
-        "permutation": (0.0, 0.0) if p >= 0.05 else (1.0, 1.0),
-    }
+def said(before: Array, after: Array, of: Sequence[int], margin: float = 0.02) -> VerdictWord:
+    """The word of a comparison by itself."""
+    sides = compare(before, after, of), over_seeds(before, of), over_seeds(after, of)
+    return word(*sides, weigh(*sides), margin=margin)
 
 
-# The seeds of one recipe.
-
-DELTANET = {16: (0.988, 1.0, 0.98, 0.81), 32: (0.928, 0.97, 0.88, 0.463), 64: (0.702, 0.818, 0.573, 0.175)}
-"""Four seeds of one DeltaNet recipe, by length."""
-
-
-def false_verdict(generator: Generator, length: int, seeds: int, programs: int = 400) -> VerdictWord:
-    """The word for two draws of seeds of that recipe."""
-    sides = [
-        (generator.random((seeds, programs)) < generator.choice(DELTANET[length], (seeds, 1))).astype(float)
-        for _ in range(2)
-    ]
-    return word(compare(*sides), *(over_seeds(side) for side in sides))
+def report(generator: Generator, recipe: Recipe, seeds: int, arms: int, own: bool = False) -> bool:
+    """Whether a report on a recipe against as many others that are the same calls any of them better or worse (Holm)."""
+    of = clusters("200 programs")
+    difficulty = difficulties(generator, of)
+    before = outcomes(generator, recipe, seeds, difficulty)
+    baseline, found = over_seeds(before, of), []
+    for _ in range(arms):
+        after = outcomes(generator, recipe, seeds, difficulties(generator, of) if own else difficulty)
+        sides = compare(before, after, of), baseline, over_seeds(after, of)
+        found.append((sides, weigh(*sides)))
+    at = levels([evidence.p_value for _, evidence in found])
+    words = [word(*sides, evidence, level) for (sides, evidence), level in zip(found, at)]
+    return any(one in (VerdictWord.FIXED, VerdictWord.HELPED, VerdictWord.WORSE) for one in words)
 
 
 def share(found: Iterator[bool] | Sequence[bool]) -> str:
@@ -244,121 +206,144 @@ def two_checkpoints(repeats: int) -> None:
             found = compare(before, after, of)
             low, high = found.interval()
             hits.append(low <= up - down <= high)
-            decided.append(found.p_value < 0.05)
+            decided.append(found.p_of_runs < 0.05)
             exact.append(mcnemar(before, after) < 0.05)
         rows.append([programs, f"{coherence:g}", f"{up:.0%}, {down:.0%}", share(hits), share(decided), share(exact)])
     head = ["two checkpoints", "coherence", "gained, lost", "covered", "decided", "McNemar's exact test decides"]
     table(head, rows)
 
 
-RECIPES = {
-    "80 %, seeds alike": (smooth(0.8, 0.05), smooth(0.8, 0.05)),
-    "80 %, seeds apart": (smooth(0.8, 0.5), smooth(0.8, 0.5)),
-    "95 %, seeds apart": (smooth(0.95, 0.7), smooth(0.95, 0.7)),
-    "80 % to 86 %": (smooth(0.8, 0.1), smooth(0.86, 0.1)),
-    "80 % to 90 %, seeds apart": (smooth(0.8, 0.4), smooth(0.9, 0.4)),
-    "half solve": (bimodal(0.5), bimodal(0.5)),
-    "three in four solve": (bimodal(0.75), bimodal(0.75)),
-    "nine in ten solve": (bimodal(0.9), bimodal(0.9)),
-    "1 in 10 to 9 in 10 solve": (bimodal(0.1), bimodal(0.9)),
-    "3 in 10 to 8 in 10 solve": (bimodal(0.3), bimodal(0.8)),
+DELTANET = (0.77, 0.41, 0.92, 0.77, 0.26, 0.74, 0.84, 0.68, 0.80, 0.85, 0.74, 0.22)
+"""Runs of the quickstart's DeltaNet at 16 commands, on four machines and commits; its attention has 14 to 18 %."""
+LONGER = (0.702, 0.818, 0.573, 0.175)
+"""Four seeds of one DeltaNet recipe at 64 commands."""
+SAME = {
+    **{f"{share:.0%} fail at 33 %, others have 99.9 %": bimodal(1 - share) for share in (0.05, 0.1, 0.2, 0.3, 0.5)},
+    "half have 17 %, half 90 %": bimodal(0.5, 0.9, 0.17),
+    "80 %, seeds alike": smooth(0.8, 0.05),
+    "80 %, seeds apart": smooth(0.8, 0.5),
+    "95 %, seeds apart": smooth(0.95, 0.7),
+    "twelve runs of the quickstart's DeltaNet": Recipe(observed=DELTANET),
+    "four runs of a DeltaNet at 64 commands": Recipe(observed=LONGER),
+}
+SEEDS = (3, 4, 5, 6, 10)
+
+
+def same(repeats: int) -> None:
+    """How often a recipe is called other than itself, alone and as any of ten arms."""
+    generator, rows = np.random.default_rng(0), []
+    for own in (False, True):
+        for name, recipe in SAME.items():
+            if own and recipe.observed:
+                continue
+            name += ", programs difficult to each arm by themselves" if own else ""
+            for arms, draws in ((1, repeats), (10, max(repeats // 4, 1))):
+                cells = [share([report(generator, recipe, seeds, arms, own) for _ in range(draws)]) for seeds in SEEDS]
+                rows.append([name, str(arms), *cells])
+            if own and name.startswith("80 %, seeds alike"):
+                break
+    table(["one recipe with itself", "arms", *(f"{seeds} seeds" for seeds in SEEDS)], rows)
+
+
+def as_good(repeats: int) -> None:
+    """How often a recipe that sometimes fails is called as good as one that never does, and one that never fails."""
+    generator, rows = np.random.default_rng(0), []
+    for margin, failing in ((0.02, 0.05), (0.05, 0.05), (0.05, 0.1), (0.1, 0.1), (0.1, 0.2), (0.1, 0.0), (0.05, 0.0)):
+        cells = []
+        for seeds in (3, 6, 29, 59):
+            draws = [
+                two_recipes(generator, bimodal(1.0), bimodal(1 - failing), seeds, "200 programs")
+                for _ in range(repeats)
+            ]
+            cells.append(share([said(*draw, margin=margin) is VerdictWord.AS_GOOD for draw in draws]))
+        rows.append([f"{failing:.0%}", f"{margin:.0%}", "true" if failing < margin else "false", *cells])
+    table(["trainings that fail", "margin", "as good is", "3 seeds", "6", "29", "59"], rows)
+
+
+def fixed(repeats: int) -> None:
+    """How often fixed is said where it is false: of half of all trainings that solve it, and of runs below the threshold."""
+    generator, rows = np.random.default_rng(0), []
+    for seeds in (5, 6, 8, 10):
+        draws = [two_recipes(generator, bimodal(0.0), bimodal(0.5), seeds, "200 programs") for _ in range(repeats)]
+        rows.append(
+            [
+                f"{seeds} seeds, half of all trainings solve it",
+                share([said(*one) is VerdictWord.FIXED for one in draws]),
+            ]
+        )
+    for size, true in ((60, 0.9), (200, 0.9), (200, 0.94)):
+        runs = [(generator.random((1, size)) < true).astype(float) for _ in range(repeats)]
+        words = [said(np.zeros((1, size)), run, range(size)) for run in runs]
+        rows.append([f"one run, {size} programs, truly {true:.0%}", share([one is VerdictWord.FIXED for one in words])])
+    lower = [changed(generator, "HumanEval", 0.02, 0.04, 0.0) for _ in range(repeats)]
+    good = share([said(*one, clusters("HumanEval")) is VerdictWord.AS_GOOD for one in lower])
+    rows.append(["one run, 723 programs, truly 2 points worse: as good", good])
+    table(["truth", "fixed"], rows)
+
+
+ATTENTION = Recipe(observed=(0.14, 0.16, 0.17, 0.18))
+EFFECTS = {
     "none to all solve": (bimodal(0.0), bimodal(1.0)),
     "none to 9 in 10 solve": (bimodal(0.0), bimodal(0.9)),
-    "none to 1 in 4 solve": (bimodal(0.0), bimodal(0.25)),
+    "none to 3 in 4 solve": (bimodal(0.0), bimodal(0.75)),
+    "none to half solve": (bimodal(0.0), bimodal(0.5)),
+    "1 in 10 to 9 in 10 solve": (bimodal(0.1), bimodal(0.9)),
+    "3 in 10 to 8 in 10 solve": (bimodal(0.3), bimodal(0.8)),
+    "attention to DeltaNet, quickstart": (ATTENTION, Recipe(observed=DELTANET)),
+    "80 % to 86 %, seeds alike": (smooth(0.8, 0.1), smooth(0.87, 0.1)),
+    "75 % to 84 %, seeds 8 points apart": (smooth(0.8, 0.4), smooth(0.9, 0.4)),
 }
 
 
-def recipes(repeats: int) -> None:
+def power(repeats: int) -> None:
+    """How often an effect is decided: helped or fixed, and by each test alone."""
     generator, rows = np.random.default_rng(0), []
-    for programs, seeds in (("200 programs", 3), ("200 programs", 5), ("HumanEval", 3)):
-        for name, (baseline, treatment) in RECIPES.items():
-            truth = treatment.truth() - baseline.truth() if treatment != baseline else 0.0
-            hits: dict[str, list[bool]] = {way: [] for way in WAYS}
-            decided: dict[str, list[bool]] = {way: [] for way in WAYS}
+    for name, (baseline, treatment) in EFFECTS.items():
+        cells = []
+        for seeds in SEEDS:
+            ours, exact = [], []
             for _ in range(repeats):
-                before, after, of = two_recipes(generator, baseline, treatment, seeds, programs)
-                for way, (low, high) in judged(generator, before, after, of).items():
-                    hits[way].append(low <= truth <= high)
-                    decided[way].append(low > 0 or high < 0)
-            cells = [f"{share(hits[way])}, {share(decided[way])}" for way in WAYS[:-1]]
-            rows.append([f"{programs}, {seeds} seeds", name, f"{truth:+.1%}", *cells, share(decided["permutation"])])
-    table(
-        ["two recipes", "runs", "true", *(f"{way}: covered, decided" for way in WAYS[:-1]), "permutation decides"], rows
-    )
+                before, after, of = two_recipes(generator, baseline, treatment, seeds, "200 programs")
+                ours.append(said(before, after, of) in (VerdictWord.HELPED, VerdictWord.FIXED))
+                solved = (over_seeds(before, of).solved, over_seeds(after, of).solved)
+                tests = rates(before, after), boschloo(solved[0], seeds, solved[1], seeds)
+                exact.append([test is not None and test.up < 0.025 for test in tests])
+            permuted, counted = np.mean(exact, axis=0)
+            cells.append(f"{share(ours)} ({permuted:.0%}, {counted:.0%})")
+        rows.append([name, f"{100 * (treatment.truth() - baseline.truth()):+.0f}", *cells])
+    head = ["truth", "points", *(f"{seeds} seeds" for seeds in SEEDS)]
+    table(head, rows)
 
 
-def one_recipe(repeats: int) -> None:
-    """The interval of one recipe's rate."""
+def cover(repeats: int) -> None:
+    """How often the interval of two recipes' difference covers the truth."""
     generator, rows = np.random.default_rng(0), []
-    kinds = {name: RECIPES[name][0] for name in ("80 %, seeds alike", "80 %, seeds apart", "95 %, seeds apart")}
-    kinds |= {f"{solves:.0%} solve": bimodal(solves) for solves in (0.0, 0.1, 0.3, 0.5, 0.75, 0.9, 1.0)}
-    for name, recipe in kinds.items():
-        truth, cells = recipe.truth(), []
-        for seeds in (3, 5):
+    for name, (baseline, treatment) in {**EFFECTS, **{name: (one, one) for name, one in SAME.items()}}.items():
+        truth, cells = treatment.truth() - baseline.truth(), []
+        for seeds in SEEDS:
             hits = []
             for _ in range(repeats):
-                found = over_seeds(outcomes(generator, recipe, seeds, generator.normal(size=200))).estimate
-                hits.append(found.low <= truth <= found.high)
+                low, high = compare(*two_recipes(generator, baseline, treatment, seeds, "200 programs")).interval()
+                hits.append(low <= truth <= high)
             cells.append(share(hits))
-        rows.append([name, f"{truth:.1%}", *cells])
-    table(["one recipe, 200 programs", "true", "covered, 3 seeds", "5 seeds"], rows)
+        rows.append([name, *cells])
+    table(["two recipes: covered", *(f"{seeds} seeds" for seeds in SEEDS)], rows)
 
 
-def same_recipe(repeats: int) -> None:
-    generator, rows = np.random.default_rng(0), []
-    for length, seeds in itertools.product(DELTANET, (2, 3, 4, 5, 6)):
-        words = Counter(false_verdict(generator, length, seeds) for _ in range(repeats))
-        false = sum(words[one] for one in (VerdictWord.FIXED, VerdictWord.HELPED, VerdictWord.WORSE))
-        rows.append([str(length), str(seeds), f"{false / repeats:.1%}", f"{words[VerdictWord.AS_GOOD] / repeats:.1%}"])
-    table(["one DeltaNet recipe with itself, length", "seeds", "called different", "called as good"], rows)
+PARTS: dict[str, Callable[[int], None]] = {
+    one.__name__: one for one in (one_checkpoint, two_checkpoints, same, as_good, fixed, power, cover)
+}
 
 
-def false_words(repeats: int) -> None:
-    """How often fixed and as good are said where they are false."""
-    generator, rows = np.random.default_rng(0), []
-    cases: dict[str, tuple[Callable[[], tuple[Array, Array]], VerdictWord]] = {}
-    for size, true in ((60, 0.9), (200, 0.9), (200, 0.94)):
-        cases[f"one run, {size} programs, truly {true:.0%}"] = (
-            lambda size=size, true=true: (np.zeros((1, size)), (generator.random((1, size)) < true).astype(float)),
-            VerdictWord.FIXED,
-        )
-    for seeds in (5, 6, 8, 10):
-        cases[f"{seeds} seeds, half of all trainings solve"] = (
-            lambda seeds=seeds: two_recipes(generator, bimodal(0.0), bimodal(0.5), seeds, "200 programs")[:2],
-            VerdictWord.FIXED,
-        )
-    cases["one run, 723 programs, truly 2 points worse"] = (
-        lambda: changed(generator, "HumanEval", 0.02, 0.04, 0.0),
-        VerdictWord.AS_GOOD,
-    )
-    lower = smooth(0.8, 0.1), smooth(0.775, 0.1)
-    cases[f"5 seeds, 200 programs, truly {lower[0].truth() - lower[1].truth():.1%} worse"] = (
-        lambda: two_recipes(generator, *lower, 5, "200 programs")[:2],
-        VerdictWord.AS_GOOD,
-    )
-    for name, (draw, false) in cases.items():
-        words = []
-        for _ in range(repeats):
-            before, after = draw()
-            words.append(said(compare(before, after), before, after) == false)
-        rows.append([name, str(false), share(words)])
-    table(["truth", "word that is false", "said"], rows)
-
-
-def said(found: Difference, before: Array, after: Array) -> VerdictWord:
-    return word(found, over_seeds(before), over_seeds(after))
-
-
-def main(repeats: int) -> None:
+def main(repeats: int, parts: Sequence[str]) -> None:
     begin = time.perf_counter()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     print(f"numpy {np.__version__}, scipy {scipy.__version__}, Python {platform.python_version()}, {machine}")
-    print(f"{repeats} repetitions, seed 0; a share near 95 % is known to {1.96 * np.sqrt(0.05 * 0.95 / repeats):.1%}\n")
-    for part in (one_checkpoint, two_checkpoints, one_recipe, same_recipe, false_words):
-        part(repeats)
-    recipes(max(repeats // 4, 1))
+    print(f"{repeats} repetitions, seed 0; a share near 5 % is known to {1.96 * np.sqrt(0.05 * 0.95 / repeats):.1%}\n")
+    for part in parts:
+        PARTS[part](repeats)
     print(f"{time.perf_counter() - begin:.0f} s")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000, sys.argv[2:] or list(PARTS))

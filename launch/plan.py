@@ -22,7 +22,10 @@ from remedy.eval.forcings import fed_as
 from remedy.eval.report.comparisons import default_comparisons
 from remedy.eval.report.verdicts import ALONE, Comparison, Side
 from remedy.eval.report.wording import seeds_for_fixed
+from remedy.eval.stats import power_of_solved
+from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, smallest_difference
+from remedy.eval.stats.words import least_p
 from remedy.eval.summary import ConditionSummary
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.models.config import DecoderSettings
@@ -183,7 +186,12 @@ def _print_comparisons(
     judged = [one for one in comparisons if not _is_diagnosis(one)]
     others = sum(not one.primary for one in judged)
     table = Table(
-        "compared", "seeds", "examples", "alone", f"of {others}", title="Smallest difference seen (power 80 %)"
+        "compared",
+        "seeds",
+        "examples",
+        "alone",
+        f"of {others}",
+        title="What can be decided (power 80 %)",
     )
     for one in judged:
         seeds = len(_jobs(one.baseline, variants)), len(_jobs(one.treatment, variants))
@@ -195,8 +203,10 @@ def _print_comparisons(
         examples = min(side.examples for side in found)
         assumed = _seeds(one.baseline, variants), _seeds(one.treatment, variants)
         clusters = min(side.data.task.clusters(side.split, side.examples) for side in found)
+        matched = one.baseline.run == one.treatment.run or math.inf in assumed
         alone, worst = (
-            f"{100 * smallest_difference(assumed, clusters, rate, spread, level):.0f} points"
+            _could_say(one, seeds, matched, level)
+            or f"{100 * smallest_difference(assumed, clusters, rate, spread, level):.0f} points"
             for level in (ALONE, ALONE if one.primary else ALONE / others)
         )
         table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", _sized(examples, clusters), alone, worst)
@@ -207,10 +217,24 @@ def _print_comparisons(
         f"Assumed: baseline {rate:.0%} right (--rate), seeds {100 * spread:.0f} points apart (--spread, standard deviation; measured "
         f"9 to 28 for one recipe), outcomes on a program correlated by {CORRELATION:g}; executions of one function right or wrong "
         "together, the worst that can be, and every other example by itself. The last column: if it must hold together with the "
-        "others (Holm, at worst). With one seed a side, a difference is of these runs. To say fixed of a recipe takes "
-        f"{seeds_for_fixed()} seeds that all solve it; where some solve it and others do not, 2 a side decide nothing, and 3 only a "
-        "comparison by itself."
+        "others (Holm, at worst). With one seed a side, a difference is of these runs. Below five seeds a side a verdict asks how many "
+        f"trainings solve the task. To say fixed of a recipe takes {seeds_for_fixed()} seeds that all solve it."
     )
+
+
+def _could_say(comparison: Comparison, seeds: tuple[int, int], matched: bool, level: float) -> str:
+    """What so many seeds can show where a test of their rates is not asked or not possible; empty where a difference is seen."""
+    if max(seeds) < 2 or (min(seeds) < 2 and not matched):
+        return ""
+    few = max(seeds) < RUNS_ON_BOTH if matched else min(seeds) < SEEDS_A_SIDE
+    asks = comparison.asks or ("solved" if few else "rates",)
+    level /= len(asks)
+    if all(least_p(question, seeds, matched) >= level for question in asks):
+        return "nothing: too few seeds"
+    if "rates" in asks or matched:
+        return ""
+    chance = power_of_solved((0.0, 0.9), seeds, level)
+    return f"0 against 90 % of trainings that solve it (power {chance:.0%})"
 
 
 def _defaults(

@@ -57,7 +57,7 @@ def losses(benchmark: Benchmark) -> Table:
         found = compare(right, after, clusters)
         exact = stats.binomtest(int(gained.sum()), int(gained.sum()) + lost).pvalue
         difference = per_cent([found.difference, *found.interval()])
-        rows.append([lost, f"{lost / len(places):.1%}", difference, f"{found.p_value:.3f}", f"{exact:.3f}"])
+        rows.append([lost, f"{lost / len(places):.1%}", difference, f"{found.p_of_runs:.3f}", f"{exact:.3f}"])
     header = ["lost of the right ones", "share", "gain", "p", "exact McNemar p"]
     return Table(f"Losses that nobody looked for, {benchmark.name}", header, rows)
 

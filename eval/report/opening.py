@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from remedy.eval.report.seeds import solved
 from remedy.eval.report.verdicts import ALONE, Verdict
-from remedy.eval.report.wording import drawn, margin_of, rate_of, scope, seeds_of, told_idle
+from remedy.eval.report.wording import drawn, in_these_runs, margin_of, rate_of, scope, seeds_of, told_idle
 from remedy.eval.sections import points
 from remedy.eval.stats import VerdictWord
+from remedy.eval.stats.differences import SEEDS_A_SIDE
 
 NOTHING = (
     "Nothing is compared here, so nothing is said to cure a failure.",
@@ -69,6 +71,8 @@ def _cost(item: Verdict) -> str:
 def _certainty(item: Verdict, others: Sequence[Verdict]) -> str:
     """The interval, of what it is, what would decide it, and what became of the other comparisons."""
     parts = [f"The difference is {_difference(item)}, on {drawn(item)}, {_scope(item)}"]
+    if runs := in_these_runs(item):
+        parts.append(runs)
     if item.word is VerdictWord.UNDECIDED:
         parts.append(decisive(item))
     if others:
@@ -79,7 +83,7 @@ def _certainty(item: Verdict, others: Sequence[Verdict]) -> str:
 def _scope(item: Verdict) -> str:
     before, after = item.found.seeds
     if item.found.repeated:
-        return f"with {seeds_of(item)}, and the interval is for other seeds too"
+        return f"with {seeds_of(item)}: {solved(item.treatment)} of all, against {solved(item.baseline)}"
     runs = "one training a side" if before == after == 1 else f"{after} trainings against {before}"
     return f"with {runs}, so it is of these runs alone: other seeds may say otherwise"
 
@@ -88,15 +92,21 @@ def decisive(item: Verdict) -> str:
     """What would decide a comparison if the difference is as it was seen."""
     found, margin, seen = item.found, item.comparison.margin, "if the difference is as it was seen"
     nothing_to_lose = item.baseline.estimate.mean <= margin
-    far = abs(found.centre) >= (SAME if nothing_to_lose else margin)
+    centre = found.difference if found.repeated else found.runs.centre
+    far = abs(centre) >= (SAME if nothing_to_lose else margin)
     if nothing_to_lose and not far:
         why = f"the baseline has no more right than the {margin_of(item)} that it may lose"
         return f"{seen}, no number of programs decides it: {why}"
-    times = found.times(abs(found.centre) if far else margin + found.centre, item.level)
+    if found.repeated and not far:
+        count = math.ceil(math.log(ALONE) / math.log(1 - margin))
+        return f"to show that less than {margin_of(item)} are lost takes {count} seeds a side that all solve the task"
+    times = found.times(abs(centre) if far else margin + centre, item.level)
     said = f"about {math.ceil(times):,}" if times <= MOST_TIMES else f"more than {MOST_TIMES:,}"
-    more = "the seeds and the programs" if found.repeated else "the programs"
+    if found.repeated:
+        count = max(math.ceil(min(times, MOST_TIMES) * min(found.seeds)), SEEDS_A_SIDE)
+        return f"{seen} and seeds lie as far apart as here, about {count:,} a side would mostly tell it from 0"
     end = "tell it from 0" if far else f"show that less than {margin_of(item)} are lost"
-    return f"{seen}, {said} times {more} would mostly {end}"
+    return f"{seen}, {said} times the programs would mostly {end}"
 
 
 def _outcomes(verdicts: Sequence[Verdict]) -> str:
@@ -145,17 +155,12 @@ def _certainties(verdicts: Sequence[Verdict]) -> str:
     if not repeated:
         said = "All are of single runs alone, and other seeds may say otherwise"
     elif len(repeated) == len(verdicts):
-        said = f"All have {span} a side, and their intervals are for other seeds too"
+        said = f"All have {span} a side and speak of recipes"
     else:
-        said = (
-            f"{len(repeated)} of {len(verdicts)} have {span} a side, and their intervals are for other seeds too; the others are of "
-            "these runs alone"
-        )
-    open_ones = [item for item in verdicts if item.word is VerdictWord.UNDECIDED]
-    if open_ones:
-        least = sorted({round(100 * item.found.smallest(item.level)) for item in open_ones})
-        span = f"{least[0]} points" if len(least) == 1 else f"{least[0]} to {least[-1]} points"
-        said += f"; the undecided would mostly have seen differences from {span} on, and more programs or seeds decide smaller ones"
+        said = f"{len(repeated)} of {len(verdicts)} have {span} a side and speak of recipes; the others are of these runs alone"
+    impossible = [item for item in repeated if item.word is VerdictWord.UNDECIDED and item.evidence.least >= item.level]
+    if impossible:
+        said += f"; {len(impossible)} could not have been decided with so few seeds"
     return f"{said}."
 
 

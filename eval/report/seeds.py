@@ -30,10 +30,9 @@ from remedy.eval.stats import BAR, Repeated, over_seeds
 from remedy.eval.summary import ConditionSummary
 
 NOTE = (
-    "Mean over the runs of a variant and the programs that all of them have, with a 95 % interval for other seeds and other programs; "
-    f"of one run, for other programs alone. Where a run reaches {BAR:.0%}, two more seeds are imagined, one at 0 and one at 100 %, "
-    "since a recipe that solves a task with some seeds may fail with others. What no seed has shown is in no interval. Solved: runs "
-    f"that reach {BAR:.0%} with the lower end of their own interval, and the share of all trainings that would "
+    "Mean over the runs of a variant and the programs that all of them have, with a 95 % interval for other seeds and other programs, "
+    "which takes seeds' rates to vary normally; of one run, for other programs alone. Where trainings solve a task or fail, read how "
+    f"many do: runs whose rate reaches {BAR:.0%} with the lower end of their own interval, and the share of all trainings that would "
     "(Clopper-Pearson). Tokens: the trace's."
 )
 
@@ -135,7 +134,7 @@ def seed_table(conditions: Sequence[ConditionSummary], records: pd.DataFrame, va
                 mean,
                 each_seed(found),
                 spread,
-                solved(found),
+                solved(found).removeprefix("solved ").replace(", ", "\n"),
                 without.get(key, ""),
                 f"{tokens:.0f}",
             ]
@@ -149,8 +148,9 @@ def each_seed(found: Repeated) -> str:
 
 
 def solved(found: Repeated) -> str:
-    """How many runs solve the task, and in small print, the share of all trainings that would."""
-    return f"{found.solved} of {len(found.points)}\n{interval(found.solved_low, found.solved_high)}"
+    """How many runs solve the task, and the share of all trainings that would: `solved 3 of 4, 19 to 99 %`."""
+    at = "" if found.solved_at == BAR else f" ({100 * found.solved_at:.0f} %)"
+    return f"solved{at} {found.solved} of {len(found.points)}, {interval(*found.share)}"
 
 
 def accuracy_over_seeds(

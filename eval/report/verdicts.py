@@ -16,7 +16,22 @@ from remedy.data_gen.settings import ConfigError, Settings
 from remedy.eval import baselines
 from remedy.eval.forcings import fed_as
 from remedy.eval.records import LABELS, TRACE_COLUMNS, label_columns
-from remedy.eval.stats import MARGIN, Difference, Repeated, VerdictWord, compare, levels, over_seeds, word
+from remedy.eval.stats import (
+    BAR,
+    MARGIN,
+    Difference,
+    Evidence,
+    Question,
+    Repeated,
+    VerdictWord,
+    compare,
+    levels,
+    over_seeds,
+    weigh,
+    word,
+    word_of_runs,
+)
+from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
 
 Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetting", "any"]
 LONG_HORIZON = (
@@ -54,6 +69,12 @@ class Comparison(Settings):
     """The records with it."""
     margin: float = Field(default=MARGIN, gt=0, lt=1)
     """A treatment that loses less than this share of right answers is called as good (0.02: 2 points)."""
+    solved_at: float | Literal["above chance"] = Field(default=BAR)
+    """A training solves the task if its rate reaches this with the lower end of its 95 % interval; `above chance`: the best that is
+    right without a model (a guess, the start given back, one answer for all)."""
+    asks: tuple[Question, ...] = ()
+    """What is asked of recipes: `solved`, how many trainings solve the task, or `rates`, whether their rates differ; of both, each is
+    judged at half the level. By default rates from five seeds a side (six runs that are on both sides), the solved trainings below."""
     primary: bool = False
     """The one comparison that the experiment is made for: judged by itself, whatever the number of others."""
 
@@ -62,6 +83,20 @@ class Comparison(Settings):
     def _former(cls, value: object) -> object:
         if value == "long horizon":
             raise ValueError(LONG_HORIZON)
+        return value
+
+    @field_validator("solved_at")
+    @classmethod
+    def _share(cls, value: float | str) -> float | str:
+        if not isinstance(value, str) and not 0 < value < 1:
+            raise ValueError(f"{value} is no share between 0 and 1, and not 'above chance'")
+        return value
+
+    @field_validator("asks")
+    @classmethod
+    def _once(cls, value: tuple[Question, ...]) -> tuple[Question, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("name a question once")
         return value
 
     @model_validator(mode="after")
@@ -73,22 +108,34 @@ class Comparison(Settings):
 
 
 class Verdict(NamedTuple):
-    """What a comparison says. `level`: 1 less that of the interval it is judged by; `token_ratio`: tokens of the treatment's traces
-    over the baseline's, NaN if none can be compared; `word`: None of a diagnosis, where the sides are fed different roles;
-    `programs`: how many distinct ones the examples are; `without`: the best that is right on them without a model, in words, and
-    `idle` whether the treatment has no more; `unequal`: in what the training of the two sides was."""
+    """What a comparison says. `evidence`: the tests behind the word. `level`: what the word and the interval are judged at;
+    `token_ratio`: tokens of the treatment's traces over the baseline's, NaN if none can be compared; `word`: of recipes where both
+    sides have several seeds, else of these runs, None of a diagnosis, where the sides are fed different roles; `of_runs`: of these
+    runs alone; `programs`: how many distinct ones the examples are; `without`: the best that is right on them without a model, in
+    words, and `idle` whether the treatment has no more; `unequal`: in what the training of the two sides was."""
 
     comparison: Comparison
     found: Difference
     baseline: Repeated
     treatment: Repeated
+    evidence: Evidence
     level: float
     token_ratio: float
     word: VerdictWord | None
+    of_runs: VerdictWord
     programs: int
     without: str
     idle: bool = False
     unequal: tuple[str, ...] = ()
+
+    def judged(self, level: float) -> Verdict:
+        """The same with its words, at a level."""
+        sides = self.found, self.baseline, self.treatment
+        margin = self.comparison.margin
+        said = word(*sides, self.evidence, level, margin), word_of_runs(*sides, level, margin)
+        if self.comparison.solved_at == "above chance":  # more than a guess is no failure gone
+            said = _at_most_helped(said[0]), _at_most_helped(said[1])
+        return self._replace(level=level, word=said[0], of_runs=said[1])
 
 
 def decide(comparisons: Sequence[Comparison], records: pd.DataFrame, untrained: Collection[str] = ()) -> list[Verdict]:
@@ -98,19 +145,18 @@ def decide(comparisons: Sequence[Comparison], records: pd.DataFrame, untrained: 
     `untrained`: runs of models as they are, which no seed could have made others.
 
     Raises:
-        ConfigError: a side names a run or label that the records do not have, no example is shared, or several are primary.
+        ConfigError: a side names a run or label that the records do not have, no example is shared, several are primary, or rates are
+            asked of too few seeds.
     """
     one_primary(comparisons)
     found = [_compared(comparison, records, untrained) for comparison in comparisons]
     sharing = [number for number, one in enumerate(found) if not (one.comparison.primary or one.word is None)]
-    for number, level in zip(sharing, levels([found[number].found.p_value for number in sharing], ALONE)):
-        found[number] = found[number]._replace(level=level)
-    return [
-        one
-        if one.word is None
-        else one._replace(word=word(one.found, one.baseline, one.treatment, one.level, one.comparison.margin))
-        for one in found
-    ]
+    at = dict(zip(sharing, levels([found[number].evidence.p_value for number in sharing], ALONE)))
+    return [one if one.word is None else one.judged(at.get(number, ALONE)) for number, one in enumerate(found)]
+
+
+def _at_most_helped(said: VerdictWord) -> VerdictWord:
+    return VerdictWord.HELPED if said is VerdictWord.FIXED else said
 
 
 def one_primary(comparisons: Sequence[Comparison]) -> None:
@@ -122,10 +168,10 @@ def one_primary(comparisons: Sequence[Comparison]) -> None:
 
 def refuse_idle(comparison: Comparison) -> None:
     """Raises a ConfigError if a diagnosis has settings that only a verdict takes."""
-    idle = "primary" if comparison.primary else "margin" if comparison.margin != MARGIN else ""
+    idle = [key for key in ("primary", "margin", "solved_at", "asks") if key in comparison.model_fields_set]
     if idle:
         raise ConfigError(
-            f"comparison {comparison.mitigation!r}: {idle} does nothing: its sides are fed different roles, which makes it a "
+            f"comparison {comparison.mitigation!r}: {idle[0]} does nothing: its sides are fed different roles, which makes it a "
             "diagnosis without a verdict"
         )
 
@@ -139,21 +185,40 @@ def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collecti
     examples = before.drop_duplicates(PAIRED)
     clusters = examples["cluster"].tolist()
     outcomes = _by_run(before), _by_run(after)
-    most = max(map(len, outcomes))
-    first, second = (
-        _standing(one, most) if set(side["run"]) <= set(untrained) else one
-        for one, side in zip(outcomes, (before, after))
-    )
-    found = compare(first, second, clusters, same_runs=set(before["run"]) == set(after["run"]))
-    found = found._replace(seeds=(len(outcomes[0]), len(outcomes[1])))
-    baseline, treatment = (over_seeds(side, clusters) for side in outcomes)
-    ratio = _token_ratio(_paired(before, after))
+    standing = set(before["run"]) <= set(untrained), set(after["run"]) <= set(untrained)
+    found = compare(*outcomes, clusters, set(before["run"]) == set(after["run"]), standing)
     trivial = [{"baselines": baselines.baselines(examples)}]
     without, (best, share) = baselines.best(trivial), baselines.highest(trivial)
+    if comparison.solved_at == "above chance" and not best:
+        raise ConfigError(
+            f"comparison {comparison.mitigation!r}: solved_at: no guess is known for these programs: give a share"
+        )
+    solved_at = share if isinstance(comparison.solved_at, str) else comparison.solved_at
+    baseline, treatment = (over_seeds(side, clusters, solved_at) for side in outcomes)
+    try:
+        evidence = weigh(found, baseline, treatment, comparison.asks)
+    except ValueError:
+        raise ConfigError(
+            f"comparison {comparison.mitigation!r}: asks: rates cannot be tested with {found.seeds[1]} seeds against {found.seeds[0]}: "
+            f"train {SEEDS_A_SIDE} a side ({RUNS_ON_BOTH} where each run is on both sides), or ask for `solved`"
+        ) from None
+    ratio = _token_ratio(_paired(before, after))
     idle = bool(best) and treatment.estimate.mean <= share
-    undecided = None if diagnosis else VerdictWord.UNDECIDED
-    programs = examples["example"].nunique()
-    return Verdict(comparison, found, baseline, treatment, ALONE, ratio, undecided, programs, without, idle)
+    undecided = VerdictWord.UNDECIDED
+    return Verdict(
+        comparison,
+        found,
+        baseline,
+        treatment,
+        evidence,
+        ALONE,
+        ratio,
+        None if diagnosis else undecided,
+        undecided,
+        examples["example"].nunique(),
+        without,
+        idle,
+    )
 
 
 PAIRED = ["example", "index", "split", "cluster"]
@@ -204,11 +269,6 @@ def _by_run(side: pd.DataFrame) -> npt.NDArray[np.float64]:
     """Right answers (runs, examples)."""
     right: npt.NDArray[np.float64] = side["right"].to_numpy(dtype=float)
     return right.reshape(side["run"].nunique(), -1)
-
-
-def _standing(outcomes: npt.NDArray[np.float64], seeds: int) -> npt.NDArray[np.float64]:
-    """A single run of a model as it is beside every seed of the other side: it would be the same in another experiment."""
-    return np.repeat(outcomes, seeds, axis=0) if len(outcomes) == 1 else outcomes
 
 
 def _token_ratio(both: pd.DataFrame) -> float:

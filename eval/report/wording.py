@@ -7,20 +7,22 @@ import math
 from remedy.eval.report.seeds import each_seed, solved
 from remedy.eval.report.verdicts import ALONE, Verdict
 from remedy.eval.sections import WITHOUT, Rows, interval, p_value, places, points
-from remedy.eval.stats import BAR, Repeated, VerdictWord, clopper_pearson
+from remedy.eval.stats import Question, Repeated, VerdictWord, clopper_pearson
 
-VERDICT_HEAD = ["Compared", "Failure", "Baseline", "With it", WITHOUT, "Difference", "p", "Tokens", "Verdict"]
+VERDICT_HEAD = ["Compared", "Verdict", "Baseline", "With it", WITHOUT, "Difference", "p", "Tokens", "Failure"]
 VERDICT_NOTE = (
-    "Right answers on the same programs. With several seeds on both sides, intervals are for other seeds and other programs; with one "
-    "they are for other programs alone, and the words speak of these runs, not of a recipe. Programs that stand or fall together, as "
-    "executions of one function, count as one cluster; compositions speak of the very functions that they are made of. "
-    "The interval of a difference and its p-value are one method (docs/guide.md). "
-    "Comparisons but the primary one share the level of one (Holm), and each interval is that of the level it is judged at. "
-    f"Helped, worse: the interval leaves out 0. Fixed: helped, the baseline is below {BAR:.0%} with all of its interval, and the "
-    f"treatment reaches {BAR:.0%} with the lower end of its own; of a recipe, so that more than half of all trainings do (six of six "
-    "seeds). As good: it loses less than the margin, of a rate above it. Undecided: none of these; smaller differences than the one "
-    "named are mostly not seen. Without a model: the most that a guess, the start given back or one answer for all has right on these "
-    "programs. Tokens: those of the trace, without the program, relative to the baseline's."
+    "Right answers on the same programs. Programs that stand or fall together, as executions of one function, count as one cluster; "
+    "compositions speak of the very functions that they are made of. With several seeds on both sides a word speaks of recipes, and "
+    "an exact test of the trainings decides it: how many solve the task (Boschloo's test), or from five seeds a side their rates (a "
+    "permutation test). A training solves the task if its rate reaches the threshold with the lower end of its own interval. "
+    "Helped, worse: the test rejects, and so do these runs on other programs. Fixed: helped, more trainings solve the task than the "
+    "baseline's, and with confidence more than half of all trainings do (six of six seeds). As good: with confidence fewer "
+    "trainings than the margin fail, and those that solve the task lose less than the margin (29 of 29 seeds for a margin of 10 "
+    "points). Undecided: none of these; what is then said of these runs holds for other programs, not for other seeds. With one "
+    "seed on a side every word speaks of these runs alone, from the interval of their difference. Intervals take seeds' rates to "
+    "vary normally, and decide nothing between recipes: where trainings solve or fail, read how many do. Comparisons but the "
+    "primary one share the level of one (Holm). Without a model: the most that a guess, the start given back or one answer for all "
+    "has right on these programs. Tokens: those of the trace, without the program, relative to the baseline's."
 )
 IDLE = "no more right than without a model"
 DIAGNOSIS_HEAD = ["Fed", "Without", "With it", WITHOUT, "Difference", "Tokens"]
@@ -33,18 +35,30 @@ DIAGNOSIS_NOTE = (
 
 def verdict_row(item: Verdict) -> list[str]:
     """One line of the verdict table, under `VERDICT_HEAD`."""
-    level = "" if item.level == ALONE else f"\njudged at {item.level:.2g}"
     return [
         item.comparison.mitigation + ("\nthe primary comparison" if item.comparison.primary else ""),
-        item.comparison.failure,
+        verdict_cell(item),
         rate_cell(item.baseline),
         rate_cell(item.treatment),
         item.without,
         difference_cell(item),
-        p_value(item.found.p_value) + level,
+        p_cell(item),
         tokens_cell(item),
-        verdict_cell(item),
+        item.comparison.failure,
     ]
+
+
+def p_cell(item: Verdict) -> str:
+    """The p-value of the word, what it is of, and the level where that is shared."""
+    asked = item.evidence.asked
+    lines = [p_value(item.evidence.p_value), " and ".join(OF[question] for question in asked)]
+    lines += ["level shared"] if len(asked) > 1 else []
+    lines += [] if item.level == ALONE else [f"judged at {item.level:.2g}"]
+    return "\n".join(filter(None, lines))
+
+
+OF: dict[Question, str] = {"solved": "of solved trainings", "rates": "of the seeds' rates"}
+"""What a test is of."""
 
 
 def diagnosis_rows(items: list[Verdict]) -> Rows:
@@ -69,7 +83,7 @@ def rate_cell(found: Repeated) -> str:
     """A side's rate with its interval, and of several runs each one's, and how many solve the task."""
     lines = [rate_of(found), interval(found.estimate.low, found.estimate.high)]
     if len(found.points) > 1:
-        lines += [f"seeds {each_seed(found)}", "solved " + solved(found).replace("\n", ", ") + " of all"]
+        lines += [f"seeds {each_seed(found)}", f"{solved(found)} of all"]
     return "\n".join(lines)
 
 
@@ -112,7 +126,9 @@ def verdict_cell(item: Verdict) -> str:
     assert item.word is not None
     budgets = f"unequal: {'; '.join(item.unequal)}" if item.unequal else ""
     idle = IDLE if told_idle(item) else ""
-    return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), idle, _beside(item), budgets]))
+    return "\n".join(
+        filter(None, [str(item.word).capitalize(), scope(item), in_these_runs(item), idle, beside(item), budgets])
+    )
 
 
 def told_idle(item: Verdict) -> bool:
@@ -128,9 +144,19 @@ def scope(item: Verdict) -> str:
     return "in this run" if before == after == 1 else "in these runs"
 
 
+def in_these_runs(item: Verdict) -> str:
+    """What is said of the runs where nothing is of their recipes."""
+    if item.word is not VerdictWord.UNDECIDED or not item.found.repeated or item.of_runs is VerdictWord.UNDECIDED:
+        return ""
+    low, high = item.found.interval_of_runs(item.level)
+    return f"in these runs {item.of_runs} ({points(low)} to {points(high)})"
+
+
 def seeds_of(item: Verdict) -> str:
     """The seeds of a comparison that holds for others; a side without several is a model that was not trained."""
     before, after = item.found.seeds
+    if item.found.same_runs:
+        return f"{after} seeds, each on both sides"
     if min(before, after) > 1:
         return f"{after} seeds against {before}"
     first, second = (f"{count} seeds" if count > 1 else "a model as it is" for count in (after, before))
@@ -142,11 +168,21 @@ def margin_of(item: Verdict) -> str:
     return f"{100 * item.comparison.margin:g} points"
 
 
-def _beside(item: Verdict) -> str:
-    found = item.found
+def beside(item: Verdict) -> str:
+    """What stands beside the word: what the comparison could have said, and what it takes to say more."""
+    found, least = item.found, item.evidence.least
     match item.word:
-        case VerdictWord.UNDECIDED:
+        case VerdictWord.UNDECIDED if not found.repeated:
             return f"seen from {100 * found.smallest(item.level):.0f} points on (power 80 %)"
+        case VerdictWord.UNDECIDED if "solved" in item.evidence.asked and not item.treatment.reachable:
+            at = f"{100 * item.treatment.solved_at:.0f} %"
+            return f"could not be decided: on so few programs not even a training that is always right is shown to reach {at}"
+        case VerdictWord.UNDECIDED if least >= item.level:
+            return f"could not be decided: p is {least:.2g} at least with so few seeds, and the level {item.level:.2g}"
+        case VerdictWord.UNDECIDED if "rates" in item.evidence.asked:
+            return f"seen from about {100 * found.smallest(item.level):.0f} points on (power 80 %, seeds as far apart as here)"
+        case VerdictWord.UNDECIDED:
+            return f"could have been decided: p is {least:.2g} if all solve it against none"
         case VerdictWord.AS_GOOD:
             return f"loses less than {margin_of(item)}"
         case VerdictWord.WORSE if found.interval(item.level)[0] > -item.comparison.margin:

@@ -1,24 +1,28 @@
 """Statistics of right-or-wrong outcomes: rates, differences of two recipes or two runs, and the words for them."""
 
 from remedy.eval.stats.differences import Difference, compare
+from remedy.eval.stats.exact import boschloo, clopper_pearson, power_of_solved
 from remedy.eval.stats.ranks import auroc
 from remedy.eval.stats.rates import Estimate, apart, compound, mean, pooled, rate
-from remedy.eval.stats.seeds import BAR, Repeated, clopper_pearson, over_seeds
+from remedy.eval.stats.seeds import BAR, Repeated, over_seeds
 from remedy.eval.stats.selective import aurc, risk_by_coverage
 from remedy.eval.stats.strata import Stratified, stratified
-from remedy.eval.stats.words import MARGIN, VerdictWord, levels, word
+from remedy.eval.stats.words import MARGIN, Evidence, Question, VerdictWord, levels, weigh, word, word_of_runs
 
 __all__ = [
     "BAR",
     "MARGIN",
     "Difference",
     "Estimate",
+    "Evidence",
+    "Question",
     "Repeated",
     "Stratified",
     "VerdictWord",
     "apart",
     "aurc",
     "auroc",
+    "boschloo",
     "clopper_pearson",
     "compare",
     "compound",
@@ -26,8 +30,11 @@ __all__ = [
     "mean",
     "over_seeds",
     "pooled",
+    "power_of_solved",
     "rate",
     "risk_by_coverage",
     "stratified",
+    "weigh",
     "word",
+    "word_of_runs",
 ]

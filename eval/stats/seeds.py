@@ -7,46 +7,72 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect, quantile
+from remedy.eval.stats.exact import clopper_pearson
 from remedy.eval.stats.rates import Estimate, rate
 
 BAR = 0.95
-"""A run whose rate of right answers is this with confidence solves its task."""
+"""A run whose rate of right answers is this with confidence solves its task, unless a comparison declares another."""
 
 
 class Repeated(NamedTuple):
-    """A recipe over its seeds. `estimate`: mean over seeds and programs; `points`: each seed's rate; `spread`: their standard
-    deviation, NaN of one; `solved`: of them reach `BAR` with the lower end of their own interval, and `solved_low` to
-    `solved_high` is the share of all trainings that do (Clopper and Pearson)."""
+    """A recipe over its seeds. `estimate`: mean over seeds and programs; `runs`: each seed's rate with its own interval; `spread`: the
+    standard deviation of these rates, NaN of one. A run solves the task if the lower end of its interval reaches `solved_at`;
+    `reachable`: whether that of a run that is always right on these programs does."""
 
     estimate: Estimate
-    points: tuple[float, ...]
+    runs: tuple[Estimate, ...]
     spread: float
-    solved: int
-    solved_low: float
-    solved_high: float
+    solved_at: float
+    reachable: bool
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """Each seed's rate."""
+        return tuple(run.mean for run in self.runs)
+
+    @property
+    def solves(self) -> tuple[bool, ...]:
+        """Whether each run solves the task."""
+        return tuple(run.low >= self.solved_at for run in self.runs)
+
+    @property
+    def solved(self) -> int:
+        """How many do."""
+        return sum(self.solves)
+
+    @property
+    def share(self) -> tuple[float, float]:
+        """The 95 % interval of the share of all trainings that do (Clopper and Pearson)."""
+        return clopper_pearson(self.solved, len(self.runs))
 
 
-def clopper_pearson(count: int, of: int) -> tuple[float, float]:
-    """The exact 95 % interval of a rate (Clopper and Pearson, 1934): 0 to 1 of nothing."""
-    if not of:
-        return 0.0, 1.0
-    low = special.betaincinv(count, of - count + 1, LEVEL / 2) if count else 0.0
-    high = special.betaincinv(count + 1, of - count, 1 - LEVEL / 2) if count < of else 1.0
-    return float(low), float(high)
+class Spread(NamedTuple):
+    """What an interval is made of: its centre, and standard errors with their degrees of freedom. It reaches as far as the widest: an
+    interval over seeds and programs is never narrower than over seeds alone."""
+
+    centre: float
+    parts: tuple[tuple[float, float], ...]
+
+    def half(self, level: float = LEVEL) -> float:
+        """How far the interval of confidence 1 - `level` reaches to each side of the centre."""
+        return max(quantile(level, degrees) * error for error, degrees in self.parts)
+
+    def reach(self, level: float = LEVEL, power: float = 0.8) -> float:
+        """How far from 0 the centre must truly lie for such an interval to leave out 0 with probability `power`."""
+        return max(
+            (quantile(level, degrees) + quantile(2 * (1 - power), degrees)) * error for error, degrees in self.parts
+        )
 
 
-def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None) -> Repeated:
+def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None, solved_at: float = BAR) -> Repeated:
     """A recipe from its seeds' outcomes on the same programs, (S, P), right ones 1.
 
     The interval of the mean is for other seeds and other programs: the two variances added less their interaction, counted in
     both (Cameron, Gelbach and Miller, "Robust inference with multiway clustering", JBES 29, 2011), with Satterthwaite's degrees of
-    freedom. Recipes that reach `BAR` often do so with some seeds and stay at chance with others, which a few seeds that agree do
-    not show; so where one reaches it, two seeds are imagined beside them, at 0 and at 1: the one success and one failure that Agresti
-    and Caffo (2000) add to each sample (Agresti and Coull, 1998, add two of each to a single one).
-    Of one seed it is the interval of that run.
+    freedom, and never narrower than over seeds alone. It takes seeds' rates to vary as normal numbers do. What no seed has shown is not
+    in it: where trainings solve a task or fail, read `share`. Of one seed it is the interval of that run.
 
     Raises:
         ValueError: there are no outcomes.
@@ -55,30 +81,26 @@ def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None) -> Re
     if values.ndim != 2 or not values.size:
         raise ValueError("no outcomes")
     of = codes(clusters, values.shape[1])
-    runs = [rate((row > 0.5).tolist(), clusters) for row in values]
-    points = values.mean(axis=1)
-    solved = sum(run.low >= BAR for run in runs)
+    runs = tuple(rate((row > 0.5).tolist(), clusters) for row in values)
+    reachable = rate([True] * values.shape[1], clusters).low >= solved_at
     if len(values) == 1:
-        return Repeated(runs[0], (runs[0].mean,), math.nan, solved, *clopper_pearson(solved, 1))
-    centre, between = seed_variance(points, [0.0, 1.0] if points.max() >= BAR else [])
-    variance, degrees = crossed([between], program_variance(values.mean(axis=0), of), shared(values, of))
-    # Few seeds that agree by chance make programs seem all there is: never narrower than over seeds alone.
-    half = max(quantile(LEVEL, degrees) * math.sqrt(variance), quantile(LEVEL, between[1]) * math.sqrt(between[0]))
+        return Repeated(runs[0], runs, math.nan, solved_at, reachable)
+    points = values.mean(axis=1)
+    spread = between_and_among([points], values.mean(axis=0), of, shared(values, of))
+    centre, half = float(points.mean()), spread.half()
     effective = values.shape[1] / design_effect(values.mean(axis=0), of)
-    estimate = Estimate(
-        float(points.mean()), max(centre - half, 0.0), min(centre + half, 1.0), values.shape[1], effective
-    )
-    return Repeated(
-        estimate, tuple(points.tolist()), float(points.std(ddof=1)), solved, *clopper_pearson(solved, len(values))
-    )
+    estimate = Estimate(centre, max(centre - half, 0.0), min(centre + half, 1.0), values.shape[1], effective)
+    return Repeated(estimate, runs, float(points.std(ddof=1)), solved_at, reachable)
 
 
-def seed_variance(points: Floats, imagined: Sequence[float]) -> tuple[float, tuple[float, int]]:
-    """Mean of seeds' rates with the imagined ones, and its variance over seeds with its degrees of freedom: unbiased without
-    imagined seeds, and as Agresti and Caffo have it with them."""
-    every = np.append(points, imagined)
-    count = len(every)
-    return float(every.mean()), (float(every.var(ddof=0 if imagined else 1)) / count, count - 1)
+def between_and_among(seeds: Sequence[Floats], programs: Floats, of: Codes, interaction: float) -> Spread:
+    """The spread over seeds and programs. `seeds`: rates of the seeds (S,) of each side whose seeds vary; `programs`: what each program
+    has on average (P,); `interaction`: what both variances hold. Centred at the mean over programs."""
+    between = [(float(rates.var(ddof=1)) / len(rates), len(rates) - 1) for rates in seeds]
+    alone = crossed(between, (0.0, math.inf), 0.0)
+    both = crossed(between, program_variance(programs, of), interaction)
+    parts = tuple((math.sqrt(variance), degrees) for variance, degrees in (both, alone))
+    return Spread(float(programs.mean()), parts)
 
 
 def crossed(

@@ -1,25 +1,40 @@
-"""The words for a comparison, from its intervals alone, and the level of each among several comparisons."""
+"""The words for a comparison: of recipes by exact tests of their trainings, of single runs by an interval over programs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from remedy.eval.stats.clusters import LEVEL
 from remedy.eval.stats.differences import Difference
-from remedy.eval.stats.seeds import BAR, Repeated
+from remedy.eval.stats.exact import (
+    Counts,
+    Test,
+    boschloo,
+    least_permutation,
+    mcnemar,
+    most_failing,
+    permutation,
+    sign_flips,
+    solved_counts,
+)
+from remedy.eval.stats.seeds import Repeated
 
 MARGIN = 0.02
 """A recipe that loses less than this is as good."""
+Question = Literal["solved", "rates"]
+"""What is asked of recipes: how many of their trainings solve the task, or by how much their rates differ."""
 
 
 class VerdictWord(StrEnum):
-    """What a comparison says of a recipe, or of a run where there is one seed."""
+    """What a comparison says of a recipe, or of runs where there is one seed."""
 
     FIXED = "fixed"
-    """Better, and the failure is gone: see `word`."""
+    """Better, and the failure is gone."""
     HELPED = "helped"
     """Better."""
     AS_GOOD = "as good"
@@ -30,38 +45,144 @@ class VerdictWord(StrEnum):
     """None of these is shown."""
 
 
+class Evidence(NamedTuple):
+    """What a comparison is judged by. `tests`: of each question that is asked of recipes; none of single runs. `p_value`: two-sided,
+    multiplied by the number of questions, which share the level; at least that of these runs on other programs, since a test of
+    trainings takes the programs as given. `least`: the least that it could have been with as many trainings."""
+
+    tests: dict[Question, Test]
+    p_value: float
+    least: float
+    solved: Test | None
+    """Of the trainings that solve the task, asked or not."""
+
+    @property
+    def asked(self) -> tuple[Question, ...]:
+        """The questions."""
+        return tuple(self.tests)
+
+
+def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Sequence[Question] = ()) -> Evidence:
+    """The evidence of a comparison. `asks`: the questions; by default the one that so many seeds can decide: their rates from five a
+    side, and six that are on both sides, the solved trainings below.
+
+    Raises:
+        ValueError: rates are asked of fewer seeds.
+    """
+    if not found.repeated:
+        return Evidence({}, found.p_of_runs, 0.0, None)
+    if "rates" in asks and found.rates is None:
+        raise ValueError("too few seeds for a test of rates")
+    solved = _solved(found, baseline, treatment)
+    tests: dict[Question, Test] = {}
+    for question in asks or ("solved" if found.rates is None else "rates",):
+        test = solved if question == "solved" else found.rates
+        assert test is not None
+        tests[question] = test
+    least = [
+        1.0 if question == "solved" and not treatment.reachable else least_p(question, found.seeds, _matched(found))
+        for question in tests
+    ]
+    p_value = len(tests) * min(test.p_value for test in tests.values())
+    return Evidence(tests, min(max(p_value, found.p_of_runs), 1.0), min(len(tests) * min(least), 1.0), solved)
+
+
+def _solved(found: Difference, baseline: Repeated, treatment: Repeated) -> Test:
+    if _matched(found):
+        count = max(found.seeds)
+        return mcnemar(*solved_counts(_as_many(baseline, count), _as_many(treatment, count)))
+    return boschloo(baseline.solved, found.seeds[0], treatment.solved, found.seeds[1])
+
+
+def _as_many(side: Repeated, count: int) -> tuple[bool, ...]:
+    """Which runs solve the task; a model as it is, beside every run of the other side."""
+    return side.solves if len(side.solves) == count else side.solves * count
+
+
+def _matched(found: Difference) -> bool:
+    """Whether each run has one on the other side: itself, or a model as it is."""
+    return found.same_runs or min(found.seeds) == 1
+
+
+def least_p(question: Question, seeds: tuple[int, int], matched: bool = False) -> float:
+    """The least p-value that a question can have with so many seeds of the baseline and of the treatment. `matched`: each run has one
+    on the other side, itself or a model as it is."""
+    before, after = seeds
+    if matched:
+        return min(1.0, 2 * math.pow(0.5, max(seeds)))
+    return boschloo(0, before, after, after).p_value if question == "solved" else least_permutation(before, after)
+
+
 def word(
+    found: Difference,
+    baseline: Repeated,
+    treatment: Repeated,
+    evidence: Evidence,
+    level: float = LEVEL,
+    margin: float = MARGIN,
+) -> VerdictWord:
+    """What a comparison says of recipes; of single runs, as `word_of_runs`.
+
+    Helped and worse: a test of a question that is asked rejects at its share of the level, in that direction, and the interval of
+    these runs over other programs leaves out 0. Fixed: helped, more
+    trainings than the baseline's solve the task (rejected at the level, after the first), and more than half of all trainings do, with
+    95 % confidence: six of six. As good: with confidence 1 - `level` each, fewer than `margin` of all trainings fail (29 of 29 for
+    10 %, 59 of 59 for 5 %), and those that solve the task lose less than `margin` against those of the baseline that do. A word never
+    becomes weaker where a training of the treatment becomes better.
+    """
+    if not found.repeated:
+        return word_of_runs(found, baseline, treatment, level, margin)
+    each = level / len(evidence.tests) / 2
+    up, down = (any(test[side] < each for test in evidence.tests.values()) for side in (0, 1))
+    low, high = found.interval_of_runs(level)
+    if up and not down and low > 0:
+        solved = evidence.solved
+        fixed = solved is not None and solved.up < level / 2 and treatment.share[0] > 0.5
+        return VerdictWord.FIXED if fixed else VerdictWord.HELPED
+    if down and not up and high < 0:
+        return VerdictWord.WORSE
+    return VerdictWord.AS_GOOD if _as_good(baseline, treatment, level, margin) else VerdictWord.UNDECIDED
+
+
+def _as_good(baseline: Repeated, treatment: Repeated, level: float, margin: float) -> bool:
+    failed = len(treatment.runs) - treatment.solved
+    if not baseline.solved or most_failing(failed, len(treatment.runs), level) >= margin:
+        return False
+    before, after = _counts(baseline), _counts(treatment)
+    shifted = after + math.floor(margin * treatment.estimate.size)
+    test = sign_flips(shifted - before) if len(before) == 1 else permutation(before, shifted)
+    return test.up < level
+
+
+def _counts(side: Repeated) -> Counts:
+    """Right answers of each run that solves the task."""
+    return np.array(
+        [round(run.mean * run.size) for run, solves in zip(side.runs, side.solves) if solves], dtype=np.int64
+    )
+
+
+def word_of_runs(
     found: Difference, baseline: Repeated, treatment: Repeated, level: float = LEVEL, margin: float = MARGIN
 ) -> VerdictWord:
-    """What a comparison says.
+    """What a comparison says of these runs alone, on other programs.
 
-    Helped and worse: the interval of the difference leaves out 0. Fixed: helped, the baseline's rate is below `BAR` with all of its
-    interval, and the treatment solves the task: of one run, the lower end of its rate reaches `BAR`; of a recipe, more than
-    half of all its trainings do so, with the lower end of their share (six of six seeds; five of five leave 48 %). As good: the lower
-    end of the difference is above -`margin`, and the baseline has more than that to lose.
+    Helped and worse: the interval of the difference over programs leaves out 0. Fixed: helped, every run of the treatment solves the
+    task, and every one of the baseline's is below `solved_at` with all of its interval. As good: the lower end of the difference is
+    above -`margin`, and the baseline has more than that to lose.
     """
-    low, high = found.interval(level)
+    low, high = found.interval_of_runs(level)
     if high < 0:
         return VerdictWord.WORSE
     if low > 0:
-        return VerdictWord.FIXED if _failed(baseline) and _solves(treatment, found.repeated) else VerdictWord.HELPED
+        failed = all(run.high < baseline.solved_at for run in baseline.runs)
+        return VerdictWord.FIXED if failed and all(treatment.solves) else VerdictWord.HELPED
     as_good = low > -margin and baseline.estimate.mean > margin  # of a rate below the margin no one could lose it
     return VerdictWord.AS_GOOD if as_good else VerdictWord.UNDECIDED
 
 
-def _failed(baseline: Repeated) -> bool:
-    return baseline.estimate.high < BAR
-
-
-def _solves(treatment: Repeated, repeated: bool) -> bool:
-    if repeated:
-        return treatment.solved_low > 0.5
-    return treatment.solved == len(treatment.points)
-
-
 def levels(p_values: Sequence[float], level: float = LEVEL) -> list[float]:
-    """The level at which each of several comparisons is judged (Holm, 1979), so that all hold together: the interval of that level
-    leaves out 0 where, and only where, Holm's procedure rejects."""
+    """The level at which each of several comparisons is judged (Holm, 1979), so that all hold together: a p-value is below its level
+    where, and only where, Holm's procedure rejects."""
     order = np.argsort(p_values, kind="stable")
     found, rejecting = [level] * len(p_values), True
     last = level

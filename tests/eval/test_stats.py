@@ -2,10 +2,11 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remedy.eval.stats import (
@@ -13,15 +14,20 @@ from remedy.eval.stats import (
     MARGIN,
     VerdictWord,
     apart,
+    boschloo,
     clopper_pearson,
     compare,
     levels,
     mean,
     over_seeds,
     pooled,
+    power_of_solved,
     rate,
+    weigh,
     word,
+    word_of_runs,
 )
+from remedy.eval.stats.exact import mcnemar, most_failing, permutation, sign_flips
 
 
 def runs(*rates: float, programs: int = 200) -> np.ndarray:
@@ -29,8 +35,11 @@ def runs(*rates: float, programs: int = 200) -> np.ndarray:
     return np.stack([np.arange(programs) < round(share * programs) for share in rates]).astype(float)
 
 
-def said(before: np.ndarray, after: np.ndarray, margin: float = MARGIN) -> VerdictWord:
-    return word(compare(before, after), over_seeds(before), over_seeds(after), margin=margin)
+def said(before: np.ndarray, after: np.ndarray, **given: Any) -> VerdictWord:
+    """The word; `given`: `margin`, `level`, and of the comparison `same_runs`, `standing`."""
+    words = {key: given.pop(key) for key in ("margin", "level") if key in given}
+    sides = compare(before, after, **given), over_seeds(before), over_seeds(after)
+    return word(*sides, weigh(*sides), **words)
 
 
 def test_wilson_interval_of_a_published_example() -> None:
@@ -62,7 +71,7 @@ def test_few_programs_of_two_runs_seldom_differ_by_chance(programs: int) -> None
         if compare(
             np.array([[0.0] * gained + [1.0] * lost + [0.0] * (programs - gained - lost)]),
             np.array([[1.0] * gained + [0.0] * lost + [0.0] * (programs - gained - lost)]),
-        ).p_value
+        ).p_of_runs
         < 0.05
     ]
 
@@ -132,16 +141,15 @@ def test_means_have_a_t_interval_over_clusters_within_their_range() -> None:
         mean([])
 
 
-def test_seeds_at_the_ceiling_do_not_make_it_certain() -> None:
+def test_seeds_that_agree_leave_the_share_of_trainings_that_solve_open() -> None:
     three = over_seeds(runs(1, 1, 1))
     assert three.points == (1.0, 1.0, 1.0)
     assert (three.solved, three.spread) == (3, 0)
-    assert three.solved_low == pytest.approx(0.2924, abs=1e-4)
-    assert three.estimate.low < 0.4
-    assert over_seeds(runs(1, 1, 1, 1, 1)).estimate.low > three.estimate.low
-    # Nor does it make certain what lies between: the programs' own interval is left.
+    assert three.share == (pytest.approx(0.2924, abs=1e-4), 1.0)
+    # Nor do they make certain what lies between: the programs' own interval is left.
     between = over_seeds(runs(0.8, 0.8, 0.8)).estimate
     assert between.high - between.low > 0.1
+    assert over_seeds(runs(0.6, 0.7), solved_at=0.5).solved == 2
 
 
 def test_one_seed_has_the_interval_of_its_run() -> None:
@@ -152,6 +160,7 @@ def test_one_seed_has_the_interval_of_its_run() -> None:
         over_seeds(np.zeros((0, 3)))
 
 
+counts = st.lists(st.integers(0, 20), min_size=1, max_size=4)
 pairs = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80)
 
 
@@ -163,21 +172,99 @@ def test_a_difference_is_antisymmetric_and_its_interval_possible(
     clusters = [number // size for number in range(len(found))]
     one, other = compare(before, after, clusters), compare(after, before, clusters)
     assert one.difference == pytest.approx(-other.difference)
-    assert one.p_value == pytest.approx(other.p_value)
+    assert one.p_of_runs == pytest.approx(other.p_of_runs)
     low, high = one.interval()
     assert -1 <= low <= high <= 1
     assert (low, high) == pytest.approx(tuple(-end for end in reversed(other.interval())))
 
 
-@given(
-    st.lists(st.integers(0, 20), min_size=1, max_size=4),
-    st.lists(st.integers(0, 20), min_size=1, max_size=4),
-    st.floats(0.0001, 0.2),
-)
-def test_p_value_and_interval_never_contradict_each_other(before: list[int], after: list[int], level: float) -> None:
+@given(counts, counts, st.floats(0.0001, 0.2))
+def test_p_value_and_interval_of_runs_never_contradict_each_other(
+    before: list[int], after: list[int], level: float
+) -> None:
     found = compare(*(np.array([np.arange(20) < count for count in side]) for side in (before, after)))
-    low, high = found.interval(level)
-    assert (found.p_value < level) == (low > 0 or high < 0) or math.isclose(found.p_value, level)
+    low, high = found.interval_of_runs(level)
+    assert (found.p_of_runs < level) == (low > 0 or high < 0) or math.isclose(found.p_of_runs, level)
+
+
+@given(counts, counts)
+def test_permutations_are_those_that_can_be_written_down(before: list[int], after: list[int]) -> None:
+    found = permutation(np.array(before), np.array(after))
+    sums = np.array([sum(chosen) for chosen in itertools.combinations(before + after, len(after))])
+    assert found == pytest.approx((np.mean(sums >= sum(after)), np.mean(sums <= sum(after))))
+    changes = [one - 10 for one in after]
+    signed = [
+        sum(sign * one for sign, one in zip(signs, changes))
+        for signs in itertools.product((1, -1), repeat=len(changes))
+    ]
+    found = sign_flips(np.array(changes))
+    assert found == pytest.approx(
+        (np.mean(np.array(signed) >= sum(changes)), np.mean(np.array(signed) <= sum(changes)))
+    )
+
+
+def test_exact_p_values_of_examples_by_hand() -> None:
+    # Separated: one half to the power of all trainings, twice.
+    assert boschloo(0, 3, 3, 3).p_value == pytest.approx(2 / 2**6)
+    assert boschloo(0, 4, 4, 4).p_value == pytest.approx(2 / 2**8)
+    assert boschloo(3, 3, 3, 3).p_value == boschloo(0, 3, 0, 3).p_value == 1
+    assert permutation(np.arange(5), np.arange(5, 10)).p_value == pytest.approx(2 / math.comb(10, 5))
+    assert sign_flips(np.arange(1, 7)).p_value == pytest.approx(2 / 2**6)
+    assert mcnemar(6, 0) == (pytest.approx(1 / 2**6), 1)
+    # The least bounds of the share that fails: 0.9^29 and 0.95^59 are the first powers below 5 %.
+    assert most_failing(0, 29) < 0.1 < most_failing(0, 28)
+    assert most_failing(0, 59) < 0.05 < most_failing(0, 58)
+    # 0 of 3 against Binomial(3, 0.9): decided if all three solve it.
+    assert power_of_solved((0.0, 0.9), (3, 3)) == pytest.approx(0.9**3)
+
+
+STRENGTH = list(reversed(["fixed", "helped", "as good", "undecided", "worse"]))
+GRID = st.integers(0, 40)
+"""Right answers of 40 programs."""
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.data(),
+    st.sampled_from([1, 2, 3, 4, 5, 6, 8]),
+    st.sampled_from([0.05, 0.0125, 0.005]),
+    st.sampled_from([0.02, 0.1]),
+)
+def test_a_word_never_becomes_weaker_where_a_training_becomes_better(
+    data: st.DataObject, seeds: int, level: float, margin: float
+) -> None:
+    rates = st.one_of(GRID, st.sampled_from([0, 6, 7, 39, 40]))
+    before = data.draw(st.lists(rates, min_size=seeds, max_size=seeds))
+    after = data.draw(st.lists(rates, min_size=seeds, max_size=seeds))
+    paired = data.draw(st.booleans())
+    place, raised = data.draw(st.integers(0, seeds - 1)), list(after)
+    raised[place] = data.draw(st.integers(after[place], 40))
+    first, better = (
+        said(
+            *(runs(*np.array(side) / 40, programs=40) for side in (before, treated)),
+            level=level,
+            margin=margin,
+            same_runs=paired,
+        )
+        for treated in (after, raised)
+    )
+    # Of single runs at a stricter level one more gained program can widen the interval by more than it moves it.
+    if seeds > 1 or level == 0.05:
+        assert STRENGTH.index(better) >= STRENGTH.index(first)
+
+
+@pytest.mark.parametrize("trainings", [29, 30])
+def test_as_good_of_a_recipe_is_bounded_by_its_failures(trainings: int) -> None:
+    all_solve = runs(*[1.0] * trainings)
+    assert said(all_solve, all_solve, margin=0.1) == "as good"
+    assert said(all_solve, runs(*[1.0] * (trainings - 1), 0.2), margin=0.1) == "undecided"
+    assert said(all_solve, all_solve[:28], margin=0.1) == "undecided"
+    assert said(all_solve, all_solve, margin=0.02) == "undecided"
+    # Those that solve it must lose less than the margin, too.
+    lower = runs(*[0.8] * trainings)
+    for margin, expected in ((0.1, VerdictWord.UNDECIDED), (0.3, VerdictWord.AS_GOOD)):
+        sides = compare(all_solve, all_solve), over_seeds(all_solve, None, 0.5), over_seeds(lower, None, 0.5)
+        assert word(*sides, weigh(*sides), margin=margin) == expected
 
 
 @pytest.mark.slow
@@ -198,8 +285,8 @@ def no_contradiction(size: int, gained: int, lost: int, right: int) -> None:
     after = np.array([[True] * gained + [False] * lost + [True] * right + [False] * (size - gained - lost - right)])
     found, baseline, treatment = compare(before, after), over_seeds(before), over_seeds(after)
     low, high = found.interval()
-    assert (found.p_value < 0.05) == (low > 0 or high < 0)
-    match word(found, baseline, treatment):
+    assert (found.p_of_runs < 0.05) == (low > 0 or high < 0)
+    match word_of_runs(found, baseline, treatment):
         case VerdictWord.FIXED:
             assert low > 0
             assert treatment.estimate.low >= BAR > baseline.estimate.high
@@ -232,13 +319,19 @@ NONE, ALL, HALF = runs(0.0), runs(1.0), runs(0.5)
         # The bar is reached with the lower end or not at all, and a baseline must have failed.
         (NONE, runs(0.96), "helped"),
         (runs(0.955, programs=1000), runs(1.0, programs=1000), "helped"),
-        # Seeds: whether runs solve it differs by chance as soon as one does not.
+        # Below five seeds a side it is asked how many solve it; two a side cannot say.
         (runs(0, 0), runs(1, 1), "undecided"),
         (runs(0, 0, 0), runs(1, 1, 1), "helped"),
+        (runs(0.16, 0.16, 0.16), runs(0.85, 0.90, 0.94), "undecided"),
+        (runs(0.16, 0.16, 0.16), runs(0.85, 0.90, 0.96), "undecided"),
+        (runs(0.8, 0.81, 0.79), runs(0.9, 0.92, 0.91), "undecided"),
+        (runs(1, 1, 1), runs(1, 1, 1), "undecided"),
+        # From five on, by how much they differ.
+        (runs(0.16, 0.16, 0.16, 0.16, 0.16), runs(0.85, 0.90, 0.94, 0.3, 0.5), "helped"),
+        (runs(0.8, 0.81, 0.79, 0.8, 0.8), runs(0.7, 0.72, 0.71, 0.7, 0.7), "worse"),
         (runs(*[0] * 5), runs(*[1] * 5), "helped"),
         (runs(*[0] * 6), runs(*[1] * 6), "fixed"),
         (runs(*[0] * 6), runs(*[1] * 5, 0.5), "helped"),
-        (runs(0.8, 0.81, 0.79), runs(0.9, 0.92, 0.91), "helped"),
         # One seed on a side: these runs.
         (runs(0, 0, 0), runs(1), "fixed"),
         # Four seeds of one recipe, in two pairs.
@@ -259,12 +352,33 @@ def test_the_margin_decides_what_is_as_good() -> None:
 
 
 def test_runs_on_both_sides_are_paired_with_themselves() -> None:
-    before, after = runs(0.2, 0.5, 0.8), runs(0.3, 0.6, 0.9)
-    assert compare(before, after, same_runs=True).p_value < 0.05 < compare(before, after).p_value
+    before, after = runs(*np.linspace(0.2, 0.7, 6)), runs(*np.linspace(0.25, 0.75, 6))
+    assert said(before, after, same_runs=True) == "helped"
+    assert said(before, after) == "undecided"
+    assert said(before[:5], after[:5], same_runs=True) == "undecided"
     with pytest.raises(ValueError, match="same, one or more, programs"):
         compare(before, after[:2], same_runs=True)
     with pytest.raises(ValueError, match="same, one or more, programs"):
         compare(before, after[:, :9])
+
+
+def test_a_model_as_it_is_does_not_vary() -> None:
+    kept, forgot = runs(0.9), runs(*np.linspace(0.4, 0.6, 6))
+    assert said(kept, forgot, standing=(True, False)) == "worse"
+    assert said(kept, forgot[:5], standing=(True, False)) == "undecided"
+    assert not compare(kept, forgot).repeated
+
+
+def test_both_questions_share_the_level() -> None:
+    before, after = runs(*[0] * 5), runs(*[1] * 4, 0.5)
+    sides = compare(before, after), over_seeds(before), over_seeds(after)
+    rates, solved = (weigh(*sides, [one]).p_value for one in ("rates", "solved"))
+    both = weigh(*sides, ["rates", "solved"])
+    assert both.p_value == pytest.approx(2 * min(rates, solved))
+    assert word(*sides, both, level=0.03) == "helped"
+    few = compare(before[:4], after[:4]), over_seeds(before[:4]), over_seeds(after[:4])
+    with pytest.raises(ValueError, match="too few seeds"):
+        weigh(*few, ["rates"])
 
 
 def test_the_smallest_difference_is_seen_four_times_in_five() -> None:
@@ -274,7 +388,7 @@ def test_the_smallest_difference_is_seen_four_times_in_five() -> None:
     seen = 0
     for _ in range(400):
         before, after = generator.random((1, 200)) < 0.5, generator.random((1, 200)) < 0.5 + smallest
-        seen += compare(before, after).p_value < 0.05
+        seen += compare(before, after).p_of_runs < 0.05
     assert 0.74 <= seen / 400 <= 0.88
 
 

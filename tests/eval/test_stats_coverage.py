@@ -2,9 +2,21 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from benchmarks.verdicts import bimodal, changed, clusters, covered_rate, false_verdict, smooth, two_recipes
-from remedy.eval.stats import VerdictWord, compare, compound, over_seeds, pooled, word
+from benchmarks.verdicts import (
+    SAME,
+    Recipe,
+    bimodal,
+    changed,
+    clusters,
+    covered_rate,
+    report,
+    said,
+    smooth,
+    two_recipes,
+)
+from remedy.eval.stats import VerdictWord, compare, compound, pooled
 
 DRAWS = 400
 FEWEST, MOST = 0.92, 0.075  # 93 % and 5 %, as far as 400 draws can tell
@@ -25,52 +37,55 @@ def test_the_interval_of_one_checkpoint_covers_its_rate(programs: str, correlati
 @pytest.mark.parametrize("coherence", [0.0, 0.3, 0.6])
 def test_two_checkpoints_that_do_not_differ_are_rarely_told_apart(coherence: float) -> None:
     generator, of = np.random.default_rng(0), clusters("HumanEval")
-    found = [compare(*changed(generator, "HumanEval", 0.05, 0.05, coherence), of).p_value < 0.05 for _ in range(DRAWS)]
+    found = [
+        compare(*changed(generator, "HumanEval", 0.05, 0.05, coherence), of).p_of_runs < 0.05 for _ in range(DRAWS)
+    ]
     assert np.mean(found) <= MOST
 
 
 @pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize(
     ("baseline", "treatment"),
-    [
-        (smooth(0.8, 0.5), smooth(0.8, 0.5)),
-        (smooth(0.8, 0.3), smooth(0.9, 0.3)),
-        (bimodal(0.5), bimodal(0.5)),
-        (bimodal(0.1), bimodal(0.9)),
-        (bimodal(0.0), bimodal(1.0)),
-    ],
-    ids=["the same", "better", "half solve", "1 to 9 in 10 solve", "none to all solve"],
+    [(smooth(0.8, 0.5), smooth(0.8, 0.5)), (smooth(0.8, 0.3), smooth(0.9, 0.3))],
+    ids=["the same", "better"],
 )
-def test_the_interval_of_two_recipes_covers_their_difference(baseline: object, treatment: object, seeds: int) -> None:
+def test_the_interval_of_two_smooth_recipes_covers_their_difference(
+    baseline: Recipe, treatment: Recipe, seeds: int
+) -> None:
     generator = np.random.default_rng(0)
-    truth = 0.0 if baseline == treatment else treatment.truth() - baseline.truth()  # type: ignore[attr-defined]
-    covered = decided = 0
+    truth, covered = treatment.truth() - baseline.truth(), 0
     for _ in range(DRAWS // 2):
-        before, after, of = two_recipes(generator, baseline, treatment, seeds, "200 programs")  # type: ignore[arg-type]
-        low, high = compare(before, after, of).interval()
+        low, high = compare(*two_recipes(generator, baseline, treatment, seeds, "200 programs")).interval()
         covered += low <= truth <= high
-        decided += low > 0 or high < 0
     assert covered / (DRAWS // 2) >= FEWEST
-    if baseline == treatment:
-        assert decided / (DRAWS // 2) <= MOST
 
 
-@pytest.mark.parametrize("length", [16, 32, 64])
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_seeds_of_one_recipe_are_rarely_called_different(length: int, seeds: int) -> None:
+@pytest.mark.parametrize("arms", [1, 10])
+@pytest.mark.parametrize("seeds", [3, 6])
+@pytest.mark.parametrize(
+    "name", ["50% fail at 33 %, others have 99.9 %", "half have 17 %, half 90 %", "80 %, seeds apart"]
+)
+def test_a_recipe_is_rarely_called_other_than_itself(name: str, seeds: int, arms: int) -> None:
+    generator, draws = np.random.default_rng(0), DRAWS // 2 // arms + 20
+    false = sum(report(generator, SAME[name], seeds, arms) for _ in range(draws))
+    assert false <= binom.ppf(0.999, draws, 0.05)
+
+
+def test_a_recipe_that_sometimes_fails_is_rarely_called_as_good() -> None:
+    """Of 29 seeds, where the share that fails is the margin, and of three, where a tenth fails (it was said in 73 % of reports)."""
     generator = np.random.default_rng(0)
-    said = [false_verdict(generator, length, seeds) for _ in range(DRAWS // 2)]
-    false = {VerdictWord.FIXED, VerdictWord.HELPED, VerdictWord.WORSE}
-    assert sum(one in false for one in said) / len(said) <= MOST
+    for seeds, draws in ((29, 40), (3, 100)):
+        words = [
+            said(*two_recipes(generator, bimodal(1.0), bimodal(0.9), seeds, "200 programs"), margin=0.1)
+            for _ in range(draws)
+        ]
+        assert sum(one is VerdictWord.AS_GOOD for one in words) <= binom.ppf(0.999, draws, 0.05)
 
 
 def test_a_recipe_of_which_half_the_trainings_solve_is_rarely_called_fixed() -> None:
     generator = np.random.default_rng(0)
-    fixed = 0
-    for _ in range(DRAWS):
-        before, after, of = two_recipes(generator, bimodal(0.0), bimodal(0.5), 6, "60 programs")
-        fixed += word(compare(before, after, of), over_seeds(before, of), over_seeds(after, of)) == VerdictWord.FIXED
-    assert fixed / DRAWS <= 0.05
+    words = [said(*two_recipes(generator, bimodal(0.0), bimodal(0.5), 6, "200 programs")) for _ in range(DRAWS // 2)]
+    assert sum(one is VerdictWord.FIXED for one in words) / len(words) <= 0.05
 
 
 @pytest.mark.parametrize("error", [0.005, 0.1])

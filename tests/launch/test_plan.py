@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from remedy.data_gen.settings import UserError, build
-from remedy.eval.stats import compare
+from remedy.eval.stats import compare, over_seeds, weigh
 from remedy.eval.stats.power import smallest_difference
 from remedy.launch.cli import app
 from remedy.launch.experiment import ExperimentConfig
@@ -45,8 +45,17 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     assert "guessed from operations" in text
     assert "permutation, length 2, horizon 1, forcing free" in text
     row = next(line for line in text.splitlines() if "b (length 4)" in line)
-    expected = [f"{100 * smallest_difference((3, 3), 50, level=level):.0f} points" for level in (0.05, 0.025)]
-    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "3 to 3", "50", *expected]
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == [
+        "b (length 4)",
+        "3 to 3",
+        "50",
+        "0 against 90 % of trainings that solve it (power 73%)",
+        "nothing: too few seeds",
+    ]
+    text = printed(tmp_path, groups={"g": {**GROUP, "grid": {"train.seed": [0, 1, 2, 3, 4]}}})
+    row = next(line for line in text.splitlines() if "b (length 4)" in line)
+    expected = [f"{100 * smallest_difference((5, 5), 50, level=level):.0f} points" for level in (0.05, 0.025)]
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "5 to 5", "50", *expected]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -82,9 +91,12 @@ def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
     task = {"kind": "programs", "path": str(path), "tracer": {"isolation": "trusted"}}
     base = {**GROUP["base"], "data": {"task": task}, "tokenizer": {"kind": "chars"}}
     evaluate = {"diagnostics": [{"kind": "programs", "answer_only": [False]}], "split": "all"}
-    text = printed(tmp_path / "e", groups={"g": {**GROUP, "base": base, "evaluate": evaluate}})
-    row = next(line for line in text.splitlines() if "3 to 3" in line)
-    seen = f"{100 * smallest_difference((3, 3), 10):.0f} points"
+    text = printed(
+        tmp_path / "e",
+        groups={"g": {**GROUP, "base": base, "evaluate": evaluate, "grid": {"train.seed": [0, 1, 2, 3, 4]}}},
+    )
+    row = next(line for line in text.splitlines() if "5 to 5" in line)
+    seen = f"{100 * smallest_difference((5, 5), 10):.0f} points"
     assert [cell.strip() for cell in row.split("│")[3:5]] == ["40 in 10 clusters", seen]
 
 
@@ -122,7 +134,7 @@ def test_the_options_of_a_plan_do_nothing_without_it() -> None:
     assert isinstance(done.exception, UserError)
 
 
-@pytest.mark.parametrize("seeds", [(1, 1), (4, 4), (math.inf, 4)])
+@pytest.mark.parametrize("seeds", [(1, 1), (6, 6), (math.inf, 8)])
 def test_what_is_called_the_smallest_difference_is_seen_four_times_in_five(seeds: tuple[float, float]) -> None:
     generator = np.random.default_rng(0)
     smallest = smallest_difference(seeds, 200, rate=0.4, spread=0.06)
@@ -134,6 +146,7 @@ def test_what_is_called_the_smallest_difference_is_seen_four_times_in_five(seeds
             count = 1 if math.isinf(given) else int(given)
             rates = np.clip(rate + 0.06 * generator.normal(size=(count, 1)) * (count > 1), 0, 1)
             draws = np.where(generator.random((count, 200)) < 0.78, difficulty, generator.random((count, 200)))
-            sides.append(np.repeat((draws < rates).astype(float), 4 if math.isinf(given) else 1, axis=0))
-        seen += compare(*sides).p_value < 0.05
+            sides.append((draws < rates).astype(float))
+        judged = compare(*sides, standing=(math.isinf(seeds[0]), False)), *map(over_seeds, sides)
+        seen += weigh(*judged).p_value < 0.05
     assert 0.7 <= seen / 300 <= 0.95

@@ -55,6 +55,7 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     found = decided(records, "a", "b")
     assert (found.found.seeds, found.found.repeated, found.word) == ((6, 6), True, VerdictWord.FIXED)
     assert verdict_cell(found) == "Fixed\n6 seeds against 6"
+    assert verdict_row(found)[6] == "0.002\nof the seeds' rates"
     assert verdict_row(found)[3].split("\n")[2:] == [
         "seeds 100, 100, 100, 100, 100, 100 %",
         "solved 6 of 6, 54 to 100 % of all",
@@ -63,21 +64,44 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     one = decided(records, "a", "b-0")
     assert (one.found.seeds, one.found.repeated) == ((6, 1), False)
     assert verdict_cell(one) == "Fixed\nin these runs"
+    # Three seeds can be told apart by how many solve the task; two cannot.
     few = decided(records[records["run"].str.endswith(("0", "1", "2"))], "a", "b")
     assert verdict_cell(few) == "Helped\n3 seeds against 3\nall seeds solve it; to say fixed takes 6"
+    assert verdict_row(few)[6] == "0.031\nof solved trainings"
+    two = decided(records[records["run"].str.endswith(("0", "1"))], "a", "b")
+    assert verdict_cell(two) == (
+        "Undecided\n2 seeds against 2\nin these runs fixed (+93.2 to +100.0)\n"
+        "could not be decided: p is 0.12 at least with so few seeds, and the level 0.05"
+    )
+    with pytest.raises(ConfigError, match="solved_at: no guess is known for these programs"):
+        decided(records, "a", "b", solved_at="above chance")
+    with pytest.raises(ConfigError, match=r"asks: rates cannot be tested with 2 seeds against 2: train 5 a side"):
+        decided(records[records["run"].str.endswith(("0", "1"))], "a", "b", asks=["rates"])
+
+
+def test_more_than_a_guess_is_no_failure_that_is_gone() -> None:
+    names = [(name, seed) for name in "ab" for seed in range(6)]
+    parts = [made(BETTER if name == "b" else WORSE, run=f"{name}-{seed}", chance=0.3) for name, seed in names]
+    _, records = together(*parts, variants={f"{name}-{seed}": name for name, seed in names})
+    found = decided(records, "a", "b", solved_at="above chance", asks=["solved", "rates"])
+    assert (found.word, found.of_runs, found.treatment.solved_at) == (VerdictWord.HELPED, VerdictWord.HELPED, 0.3)
+    assert verdict_row(found)[3].endswith("solved (30 %) 6 of 6, 54 to 100 % of all")
+    assert (
+        verdict_row(found)[6] == "<\N{NO-BREAK SPACE}0.001\nof solved trainings and of the seeds' rates\nlevel shared"
+    )
 
 
 def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
     """Harm has a word, and it is of the recipe: the model that was not trained would be the same beside other seeds."""
     knows = [True] * 90 + [False] * 10
-    forgot = [[number % 10 < kept for number in range(100)] for kept in (4, 5, 5)]
+    forgot = [[number % 10 < kept for number in range(100)] for kept in (4, 5, 5, 4, 5, 3)]
     parts = [made(knows, run="base"), *(made(right, run=f"b-{seed}") for seed, right in enumerate(forgot))]
-    _, records = together(*parts, variants={f"b-{seed}": "b" for seed in range(3)} | {"base": "base"})
+    _, records = together(*parts, variants={f"b-{seed}": "b" for seed in range(6)} | {"base": "base"})
     compared = [comparison({"run": "base"}, {"run": "b"}, failure="forgetting")]
     (of_runs,), (of_recipe,) = decide(compared, records), decide(compared, records, ["base"])
     assert verdict_cell(of_runs).splitlines()[:2] == ["Worse", "in these runs"]
-    assert verdict_cell(of_recipe).splitlines()[:2] == ["Worse", "3 seeds against a model as it is"]
-    assert of_recipe.found.seeds == (1, 3)
+    assert verdict_cell(of_recipe).splitlines()[:2] == ["Worse", "6 seeds against a model as it is"]
+    assert of_recipe.found.seeds == (1, 6)
     assert of_recipe.found.difference == of_runs.found.difference
     # Seeds that disagree say nothing of the recipe, whatever they say of themselves.
     apart = [[True] * 100, [True] * 60 + [False] * 40, [False] * 100]
@@ -129,7 +153,7 @@ def test_comparisons_share_the_level_of_one_but_for_the_primary() -> None:
     _, records = together(made(before, run="a"), made(after, run="b"))
     alone = decided(records, "a", "b")
     assert (alone.word, alone.level) == (VerdictWord.HELPED, 0.05)
-    assert 0.05 / 6 < alone.found.p_value < 0.05
+    assert 0.05 / 6 < alone.evidence.p_value < 0.05
     sides = {"run": "a"}, {"run": "b"}
     six = decide([comparison(*sides)] * 6, records)
     assert {(one.word, one.level) for one in six} == {(VerdictWord.AS_GOOD, 0.05 / 6)}
@@ -148,11 +172,11 @@ def test_sides_that_are_fed_different_roles_are_a_diagnosis() -> None:
     (found,) = decide([comparison(*sides)], records)
     assert found.word is None
     assert found.found.difference == pytest.approx(0.99)
-    for setting in ({"primary": True}, {"margin": 0.1}):
+    for setting in ({"primary": True}, {"margin": 0.1}, {"solved_at": 0.5}, {"asks": ["solved"]}):
         with pytest.raises(ConfigError, match=f"{next(iter(setting))} does nothing: its sides are fed different roles"):
             comparison(*sides, **setting)
     _, records = together(made(WORSE, run="a", labels=free), made(BETTER, run="b", labels=fed))
-    for setting in ({"primary": True}, {"margin": 0.1}):
+    for setting in ({"primary": True}, {"margin": 0.1}, {"solved_at": 0.5}, {"asks": ["solved"]}):
         with pytest.raises(ConfigError, match=f"{next(iter(setting))} does nothing: its sides are fed different roles"):
             decide([comparison({"run": "a"}, {"run": "b"}, **setting)], records)
 

@@ -22,8 +22,6 @@ HIGHEST_LINE = 1_000_000
 class DataConfig(Settings):
     """What is generated (`task`) and how it is written down (the rest)."""
 
-    former = {"strings": "string_encoding", "tracer": "task.tracer"}
-
     task: Annotated[SerializeAsAny[Task], by_kind(TASKS)]
     """Which programs there are; `kind` chooses the task."""
     format: FormatName = "cwm"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -44,7 +44,7 @@ class ConfigError(UserError):
 
 
 class Settings(BaseModel):
-    """The base of all settings: frozen, and closed to unknown keys. `former`: keys of earlier versions, with their new names."""
+    """The base of all settings: frozen, and closed to unknown keys."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -52,7 +52,6 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
         ser_json_inf_nan="constants",  # "null" in changes reads back as None
     )
-    former: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -60,11 +59,7 @@ class Settings(BaseModel):
         if isinstance(value, Mapping):
             unknown = [str(key) for key in value if key not in cls.model_fields]
             if unknown:
-                hints = {
-                    key: f"is now {cls.former[key]!r}" if key in cls.former else suggest(key, cls.model_fields)
-                    for key in unknown
-                }
-                raise unknown_keys(hints)
+                raise unknown_keys({key: suggest(key, cls.model_fields) for key in unknown})
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
@@ -253,8 +248,7 @@ def _explain_place(path: tuple[str, ...], here: Sequence[ErrorDetails]) -> Itera
 
 
 def _unknown(path: Sequence[str], name: str, hint: str) -> str:
-    key = cut(".".join([*path, name]))
-    return f"key {key!r} {hint}" if hint.startswith("is now") else f"unknown key {key!r}; {hint}"
+    return f"unknown key {cut('.'.join([*path, name]))!r}; {hint}"
 
 
 def _path(data: Any, detail: ErrorDetails) -> list[str]:

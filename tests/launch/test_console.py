@@ -132,11 +132,6 @@ def test_an_output_that_cannot_be_made_is_one_line(
         (["generate", DATA, "tokenizer.kind=chars"], "kind chars has none, kind bpe has"),
         (["evaluate", "x", ROOT / "configs/evaluate/permutation.yaml", "diagnostics=[]"], "'diagnostics'"),
         (["evaluate", "x", ROOT / "configs/evaluate/permutation.yaml", "diagnostics.²=a"], "is not an index"),
-        (
-            ["evaluate", "x", ROOT / "configs/evaluate/programs.yaml", "diagnostics.0.locals=[all]"],
-            "'all' is now 'full'",
-        ),
-        (["evaluate", "x", ROOT / "configs/evaluate/programs.yaml", "diagnostics.0.forcing=[direct]"], "answer_only"),
         (["sweep", QUICKSTART, "groups.permutation.base.tracking=1"], "key 'tracking': must be a section"),
         (
             [

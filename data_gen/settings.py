@@ -31,10 +31,6 @@ _PLAIN = {
 """Messages in YAML's words for pydantic's in Python's."""
 
 
-MISTAKES = 20
-"""Mistakes that one message names."""
-
-
 class UserError(Exception):
     """Something the user can put right: printed as one message without a traceback; exit status 2."""
 
@@ -149,8 +145,6 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
         name = f"{where}: {cut(key)}" if where else cut(key)
         target: Any = result
         parts = key.split(".")
-        if len(parts) > yaml_text.DEPTH:
-            raise ConfigError(f"{name}: leads through {len(parts)} sections, more than there are")
         while len(parts) > 1:
             if isinstance(target, dict) and ".".join(parts) in target:
                 break
@@ -173,7 +167,7 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
 
 def _descend(target: Any, part: str, name: str) -> Any:
     if isinstance(target, list):
-        if not part.isdecimal() or len(part) > 9 or int(part) >= len(target):
+        if not part.isdecimal() or int(part) >= len(target):
             raise ConfigError(f"{name}: {shown(part)} is not an index of a list of {len(target)}")
         return target[int(part)]
     if isinstance(target, dict):
@@ -195,9 +189,8 @@ def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
         return model.model_validate(data)
     except ValidationError as error:
         start = f"{where}: " if where else ""
-        lines = list(dict.fromkeys(one_line(line) for line in _explain(data, error.errors())))
-        more = [f"and {len(lines) - MISTAKES} more mistakes"] if len(lines) > MISTAKES else []
-        raise ConfigError("\n".join(start + line for line in [*lines[:MISTAKES], *more])) from None
+        lines = dict.fromkeys(one_line(line) for line in _explain(data, error.errors()))
+        raise ConfigError("\n".join(start + line for line in lines)) from None
 
 
 def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:

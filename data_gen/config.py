@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, SerializeAsAny, model_validator
 
@@ -21,8 +21,6 @@ HIGHEST_LINE = 1_000_000
 
 class DataConfig(Settings):
     """What is generated (`task`) and how it is written down (the rest)."""
-
-    former = {"strings": "string_encoding", "tracer": "task.tracer"}
 
     task: Annotated[SerializeAsAny[Task], by_kind(TASKS)]
     """Which programs there are; `kind` chooses the task."""
@@ -110,17 +108,6 @@ class DataConfig(Settings):
         if not self.task.is_seeded:
             found["seed"] = f"for task {self.task.kind}, whose programs are given"
         return found
-
-    def with_task(self, task: Task) -> DataConfig:
-        """The programs of another task, written down as these are; what does nothing for that task is left out.
-
-        Raises:
-            ConfigError: the task cannot be written down so.
-        """
-        idle = self.model_copy(update={"task": task}).without_effect()
-        changes: dict[str, Any] = {"task": task.model_dump()}
-        defaults = {"reveal.call_depth": None, "string_encoding": "plain", "seed": 0}
-        return self.changed({**changes, **{key: defaults[key] for key in idle if key in defaults}}, f"task {task.name}")
 
     def first_lines(self) -> tuple[int, int]:
         """The lowest and the highest number that a program's first line may have."""

@@ -26,8 +26,6 @@ MOST_SEEDS = 1 << 22
 class Part(Settings):
     """A part of a mixture."""
 
-    former = {"data": "set"}
-
     weight: int = Field(default=1, ge=1, le=LONGEST)
     """Its share of the examples is this over the sum of all weights."""
     set: dict[str, Any] = {}

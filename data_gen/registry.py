@@ -92,7 +92,7 @@ def _refuse_keys_of_others(registry: Registry[Any], kind: str, value: Mapping[st
     hints = {}
     for key in value:
         having = [other for other, settings in registry.items() if key in settings.model_fields]
-        if having and kind not in having and key not in registry[kind].former:
+        if having and kind not in having:
             hints[key] = f"kind {kind} has none, kind {' and '.join(having)} has"
     if hints and all(key in registry[kind].model_fields or key in hints for key in value):
         raise unknown_keys(hints)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -31,10 +31,6 @@ _PLAIN = {
 """Messages in YAML's words for pydantic's in Python's."""
 
 
-MISTAKES = 20
-"""Mistakes that one message names."""
-
-
 class UserError(Exception):
     """Something the user can put right: printed as one message without a traceback; exit status 2."""
 
@@ -44,7 +40,7 @@ class ConfigError(UserError):
 
 
 class Settings(BaseModel):
-    """The base of all settings: frozen, and closed to unknown keys. `former`: keys of earlier versions, with their new names."""
+    """The base of all settings: frozen, and closed to unknown keys."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -52,7 +48,6 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
         ser_json_inf_nan="constants",  # "null" in changes reads back as None
     )
-    former: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -60,11 +55,7 @@ class Settings(BaseModel):
         if isinstance(value, Mapping):
             unknown = [str(key) for key in value if key not in cls.model_fields]
             if unknown:
-                hints = {
-                    key: f"is now {cls.former[key]!r}" if key in cls.former else suggest(key, cls.model_fields)
-                    for key in unknown
-                }
-                raise unknown_keys(hints)
+                raise unknown_keys({key: suggest(key, cls.model_fields) for key in unknown})
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
@@ -154,8 +145,6 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
         name = f"{where}: {cut(key)}" if where else cut(key)
         target: Any = result
         parts = key.split(".")
-        if len(parts) > yaml_text.DEPTH:
-            raise ConfigError(f"{name}: leads through {len(parts)} sections, more than there are")
         while len(parts) > 1:
             if isinstance(target, dict) and ".".join(parts) in target:
                 break
@@ -178,7 +167,7 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
 
 def _descend(target: Any, part: str, name: str) -> Any:
     if isinstance(target, list):
-        if not part.isdecimal() or len(part) > 9 or int(part) >= len(target):
+        if not part.isdecimal() or int(part) >= len(target):
             raise ConfigError(f"{name}: {shown(part)} is not an index of a list of {len(target)}")
         return target[int(part)]
     if isinstance(target, dict):
@@ -200,9 +189,8 @@ def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
         return model.model_validate(data)
     except ValidationError as error:
         start = f"{where}: " if where else ""
-        lines = list(dict.fromkeys(one_line(line) for line in _explain(data, error.errors())))
-        more = [f"and {len(lines) - MISTAKES} more mistakes"] if len(lines) > MISTAKES else []
-        raise ConfigError("\n".join(start + line for line in [*lines[:MISTAKES], *more])) from None
+        lines = dict.fromkeys(one_line(line) for line in _explain(data, error.errors()))
+        raise ConfigError("\n".join(start + line for line in lines)) from None
 
 
 def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
@@ -253,8 +241,7 @@ def _explain_place(path: tuple[str, ...], here: Sequence[ErrorDetails]) -> Itera
 
 
 def _unknown(path: Sequence[str], name: str, hint: str) -> str:
-    key = cut(".".join([*path, name]))
-    return f"key {key!r} {hint}" if hint.startswith("is now") else f"unknown key {key!r}; {hint}"
+    return f"unknown key {cut('.'.join([*path, name]))!r}; {hint}"
 
 
 def _path(data: Any, detail: ErrorDetails) -> list[str]:

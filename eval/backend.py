@@ -13,7 +13,7 @@ KEY = "REMEDY_API_KEY"
 
 
 class Backend(Settings):
-    """A server of the OpenAI completions protocol with vLLM's additions, or of SGLang's; which of them, it says itself."""
+    """A server of the OpenAI completions protocol with vLLM's additions."""
 
     url: str
     """Where it is, such as `http://localhost:8000`. A key that it asks for is read from the environment variable REMEDY_API_KEY."""

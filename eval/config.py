@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
 from remedy.data_gen.registry import by_kind
 from remedy.data_gen.settings import ConfigError, Settings
@@ -16,8 +15,6 @@ from remedy.eval.diagnostics import DIAGNOSTICS, Diagnostic
 
 class EvalConfig(Settings):
     """An evaluation of a checkpoint."""
-
-    former: ClassVar[Mapping[str, str]] = {"data": "set", "budget": "max_new_tokens"}
 
     diagnostics: tuple[Annotated[Diagnostic, SerializeAsAny(), by_kind(DIAGNOSTICS)], ...] = Field(min_length=1)
     """What is run, each with its `kind`."""
@@ -72,11 +69,3 @@ class EvalConfig(Settings):
         idle = {"batch_size"} if self.backend else {"precision"} if self.precision is None else set()
         # In how many bits the weights are is a part of the checkpoint's description.
         return self.model_dump(mode="json", exclude={"backend", "load_in_4bit", "device_map"} | idle)
-
-    @field_validator("diagnostics", mode="before")
-    @classmethod
-    def _former_kinds(cls, value: Any) -> Any:
-        for item in value if isinstance(value, list | tuple) else ():
-            if isinstance(item, dict) and item.get("kind") == "code":
-                raise ValueError("the diagnostic kind 'code' is now 'programs'")
-        return value

@@ -84,8 +84,7 @@ def check_forcing(forcing: Forcing) -> None:
         ValueError: it names no forcing or role, or leaves out what the decoder needs.
     """
     if isinstance(forcing, str) and forcing not in FORCINGS:
-        former = "; fully_forced is now teacher_forced" if forcing == "fully_forced" else ""
-        raise ValueError(f"unknown forcing {forcing!r}; valid: {', '.join(FORCINGS)}, or a list of roles{former}")
+        raise ValueError(f"unknown forcing {forcing!r}; valid: {', '.join(FORCINGS)}, or a list of roles")
     if not isinstance(forcing, str) and not set(forcing) <= set(ROLES):
         raise ValueError(f"a forcing lists roles among {', '.join(ROLES)}")
     fed = fed_roles(forcing)

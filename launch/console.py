@@ -17,24 +17,6 @@ from remedy.data_gen.settings import UserError
 LONGEST = 1000
 """Characters of a line; a path may be in it."""
 _FULL = "; make room and give the same command again: what is whole stays, and it goes on from there"
-_ADVICE = {
-    **dict.fromkeys(
-        (
-            errno.EEXIST,
-            errno.ENOTDIR,
-            errno.EISDIR,
-            errno.ENOENT,
-            errno.ENAMETOOLONG,
-            errno.EACCES,
-            errno.EPERM,
-            errno.EROFS,
-            errno.ELOOP,
-        ),
-        "; choose another path",
-    ),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
-}
-"""What to do, by the system's number of an error."""
 
 
 class _Print(logging.Handler):
@@ -112,7 +94,10 @@ def _of_the_system(error: OSError) -> str:
     paths = [str(path) for path in (error.filename, error.filename2) if path not in (None, "")]
     place = cut(" -> ".join(paths), 200)
     said = error.strerror or errno.errorcode.get(error.errno, str(error.errno))
-    advice = _ADVICE.get(error.errno, "")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        advice = _FULL
+    else:
+        advice = "; choose another path" if paths else ""
     return f"{place + ': ' if place else ''}{said}{advice}"
 
 

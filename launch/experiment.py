@@ -14,7 +14,7 @@ from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics.condition import MOST_EXAMPLES
 from remedy.eval.records import COMMON
-from remedy.eval.report.verdicts import FORMER_LABELS, Comparison, Side, one_primary
+from remedy.eval.report.verdicts import Comparison, Side, one_primary
 from remedy.launch.groups import BASELINE, SEEDS, SELECTION_FOLDER, Group, Member, TrialMember, members, trial_members
 from remedy.models.config import DecoderSettings
 from remedy.train.config import MOST_STEPS, RunConfig
@@ -152,8 +152,6 @@ def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -
     own = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
     known = ["diagnostic", *dict.fromkeys(own), *(label.name for label in COMMON)]
     for key in side.where:
-        if key in FORMER_LABELS:
-            raise ConfigError(f"{place}.where: the label {key!r} is now {FORMER_LABELS[key]!r}")
         if key not in known:
             raise ConfigError(f"{place}.where: records of {side.run!r} have no label {key!r}; {suggest(key, known)}")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -64,7 +63,7 @@ def markdown() -> str:
     for command in SETTINGS:
         parts.append(f"| `remedy {command}` | {_link(settings_class(command))} |")
     sections = "".join(_section(settings, where) for settings, where in used.items())
-    return "\n".join(parts) + f"\n{sections}{_former(used)}"
+    return "\n".join(parts) + f"\n{sections}"
 
 
 def _section(settings: type[Settings], where: dict[str, list[str]]) -> str:
@@ -84,18 +83,6 @@ def _section(settings: type[Settings], where: dict[str, list[str]]) -> str:
         links = dict.fromkeys(_link(section) for section in row.sections.values())
         cells = (row.words + (f": {', '.join(links)}" if links else ""), f"`{row.default}`", row.description)
         lines.append(f"| `{row.key}` | {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _former(used: Iterable[type[Settings]]) -> str:
-    lines = [
-        "\n## Former keys\n",
-        "Each gives an error that names the new one.\n",
-        "| in | was | is |",
-        "|---|---|---|",
-    ]
-    for settings in used:
-        lines += [f"| {_link(settings)} | `{old}` | `{new}` |" for old, new in settings.former.items()]
     return "\n".join(lines) + "\n"
 
 

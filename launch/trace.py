@@ -19,8 +19,6 @@ from remedy.data_gen.traces.string_encodings import EncodingName
 class TraceConfig(Settings):
     """How `remedy trace` runs a file and writes its trace: the keys of a data configuration."""
 
-    former = {"strings": "string_encoding"}
-
     format: FormatName = "cwm"
     """The format of the trace."""
     reveal: RevealConfig = RevealConfig()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -25,14 +25,6 @@ Window = Annotated[int, Field(ge=1, le=1_000_000)]
 
 class DecoderSettings(Settings):
     """A decoder whose only varying part is the sequence mixer; widths and depths under Transformers' names."""
-
-    former: ClassVar = {
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "heads": "num_attention_heads",
-        "ffn": "intermediate_size",
-        "householders": "num_householder",
-    }
 
     kind: Literal["decoder"] = "decoder"
     """A decoder trained from random weights."""
@@ -190,13 +182,6 @@ SHAPE = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediat
 class LoraSettings(Settings):
     """Low-rank adapters (Hu et al., "LoRA", 2021) on a pretrained model, under the names of PEFT's `LoraConfig`."""
 
-    former: ClassVar = {
-        "rank": "r",
-        "alpha": "lora_alpha",
-        "dropout": "lora_dropout",
-        "targets": "target_modules",
-    }
-
     r: int = Field(default=16, ge=1, le=100_000)
     """Rank of the adapters."""
     lora_alpha: float = Field(default=32.0, gt=0, le=1_000_000)
@@ -213,8 +198,6 @@ class LoraSettings(Settings):
 
 class PretrainedSettings(Settings):
     """A Hugging Face causal language model to train: all of its weights, or adapters on them."""
-
-    former: ClassVar = {"name": "name_or_path", "four_bit": "load_in_4bit"}
 
     kind: Literal["pretrained"] = "pretrained"
     """A model that somebody has trained."""

@@ -15,10 +15,7 @@ class Resolvable(Protocol):
 
 
 class DecoderConfig(PretrainedConfig):
-    """The decoder's configuration inside a checkpoint: `DecoderSettings` with every value resolved, and what the tokenizer says.
-
-    Defaults here are what a checkpoint means that was written before the setting existed; a user's are in `DecoderSettings`.
-    """
+    """The decoder's configuration inside a checkpoint: `DecoderSettings` with every value resolved, and what the tokenizer says."""
 
     model_type = "cwm_remedy"
 
@@ -47,12 +44,6 @@ class DecoderConfig(PretrainedConfig):
     rms_norm_eps: float = 1e-5
     initializer_range: float | None = None
     tie_word_embeddings: bool = False
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        # Checkpoints written before fields had their present names.
-        self.mixers = kwargs.pop("layer_mixers", self.mixers)
-        self.num_householder = kwargs.pop("householders", self.num_householder)
-        super().__post_init__(**kwargs)
 
     @classmethod
     def from_settings(

@@ -238,7 +238,7 @@ def load(directory: Path) -> TraceTokenizer:
     path = directory / FILE
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        settings = _read_settings(stored["config"])
+        settings = TOKENIZERS[stored["config"]["kind"]].model_validate(stored["config"])
         backend = settings.restore(stored["backend"], directory)
         if backend.stored() != stored["backend"]:
             raise ValueError("its vocabulary is not the one that was stored")
@@ -247,10 +247,3 @@ def load(directory: Path) -> TraceTokenizer:
     except Exception as error:  # whatever a damaged vocabulary does to the libraries that read it
         raise TokenizerError(f"{path}: damaged tokenizer file: {one_line(str(error))}") from None
     return TraceTokenizer(settings, backend, stored)
-
-
-def _read_settings(stored: dict[str, Any]) -> TokenizerSettings:
-    """Stored settings, also those of earlier versions, in which every kind had all keys and some had other names."""
-    kind = TOKENIZERS[stored["kind"]]
-    renamed = {kind.former.get(key, key): value for key, value in stored.items()}
-    return kind.model_validate({key: value for key, value in renamed.items() if key in kind.model_fields})

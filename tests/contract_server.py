@@ -1,7 +1,7 @@
 """A server of completions over a tiny model: real HTTP, real token ids, and faults where a script asks for them.
 
-It replies in vLLM's form (`/v1/completions`) and in SGLang's (`/generate`), as far as they are used, and refuses what they refuse, in
-vLLM's words: a token out of the vocabulary, a sequence longer than the model's, an unknown model, too many log-probabilities.
+It replies in vLLM's form (`/v1/completions`), as far as it is used, and refuses what vLLM refuses, in its
+words: a token out of the vocabulary, a sequence longer than the model's, an unknown model, too many log-probabilities.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ class ContractServer:
         tokenizer: TraceTokenizer,
         *,
         name: str = "tiny",
-        kind: str = "vllm",
         max_model_len: int = 4096,
         max_logprobs: int = 20,
         strip: bool = False,
@@ -98,7 +97,7 @@ class ContractServer:
         it looks at grammars."""
         self.guided = guided
         self.model = Model(model, tokenizer)
-        self.name, self.kind, self.max_model_len, self.max_logprobs = name, kind, max_model_len, max_logprobs
+        self.name, self.max_model_len, self.max_logprobs = name, max_model_len, max_logprobs
         self.strip, self.silent, self.key, self.invariant, self.extra = strip, silent, key, invariant, extra
         self.names = names or tokenizer
         self.script: Script = lambda number, content: None
@@ -126,29 +125,22 @@ class ContractServer:
     def page(self, path: str) -> Any:
         """What GET gives; None: no such page."""
         if path == "/v1/models":
-            card = {"id": self.name, "object": "model", "owned_by": self.kind, "root": "/models/tiny", "parent": None}
+            card = {"id": self.name, "object": "model", "owned_by": "vllm", "root": "/models/tiny", "parent": None}
             return {"object": "list", "data": [{**card, "max_model_len": self.max_model_len}]}
-        if path == "/version" and self.kind == "vllm":
+        if path == "/version":
             return {"version": "0.0.contract"}
-        if path.startswith("/server_info") and self.kind == "vllm" and self.invariant is not None:
+        if path.startswith("/server_info") and self.invariant is not None:
             return {"vllm_config": {}, "vllm_env": {"VLLM_BATCH_INVARIANT": self.invariant}}
-        if path == "/get_server_info" and self.kind == "sglang":
-            return {"version": "0.0.contract", "enable_deterministic_inference": bool(self.invariant)}
         return None
 
     def reply(self, path: str, content: Mapping[str, Any]) -> tuple[int, Any]:
         """Status and content of the reply to a POST."""
-        if path == "/v1/completions" and self.kind == "vllm":
+        if path == "/v1/completions":
             return self._completion(content)
-        if path == "/generate" and self.kind == "sglang":
-            return self._generate(content)
         return 404, {"detail": "Not Found"}
 
     def _refused(self, content: Mapping[str, Any], prompt: Sequence[int], most: int) -> str:
-        if (
-            self.kind == "vllm"
-            and max(content.get("logprobs") or 0, content.get("prompt_logprobs") or 0) > self.max_logprobs
-        ):
+        if max(content.get("logprobs") or 0, content.get("prompt_logprobs") or 0) > self.max_logprobs:
             return f"Requested sample logprobs of {content['logprobs']}, which is greater than max allowed: {self.max_logprobs}"
         if max(prompt) >= self.model.vocabulary:
             return f"Token id {max(prompt)} is out of vocabulary"
@@ -227,37 +219,6 @@ class ContractServer:
             "choices": [choice],
             "usage": usage,
         }
-
-    def _generate(self, content: Mapping[str, Any]) -> tuple[int, Any]:
-        asked, prompt = content["sampling_params"], content["input_ids"]
-        if refused := self._refused(content, prompt, asked["max_new_tokens"]):
-            return 400, {"error": {"message": refused}}
-        assert asked["temperature"] == 0
-        assert "ignore_eos" not in asked
-        start, count = content["logprob_start_len"], content["top_logprobs_num"]
-        with self.model.lock:
-            allowed = [int(token) for token in asked.get("logit_bias", ())]
-            grammar = asked.get("ebnf", "")
-            written = self._written(prompt, asked["max_new_tokens"], asked["stop_token_ids"], allowed, grammar)
-            scored = self.model.score(prompt) if start >= 0 and len(prompt) > 1 else ()
-        ids = [int(one.argmax()) for one in written]
-
-        def entry(row: Tensor, token: int) -> list[Any]:
-            return [float(row[token]), token, self._name(token) if content["return_text_in_logprobs"] else None]
-
-        def top(row: Tensor) -> list[list[Any]]:
-            return [entry(row, token) for token in row.topk(count).indices.tolist()]
-
-        about: dict[str, Any] = {"prompt_tokens": len(prompt), "completion_tokens": len(ids)}
-        about["finish_reason"] = {"type": "length", "length": len(ids)}
-        about["output_token_logprobs"] = [entry(row, token) for row, token in zip(written, ids)]
-        about["output_top_logprobs"] = [top(row) for row in written]
-        if start >= 0:
-            about["input_token_logprobs"] = [[None, prompt[start], None]] + [
-                entry(row, token) for row, token in zip(scored[start:], prompt[start + 1 :])
-            ]
-            about["input_top_logprobs"] = [None] + [top(row) for row in scored[start:]]
-        return 200, {"text": "", "output_ids": ids, "meta_info": about}
 
     def _top(self, row: Tensor, token: int, count: int) -> list[int]:
         """As vLLM lists them: the token itself first, then the likeliest."""

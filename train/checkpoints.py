@@ -26,17 +26,14 @@ from remedy.models.finished import SEAL
 LATEST = "latest"
 SAMPLE = 1 << 20
 SAMPLES = 64
-APART = "apart"
-"""How the examples of packed rows are read, as seals say it: none sees another. Seals that do not say are of when they did."""
 
 
 class Sealed(NamedTuple):
-    """An intact checkpoint, and what its seal says of the run that wrote it. `packing`: None of earlier versions."""
+    """An intact checkpoint, and what its seal says of the run that wrote it."""
 
     path: Path
     step: int
     world_size: int
-    packing: str | None
 
 
 class Checkpoints(TrainerCallback):
@@ -67,7 +64,7 @@ def best_of(folder: Path) -> str | None:
     """The name of the checkpoint that was the best by validation when this one was written, if any was."""
     try:
         step = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["best_global_step"]
-    except (OSError, ValueError, LookupError, TypeError):  # of an earlier version, or damaged: nothing to keep for it
+    except (OSError, ValueError, LookupError, TypeError):  # damaged: nothing to keep for it
         return None
     return f"{PREFIX_CHECKPOINT_DIR}-{step}" if step is not None else None
 
@@ -95,7 +92,6 @@ def seal(folder: Path, step: int, world_size: int) -> None:
     content = {
         "step": step,
         "world_size": world_size,
-        "packing": APART,
         "files": {p.relative_to(folder).as_posix(): [p.stat().st_size, digest(p)] for p in files},
     }
     write_json(folder / SEAL, content)
@@ -139,7 +135,7 @@ def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
         problem = integrity_error(folder)
         if problem is None:
             content = read_json(folder / SEAL, "")
-            return Sealed(folder, content["step"], content["world_size"], content.get("packing")), damaged
+            return Sealed(folder, content["step"], content["world_size"]), damaged
         damaged[folder] = problem
     return None, damaged
 

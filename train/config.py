@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,8 +25,6 @@ MOST_STEPS = 1_000_000_000
 class Stage(Settings):
     """A stage of the curriculum: some optimizer steps on the run's data with settings changed."""
 
-    former: ClassVar = {"every": "set.reveal.spacing", "length": "set.task.length", "depth": "set.task.depth"}
-
     steps: int = Field(ge=1, le=MOST_STEPS)
     """Optimizer steps of this stage; where `train.max_steps` is given, its proportion of them."""
     set: dict[str, Any] = {}
@@ -35,8 +33,6 @@ class Stage(Settings):
 
 class DeepSpeedSettings(Settings):
     """DeepSpeed's ZeRO (Rajbhandari et al., "ZeRO", 2020)."""
-
-    former: ClassVar = {"keep_below": "param_persistence_threshold"}
 
     stage: Literal[0, 1, 2, 3] | None = None
     """What is divided over the processes: optimizer state (1), gradients too (2), weights too (3); default 1."""
@@ -74,23 +70,6 @@ class DeepSpeedSettings(Settings):
 
 class TrainSettings(Settings):
     """Optimisation. Names are those of Transformers' TrainingArguments where it has one."""
-
-    former: ClassVar = {
-        "steps": "max_steps",
-        "accumulate": "gradient_accumulation_steps",
-        "loss_on": "loss_roles",
-        "batching": "pack",
-        "schedule": "lr_scheduler_type",
-        "warmup": "warmup_ratio",
-        "clip": "max_grad_norm",
-        "beta2": "adam_beta2",
-        "checkpoint_activations": "gradient_checkpointing",
-        "compile": "torch_compile",
-        "data_workers": "dataloader_num_workers",
-        "log_every": "logging_steps",
-        "save_every": "save_steps",
-        "keep_last": "save_total_limit",
-    }
 
     max_steps: int | None = Field(default=None, ge=0, le=MOST_STEPS)
     """Optimizer steps in all; a curriculum's stages are scaled to it. Default: the curriculum's sum, or 1000 without one. 0: nothing

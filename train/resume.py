@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from remedy.data_gen.settings import UserError, load
-from remedy.train.checkpoints import APART, Sealed, latest_intact
+from remedy.train.checkpoints import Sealed, latest_intact
 from remedy.train.config import RunConfig
 
 CONFIG_FILE = "config.yaml"
@@ -26,17 +26,11 @@ def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Seale
     """The checkpoint to resume from, and what is wrong with each newer one. Changes nothing: other processes look as well.
 
     Raises:
-        UserError: the output holds checkpoints and `resume` was not asked for, or they are another run's, if only in how its packed
-            rows were read.
+        UserError: the output holds checkpoints and `resume` was not asked for, or they are another run's.
     """
     checkpoint, damaged = latest_intact(output)
     if resume:
         _check_same_run(config, output)
-        if checkpoint is not None and checkpoint.packing != APART and config.train.pack > 1:
-            raise UserError(
-                f"--resume: {checkpoint.path} was written by an earlier version, in which the examples of a packed row (train.pack "
-                f"{config.train.pack}) saw one another: to go on would be another run; use another output"
-            )
         return checkpoint, damaged
     if checkpoint is not None:
         raise UserError(

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import psutil
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from remedy.data_gen.execution.folders import remove
 from remedy.data_gen.execution.isolation import (
@@ -48,13 +48,6 @@ _LOOK_SECONDS = 0.5
 class TracerConfig(Settings):
     """How real programs are run: the interpreter, its isolation, and the limits on one program."""
 
-    former = {
-        "seconds": "timeout_seconds",
-        "megabytes": "memory_megabytes",
-        "frames": "max_frames",
-        "output": "max_value_characters",
-    }
-
     python: str | None = None
     """The interpreter, by path or name; by default the one that runs this. 3.12 and later inline comprehensions: other traces."""
     isolation: Isolation = "auto"
@@ -68,13 +61,6 @@ class TracerConfig(Settings):
     """Frames of one trace."""
     max_value_characters: int = Field(default=16_000_000, ge=1, le=1_000_000_000_000)
     """Characters of all values recorded in one trace."""
-
-    @field_validator("isolation", mode="before")
-    @classmethod
-    def _former(cls, value: object) -> object:
-        if value == "limits":
-            raise ValueError("`limits` is now `none`: limits on time and memory, and no wall around a program")
-        return value
 
     @model_validator(mode="after")
     def _in_process(self) -> TracerConfig:

@@ -36,7 +36,6 @@ LONGEST = 100_000
 class PermutationTask(Task):
     """Permutations of a few variables, command by command."""
 
-    former = {"distinct": "distinct_values", "prints": "answer", "final_print": "answer"}
     has_sessions = True
 
     kind: Literal["permutation"] = "permutation"

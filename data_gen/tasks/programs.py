@@ -26,7 +26,6 @@ from remedy.data_gen.tasks.task import TASKS, Drawn, Task
 class ProgramsTask(Task):
     """Real programs: a benchmark's, or your own."""
 
-    former = {"held_out": "held_out_programs"}
     is_seeded = False
 
     kind: Literal["programs"] = "programs"

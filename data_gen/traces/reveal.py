@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from remedy.data_gen import rng
 from remedy.data_gen.execution.program import Event, Frame, Value
@@ -29,17 +29,6 @@ def whole_spacing(value: float) -> float:
     return value
 
 
-def _former_locals(value: object) -> object:
-    now = {"all": "full", "round_robin": "one_in_turn", "seeded": "one_at_random"}
-    if isinstance(value, str) and value in now:
-        raise ValueError(f"{value!r} is now {now[value]!r}")
-    return value
-
-
-FORMER_LOCALS = BeforeValidator(_former_locals)
-"""Marks settings of what a STATE shows, whose values had other names."""
-
-
 class RevealConfig(Settings):
     """Which frames of a trace are written, and what their STATE shows.
 
@@ -52,17 +41,9 @@ class RevealConfig(Settings):
         line      return a    {a: 3, b: 0}    {a: 3, b: 0}    {a: .., b: 0}    {a: 3, b: 0}
     """
 
-    former = {
-        "every": "spacing",
-        "show": "locals",
-        "depth": "call_depth",
-        "direct": "answer_only",
-        "budget": "max_tokens",
-    }
-
     spacing: float = Field(default=1)
     """Every k-th frame that has locals keeps its STATE, counted from the first; so does the last. `.inf`: these two alone."""
-    locals: Annotated[Literal["full", "diff", "one_in_turn", "one_at_random"], FORMER_LOCALS] = "full"
+    locals: Literal["full", "diff", "one_in_turn", "one_at_random"] = "full"
     """What a STATE shows: all variables; all, with `..` for a value that has not changed since it was last shown (`diff`); or
     one variable, by turns or drawn from the seed. The last STATE shows all."""
     call_depth: int | None = Field(default=None, ge=0, le=1_000_000)

@@ -32,8 +32,6 @@ REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
 class MeasureConfig(Settings):
     """Whose traces are counted, with which tokenizers, and in which variants."""
 
-    former = {"programs": "sources", "budget": "costs", "tracer": "sources.N.tracer"}
-
     sources: tuple[ProgramsTask, ...] = Field(min_length=1)
     """Sets of programs, each written like a `programs` task of the data."""
     tokenizers: dict[str, AnyTokenizer] = {}

@@ -14,7 +14,7 @@ from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.settings import Settings
 from remedy.data_gen.traces.budget import densest_reveal
 from remedy.data_gen.traces.render import FORMATS, FormatName, render
-from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig, levels, whole_spacing
+from remedy.data_gen.traces.reveal import RevealConfig, levels, whole_spacing
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.records import ROLE_COLUMNS
 from remedy.eval.sections import text
@@ -24,15 +24,11 @@ from remedy.models.tokenizer import TraceTokenizer
 class CostSettings(Settings):
     """The variants whose tokens are counted: every combination of what follows, and the densest that fits."""
 
-    former = {"every": "spacings", "show": "locals", "strings": "string_encodings", "fit": "max_tokens"}
-
     formats: tuple[FormatName, ...] = Field(default=("cwm",), min_length=1)
     """Text forms of a trace."""
     spacings: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
     """States are kept at every k-th frame; `inf`: at the first and the last only."""
-    locals: tuple[Annotated[Literal["full", "diff", "one_in_turn"], FORMER_LOCALS], ...] = Field(
-        default=("full", "diff"), min_length=1
-    )
+    locals: tuple[Literal["full", "diff", "one_in_turn"], ...] = Field(default=("full", "diff"), min_length=1)
     """What a kept state shows: all variables; all, with `..` for what has not changed (`diff`); or one of them by turns."""
     string_encodings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
     """How string values are written."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task
-from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig
+from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, remembering
 from remedy.eval.diagnostics.horizon import solved_horizon_section
 from remedy.eval.records import MEMORY, label
@@ -38,7 +38,6 @@ REPERTOIRE = label(
 class PermutationDiagnostic(Diagnostic):
     """Final-state accuracy by horizon and forcing."""
 
-    former: ClassVar[Mapping[str, str]] = {"every": "spacings", "show": "locals"}
     title = "Permutation programs"
     labels = (LENGTH, HORIZON, REPERTOIRE, MEMORY)
     axis = "horizon"
@@ -50,7 +49,7 @@ class PermutationDiagnostic(Diagnostic):
     """Numbers of commands, one condition each."""
     spacings: tuple[float, ...] = ()
     """Spacings of the kept states, one condition each, `.inf` for the first and the last alone; empty: as the data is configured."""
-    locals: tuple[Annotated[Literal["full", "diff", "one_in_turn", "one_at_random"], FORMER_LOCALS], ...] = ()
+    locals: tuple[Literal["full", "diff", "one_in_turn", "one_at_random"], ...] = ()
     """What a kept state shows, one condition each; empty: as the data is configured."""
     repertoires: tuple[Annotated[int, Field(strict=True)], ...] = ()
     """How many different commands a program's are drawn from, one condition each, with a label; empty: as the data is configured."""

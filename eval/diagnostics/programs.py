@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.registry import by_kind
 from remedy.data_gen.rewrites import REWRITES, Rewriting, rewrites_of
 from remedy.data_gen.tasks import TASKS, Task
-from remedy.data_gen.traces.reveal import FORMER_LOCALS, RevealConfig
+from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent, remembering
 from remedy.eval.forcings import Forcing
@@ -58,12 +58,6 @@ CWM_32B = Published(
 class ProgramsDiagnostic(Diagnostic):
     """Programs of any task, as written and under rewrites, by how traces are written and decoded."""
 
-    former: ClassVar[Mapping[str, str]] = {
-        "programs": "sources",
-        "every": "spacings",
-        "show": "locals",
-        "strings": "string_encodings",
-    }
     title = "Traced programs"
     labels = (BENCHMARK, REWRITE, MEMORY)
     compared = ("rewrite", "spacing", "locals", "string_encoding", "memory", "answer_only")
@@ -83,7 +77,7 @@ class ProgramsDiagnostic(Diagnostic):
     """Rewrites of the programs, one condition each: `none`, `all`, or one by name."""
     spacings: tuple[float, ...] = ()
     """Spacings of the kept states; empty: as the data is configured."""
-    locals: tuple[Annotated[Literal["full", "diff"], FORMER_LOCALS], ...] = ()
+    locals: tuple[Literal["full", "diff"], ...] = ()
     """What a kept state shows; empty: as the data is configured."""
     string_encodings: tuple[EncodingName, ...] = ()
     """How string values are written; empty: as the data is configured."""
@@ -92,13 +86,6 @@ class ProgramsDiagnostic(Diagnostic):
     data is configured (`data.memory`). A checkpoint is not practised in another memory than the one that it was trained with."""
     examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
     """The first so many programs of each source; by default all, or 100 of generated ones."""
-
-    @field_validator("forcing", mode="before")
-    @classmethod
-    def _former_forcing(cls, value: Any) -> Any:
-        if isinstance(value, (list, tuple)) and "direct" in value:
-            raise ValueError("'direct' is now the setting answer_only: [true]")
-        return value
 
     @model_validator(mode="after")
     def _something_to_do(self) -> ProgramsDiagnostic:

@@ -1,25 +1,23 @@
-"""How servers are asked for tokens, and what they reply: token ids on both sides, never text.
+"""How a server is asked for tokens, and what it replies: token ids on both sides, never text.
 
 Two things are asked for: what the model writes after some tokens (greedily, up to a number of tokens or one that stops it), and what it
 would have written in place of each of the last tokens that it is given.
 
-- `Completions`: `/v1/completions` with vLLM's additions `return_token_ids`, `prompt_logprobs`, `stop_token_ids`, `allowed_token_ids`,
-  `structured_outputs` (vLLM 0.32: `vllm/entrypoints/openai/completion/protocol.py`, `vllm/v1/engine/logprobs.py`).
-- `Native`: SGLang's `/generate` with `input_ids`, `return_logprob`, `logprob_start_len`, `top_logprobs_num`
-  (`sglang/srt/managers/io_struct.py: GenerateReqInput`, `sampling/sampling_params.py`), `ebnf` (`constrained/llguidance_backend.py`).
-
-Both mask what a grammar does not allow before they take log-probabilities (vLLM's `raw_logprobs` too: `gpu_model_runner.py` masks the
-logits themselves), and never those of a prompt: under a grammar, what is cut is not told.
+The form is that of OpenAI's `/v1/completions` with vLLM's additions `return_token_ids`, `prompt_logprobs`, `stop_token_ids`,
+`allowed_token_ids`, `structured_outputs` (vLLM 0.32: `vllm/entrypoints/openai/completion/protocol.py`, `vllm/v1/engine/logprobs.py`).
+It masks what a grammar does not allow before it takes log-probabilities (`raw_logprobs` too: `gpu_model_runner.py` masks the logits
+themselves), and never those of a prompt: under a grammar, what is cut is not told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from remedy.data_gen.settings import UserError
 from remedy.eval.generators.scores import Scores
 
+PATH = "/v1/completions"
 LIKELIEST = 2
 """Of each token the two likeliest are asked for: which one it is, and by how much."""
 NEUTRAL = {"temperature": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
@@ -57,138 +55,67 @@ class BadReply(UserError):
     """A reply that lacks what was asked for."""
 
 
-class Dialect(Protocol):
-    """A server's way of being asked."""
-
-    name: str
-    path: str
-
-    def ask(self, model: str, question: Question) -> dict[str, Any]:
-        """The content of a request."""
-
-    def read(self, reply: Mapping[str, Any], question: Question) -> Answer:
-        """What a reply says.
-
-        Raises:
-            BadReply: it lacks something; the message says what, and what to do.
-        """
-
-
-class Completions:
-    """The completions of OpenAI's protocol, with vLLM's additions."""
-
-    name = "vllm"
-    path = "/v1/completions"
-
-    def ask(self, model: str, question: Question) -> dict[str, Any]:
-        content: dict[str, Any] = {
-            "model": model,
-            "prompt": question.prompt,
-            "max_tokens": question.most,
-            **NEUTRAL,
-            "stop_token_ids": list(question.stops),
-            "ignore_eos": True,  # the model's own end is among `stops` where it ends anything
-            "skip_special_tokens": False,
-            "spaces_between_special_tokens": False,
-            "add_special_tokens": False,
-            "return_token_ids": True,
-            "return_tokens_as_token_ids": True,
-            "logprobs": LIKELIEST,
-        }
-        if question.first is not None:
-            content["prompt_logprobs"] = LIKELIEST
-        if question.allowed:
-            content["allowed_token_ids"] = list(question.allowed)
-        if question.grammar:
-            content["structured_outputs"] = {"grammar": question.grammar}
-        return content
-
-    def read(self, reply: Mapping[str, Any], question: Question) -> Answer:
-        choice = _first(reply.get("choices"), "choices")
-        listed = choice.get("logprobs") or {}
-        ids = choice.get("token_ids")
-        if ids is None:
-            ids = [_id(token) for token in listed.get("tokens") or ()]
-            if not ids or None in ids:
-                raise BadReply(
-                    "the reply has no token ids (return_token_ids): in its text special tokens are lost; vLLM gives them from 0.10.2 on"
-                )
-        usage = reply.get("usage") or {}
-        _check_counts(question, len(ids), usage.get("prompt_tokens"), usage.get("completion_tokens"))
-        logprobs, tops = listed.get("token_logprobs"), listed.get("top_logprobs")
-        if not logprobs or not tops or len(logprobs) != len(ids) or len(tops) != len(ids):
-            raise _no_logprobs(f"logprobs: {LIKELIEST}")
-        written = _written(ids, logprobs, [list(top.values()) for top in tops], question)
-        if question.first is None:
-            return Answer(written, {})
-        listing = choice.get("prompt_logprobs")
-        if not listing or len(listing) != len(question.prompt):
-            raise _no_logprobs(f"prompt_logprobs: {LIKELIEST}")
-        scored = [
-            [(float(about["logprob"]), int(token)) for token, about in place.items()]
-            for place in listing[question.first :]
-        ]
-        names = {
-            int(token): about["decoded_token"]
-            for place in listing[question.first :]
-            for token, about in place.items()
-            if about.get("decoded_token") is not None
-        }
-        return Answer(_joined(_likeliest(scored), written), names)
+def ask(model: str, question: Question) -> dict[str, Any]:
+    """The content of a request."""
+    content: dict[str, Any] = {
+        "model": model,
+        "prompt": question.prompt,
+        "max_tokens": question.most,
+        **NEUTRAL,
+        "stop_token_ids": list(question.stops),
+        "ignore_eos": True,  # the model's own end is among `stops` where it ends anything
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": False,
+        "add_special_tokens": False,
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+        "logprobs": LIKELIEST,
+    }
+    if question.first is not None:
+        content["prompt_logprobs"] = LIKELIEST
+    if question.allowed:
+        content["allowed_token_ids"] = list(question.allowed)
+    if question.grammar:
+        content["structured_outputs"] = {"grammar": question.grammar}
+    return content
 
 
-class Native:
-    """SGLang's own form: its completions take token ids, and give none back."""
+def read(reply: Mapping[str, Any], question: Question) -> Answer:
+    """What a reply says.
 
-    name = "sglang"
-    path = "/generate"
-
-    def ask(self, model: str, question: Question) -> dict[str, Any]:
-        sampling: dict[str, Any] = {
-            **NEUTRAL,
-            "max_new_tokens": question.most,
-            "stop_token_ids": list(question.stops),  # with ignore_eos it would look at none of them
-            "skip_special_tokens": False,
-            "spaces_between_special_tokens": False,
-            "no_stop_trim": True,
-        }
-        if question.allowed:
-            sampling["logit_bias"] = {str(token): 1e4 for token in question.allowed}
-        if question.grammar:
-            sampling["ebnf"] = question.grammar  # its llguidance backend takes Lark by this name
-        return {
-            "input_ids": question.prompt,
-            "sampling_params": sampling,
-            "return_logprob": True,
-            "top_logprobs_num": LIKELIEST,
-            # Of the token at the start nothing is said: none before it was looked at.
-            "logprob_start_len": -1 if question.first is None else question.first - 1,
-            "return_text_in_logprobs": question.first is not None,
-        }
-
-    def read(self, reply: Mapping[str, Any], question: Question) -> Answer:
-        about = reply.get("meta_info") or {}
-        listed, tops = about.get("output_token_logprobs"), about.get("output_top_logprobs")
-        if not listed or not tops or len(tops) != len(listed):
-            raise _no_logprobs("return_logprob")
-        _check_counts(question, len(listed), about.get("prompt_tokens"), about.get("completion_tokens"))
-        ids, logprobs = [one[1] for one in listed], [one[0] for one in listed]
-        written = _written(ids, logprobs, [[one[0] for one in top] for top in tops], question)
-        if question.first is None:
-            return Answer(written, {})
-        asked = question.prompt[question.first :]
-        lists = [about.get(f"input_{what}_logprobs") or [] for what in ("token", "top")]
-        given, tops = (one[max(0, len(one) - len(asked)) :] for one in lists)
-        if [one[1] for one in given] != asked or len(tops) != len(asked):
-            raise _no_logprobs("logprob_start_len")
-        scored = [[(float(one[0]), int(one[1])) for one in top or ()] for top in tops]
-        names = {
-            int(one[1]): one[2] for top in (given, *(top or () for top in tops)) for one in top if one[2] is not None
-        }
-        return Answer(_joined(_likeliest(scored), written), names)
-
-
-DIALECTS: Mapping[str, Dialect] = {one.name: one for one in (Completions(), Native())}
+    Raises:
+        BadReply: it lacks something; the message says what, and what to do.
+    """
+    choice = _first(reply.get("choices"), "choices")
+    listed = choice.get("logprobs") or {}
+    ids = choice.get("token_ids")
+    if ids is None:
+        ids = [_id(token) for token in listed.get("tokens") or ()]
+        if not ids or None in ids:
+            raise BadReply(
+                "the reply has no token ids (return_token_ids): in its text special tokens are lost; vLLM gives them from 0.10.2 on"
+            )
+    usage = reply.get("usage") or {}
+    _check_counts(question, len(ids), usage.get("prompt_tokens"), usage.get("completion_tokens"))
+    logprobs, tops = listed.get("token_logprobs"), listed.get("top_logprobs")
+    if not logprobs or not tops or len(logprobs) != len(ids) or len(tops) != len(ids):
+        raise _no_logprobs(f"logprobs: {LIKELIEST}")
+    written = _written(ids, logprobs, [list(top.values()) for top in tops], question)
+    if question.first is None:
+        return Answer(written, {})
+    listing = choice.get("prompt_logprobs")
+    if not listing or len(listing) != len(question.prompt):
+        raise _no_logprobs(f"prompt_logprobs: {LIKELIEST}")
+    scored = [
+        [(float(about["logprob"]), int(token)) for token, about in place.items()] for place in listing[question.first :]
+    ]
+    names = {
+        int(token): about["decoded_token"]
+        for place in listing[question.first :]
+        for token, about in place.items()
+        if about.get("decoded_token") is not None
+    }
+    return Answer(_joined(_likeliest(scored), written), names)
 
 
 def _first(value: Any, what: str) -> Mapping[str, Any]:

@@ -52,9 +52,10 @@ LEAST_TIE = 2.0**-17
 
 INVARIANCE = {
     "off": "what it computes depends on what else it is asked, so that two evaluations may differ by rounding alone, which a paired "
-    "comparison counts: start it with {} where a difference has to be the model's",
+    "comparison counts: start it with VLLM_BATCH_INVARIANT=1 where a difference has to be the model's",
     "unknown": "it does not say whether what it computes depends on what else it is asked, in which case two evaluations may differ by "
-    "rounding alone, which a paired comparison counts: if it was started with {}, say so by backend.batch_invariant=true",
+    "rounding alone, which a paired comparison counts: if it was started with VLLM_BATCH_INVARIANT=1, say so by "
+    "backend.batch_invariant=true",
 }
 """What is said of a server whose results may depend on the batch."""
 
@@ -82,8 +83,7 @@ class ServedGenerator:
         """Whether it has been seen to hold its model to a grammar."""
         self.server: Server = _run(self._connect())
         if self.about.batch_invariant in INVARIANCE:
-            how = "--enable-deterministic-inference" if self.about.server == "sglang" else "VLLM_BATCH_INVARIANT=1"
-            log.warning("%s: %s", backend.url, INVARIANCE[self.about.batch_invariant].format(how))
+            log.warning("%s: %s", backend.url, INVARIANCE[self.about.batch_invariant])
 
     @property
     def about(self) -> About:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from remedy.data_gen.messages import shown, suggest
 from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import UserError
-from remedy.eval.generators.dialects import DIALECTS, Answer, BadReply, Dialect, Question
+from remedy.eval.generators.dialects import PATH, Answer, BadReply, Question, ask, read
 from remedy.eval.generators.http_client import HttpClient, Refused
 from remedy.eval.generators.scores import Scores
 from remedy.models.limits import ContextLimit
@@ -28,10 +28,6 @@ WRITTEN = 24
 token by token is from what it computes of the same tokens at once."""
 
 
-GUIDED = {"vllm": "--structured-outputs-config.backend guidance", "sglang": "--grammar-backend llguidance"}
-"""How servers are started to read grammars in llguidance's form."""
-
-
 class About(NamedTuple):
     """What a server says of itself. `longest`: tokens of a sequence, those that are written included, if it says that;
     `batch_invariant`: `on` or `off` as it says, `declared` in the configuration, or `unknown`."""
@@ -44,11 +40,10 @@ class About(NamedTuple):
 
 
 class Server:
-    """A model behind HTTP, asked in its server's dialect."""
+    """A model behind HTTP."""
 
-    def __init__(self, client: HttpClient, dialect: Dialect, about: About) -> None:
+    def __init__(self, client: HttpClient, about: About) -> None:
         self.client = client
-        self.dialect = dialect
         self.about = about
         self.departure = 0.0
         """The greatest difference in log-probability between what is written token by token, and the same tokens read at once."""
@@ -65,14 +60,14 @@ class Server:
         Raises:
             UserError: there is none.
         """
-        reply = await self.client.ask(self.dialect.path, self.dialect.ask(self.about.model, question))
+        reply = await self.client.ask(PATH, ask(self.about.model, question))
         try:
-            return self.dialect.read(reply, question)
+            return read(reply, question)
         except BadReply as error:
-            raise BadReply(f"{self.client.backend.url}{self.dialect.path}: {error}") from None
+            raise BadReply(f"{self.client.backend.url}{PATH}: {error}") from None
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             raise BadReply(
-                f"{self.client.backend.url}{self.dialect.path}: a reply in another form than {self.dialect.name}'s "
+                f"{self.client.backend.url}{PATH}: a reply in another form than vLLM's "
                 f"({type(error).__name__}: {shown(str(error))})"
             ) from None
 
@@ -100,9 +95,9 @@ async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:
     except Refused as error:
         said = str(error)
     if said:
-        how = GUIDED["sglang" if server.dialect.name == "sglang" else "vllm"]
         raise UserError(
-            f"{server.client.backend.url}: does not hold a model to a grammar of token ids ({said}): start it with {how}"
+            f"{server.client.backend.url}: does not hold a model to a grammar of token ids ({said}): start it with "
+            "--structured-outputs-config.backend guidance"
         )
 
 
@@ -122,22 +117,17 @@ async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str
         raise UserError(
             f"{backend.url}: serves no model {backend.model!r}; {suggest(backend.model, [str(one['id']) for one in cards])}"
         )
-    dialect = DIALECTS["sglang" if card.get("owned_by") == "sglang" else "vllm"]
-    server = Server(client, dialect, await _about(client, dialect, card))
+    server = Server(client, await _about(client, card))
     await _try(server, tokenizer, checkpoint)
     return server
 
 
-async def _about(client: HttpClient, dialect: Dialect, card: Mapping[str, Any]) -> About:
+async def _about(client: HttpClient, card: Mapping[str, Any]) -> About:
     backend = client.backend
     longest = card.get("max_model_len")
-    if dialect.name == "sglang":
-        says = await _may_look(client, "/get_server_info")
-        version, flag = says.get("version", ""), says.get("enable_deterministic_inference")
-    else:
-        version = (await _may_look(client, "/version")).get("version", "")
-        variables = (await _may_look(client, "/server_info?config_format=json")).get("vllm_env")
-        flag = variables.get("VLLM_BATCH_INVARIANT") if isinstance(variables, Mapping) else None
+    version = (await _may_look(client, "/version")).get("version", "")
+    variables = (await _may_look(client, "/server_info?config_format=json")).get("vllm_env")
+    flag = variables.get("VLLM_BATCH_INVARIANT") if isinstance(variables, Mapping) else None
     if flag is None:
         invariant = "declared" if backend.batch_invariant else "unknown"
     else:
@@ -146,7 +136,7 @@ async def _about(client: HttpClient, dialect: Dialect, card: Mapping[str, Any]) 
         raise UserError(
             f"backend.batch_invariant true: {backend.url} says that it is not: start it so, or remove the setting"
         )
-    name = dialect.name if card.get("owned_by") in DIALECTS else str(card.get("owned_by") or "unknown")
+    name = str(card.get("owned_by") or "unknown")
     return About(name, str(version), backend.model, longest if isinstance(longest, int) else None, invariant)
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from remedy.data_gen.messages import suggest
 from remedy.data_gen.settings import ConfigError, Settings
@@ -34,15 +34,6 @@ from remedy.eval.stats import (
 from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
 
 Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetting", "any"]
-LONG_HORIZON = (
-    "'long horizon' is two failures by now: 'wrong action' (the program is shown) and 'lost state' (actions are given)"
-)
-FORMER_LABELS = {
-    "every": "spacing",
-    "show": "locals",
-    "strings": "string_encoding",
-    "direct": "answer_only",
-}
 ALONE = 0.05
 """The level of one comparison by itself."""
 
@@ -77,13 +68,6 @@ class Comparison(Settings):
     judged at half the level. By default rates from five seeds a side (six runs that are on both sides), the solved trainings below."""
     primary: bool = False
     """The one comparison that the experiment is made for: judged by itself, whatever the number of others."""
-
-    @field_validator("failure", mode="before")
-    @classmethod
-    def _former(cls, value: object) -> object:
-        if value == "long horizon":
-            raise ValueError(LONG_HORIZON)
-        return value
 
     @field_validator("solved_at")
     @classmethod
@@ -285,8 +269,6 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         names = list(dict.fromkeys([*records["variant"], *records["run"]]))
         raise ConfigError(f"{where}: no records of a variant or run {side.run!r}; {suggest(side.run, names)}")
     for key, value in side.where.items():
-        if key in FORMER_LABELS:
-            raise ConfigError(f"{where}: the label {key!r} is now {FORMER_LABELS[key]!r}")
         if key not in records:
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
         chosen = chosen[chosen[key] == value]

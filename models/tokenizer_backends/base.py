@@ -108,8 +108,6 @@ AnyTokenizer = Annotated[TokenizerSettings, SerializeAsAny(), by_kind(TOKENIZERS
 class SubwordSettings(TokenizerSettings, ABC):
     """A tokenizer whose tokens may span several characters."""
 
-    former: ClassVar[Mapping[str, str]] = {"string_tokens": "string_tokenization"}
-
     string_tokenization: Literal["subword", "characters"] = "subword"
     """How the text of string values is cut: like all other text, or into one token per character, the text unchanged."""
 

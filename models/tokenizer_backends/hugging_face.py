@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import CWM_IDS, Special
@@ -16,8 +16,6 @@ from remedy.models.tokenizer_backends.base import TOKENIZERS, Offsets, SubwordBa
 @TOKENIZERS.register("hf")
 class HuggingFaceSettings(SubwordSettings):
     """A pretrained tokenizer, with the trace tokens that it lacks added."""
-
-    former: ClassVar[Mapping[str, str]] = {**SubwordSettings.former, "name": "name_or_path"}
 
     kind: Literal["hf"] = "hf"
     """A pretrained tokenizer of Hugging Face."""

@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import tiktoken
 
@@ -25,8 +25,6 @@ _SIZE = 128256
 @TOKENIZERS.register("llama3")
 class Llama3Settings(SubwordSettings):
     """The vocabulary of Llama 3, which `facebook/cwm` uses."""
-
-    former: ClassVar[Mapping[str, str]] = {**SubwordSettings.former, "name": "path"}
 
     kind: Literal["llama3"] = "llama3"
     """The Llama-3 vocabulary with the trace tokens of `facebook/cwm`."""

@@ -14,8 +14,6 @@ from remedy.data_gen.mixture import Mixture, Part
 from remedy.data_gen.reference import places
 from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import ConfigError, Settings, build
-from remedy.data_gen.tasks import TASKS
-from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.families import FAMILIES
 
 CODE = """def f(n):
@@ -218,16 +216,6 @@ def test_a_resolved_configuration_reads_back(own: Path) -> None:
     for given in configurations(own):
         data = build(DataConfig, given)
         assert build(DataConfig, data.model_dump()) == data
-
-
-def test_data_moves_to_another_task_without_what_does_nothing_there(own: Path) -> None:
-    strings = build(
-        DataConfig, {"task": {"kind": "composition"}, "string_encoding": "list", "seed": 4, "reveal": {"spacing": 2}}
-    )
-    programs = strings.with_task(TASKS["programs"].model_validate({"path": str(own)}))
-    assert (programs.seed, programs.string_encoding, programs.reveal) == (0, "list", strings.reveal)
-    sums = strings.with_task(CompositionTask(family="math"))
-    assert (sums.seed, sums.string_encoding) == (4, "plain")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -179,13 +179,13 @@ def same(mine: Written, other: Written) -> bool:
 
 
 def assert_served_as_here(
-    made: Prepared, model: Any, asked: Writing, kind: str, truths: Sequence[Encoded] = ()
+    made: Prepared, model: Any, asked: Writing, truths: Sequence[Encoded] = ()
 ) -> tuple[list[Written], ContractServer]:
     """A server's model writes what the plain loop does. What was written, and the server."""
     tokens_of(CHARACTERS)
     starts = starts_of(asked.constraint, made.examples, made.data, CHARACTERS)
     expected = LoopGenerator(ModelReader(model), CHARACTERS).generate(made.truths, asked, starts=starts)
-    server = ContractServer(model, CHARACTERS, kind=kind)
+    server = ContractServer(model, CHARACTERS)
     with server.running() as url:
         served = ServedGenerator(Backend(url=url, model="tiny", patience=20), CHARACTERS)
         found = served.generate(truths or made.truths, asked, starts=starts)
@@ -197,14 +197,14 @@ def assert_served_as_here(
     return found, server
 
 
-@pytest.mark.parametrize(("kind", "memory"), [("vllm", None), ("sglang", 2), ("vllm", OPEN_CALLS)])
-def test_a_server_writes_what_is_written_here(tmp_path: Path, kind: str, memory: Any) -> None:
+@pytest.mark.parametrize("memory", [None, 2, OPEN_CALLS])
+def test_a_server_writes_what_is_written_here(tmp_path: Path, memory: Any) -> None:
     """Whatever the model writes: where it is right, where it leaves the truth, and where it ends texts by other tokens."""
     made = branching(tmp_path)
     for seed, rate in enumerate((0.05, 0.3, 1.0)):
         model = Whimsical([truth.ids for truth in made.truths], rate, seed)
         asked = CONSTRAINED._replace(max_new_tokens=(60, 60, 10)[seed], memory=memory and Memory.model_validate(memory))
-        assert_served_as_here(made, model, asked, kind)
+        assert_served_as_here(made, model, asked)
 
 
 def test_what_was_cut_is_unknown_where_a_server_chose(tmp_path: Path) -> None:
@@ -260,21 +260,17 @@ def test_a_program_that_is_too_large_is_held_choice_by_choice(tmp_path: Path, mo
     made = branching(tmp_path)
     for seed, rate in enumerate((0.05, 0.3)):
         model = Whimsical([truth.ids for truth in made.truths], rate, seed)
-        _, server = assert_served_as_here(made, model, CONSTRAINED._replace(max_new_tokens=150), "vllm")
+        _, server = assert_served_as_here(made, model, CONSTRAINED._replace(max_new_tokens=150))
         assert max(map(len, grammars_of(server))) < 200
 
 
 def grammars_of(server: ContractServer) -> list[str]:
     """What each request was held to."""
-    vllm = [one.get("structured_outputs", {}).get("grammar", "") for one in server.contents]
-    return [one.get("sampling_params", {}).get("ebnf", "") or found for one, found in zip(server.contents, vllm)]
+    return [one.get("structured_outputs", {}).get("grammar", "") for one in server.contents]
 
 
-@pytest.mark.parametrize(
-    ("kind", "memory", "known"),
-    [("vllm", None, True), ("sglang", 2, True), ("vllm", OPEN_CALLS, False), ("sglang", None, False)],
-)
-def test_a_server_is_guided_as_a_model_here(tmp_path: Path, kind: str, memory: Any, known: bool) -> None:
+@pytest.mark.parametrize(("memory", "known"), [(None, True), (2, True), (OPEN_CALLS, False)])
+def test_a_server_is_guided_as_a_model_here(tmp_path: Path, memory: Any, known: bool) -> None:
     """Whether there is a truth to be scored or not: values are written freely, and what is chosen among goes with the request."""
     made = branching(tmp_path)
     chosen, prompts = 0, [] if known else [prompt_of(truth) for truth in made.truths]
@@ -283,7 +279,7 @@ def test_a_server_is_guided_as_a_model_here(tmp_path: Path, kind: str, memory: A
         asked = CONSTRAINED._replace(
             max_new_tokens=most, memory=memory and Memory.model_validate(memory), constraint="guided"
         )
-        found, server = assert_served_as_here(made, model, asked, kind, prompts)
+        found, server = assert_served_as_here(made, model, asked, prompts)
         chosen += sum(held.choices > 0 for one in found for held in one.runs[0].held)
         _, *grammars = filter(None, grammars_of(server))
         assert all(re.fullmatch(r"%llguidance {}\nstart: first rest\n(.*\n)+rest: .*\n", one) for one in grammars)

@@ -15,7 +15,7 @@ from remedy.eval.backend import Backend
 from remedy.eval.folder import UNFINISHED
 from remedy.eval.forcings import ANSWERS, fed_roles
 from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing
-from remedy.eval.generators.dialects import BadReply, Completions, Question
+from remedy.eval.generators.dialects import BadReply, Question, ask, read
 from remedy.eval.progress import Meter, Underway
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
@@ -39,24 +39,23 @@ from tests.mock_models import Known, Mock, mistaken
 from tests.tiny_cwm import write_tiny_cwm
 
 
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_records_are_the_local_ones_under_every_forcing(tmp_path: Path, kind: str) -> None:
+def test_records_are_the_local_ones_under_every_forcing(tmp_path: Path) -> None:
     """Of a model that is wrong nearly everywhere, in a format whose runs have as many tokens as the true ones."""
     model, tokenizer = model_for(SYMBOLIC)
     forcings = [one for one in FORCINGS if one != "line_forced"]
     local = evaluated(model, tokenizer, settings_for(forcings), tmp_path / "local")
-    server = ContractServer(model, tokenizer, kind=kind)
+    server = ContractServer(model, tokenizer)
     with server.running() as url:
         served = evaluated(model, tokenizer, settings_for(forcings, backend_for(url)), tmp_path / "served")
     assert_the_same(local, served)
     assert 1 < server.most_at_once <= 4
     about = json.loads((served / "evaluation.json").read_text())["backend"]
     assert about == {
-        "server": kind,
+        "server": "vllm",
         "version": "0.0.contract",
         "model": "tiny",
         "longest": 4096,
-        "batch_invariant": "unknown" if kind == "vllm" else "off",
+        "batch_invariant": "unknown",
     }
     assert not (served / UNFINISHED).exists()
 
@@ -104,12 +103,11 @@ def test_a_near_tie_is_decided_by_a_token_that_is_written() -> None:
     assert all(one.near_ties >= len(one.runs) for one in tied)
 
 
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_what_a_memory_forgets_is_not_asked_for(kind: str) -> None:
+def test_what_a_memory_forgets_is_not_asked_for() -> None:
     model, tokenizer = model_for(SYMBOLIC)
     truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(2))]
     loop = LoopGenerator(ModelReader(model), tokenizer)
-    server = ContractServer(model, tokenizer, kind=kind)
+    server = ContractServer(model, tokenizer)
     with server.running() as url:
         served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
         tried = len(server.contents)
@@ -117,7 +115,7 @@ def test_what_a_memory_forgets_is_not_asked_for(kind: str) -> None:
             asked = Writing(fed_roles(forcing), True, 100, ANSWERS, Memory(frames=1))
             for mine, other in zip(served.generate(truths, asked), loop.generate(truths, asked)):
                 assert [run[:3] for run in mine.runs] == [run[:3] for run in other.runs]
-    longest = max(len(content["prompt" if kind == "vllm" else "input_ids"]) for content in server.contents[tried:])
+    longest = max(len(content["prompt"]) for content in server.contents[tried:])
     assert longest <= max(longest_seen(*truth[:3], Memory(frames=1), {}) for truth in truths)
 
 
@@ -196,7 +194,7 @@ def test_the_command_evaluates_a_hub_model_of_which_only_the_server_has_weights(
 def test_replies_of_vllm_itself_are_read() -> None:
     """Recorded by hand from vLLM 0.32.0 on a CPU; its requests are those that are sent today."""
     kept = json.loads((Path(__file__).parents[1] / "fixtures" / "vllm_replies.json").read_text())
-    dialect, special = Completions(), kept["special"]
+    special = kept["special"]
     found = {}
     for name, one in kept["replies"].items():
         if one["status"] != 200:
@@ -210,8 +208,8 @@ def test_replies_of_vllm_itself_are_read() -> None:
             one["first"],
             content.get("allowed_token_ids", ()),
         )
-        assert dialect.ask("tiny", question) == content
-        found[name] = dialect.read(one["reply"], question)
+        assert ask("tiny", question) == content
+        found[name] = read(one["reply"], question)
     assert found["stopped by a special token"].predicted.tokens == [special]
     assert found["special tokens alone"].predicted.tokens == [special, special]
     scored = found["score"]
@@ -224,6 +222,6 @@ def test_replies_of_vllm_itself_are_read() -> None:
     one = kept["replies"]["write"]
     one["reply"]["choices"][0]["logprobs"]["token_logprobs"][1] -= 1
     with pytest.raises(BadReply, match="a token that is not the likeliest: the server samples, or penalises"):
-        dialect.read(one["reply"], Question(one["content"]["prompt"], one["content"]["max_tokens"]))
+        read(one["reply"], Question(one["content"]["prompt"], one["content"]["max_tokens"]))
     assert kept["models"]["data"][0]["owned_by"] == "vllm"
     assert kept["models"]["data"][0]["max_model_len"] == 1024

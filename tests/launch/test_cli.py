@@ -73,9 +73,6 @@ def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, sa
     ("arguments", "says"),
     [
         (("trace", EXAMPLE, "format=cwn"), "unknown trace format 'cwn'; did you mean 'cwm'?"),
-        (("trace", EXAMPLE, "reveal.every=4"), "key 'reveal.every' is now 'spacing'"),
-        (("trace", EXAMPLE, "strings=indexed"), "key 'strings' is now 'string_encoding'"),
-        (("trace", EXAMPLE, "reveal.locals=all"), "reveal.locals: 'all' is now 'full'"),
         (
             ("trace", EXAMPLE, "reveal.spacing=4", "reveal.answer_only=true"),
             "spacing 4 does nothing with answer_only",

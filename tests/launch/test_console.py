@@ -116,27 +116,16 @@ def test_an_output_that_cannot_be_made_is_one_line(
         (["train", PERMUTATION, "train.threads=100000"], "'train.threads'"),
         (["train", PERMUTATION, f"train.max_steps={'x' * 5000}"], "xxx...xxx"),
         (["train", PERMUTATION, f"{'x' * 5000}=1"], "xxx...xxx"),
-        (["train", PERMUTATION, f"{'x.' * 5000}x=1"], "leads through 5001 sections"),
         (
             ["train", PERMUTATION, "data.task.length=long"],
             "valid integer, unable to parse string as an integer, or must",
         ),
         (["train", PERMUTATION, "data.task.length=[1, b]"], "'data.task.length.1'"),
-        (["train", PERMUTATION, f"name={'[' * 3000}"], "nested deeper than 40 levels"),
         (["train", PERMUTATION, "train.max_steps=2020-13-45"], "got '2020-13-45'"),
-        (["train", PERMUTATION, f"train.max_steps={'9' * 5000}"], "limit (4300 digits)"),
-        (["train", PERMUTATION, "data=&a {task: *a}"], "an alias inside what it stands for"),
         (["train", PERMUTATION, "data={task: {}, task: {}}"], "key 'task' is given twice"),
-        (["train", PERMUTATION, 'name="\\ud83d"'], "half of a surrogate pair"),
-        (["train", PERMUTATION, 'output="a\\0b"'], "NUL"),
         (["generate", DATA, "tokenizer.kind=chars"], "kind chars has none, kind bpe has"),
         (["evaluate", "x", ROOT / "configs/evaluate/permutation.yaml", "diagnostics=[]"], "'diagnostics'"),
         (["evaluate", "x", ROOT / "configs/evaluate/permutation.yaml", "diagnostics.²=a"], "is not an index"),
-        (
-            ["evaluate", "x", ROOT / "configs/evaluate/programs.yaml", "diagnostics.0.locals=[all]"],
-            "'all' is now 'full'",
-        ),
-        (["evaluate", "x", ROOT / "configs/evaluate/programs.yaml", "diagnostics.0.forcing=[direct]"], "answer_only"),
         (["sweep", QUICKSTART, "groups.permutation.base.tracking=1"], "key 'tracking': must be a section"),
         (
             [
@@ -157,19 +146,11 @@ def test_a_wrong_setting_is_one_line(arguments: list[object], says: str, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "text", ["name: " + "[" * 3000, "name: 9" + "9" * 5000, "a: &a [*a]", "a: 1\na: 2", "1: a", "a: \x01"]
-)
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: !!set {b}", "a: 1\na: 2", "1: a", "[a]: 1", "a: \x01"])
 def test_a_file_that_is_no_configuration_is_one_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(text)
     assert f"{path}: not valid YAML: " in refused(["train", path])
-
-
-def test_a_pair_of_surrogates_is_the_character_that_json_means(tmp_path: Path) -> None:
-    from remedy.data_gen.settings import parse_overrides
-
-    assert parse_overrides(['output="\\ud83d\\ude00"']) == {"output": "😀"}
 
 
 def test_a_wrong_diagnostic_is_refused_before_weights_are_loaded(

@@ -180,7 +180,6 @@ def test_on_a_terminal_there_is_one_table() -> None:
     [
         ({"lengh": 2}, "records of 'a' have no label 'lengh'; did you mean 'length'?"),
         ({"form": "atomic"}, "have no label 'form'"),
-        ({"every": 1}, "the label 'every' is now 'spacing'"),
     ],
 )
 def test_comparisons_by_unknown_labels_are_refused_before_training(where: dict[str, Any], says: str) -> None:

@@ -80,9 +80,6 @@ def test_a_kind_registered_outside_generates_trains_and_evaluates(tmp_path: Path
         ({"kind": "chars", "vocab_size": 400}, "unknown key 'tokenizer.vocab_size'"),
         ({"kind": "chars", "string_tokenization": "characters"}, "unknown key 'tokenizer.string_tokenization'"),
         ({"kind": "bpe", "name_or_path": "x"}, "unknown key 'tokenizer.name_or_path'"),
-        ({"kind": "bpe", "string_tokens": "characters"}, "key 'tokenizer.string_tokens' is now 'string_tokenization'"),
-        ({"kind": "hf", "name": "x"}, "key 'tokenizer.name' is now 'name_or_path'"),
-        ({"kind": "llama3", "name": "x"}, "key 'tokenizer.name' is now 'path'"),
         ({"kind": "hf"}, "missing key 'tokenizer.name_or_path'"),
         ({"kind": "charss"}, "did you mean 'chars'?"),
     ],
@@ -116,18 +113,6 @@ def test_kinds_that_need_data_say_so_without() -> None:
 def test_a_missing_vocabulary_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match="none there"):
         build_tokenizer(Llama3Settings(path=str(tmp_path / "none there")))
-
-
-def test_tokenizers_stored_under_former_names_are_read_and_keep_their_fingerprint(tmp_path: Path) -> None:
-    now = build_tokenizer(BytePairSettings(vocab_size=400), DataConfig.model_validate(DATA))
-    config = {"kind": "bpe", "vocab_size": 400, "name": None, "string_tokens": "characters"}
-    (tmp_path / tokenizers.FILE).write_text(json.dumps({"config": config, "backend": now.backend.stored()}))
-    read = tokenizers.load(tmp_path)
-    assert read.settings == BytePairSettings(vocab_size=400, string_tokenization="characters")
-    assert read.vocab_size == now.vocab_size
-    assert read.fingerprint != now.fingerprint
-    read.save(tmp_path / "again")
-    assert tokenizers.load(tmp_path / "again").fingerprint == read.fingerprint
 
 
 def test_a_vocabulary_that_was_exchanged_is_refused(tmp_path: Path) -> None:

@@ -237,14 +237,6 @@ def test_what_would_do_nothing_is_refused_with_a_sentence(changes: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("steps", "max_steps"), ("batching", "pack"), ("loss_on", "loss_roles"), ("clip", "max_grad_norm")]
-)
-def test_a_former_key_names_the_new_one(old: str, new: str) -> None:
-    with pytest.raises(ConfigError, match=rf"key 'train\.{old}' is now '{new}'"):
-        tiny(**{f"train__{old}": 1})
-
-
-@pytest.mark.parametrize(
     ("form", "roles", "refused"),
     [
         ("cwm", ["state", "action", "structure"], True),

@@ -148,8 +148,6 @@ def test_where_nothing_works_untrusted_programs_are_refused_in_one_line(monkeypa
     with pytest.raises(ConfigError, match="isolation landlock: no Landlock"):
         resolve("landlock")
     assert resolve("none") == "none"
-    with pytest.raises(ConfigError, match="`limits` is now `none`"):
-        build(TracerConfig, {"isolation": "limits"})
 
 
 def test_a_kernel_without_landlock_is_told_when_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,12 +110,3 @@ def test_a_field_changes_what_is_written_or_is_refused(base: dict[str, Any], fie
     other = {**WHOLE, field: OTHER_VALUES[field]} if field == "answer_only" else {**base, field: OTHER_VALUES[field]}
     settings = [build(RevealConfig, one) for one in ({**base, field: RevealConfig.model_fields[field].default}, other)]
     assert render(traced, "cwm", settings[0]).spans != render(traced, "cwm", settings[1]).spans
-
-
-def test_former_keys_and_values_are_named_in_the_error() -> None:
-    for settings, says in (
-        ({"every": 4}, "key 'every' is now 'spacing'"),
-        ({"locals": "round_robin"}, "locals: 'round_robin' is now 'one_in_turn'"),
-    ):
-        with pytest.raises(ConfigError, match=says):
-            build(RevealConfig, settings)

@@ -126,8 +126,6 @@ def test_a_runs_tokenizer_is_measured_too(own: Path, tmp_path: Path) -> None:
         ({"costs": {"locals": ["dif"]}}, "'full', 'diff' or 'one_in_turn'"),
         ({"costs": {"spacings": [1.5]}}, "whole number"),
         ({"costs": {"spacings": [4, 4]}}, "4 is given twice"),
-        ({"costs": {"every": [1]}}, "is now 'spacings'"),
-        ({"budget": {"fit": 3}}, "'budget' is now 'costs'"),
         ({"tokenizers": {"b": {"kind": "bpe"}}}, "belongs to a run's data"),
         ({"tokenizers": {}}, "nothing to count with"),
         ({"sources": [{"path": "a", "held_out_programs": ["b"]}]}, r"sources\.0\.held_out_programs does nothing"),

@@ -102,10 +102,3 @@ def test_rewrites_of_generated_programs_and_unknown_ones_are_refused(programs: P
     assert "diagnostics.0.rewrites.0: unknown rewrite 'non'" in str(error.value)
     with pytest.raises(ConfigError, match="cannot ask for the answer alone"):
         conditions_of(evaluation({}), Subject(config(programs, format="repl")))
-
-
-def test_the_former_kind_and_keys_are_named() -> None:
-    with pytest.raises(ConfigError, match="'code' is now 'programs'"):
-        build(EvalConfig, {"diagnostics": [{"kind": "code"}]}, "e.yaml")
-    with pytest.raises(ConfigError, match="'sources'"):
-        evaluation({}, programs=[])

@@ -96,15 +96,6 @@ def test_a_report_holds_both_and_compares_no_answers_that_were_fed(tmp_path: Pat
         ConfigError, match=r"teacher_forced has no right or wrong answers: what they are read from is fed"
     ):
         decide([Comparison(mitigation="x", **sides)], records)
-    with pytest.raises(ConfigError, match="'wrong action'"):
-        raise_for_former()
-
-
-def raise_for_former() -> None:
-    from remedy.data_gen.settings import build
-
-    side = {"run": "run"}
-    build(Comparison, {"mitigation": "x", "failure": "long horizon", "baseline": side, "treatment": side}, "x")
 
 
 def test_a_figure_has_a_panel_for_each_variant_and_an_entry_for_each_kind_of_line() -> None:

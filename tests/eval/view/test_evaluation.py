@@ -67,7 +67,7 @@ def test_an_evaluation_of_another_version_is_said_to_be_one(evaluated: tuple[Dat
     del request["digest"]
     request["data"]["reveal"]["every"] = request["data"]["reveal"].pop("spacing")
     write_json(tmp_path / REQUEST, request)
-    with pytest.raises(UserError, match=r"another version .*'reveal\.every' is now 'spacing'.*evaluate again"):
+    with pytest.raises(UserError, match=r"another version .*unknown key 'reveal\.every'.*evaluate again"):
         record_view(tmp_path, 0, "forcing=free")
 
 

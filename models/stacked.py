@@ -176,9 +176,11 @@ def unstack(state: dict[str, Tensor], member: int) -> dict[str, Tensor]:
     return {name: tensor[member].clone() for name, tensor in state.items()}
 
 
-def losses(model: DecoderForCausalLM, ids: Tensor, labels: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Of each member (M,) the sum of the losses of its supervised tokens, and their number; ids, labels (M B, T)."""
-    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
+def losses(
+    model: DecoderForCausalLM, ids: Tensor, labels: Tensor, mask: Tensor | None = None, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Of each member (M,) the sum of the losses of its supervised tokens, and their number; ids, labels, mask (M B, T)."""
+    logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
     targets = labels[:, 1:]
     each = F.cross_entropy(
         logits.flatten(0, 1).float(),

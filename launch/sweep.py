@@ -86,8 +86,8 @@ def sweep(config: str, overrides: Sequence[str], slurm: Path | None, job: int | 
 def _refuse_stacked(settings: ExperimentConfig, where: str) -> None:
     if stacked := next((job for job in expand(settings, where) if job.stacked is not None), None):
         raise UserError(
-            f"{where}: {stacked.name}: train.stacked {stacked.stacked}: a task of an array is one run, so that nothing is trained at once: remove it, "
-            "or use `remedy run`"
+            f"{where}: {stacked.name}: train.stacked {stacked.stacked}: a task of an array is one run, so that nothing is trained at "
+            "once: remove it, or use `remedy run`"
         )
 
 

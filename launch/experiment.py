@@ -64,12 +64,14 @@ class ExperimentConfig(Settings):
 
 
 class TrainingJob(Settings):
-    """One training of an experiment, in a folder of its own."""
+    """One training of an experiment, in a folder of its own. `stacked`: with so many seeds of its recipe it is trained at once; its
+    own settings, `train`, are those of a run alone."""
 
     name: str
     variant: str
     folder: Path
     train: RunConfig
+    stacked: int | None = None
 
 
 class Trial(TrainingJob):
@@ -114,6 +116,11 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
                 f"{where}: runs {shown(other)} and {shown(job.name)} would share {job.folder}: rename one"
             )
     jobs = together(jobs)
+    for job in jobs:
+        if job.stacked is not None and sum(other.variant == job.variant for other in jobs) < 2:
+            raise ConfigError(
+                f"{where}: {job.name}: train.stacked {job.stacked} does nothing with one seed: give the group `seeds`, or remove it"
+            )
     if config.max_steps is not None:  # runs that differ in their steps alone stay apart: comparisons name them
         whole = expand(config.model_copy(update={"max_steps": None}), where, choices)
         jobs = [job.model_copy(update={"variant": as_written.variant}) for job, as_written in zip(jobs, whole)]
@@ -136,13 +143,17 @@ def together(jobs: Sequence[Job]) -> list[Job]:
     names: dict[str, str] = {}
     found = []
     for job in jobs:
-        settings = job.train.model_dump(mode="json", exclude={"name", "output", "tracking"})
-        recipe = {**settings, "train": {k: v for k, v in settings["train"].items() if k not in SEEDS}}
-        key = json.dumps([recipe, job.evaluate.model_dump(mode="json")], sort_keys=True)
+        key = json.dumps([recipe(job), job.evaluate.model_dump(mode="json")], sort_keys=True)
         if key not in names:
             names[key] = job.variant if job.variant not in names.values() else job.name
         found.append(job.model_copy(update={"variant": names[key]}))
     return found
+
+
+def recipe(job: TrainingJob) -> dict[str, Any]:
+    """The settings of a training without its seeds and its place."""
+    settings = job.train.model_dump(mode="json", exclude={"name", "output", "tracking"})
+    return {**settings, "train": {k: v for k, v in settings["train"].items() if k not in SEEDS}}
 
 
 def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -> None:
@@ -167,7 +178,7 @@ def trials(config: ExperimentConfig, where: str) -> list[Trial]:
         for member in trial_members(group):
             label = f"{where}: groups.{cut(group_name)}.select, trial {cut(member.name)}"
             folder = _folder(config, group_name, label) / SELECTION_FOLDER / _part(member.name.replace("/", "-"), label)
-            train = _train(config, group_name, member, folder, member.changes, label)
+            train, stacked = _train(config, group_name, member, folder, member.changes, label)
             if not train.train.total_steps:
                 continue  # what trains nothing has nothing to choose
             if train.train.evaluate_every is None:
@@ -178,6 +189,7 @@ def trials(config: ExperimentConfig, where: str) -> list[Trial]:
                     variant=member.variant,
                     folder=folder,
                     train=train,
+                    stacked=stacked,
                     group=group_name,
                     seed=member.seed,
                     values=member.values,
@@ -211,12 +223,20 @@ def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict
             "with `remedy evaluate` once it is served"
         )
     evaluation.refuse_on(config.processes)
-    train = _train(config, group_name, member, folder, {**member.changes, **chosen}, label)
+    train, stacked = _train(config, group_name, member, folder, {**member.changes, **chosen}, label)
     if evaluation.load_in_4bit and isinstance(train.model, DecoderSettings):
         raise ConfigError(
             f"{label}: evaluate.load_in_4bit is for pretrained models, and this run's is a decoder: remove it"
         )
-    return Job(name=member.name, variant=member.variant, folder=folder, train=train, evaluate=evaluation, chosen=chosen)
+    return Job(
+        name=member.name,
+        variant=member.variant,
+        folder=folder,
+        train=train,
+        stacked=stacked,
+        evaluate=evaluation,
+        chosen=chosen,
+    )
 
 
 def _untrained(group: Group, member: Member | TrialMember, label: str) -> bool:
@@ -233,8 +253,8 @@ def _train(
     folder: Path,
     changes: dict[str, Any],
     label: str,
-) -> RunConfig:
-    """The resolved settings of one training."""
+) -> tuple[RunConfig, int | None]:
+    """The resolved settings of one training, and with how many seeds it is trained at once."""
     base = config.groups[group_name].base
     settings = apply_changes({**base, "name": member.name, "output": str(folder / "model")}, changes, label)
     if config.max_steps is not None and not _untrained(config.groups[group_name], member, label):
@@ -243,7 +263,13 @@ def _train(
     if isinstance(tracking, Mapping) and tracking.get("wandb", True):
         tags = [group_name, *([SELECTION_FOLDER] if isinstance(member, TrialMember) else []), member.variant]
         settings["tracking"] = {"group": config.name, "tags": tags, **tracking}
-    return build(RunConfig, settings, label)
+    train = build(RunConfig, settings, label)
+    stacked = train.train.stacked
+    if stacked is not None and config.processes > 1:
+        raise ConfigError(
+            f"{label}: train.stacked {stacked}: seeds are trained at once by one process, not by {config.processes}"
+        )
+    return (train if stacked is None else train.changed({"train.stacked": None}, label)), stacked
 
 
 def _fewer_examples(evaluation: EvalConfig, most: int) -> dict[str, Any]:

@@ -3,10 +3,12 @@ torchrun, on as many."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -37,12 +39,16 @@ def main(
     name: Annotated[str, typer.Argument(help="what reports call the run")],
     variant: Annotated[str, typer.Option(help="what it shares with the same run of other seeds")] = "",
     processes: Annotated[int, typer.Option(help="that train, and evaluate")] = 1,
+    member: Annotated[list[Path], typer.Option(help="the folder of a run that is trained at once with others")] = [],  # noqa: B006
     parent: Annotated[int, typer.Option(help="the process without which this run ends, with a checkpoint")] = 0,
 ) -> None:
     """Train a run of an experiment unless that is done, then evaluate it."""
     _leave_on_signals()
     if parent:
         end_with_parent(parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    if member:
+        _train_together(name, member)
+        return
     run = load(RunConfig, folder / "train.yaml")
     evaluated = (folder / EVALUATE).exists()
     if not (folder / TRAINED).exists():
@@ -76,12 +82,39 @@ def _train(run: RunConfig, folder: Path, processes: int) -> None:
     if processes > 1 and run.train.total_steps:
         _on_several(processes, "remedy.launch.train", str(folder / "train.yaml"), "--resume")
         return
-    from remedy.train.processes import leave
     from remedy.train.run import train
+
+    with _resumable():
+        train(run, resume=True)
+
+
+def _train_together(name: str, folders: list[Path]) -> None:
+    """Train the runs of these folders at once. Those whose loss becomes NaN or infinite are left to their own processes, which say so;
+    of a trial that is a result."""
+    from remedy.train.stacked import train_stacked
+
+    runs = {folder: load(RunConfig, folder / "train.yaml") for folder in folders}
+    lost = {folder: Path(run.output, DIVERGED) for folder, run in runs.items()}
+    try:
+        with _resumable():
+            train_stacked(name, list(runs.values()), resume=True)
+    except UserError as error:
+        if not any(path.exists() for path in lost.values()):
+            raise
+        print(error, flush=True)
+    for folder, path in lost.items():
+        if not path.exists() or not (folder / EVALUATE).exists():
+            (folder / TRAINED).touch()
+
+
+@contextlib.contextmanager
+def _resumable() -> Iterator[None]:
+    """Around a training: one that a signal ends leaves with the status that says so."""
+    from remedy.train.processes import leave
     from remedy.train.stopping import Stopped
 
     try:
-        train(run, resume=True)
+        yield
     except Stopped as stopped:
         print(f"stopped: {stopped}", file=sys.stderr)
         leave(stopped.status)

@@ -18,6 +18,7 @@ from remedy.launch.groups import SELECTION_FOLDER
 from remedy.launch.job import CHOSEN, EVALUATE, TRAINED
 from remedy.launch.progress import Board, Progress, Watch
 from remedy.launch.selection import choose
+from remedy.launch.stacks import Stack, stacks
 from remedy.train.config import RunConfig
 
 LOOK_SECONDS = 0.5
@@ -32,10 +33,18 @@ def run(config: ExperimentConfig, where: str) -> Path:
     """
     jobs, tried = expand(config, where), trials(config, where)
     if tried:
-        _run_all(config, tried, f"{len(tried)} trials that choose settings on validation")
+        _stacked_first(config, tried, f"{len(tried)} trials that choose settings on validation")
         jobs = expand(config, where, choose(config, tried))
-    _run_all(config, jobs, f"{len(jobs)} runs")
+    _stacked_first(config, jobs, f"{len(jobs)} runs")
     return report_all(config, jobs)
+
+
+def _stacked_first(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str) -> None:
+    """Train those that are trained at once, then do all."""
+    together = stacks(jobs)
+    if together:
+        _run_all(config, together, f"{sum(len(one.members) for one in together)} seeds in {len(together)} trainings")
+    _run_all(config, jobs, what)
 
 
 def _run_all(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str) -> None:
@@ -78,6 +87,8 @@ def report_all(config: ExperimentConfig, jobs: list[Job]) -> Path:
 
 def prepare(job: TrainingJob) -> str:
     """Write a run's settings into its folder; an empty string, or why that cannot be."""
+    if isinstance(job, Stack) and (problem := next(filter(None, map(prepare, job.members)), "")):
+        return problem
     job.folder.mkdir(parents=True, exist_ok=True)
     settings, text = job.folder / "train.yaml", dump(job.train)
     if not settings.exists():
@@ -102,6 +113,8 @@ def _says(path: Path, settings: RunConfig) -> bool:
 def command(job: TrainingJob, processes: int) -> list[str]:
     """What runs a prepared job."""
     words = [sys.executable, "-m", "remedy.launch.job", str(job.folder), job.name, "--processes", str(processes)]
+    if isinstance(job, Stack):
+        return [*words, *(word for member in job.members for word in ("--member", str(member.folder)))]
     return [*words, "--variant", job.variant] if job.variant != job.name else words
 
 

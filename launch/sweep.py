@@ -59,6 +59,8 @@ def sweep(config: str, overrides: Sequence[str], slurm: Path | None, job: int | 
         UserError: as `runner.run`; there is no such job, or the trials before it are not finished.
     """
     settings = load(ExperimentConfig, config, overrides)
+    if slurm is not None or job is not None:
+        _refuse_stacked(settings, config)
     if slurm is not None:
         _write_scripts(settings, config, overrides, slurm)
         return None
@@ -79,6 +81,14 @@ def sweep(config: str, overrides: Sequence[str], slurm: Path | None, job: int | 
         raise UserError(problem)
     words = command(mine, settings.processes)
     os.execve(words[0], words, environment(settings))  # so that Slurm's signals reach the training itself
+
+
+def _refuse_stacked(settings: ExperimentConfig, where: str) -> None:
+    if stacked := next((job for job in expand(settings, where) if job.stacked is not None), None):
+        raise UserError(
+            f"{where}: {stacked.name}: train.stacked {stacked.stacked}: a task of an array is one run, so that nothing is trained at "
+            "once: remove it, or use `remedy run`"
+        )
 
 
 def _write_scripts(settings: ExperimentConfig, config: str, overrides: Sequence[str], folder: Path) -> None:

@@ -41,12 +41,17 @@ def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool =
     from remedy.train.checkpoints import checkpoints
     from remedy.train.processes import leave
     from remedy.train.run import train as run
+    from remedy.train.stacked import seeds_of, train_stacked
     from remedy.train.stopping import Stopped
 
-    if resume and this_process().is_main and not checkpoints(Path(settings.output)):
+    runs = seeds_of(settings)
+    if resume and this_process().is_main and not any(checkpoints(Path(one.output)) for one in runs):
         print(f"{settings.output}: no checkpoint to resume from; training begins at step 0", flush=True)
     try:
-        output = run(settings, resume)
+        if settings.train.stacked is None:
+            run(settings, resume)
+        else:
+            train_stacked(settings.name, runs, resume)
     except Stopped as stopped:
         if this_process().is_main:
             print(f"stopped: {stopped}", file=sys.stderr)
@@ -59,7 +64,7 @@ def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool =
         leave(2)
     else:
         if this_process().is_main:
-            print(f"saved {output}")
+            print("\n".join(f"saved {one.output}" for one in runs))
         leave()
 
 

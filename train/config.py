@@ -136,6 +136,10 @@ class TrainSettings(Settings):
     """Stop after so many validations without a better one (`keep_best` says by what); none: train all steps."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """CPU threads of each training process; none: PyTorch's choice."""
+    stacked: int | None = Field(default=None, ge=2, le=1000)
+    """Train so many seeds at once, as one batch dimension of a small model: `seed`, `seed` + 1, ..., with `data_seed` likewise, each in
+    `output`/seed=N as if alone; an experiment takes its own `seeds`, so many at a time. For one GPU, where a step of a small model is
+    launches and not arithmetic; on a CPU for GRU and LSTM alone."""
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainSettings:
@@ -152,6 +156,8 @@ class TrainSettings(Settings):
             self.refuse_idle({"patience": "without keep_best"})
         if self.lr_scheduler_type != "cosine":
             self.refuse_idle({"min_lr_ratio": f"with lr_scheduler_type {self.lr_scheduler_type}"})
+        if self.stacked is not None:
+            self._check_stacked()
         if self.deepspeed is not None and self.deepspeed.stage == 0 and self.precision == "bf16":
             raise ValueError(
                 "deepspeed.stage 0 with bf16 uses a different optimizer path than stages 1 to 3: choose one"
@@ -159,6 +165,27 @@ class TrainSettings(Settings):
         if self.max_steps and self.max_steps < len(self.curriculum):
             raise ValueError(f"max_steps ({self.max_steps}) is less than one for each of {len(self.curriculum)} stages")
         return self
+
+    def _check_stacked(self) -> None:
+        """Refuse what would not be, by member, what it is alone."""
+        for key, value, why in (
+            (
+                "deepspeed",
+                self.deepspeed is not None,
+                "DeepSpeed clips gradients and divides weights of all members as of one",
+            ),
+            ("torch_compile", self.torch_compile, "a stacked model is not made for the compiler"),
+            ("precision fp16", self.precision == "fp16", "one member's overflow would skip the others' step"),
+            ("pack", self.pack > 1, "packed examples are computed in groups over all members"),
+            (
+                "gradient_accumulation_steps",
+                self.gradient_accumulation_steps > 1,
+                "a step's pieces mix rows of all members",
+            ),
+            ("max_steps 0", self.total_steps == 0, "nothing is trained"),
+        ):
+            if value:
+                raise ValueError(f"stacked {self.stacked} does not go with {key}: {why}: remove one of them")
 
     @property
     def total_steps(self) -> int:
@@ -254,6 +281,11 @@ class RunConfig(Settings):
         if any(one.memory is not None for one in sources):
             self._check_windows()
         # A model that is to write lines by itself has to write events too. One that learns neither is held to the program, or fed both.
+        if self.train.stacked is not None and not isinstance(self.model, DecoderSettings):
+            raise ValueError(
+                f"train.stacked {self.train.stacked}: only decoders that are trained from the start can be stacked, not pretrained "
+                "models or adapters: remove it"
+            )
         roles = self.train.supervised()
         written = {Role.STRUCTURE, Role.ACTION} <= roles
         if written and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):

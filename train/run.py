@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import PrinterCallback, TrainerState, TrainingArguments, set_seed
+from transformers import PrinterCallback, TrainerCallback, TrainerState, TrainingArguments, set_seed
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
@@ -42,7 +42,7 @@ from remedy.train.resharding import FixUniversalOptimizerState, to_universal
 from remedy.train.resume import CONFIG_FILE, starting_point
 from remedy.train.shards import ShardDataset
 from remedy.train.stopping import INTERRUPTED, RESUMABLE, StopOnSignal, Stopped
-from remedy.train.tracking import MetricsFile, Tracking
+from remedy.train.tracking import MetricsFile, RunLogger, Tracking
 from remedy.train.trainer import NonFiniteLoss, RowTrainer
 from remedy.train.validation import Validation, validation_rows
 from remedy.train.wandb_runs import WandbLogger
@@ -60,12 +60,16 @@ def train(config: RunConfig, resume: bool = False) -> Path:
 
     Raises:
         UserError: the output holds another run's checkpoints and `resume` was not asked for, resume does not fit, memory ran
-            out, or the loss became NaN or infinite.
+            out, the loss became NaN or infinite, or these are settings of several runs (`train.stacked`).
         Stopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint to resume from.
     """
     # What these libraries will rename among themselves is not for a user to read at every step.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
     output, process = Path(config.output), this_process()
+    if config.train.stacked is not None:
+        raise ConfigError(
+            f"train.stacked {config.train.stacked}: this is one run's training; `remedy train` makes them all"
+        )
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     checkpoint, damaged = starting_point(config, output, resume)
@@ -77,7 +81,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     resharded = moved and config.train.deepspeed is not None
     arguments = training_arguments(config, process.world_size, resharded)  # joins the other processes
     if process.is_main:
-        _prepare(config, output, arguments, checkpoint, damaged)
+        prepare(config, output, arguments, checkpoint, damaged)
     if process.world_size > 1:
         dist.barrier()
 
@@ -90,48 +94,56 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         if config.train.pack > 1 and zero_stage(config.train) == 3:
             gather_by_layer(decoder)
     rows = build_rows(config, tokenizer)
-    validation = build_validation(config, tokenizer, arguments.per_device_train_batch_size)
     stop, progress = StopOnSignal(), ProgressLine(config.name)
-    trainer = RowTrainer(
-        model=model,
-        args=arguments,
-        train_dataset=rows,
-        data_collator=Collator(tokenizer.pad_id, config.train.supervised()),
-        callbacks=[
-            stop,  # before anything shows that training has begun
-            Tracking([MetricsFile(output), WandbLogger(config)]),
-            progress,
-            Checkpoints(config.train.save_total_limit),
-            *([FixUniversalOptimizerState()] if resharded else []),
-        ],
-        peak=device_peak(config.tracking.peak_tflops),
-        validation=validation,
-        patience=config.train.patience,
-        pack=config.train.pack,
-        smoothing=config.train.label_smoothing_factor,
-    )
+    # The first, before anything shows that training has begun.
+    callbacks = [stop, *records(config), progress, *([FixUniversalOptimizerState()] if resharded else [])]
+    trainer = RowTrainer(**parts(config, tokenizer, arguments), model=model, train_dataset=rows, callbacks=callbacks)
     trainer.remove_callback(PrinterCallback)
     transformers_logging.disable_progress_bar()  # one for every checkpoint that is saved
     if process.is_main:
-        _announce(config, model, arguments.device)
+        announce(config, model, arguments.device)
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
-        with stop, progress, _explained(trainer, rows, config, output):
+        with stop, progress, explained(trainer, rows, config, output):
             trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
     if stop.received and trainer.state.global_step < config.train.total_steps:
         raise Stopped(
             f"{stop.received} after step {stop.step} of {config.train.total_steps}; --resume goes on from there",
             INTERRUPTED if stop.received == "SIGINT" else RESUMABLE,
         )
+    mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
+    keep_trained(config, trainer, tokenizer, {"mixers": mixers, "all_logits": trainer.all_logits})
+    return output
+
+
+def records(config: RunConfig) -> list[TrainerCallback]:
+    """What writes down how a run goes."""
+    loggers: list[RunLogger] = [MetricsFile(Path(config.output)), WandbLogger(config)]
+    return [Tracking(loggers), Checkpoints(config.train.save_total_limit)]
+
+
+def parts(config: RunConfig, tokenizer: TraceTokenizer, arguments: TrainingArguments) -> dict[str, Any]:
+    """What a run's trainer is made of, but for the model, the rows and the callbacks."""
+    return {
+        "args": arguments,
+        "data_collator": Collator(tokenizer.pad_id, config.train.supervised()),
+        "peak": device_peak(config.tracking.peak_tflops),
+        "validation": build_validation(config, tokenizer, arguments.per_device_train_batch_size),
+        "patience": config.train.patience,
+        "pack": config.train.pack,
+        "smoothing": config.train.label_smoothing_factor,
+    }
+
+
+def keep_trained(config: RunConfig, trainer: RowTrainer, tokenizer: TraceTokenizer, computed: Computed) -> None:
+    """The model of a training that has ended, the last or the best by validation, and what stands beside it, on every process."""
+    output = Path(config.output)
     best = trainer.state.best_global_step if config.train.keep_best else None
     if best is None:
         trainer.save_model(str(output))
-    if process.is_main:
+    if this_process().is_main:
         if best is not None:
             copy_model(output / f"{PREFIX_CHECKPOINT_DIR}-{best}", output)
-        mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
-        computed: Computed = {"mixers": mixers, "all_logits": trainer.all_logits}
         _finish(config, output, tokenizer, trainer.state, computed)
-    return output
 
 
 def _keep_untrained(config: RunConfig, output: Path) -> None:
@@ -244,7 +256,7 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | S
 
 
 @contextlib.contextmanager
-def _explained(
+def explained(
     trainer: RowTrainer, rows: TraceDataset | ShardDataset, config: RunConfig, output: Path
 ) -> Iterator[None]:
     """Turns what a user can put right during training into a message that says how."""
@@ -252,16 +264,9 @@ def _explained(
     try:
         yield
     except NonFiniteLoss as error:
-        step = error.step
-        examples = rows.describe(range((step - 1) * settings.batch_size, step * settings.batch_size))
-        kept, _ = latest_intact(output)
-        rest = f"{kept.path.name} is the last good checkpoint" if kept else "no checkpoint was written before"
         if this_process().is_main:
-            (output / DIVERGED).write_text(f"step {step}\n", encoding="utf-8")
-        raise UserError(
-            f"step {step}: the loss is NaN or infinite ({examples}); {rest}. Lower train.learning_rate or "
-            "train.max_grad_norm, raise train.warmup_ratio, or use fp32"
-        ) from None
+            (output / DIVERGED).write_text(f"step {error.step}\n", encoding="utf-8")
+        raise UserError(diverged(error, rows, config)) from None
     except UserError as error:
         # Of a shard. A worker of the DataLoader sends its error as a text that ends with the error's own.
         found = str(error)
@@ -277,7 +282,19 @@ def _explained(
         ) from None
 
 
-def _announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
+def diverged(error: NonFiniteLoss, rows: TraceDataset | ShardDataset, config: RunConfig) -> str:
+    """What a user reads of a loss that is none."""
+    step, size = error.step, config.train.batch_size
+    examples = rows.describe(range((step - 1) * size, step * size))
+    kept, _ = latest_intact(Path(config.output))
+    rest = f"{kept.path.name} is the last good checkpoint" if kept else "no checkpoint was written before"
+    return (
+        f"step {step}: the loss is NaN or infinite ({examples}); {rest}. Lower train.learning_rate or "
+        "train.max_grad_norm, raise train.warmup_ratio, or use fp32"
+    )
+
+
+def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
     """Log what is trained, and by which kernels."""
     log.info(
         "%s: %s trained parameters, %d steps", config.name, f"{parameter_count(model):,}", config.train.total_steps
@@ -296,7 +313,7 @@ def _announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
             )
 
 
-def _prepare(
+def prepare(
     config: RunConfig,
     output: Path,
     arguments: TrainingArguments,

@@ -144,14 +144,21 @@ class RowTrainer(Trainer):
         if self.model_accepts_loss_kwargs:  # else its loss would be a mean of the pieces' means
             batches = by_length(batches, cast(Collator, self.data_collator).pad_id)
         for batch in batches:
-            lengths = example_lengths(batch)
-            refuse_longer(self._limit, max(lengths))
-            tokens, flops = sum(lengths), self._cost.of(lengths)
-            self._tokens += tokens
-            self._flops += flops
-            self.current_tokens += tokens
-            self.current_flos += round(flops)
+            self.count(example_lengths(batch))
         return batches, items
+
+    def count(self, lengths: list[int]) -> None:
+        """Add examples of these lengths to what was read.
+
+        Raises:
+            UserError: one is longer than the model's table of positions.
+        """
+        refuse_longer(self._limit, max(lengths))
+        tokens, flops = sum(lengths), self._cost.of(lengths)
+        self._tokens += tokens
+        self._flops += flops
+        self.current_tokens += tokens
+        self.current_flos += round(flops)
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """Nothing more: operations are counted with the tokens."""

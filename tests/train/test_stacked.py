@@ -1,0 +1,174 @@
+"""Seeds that are trained at once leave what each alone would have left, and one that is lost leaves the others."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from remedy.data_gen.settings import ConfigError, UserError, build
+from remedy.models.finished import check_model, read_training
+from remedy.train import stacked
+from remedy.train.config import RunConfig
+from remedy.train.members import StackedTrainer
+from remedy.train.run import train
+from remedy.train.stacked import seeds_of, train_stacked
+from remedy.train.tracking import read_metrics
+from tests.train.launching import CONFIG
+
+VALIDATED = {"evaluate_every": 6, "validation_examples": 20, "keep_best": "loss"}
+
+
+def recipe(folder: Path, **changes: Any) -> list[RunConfig]:
+    """Two seeds of a small Transformer."""
+    model = {"mixers": ["attention"], "hidden_size": 16, "num_attention_heads": 2}
+    settings = {**CONFIG, "model": model, "output": str(folder), "train": {**CONFIG["train"], "stacked": 2, **changes}}
+    return seeds_of(build(RunConfig, settings, "test"))
+
+
+def alone(folder: Path, config: RunConfig) -> Path:
+    return train(config.changed({"output": str(folder / config.name)}))
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def figures(folder: Path) -> list[dict[str, Any]]:
+    """The records of a run, without those of its speed."""
+    speed = ("tokens_per_second", "data_wait")
+    return [
+        {key: value for key, value in one.items() if key not in speed} for one in read_metrics(folder / "metrics.jsonl")
+    ]
+
+
+def same_run(one: Path, other: Path) -> None:
+    """To rounding, and with the same files."""
+    assert files(one) == files(other)
+    check_model(one)
+    for mine, theirs in zip(figures(one), figures(other), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-5), mine["step"]
+    for name, weights in load_file(one / "model.safetensors").items():
+        torch.testing.assert_close(weights, load_file(other / "model.safetensors")[name], rtol=0, atol=1e-4)
+    accounts = [read_training(one), read_training(other)]
+    for key in ("steps", "examples", "tokens", "flops", "seed", "data_seed", "kept_step", "stopped_early"):
+        assert accounts[0][key] == accounts[1][key], key  # type: ignore[index, literal-required]
+
+
+def test_each_seed_is_the_run_that_it_is_alone_also_when_cut_off_and_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = recipe(tmp_path / "whole", **VALIDATED)
+    assert [(c.train.seed, c.train.data_seed, Path(c.output).name) for c in configs] == [
+        (0, 0, "seed=0"),
+        (1, 1, "seed=1"),
+    ]
+    train_stacked("tiny", configs, on_any_cpu=True)
+    for config in configs:
+        same_run(Path(config.output), alone(tmp_path, config))
+
+    cut = recipe(tmp_path / "cut", **VALIDATED)
+    log = StackedTrainer._log_members
+
+    def killed(self: StackedTrainer, learning_rate: float) -> None:
+        if self.state.global_step == 19:
+            raise KeyboardInterrupt
+        log(self, learning_rate)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StackedTrainer, "_log_members", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_stacked("tiny", cut, on_any_cpu=True)
+    with pytest.raises(UserError, match="pass --resume"):
+        train_stacked("tiny", cut, on_any_cpu=True)
+    assert not (Path(cut[0].output) / "complete.json").exists()
+    train_stacked("tiny", cut, resume=True, on_any_cpu=True)
+    for one, other in zip(cut, configs):
+        assert figures(Path(one.output)) == figures(Path(other.output))
+        weights = [(Path(config.output) / "model.safetensors").read_bytes() for config in (one, other)]
+        assert weights[0] == weights[1]
+    assert read_training(Path(cut[0].output))["kept_step"] == 24  # type: ignore[index]
+    # A checkpoint is one that the run alone could have made, and go on from.
+    (Path(cut[1].output) / "complete.json").unlink()
+    train(cut[1], resume=True)
+    check_model(Path(cut[1].output))
+
+
+def test_a_seed_that_is_lost_leaves_the_others_and_says_so_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = recipe(tmp_path / "lost", max_steps=8, **VALIDATED)
+    build_model = stacked.build_model
+
+    def broken(config: RunConfig, *args: Any) -> Any:
+        model: Any = build_model(config, *args)
+        if config.train.seed == 1:
+            model.lm_head.weight.data[0, 0] = math.nan
+        return model
+
+    monkeypatch.setattr(stacked, "build_model", broken)
+    monkeypatch.setattr("remedy.models.stacked._try", lambda *_: None)
+    says = r"tiny,seed=1: step 1: the loss is NaN or infinite \(train examples \d+ to \d+\); no checkpoint was written before"
+    with pytest.raises(UserError, match=says):
+        train_stacked("tiny", configs, on_any_cpu=True)
+    same_run(Path(configs[0].output), alone(tmp_path, configs[0]))
+    assert (Path(configs[1].output) / "diverged.txt").exists()
+    assert not (Path(configs[1].output) / "model.safetensors").exists()
+    before = (Path(configs[0].output) / "model.safetensors").stat().st_mtime_ns
+    with pytest.raises(UserError, match=says):
+        train_stacked("tiny", configs, resume=True, on_any_cpu=True)
+    assert (Path(configs[0].output) / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_patience_ends_a_seed_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from remedy.train.validation import Validation
+
+    configs = recipe(tmp_path / "patient", **{**VALIDATED, "keep_best": "loss", "patience": 1})
+    own, asked = Validation.figures, list[int]()
+
+    def worse(self: Validation, *args: Any) -> dict[str, float]:
+        """Of the first seed, from the second validation on; the two take turns."""
+        asked.append(len(asked))
+        found = own(self, *args)
+        return {**found, "loss": 9.0 + len(asked)} if len(asked) == 3 else found
+
+    monkeypatch.setattr(Validation, "figures", worse)
+    train_stacked("tiny", configs, on_any_cpu=True)
+    accounts = [read_training(Path(config.output)) for config in configs]
+    assert [(one["steps"], one["kept_step"], one["stopped_early"]) for one in accounts if one] == [
+        (12, 6, True),
+        (24, 24, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"train.deepspeed": {}}, "stacked 2 does not go with deepspeed"),
+        ({"train.torch_compile": True}, "does not go with torch_compile"),
+        ({"train.precision": "fp16"}, "does not go with precision fp16"),
+        ({"train.pack": 2}, "does not go with pack"),
+        ({"train.gradient_accumulation_steps": 2}, "does not go with gradient_accumulation_steps"),
+        ({"train.max_steps": 0}, "does not go with max_steps 0"),
+        ({"model": {"kind": "pretrained", "name_or_path": "some/model"}}, "not pretrained models or adapters"),
+    ],
+)
+def test_what_a_seed_would_not_be_alone_is_refused(changes: dict[str, Any], says: str) -> None:
+    settings = build(RunConfig, {**CONFIG, "train": {**CONFIG["train"], "stacked": 2}}, "test")
+    with pytest.raises(ConfigError, match=says):
+        settings.changed(changes)
+
+
+def test_where_nothing_would_be_gained_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="on a CPU, seeds with attention are trained no faster together"):
+        train_stacked("tiny", recipe(tmp_path))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    with pytest.raises(UserError, match="members are trained by one process"):
+        train_stacked("tiny", recipe(tmp_path))

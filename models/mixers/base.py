@@ -21,7 +21,8 @@ class Mixer(nn.Module):
     """A module `(x: (B, T, D), cache) -> (B, T, D)` that lets a token see those before it.
 
     Without a cache it runs in its parallel form over the whole sequence; with one it starts from, and leaves behind, its state in
-    the cache's layer, and reads one token at a time after the first call.
+    the cache's layer, and reads one token at a time after the first call. Its own parameters must stand for (B, T, ...) by
+    broadcasting, since those of stacked models come as (B, 1, ...) (`stacked.py`).
     """
 
     uses: ClassVar[frozenset[str]] = frozenset()

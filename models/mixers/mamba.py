@@ -108,7 +108,7 @@ class Mamba2(Mixer):
         state = self.read_state(cache)
         y, state = state_space_duality(u, step, -self.A_log.float().exp(), b, c, self.signed, state)
         self.write_state(cache, state)
-        y = (y + self.D[:, None] * u).flatten(2).to(x.dtype)
+        y = (y + self.D[..., None] * u).flatten(2).to(x.dtype)
         return self.out_proj(self.norm(y * F.silu(gate)))
 
     def operations(self) -> list[Use]:

@@ -73,7 +73,7 @@ class Mamba3(Mixer):
         y, state = trapezoidal(u, step, g, torch.sigmoid(mix.float()), b, c, last_b, last_u, state)
         left = (state, turns[:, -1], b[:, -1], u[:, -1].float())
         self.write_state(cache, torch.cat([part.flatten(1) for part in left], 1))
-        y = (y + self.D[:, None] * u).flatten(2).to(x.dtype)
+        y = (y + self.D[..., None] * u).flatten(2).to(x.dtype)
         return self.out_proj(y * F.silu(gate))
 
     def operations(self) -> list[Use]:

@@ -106,8 +106,9 @@ class RWKV7(Mixer):
         y, state = wkv(r, g, k, v, -removed, removed * rate, state)
         self.write_state(cache, state)
         y = self.out_norm(y.to(x.dtype).transpose(1, 2).flatten(0, 1).flatten(1)).view_as(x)
-        bonus = (r * self.r_k[:, None] * k).sum(-1, keepdim=True)
-        y = y + (bonus * v).transpose(1, 2).flatten(2)
+        r, k, v = (part.transpose(1, 2) for part in (r, k, v))
+        bonus = (r * self.r_k * k).sum(-1, keepdim=True)
+        y = y + (bonus * v).flatten(2)
         return self.out_proj(y * self.g_lora(shifted["g"]))
 
     def initialised(self) -> list[nn.Module]:

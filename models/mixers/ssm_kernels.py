@@ -49,10 +49,10 @@ def _elementwise(
         start = state.flatten(1).contiguous() if state is not None else None
         signs = sign.cumprod(1) if sign is not None else torch.ones((), device=u.device)
         h, _ = function((signs * arriving).flatten(2), exponent.flatten(2), start, output_final_state=False)
-        h = signs * h.unflatten(2, a.shape)
+        h = signs * h.unflatten(2, a.shape[-2:])
         return (h @ c[:, :, :, None]).squeeze(-1), h[:, -1]
 
-    groups = zip(u.split(channels, -1), step.split(channels, -1), a.split(channels, 0), states)
+    groups = zip(u.split(channels, -1), step.split(channels, -1), a.split(channels, -2), states)
     with torch.autocast(u.device.type, enabled=False):
         parts = [checkpoint(scan, *group, b, c, use_reentrant=False, preserve_rng_state=False) for group in groups]
     return torch.cat([y for y, _ in parts], -1), torch.cat([last for _, last in parts], 1)
@@ -83,8 +83,8 @@ def _whole(u: Tensor, *rest: Any) -> bool:
 
 
 def _published(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any) -> bool:
-    """What mamba-ssm takes: positive transitions, from the start."""
-    return u.shape[1] > 1 and not signed and state is None and b.shape[-1] <= WIDEST
+    """What mamba-ssm takes: positive transitions with the same rates for all rows, from the start."""
+    return u.shape[1] > 1 and a.ndim <= 2 and not signed and state is None and b.shape[-1] <= WIDEST
 
 
 def _scan_example(draw: Draw, channels: int, size: int, signed: int) -> tuple[Any, ...]:
@@ -104,7 +104,7 @@ def _duality_example(draw: Draw, heads: int, channels: int, size: int, signed: i
 
 OPERATIONS["selective_scan"] = Operation(
     reference=scan_by_token,
-    widths=lambda u, step, a, b, c, signed, state: (*a.shape, int(signed)),
+    widths=lambda u, step, a, b, c, signed, state: (*a.shape[-2:], int(signed)),
     example=_scan_example,
     kernels=(
         Kernel("mamba_ssm.ops.selective_scan_interface.selective_scan_fn", _mamba, _published),

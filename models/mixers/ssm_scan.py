@@ -27,7 +27,7 @@ class _SelectiveScan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, h: Tensor) -> Any:
-        """u, step (T, B, D); a (D, N); b, c (T, B, N); h (B, D, N). Returns y (T, B, D) and the last state."""
+        """u, step (T, B, D); a (D, N) or (B, D, N); b, c (T, B, N); h (B, D, N). Returns y (T, B, D) and the last state."""
         states = u.new_empty(u.shape[0], *h.shape)
         weighted, first = step * u, h
         for t in range(u.shape[0]):
@@ -55,7 +55,7 @@ class _SelectiveScan(torch.autograd.Function):
             before = states[t - 1] if t else first
             exponent = grad_h * before * decay  # gradient of step * a, but for the 2 of the signed form
             grad_step[t] = (exponent * a).sum(-1)
-            grad_a += (exponent * step[t, :, :, None]).sum(0)
+            grad_a += (exponent * step[t, :, :, None]).sum_to_size(a.shape)
             grad_h = grad_h * (2 * decay - 1 if ctx.signed else decay)
         factor = 2.0 if ctx.signed else 1.0
         grad_step = factor * grad_step + grad_weighted * u
@@ -65,7 +65,8 @@ class _SelectiveScan(torch.autograd.Function):
 def selective_scan(
     u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mamba's scan: u, step (B, T, D), a (D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D) and the last state.
+    """Mamba's scan: u, step (B, T, D), a (D, N), or of each row (B, 1, D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D)
+    and the last state.
 
     No gradient comes back through the last state where mamba-ssm's kernel computes it.
     """
@@ -76,7 +77,7 @@ def selective_scan(
         with torch.autocast(u.device.type, enabled=False):
             return scan_by_token(u.float(), step.float(), a, b.float(), c.float(), signed, state)
     u, step, b, c = (x[:, 0].float() for x in (u, step, b, c))
-    decay = torch.exp(step[..., None] * a)
+    decay = torch.exp(step[..., None] * _rates(a))
     arriving = (step * u)[..., None] * b[:, None, :]
     state = arriving if state is None else (2 * decay - 1 if signed else decay) * state + arriving
     return (state @ c[..., None]).transpose(1, 2), state
@@ -87,9 +88,14 @@ def scan_by_token(
 ) -> tuple[Tensor, Tensor]:
     """The same in PyTorch, in the precision of the inputs."""
     by_time = [x.transpose(0, 1).contiguous() for x in (u, step, b, c)]
-    state = u.new_zeros(u.shape[0], *a.shape) if state is None else state
-    y, last = _SelectiveScan.apply(by_time[0], by_time[1], a, by_time[2], by_time[3], signed, state)
+    state = u.new_zeros(u.shape[0], *a.shape[-2:]) if state is None else state
+    y, last = _SelectiveScan.apply(by_time[0], by_time[1], _rates(a), by_time[2], by_time[3], signed, state)
     return y.transpose(0, 1), last
+
+
+def _rates(a: Tensor) -> Tensor:
+    """Rates (D, N), or (B, D, N) of (B, 1, D, N), as one token meets them."""
+    return a if a.ndim == 2 else a.squeeze(1)
 
 
 def state_space_duality(
@@ -102,7 +108,7 @@ def state_space_duality(
     state: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Mamba-2's scan: u (B, T, H, P), step (B, T, H), a (H,), b, c (B, T, N), state (B, H, N, P).
+    """Mamba-2's scan: u (B, T, H, P), step (B, T, H), a (H,) or (B, 1, H), b, c (B, T, N), state (B, H, N, P).
 
     Returns y (B, T, H, P) and the last state. Chunked: inside a chunk y = ((c b^T) * D) (step u) with D_ts the product of the
     transitions from s + 1 to t (Dao & Gu, 2024, section 6), between chunks a short loop. A product of transitions is the exponential

@@ -27,7 +27,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-JOBS = ("stacked_seeds", "kernels")
+JOBS = ("stacked_seeds", "kernels", "characters", "sparse_states", "reveals", "failing", "large")
 """In the order in which they are run."""
 RESULTS = Path(__file__).parents[2] / "results" / "gpu"
 TOGETHER = 8
@@ -101,10 +101,10 @@ def run(name: str, out: Path, minutes: float, rehearse: bool) -> bool:
         now[0] = cell.name
         if spoilt.is_set() and not cell.apart:
             cell = cell._replace(apart=True, seconds=cell.seconds + START)
-        if end - time.monotonic() >= (0 if rehearse else cell.seconds) and not _measured(
-            chosen, cell, records, end, rehearse
-        ):
-            spoilt.set()  # an error of CUDA may stay with this process
+        if end - time.monotonic() >= (0 if rehearse else cell.seconds):
+            error = _measured(chosen, cell, records, end, rehearse)
+            if error is not None and not cell.apart and type(error).__name__ != "OutOfMemoryError":
+                spoilt.set()  # what CUDA did wrong may stay with this process
 
     for together, group in groupby((c for c in chosen.cells(rehearse) if c.name not in records.ended), _beside):
         if together:
@@ -128,25 +128,24 @@ def _minutely(over: threading.Event, now: list[str], end: float) -> None:
         print(json.dumps({"now": now[0], "seconds_left": round(end - time.monotonic())}), flush=True)
 
 
-def _measured(chosen: Job, cell: Cell, records: Records, end: float, rehearse: bool) -> bool:
-    """Write its facts, and at the end its seconds and why it failed; no end if the time cut it off. Whether it did not fail."""
+def _measured(chosen: Job, cell: Cell, records: Records, end: float, rehearse: bool) -> Exception | None:
+    """Write its facts, and at the end its seconds and why it failed; no end if the time cut it off. Returns what it failed of."""
     begin = time.monotonic()
     limit = min(cell.seconds, end - begin) if not rehearse else 100.0
     found = _apart(chosen.name, cell, limit, rehearse) if cell.apart else chosen.measure(**cell.given)
-    failed = {}
+    failed, why = None, {}
     try:
         for facts in found:
             records.write(cell=cell.name, **facts)
             if time.monotonic() > end:
-                return True
+                return None
     except Exception as error:  # the other cells are still wanted
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        failed = {"failed": f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"[:500]}
-    if failed and time.monotonic() > end:
-        return False
-    records.write(cell=cell.name, **failed, seconds=round(time.monotonic() - begin, 1))
-    records.ended.add(cell.name)
-    return not failed
+        failed, where = error, traceback.extract_tb(error.__traceback__)[-1]
+        why = {"failed": f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"[:500]}
+    if failed is None or time.monotonic() < end:
+        records.write(cell=cell.name, **why, seconds=round(time.monotonic() - begin, 1))
+        records.ended.add(cell.name)
+    return failed
 
 
 def _apart(name: str, cell: Cell, limit: float, rehearse: bool) -> Iterator[Facts]:

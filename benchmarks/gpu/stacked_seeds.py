@@ -7,7 +7,6 @@ whole step, `compile` torch.compile of the model.
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -16,11 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.gpu.members import adamw, captured, decoder, device, stepper
 from benchmarks.gpu.queue import Cell, Facts
-from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
-from remedy.models.stacked import clip_by_member, losses, stack
+from remedy.models.stacked import stack
 
 MIXERS = ("attention", "deltanet", "gru", "mamba2")
 MEMBERS = (1, 8, 32, 64)
@@ -62,13 +60,11 @@ def measure(
     how: str = "eager",
 ) -> Iterator[Facts]:
     """With `steps` how far members' losses are then from those of each alone; else tokens a second and memory."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     allowed = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = (
-        False  # `stack` holds members to each alone
-    )
+    # `stack` holds members to each alone
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     try:
-        models = [_model(mixer, seed).to(device) for seed in range(members)]
+        models = [decoder({"mixers": [mixer]}, VOCABULARY, seed) for seed in range(members)]
         if steps:
             yield from _equal(models, rows, length, steps)
         else:
@@ -77,59 +73,24 @@ def measure(
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
-def _model(mixer: str, seed: int) -> DecoderForCausalLM:
-    torch.manual_seed(seed)
-    settings = DecoderSettings.model_validate({"mixers": [mixer]})
-    return DecoderForCausalLM(DecoderConfig.from_settings(settings, VOCABULARY))
-
-
-def _tokens(members: int, rows: int, length: int, step: int, device: torch.device) -> Tensor:
+def _tokens(members: int, rows: int, length: int, step: int) -> Tensor:
     """Of all members, the first member's rows first: its own tokens at each step."""
     drawn = [
         torch.randint(VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(1000 * step + member))
         for member in range(members)
     ]
-    return torch.cat(drawn).to(device)
-
-
-def _stepper(model: DecoderForCausalLM, optimizer: torch.optim.Optimizer, precision: str, forward: Any) -> Any:
-    """A training step of ids (M B, T), which returns each member's loss (M,) before it."""
-    parameters = list(model.parameters())
-    device = parameters[0].device.type
-    alone = parameters[0].ndim == 2  # the table of embeddings
-
-    def step(ids: Tensor) -> Tensor:
-        optimizer.zero_grad(set_to_none=False)
-        cast = torch.autocast(device, dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
-        with cast:
-            if alone:
-                each = forward(input_ids=ids, labels=ids, use_cache=False).loss[None]
-            else:
-                sums, counts = losses(forward, ids, ids)
-                each = sums / counts
-        each.sum().backward()
-        if alone:
-            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        else:
-            clip_by_member(parameters, 1.0)
-        optimizer.step()
-        return each.detach()
-
-    return step
-
-
-def _optimizer(model: DecoderForCausalLM) -> torch.optim.Optimizer:
-    on_cuda = next(model.parameters()).is_cuda
-    return torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0, fused=on_cuda, capturable=on_cuda)
+    return torch.cat(drawn).to(device())
 
 
 def _equal(models: list[DecoderForCausalLM], rows: int, length: int, steps: tuple[int, ...]) -> Iterator[Facts]:
     """The largest difference of a member's loss from its loss alone, by step; and what a repetition alone differs by."""
-    members, device = len(models), models[0].device
+    members = len(models)
     together = stack(models)
     every = torch.stack(list(_losses(together, rows, length, steps[-1], range(members))))  # steps, members
     alone = torch.stack([torch.cat(list(_losses(m, rows, length, steps[-1], [n]))) for n, m in enumerate(models)], 1)
-    again = torch.cat(list(_losses(_model(models[0].config.mixers[0], 0).to(device), rows, length, steps[-1], [0])))
+    again = torch.cat(
+        list(_losses(decoder({"mixers": models[0].config.mixers}, VOCABULARY, 0), rows, length, steps[-1], [0]))
+    )
     far, repeated = (every - alone).abs().amax(1), (again - alone[:, 0]).abs()
     yield {"loss_at_first": round(float(alone[0].mean()), 4), "loss_at_last": round(float(alone[-1].mean()), 4)}
     yield {"difference_at": {str(s): float(far[s - 1]) for s in steps}, "relative": float((far / alone.mean(1)).max())}
@@ -137,64 +98,45 @@ def _equal(models: list[DecoderForCausalLM], rows: int, length: int, steps: tupl
 
 
 def _losses(model: DecoderForCausalLM, rows: int, length: int, steps: int, which: Any) -> Iterator[Tensor]:
-    step, device = _stepper(model, _optimizer(model), "fp32", model), model.device
+    step = stepper(model, adamw(model, RATE))
     for number in range(steps):
-        ids = _tokens(max(which) + 1, rows, length, number, device)
-        yield step(ids if len(which) > 1 else ids[-rows:]).cpu()
+        ids = _tokens(max(which) + 1, rows, length, number)
+        ids = ids if len(which) > 1 else ids[-rows:]
+        yield step(ids, ids).cpu()
 
 
 def _fast(models: list[DecoderForCausalLM], rows: int, length: int, rounds: int, precision: str, how: str) -> Facts:
-    members, device = len(models), models[0].device
+    members, on_cuda = len(models), device().type == "cuda"
     model = models[0] if members == 1 else stack(models)
     if precision == "tf32":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    if device.type == "cuda":
+    if on_cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    ids = _tokens(members, rows, length, 0, device)
+    ids = _tokens(members, rows, length, 0)
     begin = time.perf_counter()
     if how == "compile":
         model.compile()  # in place: what it computes with is still a decoder
-    step = _stepper(model, _optimizer(model), precision, model)
-    run = _captured(step, ids) if how == "graph" and device.type == "cuda" else lambda: step(ids)
+    step = stepper(model, adamw(model, RATE), precision)
+    run = captured(step, ids, ids) if how == "graph" and on_cuda else lambda: step(ids, ids)
     loss = run().mean()
     first = time.perf_counter() - begin + 0 * float(loss)
-    seconds = _timed(run, rounds, device)
+    seconds = _timed(run, rounds)
     found = {"tokens_per_second": round(ids.numel() / seconds), "step_ms": round(1000 * seconds, 3)}
     found |= {"first_step_s": round(first, 2), "parameters": sum(p.numel() for p in model.parameters()) // members}
-    if device.type == "cuda":
+    if on_cuda:
         found["memory_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 3)
     return {**found, "loss_after": round(float(run().mean()), 4)}
 
 
-def _captured(step: Callable[[Tensor], Tensor], ids: Tensor) -> Callable[[], Tensor]:
-    """The whole step as one CUDA graph, of tokens that are copied to where `ids` lies."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step(ids)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        loss = step(ids)
-
-    def replay() -> Tensor:
-        graph.replay()
-        return loss
-
-    return replay
-
-
-def _timed(run: Callable[[], Any], rounds: int, device: torch.device) -> float:
-    """Median seconds of a step, after two that are left out, in five blocks of rounds that are waited for."""
-    on_cuda = device.type == "cuda"
-    blocks = []
+def _timed(run: Callable[[], Any], rounds: int) -> float:
+    """Median seconds of a step, in blocks of rounds that are waited for, the first left out."""
+    blocks: list[float] = []
     for block in range(6 if rounds > 1 else 2):
         begin = time.perf_counter()
         for _ in range(rounds):
             run()
-        if on_cuda:
+        if torch.cuda.is_available():
             torch.cuda.synchronize()
         blocks.append((time.perf_counter() - begin) / rounds)
         if block >= 2 and sum(blocks) * rounds > 4:

@@ -1,0 +1,116 @@
+"""In how many trainings of 64 does a model that is shown the last state alone learn nothing, and in how many with every state?
+
+The study's setting (configs/experiment/accuracy_per_token.yaml): swaps of five variables in the code world model's text, Gated DeltaNet
+and windowed attention of width 64, equal training tokens; the last state alone begins with half of them in full. The seeds of an arm
+read the same examples, each in an order of its own. A training solves the task if it writes the states and values of 95 % of 200
+programs of twelve commands without a fault, the rest being given; `untold`: and where they stand as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+
+import torch
+
+from benchmarks.gpu.members import Batches, exact, stacked, trained
+from benchmarks.gpu.queue import Cell, Facts
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.roles import PAD_ROLE, Role
+from remedy.models.encoding import encoded_examples
+from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import BytePairSettings
+
+ARMS: dict[str, tuple[tuple[float, int], ...]] = {
+    "last": ((1, 1500), (float("inf"), 2560)),
+    "every": ((1, 3000),),
+}
+"""Spacing and steps of each stage."""
+MODEL = {
+    "mixers": ["gated_deltanet", "attention"],
+    "window": 96,
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "short_convolution": True,
+}
+ROWS, RATE, EVERY, EXAMPLES, SEEDS = 4, 2e-3, 100, 200, 16
+SUPERVISED = (Role.STATE, Role.VALUE, Role.STRUCTURE)
+SOLVED = 0.95
+
+
+def cells(rehearse: bool) -> list[Cell]:
+    """Sixteen seeds at a time, the arms in turns."""
+    if rehearse:
+        given = {"seeds": (0, 2), "divided_by": 1500, "examples": 2}
+        return [Cell(arm, {"arm": arm, **given}) for arm in ARMS]
+    return [
+        Cell(f"{arm} {first}-{first + SEEDS - 1}", {"arm": arm, "seeds": (first, first + SEEDS)}, 120.0)
+        for first in range(0, 64, SEEDS)
+        for arm in ARMS
+    ]
+
+
+def measure(arm: str, seeds: tuple[int, int], divided_by: int = 1, examples: int = EXAMPLES) -> Iterator[Facts]:
+    stages = [(spacing, steps // divided_by) for spacing, steps in ARMS[arm]]
+    tokenizer = _tokenizer()
+    pools = [_pool(_data(spacing), "train", steps * ROWS, SUPERVISED) for spacing, steps in stages]
+    orders = [[_order(seed, stage, len(pool[0])) for seed in range(*seeds)] for stage, pool in enumerate(pools)]
+    every = min(EVERY, *(steps for _, steps in stages))
+
+    def batches(stage: int, first: int) -> Batches:
+        count = min(every, stages[stage][1] - first)
+        chosen = [order[first * ROWS : (first + count) * ROWS].view(count, ROWS) for order in orders[stage]]
+        rows = torch.cat(chosen, 1)
+        return pools[stage][0][rows], pools[stage][1][rows]
+
+    model = stacked(MODEL, tokenizer.vocab_size, range(*seeds))
+    total = sum(steps for _, steps in stages)
+    for step, losses in trained(model, batches, [steps for _, steps in stages], RATE, every):
+        if step % (5 * every) == 0 or step == total:
+            yield {"step": step, "loss": round(float(losses.mean()), 4), "worst": round(float(losses.max()), 4)}
+    model.eval()
+    asked = _data(stages[-1][0]).changed({"task.length": 12}, "benchmarks.gpu.failing")
+    for name, roles in (("told", (Role.STATE, Role.VALUE)), ("untold", SUPERVISED)):
+        right = exact(model, *_pool(asked, "test", examples, roles), rows=8).double().mean(1)
+        line: Facts = {"asked": name, "right": [round(float(one), 4) for one in right]}
+        yield line | {"solved": int((right >= SOLVED).sum()), "of": len(right)}
+
+
+def _data(spacing: float) -> DataConfig:
+    task = {
+        "kind": "permutation",
+        "n": 5,
+        "moves": "swaps",
+        "length": [1, 12],
+        "answer": "none",
+        "distinct_values": True,
+    }
+    given = {"task": task, "format": "cwm_unseeded", "reveal": {"locals": "full", "spacing": spacing}}
+    return DataConfig.model_validate(given)
+
+
+@cache
+def _tokenizer() -> TraceTokenizer:
+    """One for both arms."""
+    return build_tokenizer(BytePairSettings(vocab_size=350), _data(1))
+
+
+def _pool(data: DataConfig, split: str, count: int, roles: tuple[Role, ...]) -> Batches:
+    """The first examples of a split, ids and labels (N, T), padded to the longest."""
+    workers = min(8, os.cpu_count() or 1) if count > 1000 else 1
+    found = [encoded for _, encoded in encoded_examples(data, _tokenizer(), split, range(count), workers)]
+    width = max(len(one.ids) for one in found)
+    ids = torch.full((count, width), _tokenizer().pad_id)
+    kinds = torch.full((count, width), int(PAD_ROLE))
+    for row, one in enumerate(found):
+        ids[row, : len(one.ids)] = torch.tensor(one.ids)
+        kinds[row, : len(one.roles)] = torch.tensor(one.roles)
+    asked = torch.isin(kinds, torch.tensor([int(role) for role in roles]))
+    asked[:, 0] = False
+    return ids, torch.where(asked, ids, -100)
+
+
+def _order(seed: int, stage: int, count: int) -> torch.Tensor:
+    return torch.randperm(count, generator=torch.Generator().manual_seed(1000 * stage + seed))

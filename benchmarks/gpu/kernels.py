@@ -1,0 +1,257 @@
+"""Which of flash-linear-attention's kernels run, agree and pay, and how far does each precision carry a state?
+
+Every cell has a process of its own, since a kernel can end one. `try`: a kernel is held to its reference in float64 (outputs, last
+state, gradients), beside others that compile. `pays`: forward and backward of one mixer of width 512 in bf16, 16,384 tokens in rows of
+several lengths, with kernels, without, and the library's own layer of that size in the same loop (its Mamba layers want mamba-ssm).
+`carries`: the last state against float64's, by length, where tokens are random and where every one is a swap or a flip that forgets
+nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.gpu.queue import Cell, Facts
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.kernel_trial import refusal
+from remedy.models.kernels import OPERATIONS, TRIED, Draw, Kernel, Use, runs
+from remedy.models.mixers import MIXERS, Mixer, ShortConvolution, find_kernels, kernels_of
+
+WITH_KERNELS = ("deltanet", "gated_deltanet", "mamba2", "rwkv7", "deltaproduct", "path_attention", "mamba3", "mamba")
+WIDTHS = {512: 8, 64: 4}
+"""Heads by width: of layers worth a kernel, and of the study's."""
+PATIENCE = 3.0
+"""Seconds after which no round is added."""
+TOKENS, LENGTHS = 16384, (512, 2048, 8192)
+CARRIED = ("deltanet", "gated_deltanet", "mamba2", "gru")
+HORIZONS = (64, 256, 1024, 4096, 16384)
+LAYERS: dict[str, tuple[str, Facts]] = {
+    "deltanet": ("DeltaNet", {"num_heads": 8}),
+    "gated_deltanet": ("GatedDeltaNet", {"num_heads": 8, "head_dim": 64}),
+    "deltaproduct": ("GatedDeltaProduct", {"num_heads": 8, "head_dim": 64, "use_forget_gate": False}),
+    "rwkv7": ("RWKV7Attention", {"head_dim": 64, "layer_idx": 0, "num_hidden_layers": 2}),
+    "path_attention": ("PaTHAttention", {"num_heads": 8, "layer_idx": 0}),
+}
+"""flash-linear-attention's layers of width 512."""
+
+
+def cells(rehearse: bool) -> list[Cell]:
+    """What decides most first: kernels at the width of a layer worth them in bf16, what the four mixers gain, then states."""
+    if rehearse:
+        pays = {"what": "pays", "mixer": "deltanet", "tokens": 32, "lengths": (16,), "rounds": 1}
+        tried = _tries(512, "bf16")[0]._replace(together=True)
+        carries = [Cell(f"carries {m}", {"what": "carries", "mixer": m, "lengths": (64,)}) for m in CARRIED]
+        return [tried, Cell("pays deltanet", pays), *carries]
+    pays = [
+        Cell(f"pays {m}", {"what": "pays", "mixer": m}, 100.0, apart=True) for m in (*WITH_KERNELS, "gru", "attention")
+    ]
+    carries = [Cell(f"carries {m}", {"what": "carries", "mixer": m}, 60.0, apart=True) for m in CARRIED]
+    rest = [*_tries(64, "fp32"), *_tries(64, "bf16")]
+    return [*_tries(512, "bf16"), *pays[:3], *carries, *rest, *pays[3:], *_tries(512, "fp32")]
+
+
+def _tries(width: int, precision: str) -> list[Cell]:
+    """A cell a kernel, of every mixer's operations in the forms that it takes; of short convolutions the first alone."""
+    found: dict[Any, Cell] = {}
+    for mixer in WITH_KERNELS:
+        for use in _uses(_mixer(mixer, width)):
+            inputs = OPERATIONS[use.operation].example(Draw(torch.device("cpu"), torch.float32), *use.widths)
+            for kernel in OPERATIONS[use.operation].kernels:
+                if kernel.path.startswith("fla.") and kernel.takes(*inputs):
+                    name = f"try {kernel.path.rsplit('.', 1)[1]} {'x'.join(map(str, use.widths))} {precision}"
+                    given = {"operation": use.operation, "widths": use.widths, "path": kernel.path}
+                    given |= {"what": "try", "mixer": mixer, "precision": precision}
+                    key = use.operation if use.operation == "short_convolution" else name
+                    found.setdefault(key, Cell(name, given, 150.0, apart=True, together=True))
+    return list(found.values())
+
+
+def _mixer(name: str, width: int) -> Mixer:
+    torch.manual_seed(0)
+    asked = {"mixers": [name], "hidden_size": width}
+    if "num_attention_heads" in MIXERS[name].uses:
+        asked["num_attention_heads"] = WIDTHS[width]
+    return MIXERS[name](DecoderConfig.from_settings(DecoderSettings.model_validate(asked), 64), 0)
+
+
+def _uses(mixer: Mixer) -> list[Use]:
+    inner = [use for part in mixer.children() if isinstance(part, ShortConvolution) for use in part.operations()]
+    return [*mixer.operations(), *inner]
+
+
+def measure(what: str, **given: Any) -> Iterator[Facts]:
+    yield from {"try": _try, "pays": _pays, "carries": _carries}[what](**given)
+
+
+def _device() -> torch.device:
+    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def _try(mixer: str, operation: str, widths: tuple[int, ...], path: str, precision: str) -> Iterator[Facts]:
+    """Whether a kernel computes what its reference does, and how long it took to be compiled, tuned and held to it."""
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    use = Use(operation, tuple(widths))
+    begin = time.perf_counter()
+    why = refusal(use, _kernel(operation, path), _device(), dtype)
+    took = round(time.perf_counter() - begin, 1)
+    yield {"mixer": mixer, "kernel": path, "precision": precision, "agrees": why is None, "why": why, "took_s": took}
+
+
+def _kernel(operation: str, path: str) -> Kernel:
+    (found,) = (one for one in OPERATIONS[operation].kernels if one.path == path)
+    return found
+
+
+def _pays(mixer: str, tokens: int = TOKENS, lengths: tuple[int, ...] = LENGTHS, rounds: int = 10) -> Iterator[Facts]:
+    """Tokens a second of forward and backward; with kernels as `find_kernels` finds them, which is what training waits for."""
+    device, dtype = _device(), torch.bfloat16
+    ours = _mixer(mixer, 512).to(device, dtype)
+    begin = time.perf_counter()
+    find_kernels([ours], device, dtype)
+    by = kernels_of([ours], device, dtype)[mixer]
+    yield {"mixer": mixer, "computed_by": by, "found_in_s": round(time.perf_counter() - begin, 1)}
+    found = dict(TRIED)
+    try:
+        theirs: nn.Module | str = _library(mixer).to(device, dtype)
+    except Exception as error:  # the rest is still wanted
+        theirs = f"{type(error).__name__}: {error}"[:200]
+    for length in lengths:
+        x = Draw(device, dtype).normal(tokens // length, length, 512).requires_grad_()
+        line: Facts = {"mixer": mixer, "length": length}
+        for name, layer, kernels in (("kernels", ours, found), ("library", theirs, found), ("pytorch", ours, {})):
+            if name == "kernels" and not any(tried.found for tried in found.values()):
+                continue
+            TRIED.clear()
+            TRIED.update(kernels)
+            line |= _rates(name, layer, x, rounds)
+        yield line
+
+
+def _rates(name: str, layer: nn.Module | str, x: Tensor, rounds: int) -> Facts:
+    """Tokens a second, and the first call's seconds, in which kernels are compiled and tuned."""
+    if isinstance(layer, str):
+        return {name: layer}
+
+    def both() -> None:
+        y = layer(x)
+        (y[0] if isinstance(y, tuple) else y).float().square().mean().backward()
+        x.grad = None
+        if x.is_cuda:
+            torch.cuda.synchronize()
+
+    try:
+        first, *rest = (_seconds(both) for _ in range(3))
+        while len(rest) < rounds + 2 and sum(rest) < PATIENCE:
+            rest.append(_seconds(both))
+    except Exception as error:
+        return {name: f"{type(error).__name__}: {error}"[:200]}
+    return {name: round(x.shape[0] * x.shape[1] / statistics.median(rest[1:])), f"{name}_first_s": round(first, 2)}
+
+
+def _seconds(action: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def _library(mixer: str) -> nn.Module:
+    if mixer not in LAYERS:
+        raise ModuleNotFoundError("no layer of its own")
+    name, given = LAYERS[mixer]
+    layer: nn.Module = getattr(import_module("fla.layers"), name)(hidden_size=512, **given)
+    return layer
+
+
+def _carries(mixer: str, lengths: tuple[int, ...] = HORIZONS) -> Iterator[Facts]:
+    """||state - state in float64|| / ||state in float64|| after so many tokens, by what computes it."""
+    device = _device()
+    for drive in ("random", "kept") if mixer != "gru" else ("random",):
+        for length in lengths:
+            inputs = _drive(mixer, drive, length, device)
+            exact = _state(mixer, inputs, torch.float64)
+            far: dict[str, float | str] = {}
+            for name, dtype, kernel, tf32 in _ways(mixer, device):
+                torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+                try:
+                    state = _state(mixer, inputs, dtype, kernel).double()
+                    far[name] = float(f"{float((state - exact).norm() / exact.norm()):.2g}")
+                except Exception as error:
+                    far[name] = f"{type(error).__name__}: {error}"[:100]
+            yield {"mixer": mixer, "drive": drive, "length": length, "far": far}
+
+
+def _ways(mixer: str, device: torch.device) -> list[tuple[str, torch.dtype, Kernel | None, bool]]:
+    """Name, precision, kernel and whether products are in TF32."""
+    plain: list[tuple[str, torch.dtype, Kernel | None, bool]] = [("fp32", torch.float32, None, False)]
+    if device.type != "cuda":
+        return plain
+    plain.append(("fp32, products in tf32", torch.float32, None, True))
+    if mixer == "gru":
+        return [*plain, ("bf16", torch.bfloat16, None, False)]
+    operation, path = KERNEL_OF[mixer]
+    kernel = _kernel(operation, path)
+    exact = _kernel(operation, path.replace("ops.delta_rule.chunk_", "ops.gated_delta_rule.chunk_gated_"))
+    return [*plain, ("bf16 kernel", torch.bfloat16, kernel, False), ("fp32 kernel", torch.float32, exact, False)]
+
+
+KERNEL_OF = {
+    "deltanet": ("delta_rule", "fla.ops.delta_rule.chunk_delta_rule"),
+    "gated_deltanet": ("delta_rule", "fla.ops.gated_delta_rule.chunk_gated_delta_rule"),
+    "mamba2": ("state_space_duality", "fla.ops.simple_gla.chunk_simple_gla"),
+}
+HEADS, SIZE, WRITTEN = 4, 16, 16
+"""The study's heads; `kept` drives write a value with each of the first tokens and none afterwards."""
+
+
+def _drive(mixer: str, drive: str, length: int, device: torch.device) -> tuple[Any, ...]:
+    """An operation's inputs. `kept`: swaps of two of the state's axes (delta rules) or flips of its sign (Mamba-2)."""
+    draw = Draw(device, torch.float32)
+    if mixer == "gru":
+        return (draw.normal(8, length, 64),)
+    early = (torch.arange(length, device=device) < WRITTEN).float()
+    values = draw.normal(1, HEADS, length, SIZE)
+    if mixer == "mamba2":
+        flips = draw.uniform(1, length, HEADS) < 0.5
+        kept = torch.where(flips, 20.0, 1e-6)
+        step = F.softplus(2 * draw.normal(1, length, HEADS) - 2) if drive == "random" else kept
+        values = values if drive == "random" else values * early[:, None] / kept.transpose(1, 2)[..., None]
+        b, c = draw.normal(1, length, SIZE), draw.normal(1, length, SIZE)
+        return values.transpose(1, 2), step, -torch.ones(HEADS, device=device), b, c, True, None
+    q = F.normalize(draw.normal(1, HEADS, length, SIZE), dim=-1)
+    k, beta = F.normalize(draw.normal(1, HEADS, length, SIZE), dim=-1), 2 * draw.uniform(1, HEADS, length)
+    if drive == "kept":
+        pairs = draw.uniform(1, HEADS, length, SIZE).topk(2, -1).indices
+        swaps = torch.zeros_like(k).scatter(-1, pairs, torch.tensor([1.0, -1.0], device=device).expand(pairs.shape))
+        k = torch.where(early[:, None] > 0, k, swaps / 2**0.5)
+        values, beta = values * early[:, None], torch.where(early > 0, beta, 2.0)
+    decay = (
+        -0.3 * draw.uniform(1, HEADS, length)
+        if drive == "random"
+        else torch.full((1, HEADS, length), -1e-4, device=device)
+    )
+    return q, k, values, beta, decay if mixer == "gated_deltanet" else None, None
+
+
+@torch.no_grad()
+def _state(mixer: str, inputs: tuple[Any, ...], dtype: torch.dtype, kernel: Kernel | None = None) -> Tensor:
+    """The last state as a precision computes it; a kernel takes what it reads in that precision, and keys in float32."""
+    if mixer == "gru":
+        torch.manual_seed(0)
+        rnn = nn.GRU(64, 64, batch_first=True).to(inputs[0].device, dtype)
+        state: Tensor = rnn(inputs[0].to(dtype))[1]
+        return state
+    if kernel is None:
+        given = [x.to(dtype) if isinstance(x, Tensor) else x for x in inputs]
+        return OPERATIONS[KERNEL_OF[mixer][0]].reference(*given)[1]
+    lower = {2} if mixer != "mamba2" else {0, 3, 4}  # values; inputs and both maps
+    given = [x.to(dtype) if n in lower else x for n, x in enumerate(inputs)]
+    return runs(kernel)(*given)[1]

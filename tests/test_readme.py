@@ -156,7 +156,7 @@ def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -
     assert len(composed.verdicts) == len(config.comparisons)
     written = {p: p.stat().st_mtime_ns for p in (tmp_path / "quickstart").rglob("*.parquet")}
     models = {p: p.stat().st_mtime_ns for p in (tmp_path / "quickstart").glob("*/*/model/model.safetensors")}
-    assert len(models) == 10
+    assert len(models) == 6
     assert run(config, "quickstart") == page
     assert written == {p: p.stat().st_mtime_ns for p in written}
     assert models == {p: p.stat().st_mtime_ns for p in models}

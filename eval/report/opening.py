@@ -70,7 +70,7 @@ def _certainty(item: Verdict, others: Sequence[Verdict]) -> str:
     """The interval, of what it is, what would decide it, and what became of the other comparisons."""
     parts = [f"The difference is {_difference(item)}, on {drawn(item)}, {_scope(item)}"]
     if item.word is VerdictWord.UNDECIDED:
-        parts.append(decisive(item))
+        parts.append(f"it is not judged: {item.refused}" if item.refused else decisive(item))
     if others:
         parts.append(f"of the other comparisons {_counted(others, lambda word, items: str(word))}")
     return "; ".join(parts) + "."
@@ -151,7 +151,7 @@ def _certainties(verdicts: Sequence[Verdict]) -> str:
             f"{len(repeated)} of {len(verdicts)} have {span} a side, and their intervals are for other seeds too; the others are of "
             "these runs alone"
         )
-    open_ones = [item for item in verdicts if item.word is VerdictWord.UNDECIDED]
+    open_ones = [item for item in verdicts if item.word is VerdictWord.UNDECIDED and not item.refused]
     if open_ones:
         least = sorted({round(100 * item.found.smallest(item.level)) for item in open_ones})
         span = f"{least[0]} points" if len(least) == 1 else f"{least[0]} to {least[-1]} points"

@@ -76,7 +76,8 @@ class Verdict(NamedTuple):
     """What a comparison says. `level`: 1 less that of the interval it is judged by; `token_ratio`: tokens of the treatment's traces
     over the baseline's, NaN if none can be compared; `word`: None of a diagnosis, where the sides are fed different roles;
     `programs`: how many distinct ones the examples are; `without`: the best that is right on them without a model, in words, and
-    `idle` whether the treatment has no more; `unequal`: in what the training of the two sides was."""
+    `idle` whether the treatment has no more; `conditions`, `truncated`: of each side, the slugs of its conditions, and the share of
+    examples that a limit cut; `remarks`: what is to be said of the sides, as lines; `refused`: why there is no word but undecided."""
 
     comparison: Comparison
     found: Difference
@@ -88,7 +89,10 @@ class Verdict(NamedTuple):
     programs: int
     without: str
     idle: bool = False
-    unequal: tuple[str, ...] = ()
+    conditions: tuple[frozenset[str], ...] = ()
+    truncated: tuple[float, ...] = ()
+    remarks: tuple[str, ...] = ()
+    refused: str = ""
 
 
 def decide(comparisons: Sequence[Comparison], records: pd.DataFrame, untrained: Collection[str] = ()) -> list[Verdict]:
@@ -153,7 +157,11 @@ def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collecti
     idle = bool(best) and treatment.estimate.mean <= share
     undecided = None if diagnosis else VerdictWord.UNDECIDED
     programs = examples["example"].nunique()
-    return Verdict(comparison, found, baseline, treatment, ALONE, ratio, undecided, programs, without, idle)
+    conditions = tuple(frozenset(side["condition"]) for side in (before, after))
+    truncated = tuple(float(side["truncated"].mean()) for side in (before, after))
+    return Verdict(
+        comparison, found, baseline, treatment, ALONE, ratio, undecided, programs, without, idle, conditions, truncated
+    )
 
 
 PAIRED = ["example", "index", "split", "cluster"]
@@ -250,5 +258,8 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
     places = {run: place for place, run in enumerate(sorted(chosen["run"].unique()))}
     chosen = chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1), place=chosen["run"].map(places))
     return chosen[
-        ["run", "place", *PAIRED, "right", "cost", "failure", "forcing", "chance", "start_right", "true_answer"]
+        [
+            *("run", "place", *PAIRED, "condition", "right", "truncated", "cost", "failure", "forcing"),
+            *("chance", "start_right", "true_answer"),
+        ]
     ]

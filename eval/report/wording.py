@@ -110,9 +110,8 @@ def tokens_cell(item: Verdict) -> str:
 def verdict_cell(item: Verdict) -> str:
     """The word, of what it is said, and what it leaves open."""
     assert item.word is not None
-    budgets = f"unequal: {'; '.join(item.unequal)}" if item.unequal else ""
     idle = IDLE if told_idle(item) else ""
-    return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), idle, _beside(item), budgets]))
+    return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), idle, _beside(item), *item.remarks]))
 
 
 def told_idle(item: Verdict) -> bool:
@@ -145,6 +144,8 @@ def margin_of(item: Verdict) -> str:
 def _beside(item: Verdict) -> str:
     found = item.found
     match item.word:
+        case VerdictWord.UNDECIDED if item.refused:
+            return f"not judged: {item.refused}"
         case VerdictWord.UNDECIDED:
             return f"seen from {100 * found.smallest(item.level):.0f} points on (power 80 %)"
         case VerdictWord.AS_GOOD:

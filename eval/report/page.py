@@ -22,6 +22,7 @@ from remedy.eval.report.costs import measure_sections
 from remedy.eval.report.curves import curve_section
 from remedy.eval.report.failures import failure_sections, moved_section
 from remedy.eval.report.held_out import held_out_section
+from remedy.eval.report.in_training import in_training_section
 from remedy.eval.report.one_step import one_step_sections
 from remedy.eval.report.planned import Missing, missing_runs
 from remedy.eval.report.reading import (
@@ -191,6 +192,7 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
     if any(axis not in condition["labels"] for condition in conditions):
         axis = None  # records of a version that had another one
     sections = kind.headline(conditions) if kind is not None else []
+    sections += in_training_section(name, conditions, records, found.requests)
     sections += seed_sections(name, axis, conditions, records, variants)
     own = kind.sections(conditions, records) if kind is not None else None
     if own is not None:

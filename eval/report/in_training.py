@@ -20,7 +20,7 @@ MOST = 10**12
 NOTE = (
     "No test program is one of training, but what is to be learnt of it may be: the same commands from other digits, the same "
     "functions of other words. There a right answer may be remembered, and does not show that a state is followed. Where training had "
-    "as many examples as there are sequences or compositions, all may stand in it; else at most the share. `task.split_by` keeps "
+    "as many examples as there are sequences or compositions, all may stand in it. `task.split_by` keeps "
     "them apart."
 )
 _TOLD_BY = {"permutation": ("n", "moves"), "composition": ("family",)}
@@ -50,11 +50,11 @@ def in_training_section(
         [
             space.said,
             f"{examples:,}",
-            "all" if examples >= space.size else f"at most {100 * examples / space.size:.0f} %",
+            "all" if examples >= space.size else f"{100 * examples / space.size:.0f} %",
         ]
         for space, examples in sorted(seen.items(), key=lambda item: item[0].size)
     ]
-    head = ["To be learnt", "Training examples, at most", "In training"]
+    head = ["To be learnt", "Training examples", "In training, at most"]
     return [Section(f"{name}: what may stand in training", rows=[head, *rows], note=NOTE)] if rows else []
 
 

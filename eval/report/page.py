@@ -47,8 +47,9 @@ from remedy.eval.sections import Section
 from remedy.eval.summary import ConditionSummary
 
 MISSING_NOTE = (
-    "Conditions that were asked for have no records yet; `remedy evaluate`, run again, goes on with them. Of runs that an experiment "
-    "planned (`experiment.json`) nothing is in this report; `remedy run`, run again, makes what is not made."
+    "Conditions that were asked for and have no records yet: `remedy evaluate`, run again, goes on with them. All of a run: its "
+    "experiment planned it (`experiment.json`), and no evaluation of it is in this report; `remedy run`, run again, makes what is not "
+    "made."
 )
 
 

@@ -12,7 +12,7 @@ from remedy.data_gen.settings import UserError
 from remedy.eval.report.comparable import same_weights, unequal_evaluations
 from remedy.eval.report.page import compose, report
 from remedy.eval.report.planned import Missing, missing_runs, write_plan
-from remedy.eval.report.verdicts import Verdict
+from remedy.eval.report.verdicts import Comparison, Side, Verdict
 from remedy.eval.report.wording import verdict_cell
 from remedy.eval.stats import VerdictWord
 from tests.eval.made_records import made, write_evaluation
@@ -61,6 +61,16 @@ def test_a_report_does_not_say_what_would_decide_what_it_does_not_judge(tmp_path
     assert "it is not judged: 100 % of the baseline's" in text
     assert "times the programs would mostly" not in text
     assert "seen from" not in text.split("## Verdicts")[1].split("\n\n")[1]
+
+
+def test_two_evaluations_of_one_run_may_have_other_limits_too(tmp_path: Path) -> None:
+    for spacing, limit in ((1.0, 4), (4.0, 4096)):
+        rows = made([limit > 4] * 100, labels={**LABELS, "spacing": spacing}, truncated=limit == 4)
+        write_evaluation(tmp_path / str(limit), rows, evaluation={**ASKED, "max_new_tokens": limit})
+    sides = [Side(run="run", where={"spacing": spacing}) for spacing in (1.0, 4.0)]
+    (found,) = compose([tmp_path], [Comparison(mitigation="m", baseline=sides[0], treatment=sides[1])]).verdicts
+    assert found.remarks == ("unequal: max_new_tokens 4,096 against 4",)
+    assert found.refused
 
 
 def read_as(precision: str, **evaluation: Any) -> Mapping[str, Any]:

@@ -46,19 +46,20 @@ def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, Dat
         own = set(source.task.held_out())
         for key, value in sorted(own - whole, key=str):
             raise ValueError(
-                f"{where}: task.{key} {cut(str(value))} is held out here alone: hold it out in data.task, from the whole run, so "
-                "that no other part trains on it and reports can set it apart"
+                f"{where}: task.{key} {cut(str(value))} is set here alone: set it in data.task, for the whole run, so that no other "
+                "part trains on what it keeps out and reports can set that apart"
             )
         for key, value in sorted(whole - own, key=str):
             if _occurs(source.task, key, value):
                 raise ValueError(
-                    f"{where}: trains on {cut(str(value))}, which data.task.{key} keeps from training: hold it out here too"
+                    f"{where}: trains on what data.task.{key} {cut(str(value))} keeps from training: set it here too"
                 )
 
 
 def _occurs(task: Task, key: str, value: Any) -> bool:
     """Whether a task that does not hold a value out has programs with it."""
     try:
-        return task.changed({key: (value,)}).held_out().get((key, value)) == ""
+        several = isinstance(getattr(task, key, None), tuple)
+        return task.changed({key: (value,) if several else value}).held_out().get((key, value)) == ""
     except ConfigError:  # it has no such setting, or no such value
         return False

@@ -159,7 +159,20 @@ def for_checkpoint(checkpoint: str, config: EvalConfig, chosen: Mapping[str, Any
     for key in [*config.set, *given]:
         if key.startswith("task.held_out_"):
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
+    _refuse_other_splits(data.task, trained_on)
     took = read_training(Path(checkpoint))
     stages = (written.get("train") or {}).get("curriculum") or []
     training = {**took, "chosen": dict(chosen or {}), "curriculum": stages} if took is not None else None
     return Subject(data, trained_on, recorded_weights(Path(checkpoint)), training)
+
+
+def _refuse_other_splits(task: Task, trained_on: Task | None) -> None:
+    """Raises a ConfigError for programs whose split says nothing of whether the checkpoint was trained on them."""
+    if trained_on is None or trained_on.kind != task.kind:
+        return
+    asked, trained = (getattr(one, "split_by", None) for one in (task, trained_on))
+    if asked != trained:
+        raise ConfigError(
+            f"set.task.split_by: test programs by {asked} may stand in the training of this checkpoint, which was split by {trained}: "
+            f"write split_by: {trained}"
+        )

@@ -237,6 +237,9 @@ def report(
         Optional[list[Path]],  # noqa: UP045
         typer.Option(help="a calibrator, judged on what the report holds of its model; once for each"),
     ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="judge recipes of which runs are missing, by the others")
+    ] = False,
     title: Annotated[str, typer.Option()] = "Report",
 ) -> None:
     """Write Markdown and one HTML page with figures and the verdict table."""
@@ -247,7 +250,7 @@ def report(
     if comparisons and baseline:
         raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
     chosen = load(ExperimentConfig, comparisons).comparisons if comparisons else None
-    print(f"report: {run(directories, out, chosen, title, [baseline] if baseline else [], trust or [])}")
+    print(f"report: {run(directories, out, chosen, title, [baseline] if baseline else [], trust or [], partial)}")
 
 
 @app.command()
@@ -310,11 +313,18 @@ def sweep(
     ] = None,
     job: Annotated[Optional[int], typer.Option(help="do this run alone, counted from 0")] = None,  # noqa: UP045
     report_only: Annotated[bool, typer.Option("--report-only", help="report over the runs that are done")] = False,
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="with --report-only: judge recipes of which runs are missing, by the others"),
+    ] = False,
 ) -> None:
     """Run a grid of runs, here or as a Slurm array, and report over all; finished runs are skipped."""
+    from remedy.data_gen.settings import UserError
     from remedy.launch.sweep import sweep as run
 
-    page = run(config, overrides or [], slurm, job, report_only)
+    if partial and not report_only:
+        raise UserError("--partial does nothing without --report-only: add it, or remove --partial")
+    page = run(config, overrides or [], slurm, job, report_only, partial)
     if page is not None:
         print(f"report: open {page} (or {page.with_suffix('.md')})")
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.sealed import write_json
 from remedy.data_gen.settings import UserError, dump, load
+from remedy.eval.folder import REQUEST
+from remedy.eval.report.planned import EVALUATION, write_plan
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.launch.finished import is_done
 from remedy.launch.groups import SELECTION_FOLDER
@@ -32,11 +34,20 @@ def run(config: ExperimentConfig, where: str) -> Path:
             other settings.
     """
     jobs, tried = expand(config, where), trials(config, where)
+    plan(config, jobs)
     if tried:
         _stacked_first(config, tried, f"{len(tried)} trials that choose settings on validation")
         jobs = expand(config, where, choose(config, tried))
+        plan(config, jobs)  # which runs are one variant may hang on what was chosen
     _stacked_first(config, jobs, f"{len(jobs)} runs")
     return report_all(config, jobs)
+
+
+def plan(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
+    """Write down which runs the experiment consists of."""
+    folder = Path(config.output)
+    runs = {str(job.folder.relative_to(folder)): {"run": job.name, "variant": job.variant} for job in jobs}
+    write_plan(folder, runs)
 
 
 def _stacked_first(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str) -> None:
@@ -66,19 +77,25 @@ def _run_all(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str) -
         raise UserError("\n".join(failed))
 
 
-def report_all(config: ExperimentConfig, jobs: list[Job]) -> Path:
-    """The report over all runs; returns its page. Runs that are tracked put it on W&B too."""
+def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False) -> Path:
+    """The report over all runs that are evaluated; returns its page. Runs that are tracked put it on W&B too. `partial`: judge recipes
+    of which runs are missing.
+
+    Raises:
+        UserError: no run is evaluated, or as `report`.
+    """
     from remedy.eval.report.page import report
     from remedy.train.wandb_runs import log_report
 
     folder = Path(config.output) / "report"
-    directories = [job.folder / "evaluation" for job in jobs]
+    directories = [job.folder / EVALUATION for job in jobs]
+    directories = [one for one in directories if (one / REQUEST).exists()] or directories
     directories += [
         Path(config.output) / name / SELECTION_FOLDER
         for name, group in config.groups.items()
         if group.select is not None
     ]
-    page = report(directories, folder, config.comparisons or None, config.title, config.baselines)
+    page = report(directories, folder, config.comparisons or None, config.title, config.baselines, partial=partial)
     tracked = [job.train.tracking for job in jobs if job.train.tracking.wandb]
     if tracked:
         log_report(tracked[0], f"{config.name}: report", folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 from remedy.data_gen.settings import UserError, load
 from remedy.launch.experiment import ExperimentConfig, expand, trials
 from remedy.launch.job import TRAINED
-from remedy.launch.runner import command, environment, prepare, report_all, run
+from remedy.launch.runner import command, environment, plan, prepare, report_all, run
 from remedy.launch.selection import choose
 
 ARRAY = """\
@@ -49,11 +49,19 @@ cd {cwd}
 """
 
 
-def sweep(config: str, overrides: Sequence[str], slurm: Path | None, job: int | None, report_only: bool) -> Path | None:
+def sweep(
+    config: str,
+    overrides: Sequence[str],
+    slurm: Path | None,
+    job: int | None,
+    report_only: bool,
+    partial: bool = False,
+) -> Path | None:
     """Run the sweep and return the report's page, or do one part of it.
 
     `slurm`: write the scripts of a Slurm array there instead, or of two where settings are selected first. `job`: become the process
-    of this one run; trials of a selection are counted first. `report_only`: report over what is there.
+    of this one run; trials of a selection are counted first. `report_only`: report over what is there; `partial`: and judge
+    recipes of which runs are missing.
 
     Raises:
         UserError: as `runner.run`; there is no such job, or the trials before it are not finished.
@@ -73,8 +81,9 @@ def sweep(config: str, overrides: Sequence[str], slurm: Path | None, job: int | 
         raise UserError(f"--job {job}: {config} has {first}{len(jobs)} runs, counted from 0")
     if tried and (job is None or job >= len(tried)):
         jobs = expand(settings, config, choose(settings, tried))
+    plan(settings, jobs)
     if job is None:
-        return report_all(settings, jobs)
+        return report_all(settings, jobs, partial)
     mine = [*tried, *jobs][job]
     problem = prepare(mine)
     if problem:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,7 +14,7 @@ from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.messages import shown, suggest
 from remedy.data_gen.registry import one_of
 from remedy.data_gen.settings import low_high
-from remedy.data_gen.splits import ALL, split_of, stream_of, text_hash
+from remedy.data_gen.splits import ALL, SPLITS, split_of, stream_of, text_hash
 from remedy.data_gen.tasks.families import FAMILIES, LETTERS, source
 from remedy.data_gen.tasks.small_spaces import outcomes
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, too_few_programs
@@ -40,6 +41,9 @@ class CompositionTask(Task):
     """Characters of a random input string."""
     alphabet: str = Field(default=LETTERS, min_length=1)
     """The letters of random strings."""
+    split_by: Literal["program", "functions"] = "program"
+    """What no two splits share: programs, or sequences of composed functions, whatever they are given. Single functions stay in all
+    splits, each program of one in one of them."""
     held_out_functions: tuple[str, ...] = ()
     """Functions that the train split never has."""
     held_out_depths: tuple[int, ...] = ()
@@ -85,15 +89,38 @@ class CompositionTask(Task):
         depth = f"the depth is {low}" if low == high else f"depths are {low} to {high}"
         names = self.function_names()
         depths = {("held_out_depths", n): "" if low <= n <= high else depth for n in self.held_out_depths}
-        return depths | {
+        functions = {
             ("held_out_functions", name): "" if name in names else "it is none of the functions that may occur"
             for name in self.held_out_functions
         }
+        single = "the depth is 1, and single functions stay in all splits" if high == 1 else ""
+        return depths | functions | ({("split_by", self.split_by): single} if self.split_by != "program" else {})
+
+    def clusters(self, split: str, count: int) -> int:
+        if self.split_by == "program":
+            return count
+        return len({one.cluster or one.identity for one in self.draw(split, range(count), 0, session=False)})
+
+    def learnt(self, composed: Composition) -> str:
+        """What of a program its split goes by: all of it, or of several functions which they are, in their order."""
+        whole = self.split_by == "program" or composed.depth == 1
+        return composed.identity if whole else " ".join(composed.functions)
 
     def count(self, split: str) -> int | None:
-        """Of a small space, the number of its programs. Training draws them again and again."""
+        """Of a small space, the number of its programs. Training draws them again and again. 0 of a split without a composition."""
         space = None if split == "train" else listed(self, split)
-        return None if space is None else len(space)
+        if space is not None:
+            return len(space)
+        return None if any(split in (ALL, name) for name in self._splits()) else 0
+
+    def _splits(self) -> Iterator[str]:
+        """The split of one composition after another; all of them where programs are split."""
+        low, high = self.depth_range()
+        if self.split_by == "program" or low == 1:
+            yield from SPLITS
+        for depth in range(low, high + 1):
+            for names in itertools.product(self.function_names(), repeat=depth):
+                yield split_of(text_hash(" ".join(names)))
 
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
         space = None if split == "train" else listed(self, split)
@@ -126,10 +153,11 @@ class CompositionTask(Task):
             "functions": " ".join(composed.functions),
         }
         program = Program(composed.code, f"composition {split}/{index}")
-        return Drawn(program, composed.identity, key, slices, returns=True)
+        cluster = self.learnt(composed)
+        return Drawn(program, composed.identity, key, slices, returns=True, cluster=cluster)
 
     def _allowed(self, split: str, composed: Composition) -> bool:
-        if split not in (ALL, split_of(text_hash(composed.identity))):
+        if split not in (ALL, split_of(text_hash(self.learnt(composed)))):
             return False
         held_out = composed.depth in self.held_out_depths or not set(self.held_out_functions).isdisjoint(
             composed.functions
@@ -143,7 +171,7 @@ def listed(task: CompositionTask, split: str) -> tuple[Composition, ...] | None:
     space = _space(task)
     if space is None or split == ALL:
         return space
-    return tuple(one for one in space if split_of(text_hash(one.identity)) == split)
+    return tuple(one for one in space if split_of(text_hash(task.learnt(one))) == split)
 
 
 @lru_cache(maxsize=64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from functools import lru_cache
+from math import comb
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -106,11 +107,12 @@ def _between(bounds: tuple[int, int], keys: rng.U64, position: int) -> Ints:
     return low + rng.below_array(rng.bits_array(keys, np.array([position])), high - low + 1)[:, 0]
 
 
-def content_hash(batch: PermutationBatch) -> rng.U64:
-    """64-bit hash of each program: the same for every spacing, format and encoding it is written in. Shape (B,)."""
+def content_hash(batch: PermutationBatch, values: bool = True) -> rng.U64:
+    """64-bit hash of each program: the same for every spacing, format and encoding it is written in. Without `values` of its commands
+    alone, whatever digits they start from. Shape (B,)."""
     kinds = {"swaps": 1, "three_cycles": 2, "full": 3}
     state = np.full(len(batch.lengths), rng.mix(batch.n * 7 + kinds[batch.kind]), dtype=np.uint64)
-    for column in range(batch.n):
+    for column in range(batch.n if values else 0):
         state = rng.mix_array(state + batch.values[:, column].astype(np.uint64) + np.uint64(1))
     # Moves hash by (position, rank), summed: order matters through the position, and a shorter program ends earlier.
     steps = np.arange(batch.moves.shape[1])
@@ -169,3 +171,14 @@ def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -
     main = "return execute_repl_trace()" if answer == "string" else "execute_repl_trace()"
     border = "\n\n" if answer == "string" else ""
     return Program(f"{code}{border}def main():  {MARKER}\n    {main}\n", "permutation function")
+
+
+def sequences(moves: int, length: int, repertoire: int | None = None) -> int:
+    """How many sequences of so many commands there are over a table of moves, of at most `repertoire` different ones."""
+    if repertoire is None:
+        return int(moves**length)
+    # Those of exactly k different commands: a choice of k, and inclusion and exclusion over those that do not occur.
+    return sum(
+        comb(moves, k) * sum((1 - 2 * (j % 2)) * comb(k, j) * int((k - j) ** length) for j in range(k + 1))
+        for k in range(min(repertoire, length, moves) + 1)
+    )

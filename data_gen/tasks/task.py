@@ -80,8 +80,8 @@ class Task(Settings, ABC):
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
         """The programs at the indices, each a function of (settings, split, index, seed) alone.
 
-        That splits share no program is the task's to keep: it draws again until
-        `split_of(text_hash(identity))` is `split`.
+        That splits share no program, or nothing else that it is to be learnt from, is the task's to keep: it draws again until the
+        split of a hash of the content is `split`.
         `session`: the format writes a session of commands, for tasks that have one, instead of a traced program.
 
         Raises:

@@ -114,9 +114,8 @@ class CompositionDiagnostic(Diagnostic):
 
     def _extent(self, task: Task, split: str, trained_on: Task | None) -> tuple[str, int]:
         """The split and the number of programs of a condition. A model that was not trained here is asked all of a small space."""
-        every = task.count("all")
-        if every is None:
-            return split, self.examples
+        if task.count("all") is None:
+            return split, 0 if task.count(split) == 0 else self.examples
         split = "all" if trained_on is None else split
         return split, min(self.examples, task.count(split) or 0)
 

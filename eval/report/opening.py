@@ -74,7 +74,7 @@ def _certainty(item: Verdict, others: Sequence[Verdict]) -> str:
     if runs := in_these_runs(item):
         parts.append(runs)
     if item.word is VerdictWord.UNDECIDED:
-        parts.append(decisive(item))
+        parts.append(f"it is not judged: {item.refused}" if item.refused else decisive(item))
     if others:
         parts.append(f"of the other comparisons {_counted(others, lambda word, items: str(word))}")
     return "; ".join(parts) + "."
@@ -158,7 +158,11 @@ def _certainties(verdicts: Sequence[Verdict]) -> str:
         said = f"All have {span} a side and speak of recipes"
     else:
         said = f"{len(repeated)} of {len(verdicts)} have {span} a side and speak of recipes; the others are of these runs alone"
-    impossible = [item for item in repeated if item.word is VerdictWord.UNDECIDED and item.evidence.least >= item.level]
+    impossible = [
+        item
+        for item in repeated
+        if item.word is VerdictWord.UNDECIDED and not item.refused and item.evidence.least >= item.level
+    ]
     if impossible:
         said += f"; {len(impossible)} could not have been decided with so few seeds"
     return f"{said}."

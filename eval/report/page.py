@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -14,15 +14,26 @@ from remedy.data_gen.settings import UserError
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records import label_columns
 from remedy.eval.report.budgets import NOTE as BUDGET_NOTE
-from remedy.eval.report.budgets import as_it_is, runs_table, unequal
+from remedy.eval.report.budgets import as_it_is, runs_table
+from remedy.eval.report.comparable import judged
 from remedy.eval.report.comparisons import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.constrained import constraint_sections
 from remedy.eval.report.costs import measure_sections
 from remedy.eval.report.curves import curve_section
 from remedy.eval.report.failures import failure_sections, moved_section
 from remedy.eval.report.held_out import held_out_section
+from remedy.eval.report.in_training import in_training_section
 from remedy.eval.report.one_step import one_step_sections
-from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
+from remedy.eval.report.planned import Missing, missing_runs
+from remedy.eval.report.reading import (
+    Evaluations,
+    find,
+    named,
+    read_evaluations,
+    read_measurement,
+    read_readings,
+    variants_of,
+)
 from remedy.eval.report.record_pages import record_sections
 from remedy.eval.report.render import write_pages
 from remedy.eval.report.results import accuracy_by_cost, axis_sections, by_trace_tokens, metric_sections
@@ -36,15 +47,17 @@ from remedy.eval.sections import Section
 from remedy.eval.summary import ConditionSummary
 
 MISSING_NOTE = (
-    "These conditions were asked for and have no records yet; `remedy evaluate`, run again, goes on with them."
+    "Conditions that were asked for and have no records yet: `remedy evaluate`, run again, goes on with them. All of a run: its "
+    "experiment planned it (`experiment.json`), and no evaluation of it is in this report; `remedy run`, run again, makes what is not "
+    "made."
 )
 
 
 class Report(NamedTuple):
-    """A report before it is rendered. `baselines`: what is said of baselines that nobody chose."""
+    """A report before it is rendered. `remarks`: sentences on what is missing, and on baselines that nobody chose."""
 
     verdicts: list[Verdict]
-    baselines: list[str]
+    remarks: list[str]
     sections: list[Section]
     records: pd.DataFrame
     """Of all evaluations."""
@@ -57,19 +70,22 @@ def report(
     title: str = "Report",
     baselines: Sequence[str] = (),
     trusts: Sequence[Path] = (),
+    partial: bool = False,
 ) -> Path:
     """Write `report.md`, `report.html`, `figures/` and `records/` from evaluations and measurements; returns the page's path.
 
     Without `comparisons`, every variant is compared with the baseline, condition by condition, and on real programs every
     condition with the plainest of its variant. `baselines`: variants or runs that are baselines; of a diagnostic without one, it
-    is the first found. `trusts`: files of calibrators, each judged on what the report holds of its model.
+    is the first found. `trusts`: files of calibrators, each judged on what the report holds of its model. `partial`: judge recipes of
+    which runs are missing, by the others.
 
     Raises:
-        UserError: no evaluation or measurement is found, a comparison does not fit the records, or there is no such baseline.
+        UserError: no evaluation or measurement is found, a comparison does not fit the records, there is no such baseline, or it is to
+            be partial and nothing is missing.
     """
-    composed = compose(directories, comparisons, baselines, trusts)
+    composed = compose(directories, comparisons, baselines, trusts, partial)
     pages = record_sections(find(directories).evaluations, composed.records, output)
-    return write_pages(composed.verdicts, composed.baselines, [*composed.sections, *pages], output, title)
+    return write_pages(composed.verdicts, composed.remarks, [*composed.sections, *pages], output, title)
 
 
 def compose(
@@ -77,6 +93,7 @@ def compose(
     comparisons: Sequence[Comparison] | None = None,
     baselines: Sequence[str] = (),
     trusts: Sequence[Path] = (),
+    partial: bool = False,
 ) -> Report:
     """The verdicts and sections of a report.
 
@@ -85,17 +102,19 @@ def compose(
     """
     folders, measured, selections = find(directories)
     found = read_evaluations(folders)
+    found = found._replace(missing=[*found.missing, *missing_runs(folders)])
     variants = variants_of(found.requests)
     unknown = next((name for name in baselines if name not in {*variants, *variants.values()}), None)
     if unknown is not None:
         raise UserError(f"baseline: no variant or run {unknown!r}; {suggest(unknown, [*variants, *variants.values()])}")
-    said: list[str] = []
+    said = missing_said(found.missing, partial)
     if comparisons is None:
-        said = chosen_baselines(found.conditions, variants, baselines)
+        said += chosen_baselines(found.conditions, variants, baselines)
         comparisons = default_comparisons(found.conditions, variants, baselines)
         comparisons += diagnoses(found.conditions, variants)
     decided = decide(comparisons, found.records, [one["run"] for one in found.requests if as_it_is(one)])
-    decided = [with_budgets(item, found.requests, variants) for item in decided]
+    requests = read_readings(folders, found.requests)
+    decided = [judged(item, requests, variants, found.missing, partial) for item in decided]
     fingerprints = {request["run"]: request["checkpoint"]["tokenizer_fingerprint"] for request in found.requests}
     trained = any(request.get("training") for request in found.requests)
     sections = [Section("Runs", rows=runs_table(found), note=BUDGET_NOTE if trained else "")] if found.requests else []
@@ -106,7 +125,9 @@ def compose(
         sections += diagnostic_sections(diagnostic, found, variants)
     sections += doubt(trusts, [*zip(folders, found.requests)])
     if found.conditions:
-        sections.append(Section("Right answers by tokens", draw=partial(accuracy_by_cost, found.conditions, variants)))
+        sections.append(
+            Section("Right answers by tokens", draw=functools.partial(accuracy_by_cost, found.conditions, variants))
+        )
     sections += token_cost_sections(found.conditions)
     sections += diagnosis_section([item for item in decided if item.word is None])
     sections += moved_section([item.comparison for item in decided if item.word is not None], found.records)
@@ -116,13 +137,16 @@ def compose(
     return Report([item for item in decided if item.word is not None], said, said_once(sections), found.records)
 
 
-def with_budgets(item: Verdict, requests: Sequence[dict[str, Any]], variants: dict[str, str]) -> Verdict:
-    """A verdict that says in what the training of its two sides was unequal."""
-    baseline, treatment = (
-        [request for request in requests if side.run in (variants[request["run"]], request["run"])]
-        for side in (item.comparison.baseline, item.comparison.treatment)
-    )
-    return item._replace(unequal=tuple(unequal(baseline, treatment)))
+def missing_said(missing: Sequence[Missing], partial: bool) -> list[str]:
+    """A sentence on what is missing, if anything is.
+
+    Raises:
+        UserError: a partial report is asked for, and nothing is.
+    """
+    if not missing and partial:
+        raise UserError("--partial does nothing, since no run is missing: remove it")
+    judged = "recipes are judged without it (--partial)" if partial else "no recipe is judged without all of its runs"
+    return [f"Missing: {named([str(one) for one in missing])}; {judged}."] if missing else []
 
 
 def chosen_baselines(
@@ -169,6 +193,7 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
     if any(axis not in condition["labels"] for condition in conditions):
         axis = None  # records of a version that had another one
     sections = kind.headline(conditions) if kind is not None else []
+    sections += in_training_section(name, conditions, records, found.requests)
     sections += seed_sections(name, axis, conditions, records, variants)
     own = kind.sections(conditions, records) if kind is not None else None
     if own is not None:
@@ -184,13 +209,16 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
     if axis is None and not records.empty:
         sections.append(
             Section(
-                f"{name}: right answers by tokens of the true trace", draw=partial(by_trace_tokens, records, conditions)
+                f"{name}: right answers by tokens of the true trace",
+                draw=functools.partial(by_trace_tokens, records, conditions),
             )
         )
     return sections
 
 
 def missing_section(found: Evaluations) -> list[Section]:
-    """The conditions that evaluations were asked for and have no records of, if there are any."""
-    rows = [[run, condition.replace("__", ", ")] for run, conditions in found.missing for condition in conditions]
-    return [Section("Not evaluated yet", rows=[["Run", "Condition"], *rows], note=MISSING_NOTE)] if rows else []
+    """The runs, and conditions of runs, that should be in the report and are not, if there are any."""
+    rows = [
+        [one.run, condition.replace("__", ", ")] for one in found.missing for condition in one.conditions or ("all",)
+    ]
+    return [Section("Missing", rows=[["Run", "Condition"], *rows], note=MISSING_NOTE)] if rows else []

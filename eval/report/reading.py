@@ -13,9 +13,10 @@ from remedy.data_gen.sealed import digest_of, read_json, read_table
 from remedy.data_gen.settings import UserError
 from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
-from remedy.eval.folder import RECORDS, REQUEST, SUMMARY, read_request
+from remedy.eval.folder import READING, RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records import ROLE_COLUMNS, LabelValue, read_records, traced_only
 from remedy.eval.report.cuts import Measurement
+from remedy.eval.report.planned import Missing
 from remedy.eval.report.selection import SELECTION
 from remedy.eval.summary import ConditionSummary, read_summary, summarise
 
@@ -23,13 +24,13 @@ log = logging.getLogger(__name__)
 
 
 class Evaluations(NamedTuple):
-    """The requests, their conditions as they were summarised, the traced programs' records with their `variant`, and by run what is
+    """The requests, their conditions as they were summarised, the traced programs' records with their `variant`, and what is
     missing."""
 
     requests: list[dict[str, Any]]
     conditions: list[ConditionSummary]
     records: pd.DataFrame
-    missing: list[tuple[str, list[str]]]
+    missing: list[Missing]
 
 
 class Found(NamedTuple):
@@ -88,12 +89,14 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
         if (folder / SUMMARY).exists():
             found = read_summary(folder / SUMMARY, evaluation)
             if absent:
-                raise UserError(f"{folder / RECORDS}: the records of {_some(absent)} are missing; evaluate again")
+                raise UserError(
+                    f"{folder / RECORDS}: the records of {named(_spaced(absent))} are missing; evaluate again"
+                )
         else:
             found = [condition for one in mine for condition in summarise(one)]
         if absent:
-            missing.append((request["run"], absent))
-            log.warning("%s: not evaluated yet, so not in the report: %s", folder, _some(absent))
+            missing.append(Missing(request["run"], request.get("variant") or request["run"], tuple(absent)))
+            log.warning("%s: not evaluated yet, so not in the report: %s", folder, named(_spaced(absent)))
         for condition in found:
             key = (condition["run"], condition["diagnostic"], frozenset(condition["labels"].items()))
             other = held.setdefault(key, folder)
@@ -113,15 +116,30 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
     return Evaluations(requests, conditions, traced_only(together), missing)
 
 
+def read_readings(folders: Sequence[Path], requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The requests of these folders, each with how its model was read as `reading`; empty where that was not kept.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    cure = "evaluate again, which writes it anew"
+    paths = [folder / READING for folder in folders]
+    readings = [read_json(path, cure) if path.exists() else {} for path in paths]
+    return [{**request, "reading": reading} for request, reading in zip(requests, readings, strict=True)]
+
+
 def variants_of(requests: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Each run's variant; a run that names none is its own."""
     return {request["run"]: request.get("variant") or request["run"] for request in requests}
 
 
-def _some(names: Sequence[str]) -> str:
-    """The first of some conditions, and how many more."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return "; ".join(name.replace("__", ", ") for name in names[:3]) + more
+def named(names: Sequence[str]) -> str:
+    """The first of some names, and how many more."""
+    return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _spaced(slugs: Sequence[str]) -> list[str]:
+    return [slug.replace("__", ", ") for slug in slugs]
 
 
 def read_measurement(folder: Path) -> Measurement:

@@ -36,10 +36,10 @@ class Rendered(NamedTuple):
 
 
 def write_pages(
-    verdicts: Sequence[Verdict], baselines: Sequence[str], sections: Sequence[Section], output: Path, title: str
+    verdicts: Sequence[Verdict], remarks: Sequence[str], sections: Sequence[Section], output: Path, title: str
 ) -> Path:
-    """Write `report.md`, `report.html` and `figures/`; returns the HTML page's path. `baselines`: what is said of how they were
-    chosen.
+    """Write `report.md`, `report.html` and `figures/`; returns the HTML page's path. `remarks`: sentences of this
+    report below its verdicts.
 
     Raises:
         OSError: a file cannot be written.
@@ -47,7 +47,7 @@ def write_pages(
     with writing(output):
         rendered = [render_section(section, output / "figures") for section in sections]
     shown = [section for section in rendered if section.rows or section.svg]
-    note = " ".join([VERDICT_NOTE, *baselines])
+    note = " ".join([*remarks, VERDICT_NOTE])
     text = markdown(title, verdicts, note, shown)
     replace_file(output / MARKDOWN, lambda partial: partial.write_text(text, encoding="utf-8"))
     environment = jinja2.Environment(loader=jinja2.PackageLoader("remedy.eval.report", "."), autoescape=True)

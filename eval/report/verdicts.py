@@ -96,7 +96,9 @@ class Verdict(NamedTuple):
     `token_ratio`: tokens of the treatment's traces over the baseline's, NaN if none can be compared; `word`: of recipes where both
     sides have several seeds, else of these runs, None of a diagnosis, where the sides are fed different roles; `of_runs`: of these
     runs alone; `programs`: how many distinct ones the examples are; `without`: the best that is right on them without a model, in
-    words, and `idle` whether the treatment has no more; `unequal`: in what the training of the two sides was."""
+    words, and `idle` whether the treatment has no more; `conditions`, `truncated`: of each side, the slugs of its conditions, and the
+    share of examples that a limit cut; `remarks`: what is to be said of the sides, as lines; `refused`: why there is no word but
+    undecided."""
 
     comparison: Comparison
     found: Difference
@@ -110,7 +112,10 @@ class Verdict(NamedTuple):
     programs: int
     without: str
     idle: bool = False
-    unequal: tuple[str, ...] = ()
+    conditions: tuple[frozenset[str], ...] = ()
+    truncated: tuple[float, ...] = ()
+    remarks: tuple[str, ...] = ()
+    refused: str = ""
 
     def judged(self, level: float) -> Verdict:
         """The same with its words, at a level."""
@@ -202,6 +207,8 @@ def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collecti
         examples["example"].nunique(),
         without,
         idle,
+        tuple(frozenset(side["condition"]) for side in (before, after)),
+        tuple(float(side["truncated"].mean()) for side in (before, after)),
     )
 
 
@@ -292,5 +299,8 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
     places = {run: place for place, run in enumerate(sorted(chosen["run"].unique()))}
     chosen = chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1), place=chosen["run"].map(places))
     return chosen[
-        ["run", "place", *PAIRED, "right", "cost", "failure", "forcing", "chance", "start_right", "true_answer"]
+        [
+            *("run", "place", *PAIRED, "condition", "right", "truncated", "cost", "failure", "forcing"),
+            *("chance", "start_right", "true_answer"),
+        ]
     ]

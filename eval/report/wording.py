@@ -124,11 +124,9 @@ def tokens_cell(item: Verdict) -> str:
 def verdict_cell(item: Verdict) -> str:
     """The word, of what it is said, and what it leaves open."""
     assert item.word is not None
-    budgets = f"unequal: {'; '.join(item.unequal)}" if item.unequal else ""
     idle = IDLE if told_idle(item) else ""
-    return "\n".join(
-        filter(None, [str(item.word).capitalize(), scope(item), in_these_runs(item), idle, beside(item), budgets])
-    )
+    lines = [str(item.word).capitalize(), scope(item), in_these_runs(item), idle, beside(item), *item.remarks]
+    return "\n".join(filter(None, lines))
 
 
 def told_idle(item: Verdict) -> bool:
@@ -172,6 +170,8 @@ def beside(item: Verdict) -> str:
     """What stands beside the word: what the comparison could have said, and what it takes to say more."""
     found, least = item.found, item.evidence.least
     match item.word:
+        case VerdictWord.UNDECIDED if item.refused:
+            return f"not judged: {item.refused}"
         case VerdictWord.UNDECIDED if not found.repeated:
             return f"seen from {100 * found.smallest(item.level):.0f} points on (power 80 %)"
         case VerdictWord.UNDECIDED if "solved" in item.evidence.asked and not item.treatment.reachable:

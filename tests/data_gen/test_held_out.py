@@ -39,6 +39,10 @@ STRINGS = {"kind": "composition", "depth": [1, 3]}
             "held_out_functions: rotate_str keeps nothing from training, since it is none of the functions that may occur",
         ),
         ({**STRINGS, "held_out_functions": ["rotate_strr"]}, "did you mean 'rotate_str'?"),
+        (
+            {**STRINGS, "depth": 1, "split_by": "functions"},
+            "split_by: functions keeps nothing from training, since the depth is 1, and single functions stay in all splits",
+        ),
     ],
 )
 def test_what_keeps_nothing_is_refused(task: dict[str, Any], says: str) -> None:
@@ -64,7 +68,7 @@ def test_stages_and_parts_are_looked_at_together() -> None:
         run(held_out, mixture={"short": {}, "other": {"set": {"task": STRINGS}}})
 
 
-STRINGS_OUT = {**STRINGS, "held_out_functions": ["rotate_str"], "held_out_depths": [2]}
+STRINGS_OUT = {**STRINGS, "split_by": "functions", "held_out_functions": ["rotate_str"], "held_out_depths": [2]}
 
 
 @pytest.mark.parametrize(
@@ -73,22 +77,32 @@ STRINGS_OUT = {**STRINGS, "held_out_functions": ["rotate_str"], "held_out_depths
         (
             STRINGS,
             {"mixture": {"a": {}, "b": {"set": {"task.held_out_functions": ["rotate_str"]}}}},
-            "mixture.b: task.held_out_functions rotate_str is held out here alone: hold it out in data.task",
+            "mixture.b: task.held_out_functions rotate_str is set here alone: set it in data.task",
         ),
         (
             SWAPS,
             {"mixture": {"a": {}, "b": {"set": {"task": STRINGS_OUT}}}},
-            "mixture.b: task.held_out_depths 2 is held out here alone",
+            "mixture.b: task.held_out_depths 2 is set here alone",
         ),
         (
             STRINGS_OUT,
             {"mixture": {"a": {}, "b": {"set": {"task": STRINGS}}}},
-            "mixture.b: trains on 2, which data.task.held_out_depths keeps from training: hold it out here too",
+            "mixture.b: trains on what data.task.held_out_depths 2 keeps from training: set it here too",
         ),
         (
             {**SWAPS, "held_out_lengths": [3]},
             {"train": {"curriculum": [{"steps": 1, "set": {}}, {"steps": 1, "set": {"task.held_out_lengths": []}}]}},
-            "train.curriculum.1: trains on 3, which data.task.held_out_lengths keeps from training",
+            "train.curriculum.1: trains on what data.task.held_out_lengths 3 keeps from training",
+        ),
+        (
+            {**SWAPS, "split_by": "commands"},
+            {"mixture": {"a": {}, "b": {"set": {"task.split_by": "program"}}}},
+            "mixture.b: trains on what data.task.split_by commands keeps from training: set it here too",
+        ),
+        (
+            STRINGS,
+            {"mixture": {"a": {}, "b": {"set": {"task.split_by": "functions"}}}},
+            "mixture.b: task.split_by functions is set here alone: set it in data.task",
         ),
     ],
 )
@@ -128,3 +142,15 @@ def test_an_evaluation_reads_no_training_split(tmp_path: Path) -> None:
             for_checkpoint(str(tmp_path), config)
     stored = build(EvalConfig, {"diagnostics": [{"kind": "permutation"}], "set": {"task.length": 9}}, "e.yaml")
     assert for_checkpoint(str(tmp_path), stored).data.task.model_dump()["held_out_lengths"] == (4,)
+
+
+def test_a_checkpoint_is_tested_on_the_splits_that_its_training_had(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("data: {task: {kind: permutation, split_by: commands}}")
+    asked = {"diagnostics": [{"kind": "permutation"}]}
+    for changes in ({"task.split_by": "program"}, {"task": SWAPS}):  # the latter leaves it out
+        with pytest.raises(
+            ConfigError, match=r"set\.task\.split_by: test programs by program may stand in the training"
+        ):
+            for_checkpoint(str(tmp_path), build(EvalConfig, {**asked, "set": changes}, "e.yaml"))
+    for changes in ({"task.length": 4}, {"task": {**SWAPS, "split_by": "commands"}}, {"task": STRINGS}):
+        for_checkpoint(str(tmp_path), build(EvalConfig, {**asked, "set": changes}, "e.yaml"))

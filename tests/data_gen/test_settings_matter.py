@@ -64,6 +64,7 @@ OTHERS: dict[str, list[Any]] = {
     "task.repertoire": [2],
     "task.distinct_values": [True],
     "task.answer": ["print", "none"],
+    "task.split_by": ["commands", "functions"],
     "task.held_out_lengths": [[3, 4, 5, 6]],
     "task.family": ["lists"],
     "task.functions": [["mirror_str"], ["math_double"], ["dict_double"]],

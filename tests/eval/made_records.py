@@ -111,9 +111,14 @@ def together(
 
 
 def write_evaluation(
-    folder: Path, *parts: pd.DataFrame, variant: str = "", training: dict[str, Any] | None = None
+    folder: Path,
+    *parts: pd.DataFrame,
+    variant: str = "",
+    training: dict[str, Any] | None = None,
+    weights: str = "",
+    **request: Any,
 ) -> Path:
-    """A folder as `remedy evaluate` leaves it."""
+    """A folder as `remedy evaluate` leaves it. `request`: what it says beside the least."""
     run = str(parts[0]["run"].iloc[0])
     checkpoint = {
         "model_type": "remedy",
@@ -123,15 +128,16 @@ def write_evaluation(
         "parameters": 7,
         "tokenizer": {"kind": "chars"},
         "tokenizer_fingerprint": f"print of {run}",
+        "weights": weights or f"weights of {run}",
     }
     (folder / "records").mkdir(parents=True)
     names = [str(part["condition"].iloc[0]) for part in parts]
-    request = {
+    request |= {
         "run": run,
         "checkpoint": checkpoint,
         "variant": variant,
         "training": training,
-        "data": {"task": {"kind": "permutation"}},
+        "data": {"task": {"kind": "permutation"}, **request.get("data", {})},
         "conditions": names,
     }
     write_json(folder / "evaluation.json", request)

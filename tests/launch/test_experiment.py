@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 
 from remedy.data_gen.settings import ConfigError, apply_changes, build, load
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.progress import QUIET_SECONDS, Board, Progress, Watch, note_condition
 from remedy.launch.runner import prepare
+from tests.eval.made_records import made, write_evaluation
+from tests.launch.in_process import remedy
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE: dict[str, Any] = {
@@ -218,3 +221,22 @@ def test_one_comparison_is_primary() -> None:
     one = {"mitigation": "m", "baseline": {"run": "a"}, "treatment": {"run": "b"}, "primary": True}
     with pytest.raises(ConfigError, match="both primary"):
         expand(experiment(comparisons=[one, one]), "e")
+
+
+def test_an_experiment_says_which_of_its_runs_are_missing_and_judges_without_them_if_it_is_told(tmp_path: Path) -> None:
+    path, output = tmp_path / "e.yaml", tmp_path / "e"
+    tracked = {"output": str(output), "groups.g.seeds": [0, 1], "groups.g.base.tracking": {"wandb": False}}
+    path.write_text(yaml.safe_dump(apply_changes(EXPERIMENT, tracked)))
+    jobs = expand(load(ExperimentConfig, path), "e")
+    assert "no evaluation or measurement found there" in remedy(["sweep", path, "--report-only"]).errors
+    for job in jobs[:-1]:
+        rows = made([job.variant == "b"] * 20, run=job.name, labels={"length": 4, "horizon": 4})
+        write_evaluation(job.folder / "evaluation", rows, variant=job.variant)
+
+    def reported(*words: str) -> str:
+        assert remedy(["sweep", path, "--report-only", *words]).status == 0
+        return (output / "report" / "report.md").read_text()
+
+    assert "not judged: missing: b,seed=1 (--partial judges the others)" in reported()
+    assert "Missing: b,seed=1; recipes are judged without it (--partial)." in reported("--partial")
+    assert "--partial does nothing without --report-only" in remedy(["sweep", path, "--partial"]).errors

@@ -125,7 +125,7 @@ def test_the_flagship_runs_end_to_end(flagship: ExperimentConfig) -> None:
     assert len(forgetting) == 7
     of_recipes = [item.found.seeds for item in forgetting if item.found.repeated]
     assert of_recipes == [(1, 3)] * 4
-    assert forgetting[0].unequal == ("only the treatment was trained here",)
+    assert forgetting[0].remarks == ("unequal: only the treatment was trained here",)
     assert "Forgetting answers at once: with replay" in text
 
 

@@ -59,11 +59,11 @@ def test_runs_of_one_variant_are_put_together_and_compared_as_one(tmp_path: Path
 
 def test_the_baseline_is_named_or_said_to_be_the_first(tmp_path: Path) -> None:
     folders = [evaluation(tmp_path, "a", False), evaluation(tmp_path, "b", True)]
-    (said,) = compose(folders).baselines
+    (said,) = compose(folders).remarks
     assert said.startswith("Nobody named a baseline for permutation: it is a, which comes first")
     named = compose(folders, baselines=["b"])
-    assert (named.baselines, named.verdicts[0].word) == ([], VerdictWord.WORSE)
-    assert compose(folders[:1]).baselines == []
+    assert (named.remarks, named.verdicts[0].word) == ([], VerdictWord.WORSE)
+    assert compose(folders[:1]).remarks == []
     with pytest.raises(UserError, match="baseline: no variant or run 'c'"):
         compose(folders, baselines=["c"])
 
@@ -122,7 +122,7 @@ def test_what_an_unfinished_evaluation_still_lacks_is_said(tmp_path: Path, caplo
     (folder / "summary.json").unlink()
     sorted((folder / "records").glob("*.parquet"))[1].unlink()
     sections = {section.title: section for section in compose([folder]).sections}
-    head, (run, condition) = sections["Not evaluated yet"].rows
+    head, (run, condition) = sections["Missing"].rows
     assert (head, run) == (["Run", "Condition"], "a")
     assert "length=8" in condition
     assert "a: not evaluated yet, so not in the report: " in caplog.text

@@ -1,0 +1,60 @@
+"""Which runs an experiment consists of, written before they are made: so that a report can say which it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from remedy.data_gen.sealed import read_json, write_json
+
+PLAN = "experiment.json"
+EVALUATION = "evaluation"
+"""The folder of a planned run's evaluation, in its own."""
+_CURE = "run the experiment again, which writes it anew"
+
+
+class Missing(NamedTuple):
+    """A run, or some conditions of one, that a report should have and has not. `conditions`: their slugs; empty of a whole run."""
+
+    run: str
+    variant: str
+    conditions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        some = (
+            f" ({len(self.conditions)} condition{'s' if len(self.conditions) > 1 else ''})" if self.conditions else ""
+        )
+        return f"{self.run}{some}"
+
+
+def write_plan(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the runs of an experiment into its folder: each `run` and `variant`, by its folder below.
+
+    A run of an earlier plan stays as long as its folder does: taken out of the configuration, it would be a result left out.
+
+    Raises:
+        UserError: the plan that is there is damaged.
+    """
+    path = experiment / PLAN
+    earlier: Mapping[str, Any] = read_json(path, _CURE)["runs"] if path.exists() else {}
+    kept = {folder: run for folder, run in earlier.items() if (experiment / folder).exists()}
+    if earlier != (planned := {**kept, **runs}):  # the tasks of an array all write it
+        experiment.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"runs": planned})
+
+
+def missing_runs(evaluations: Sequence[Path]) -> list[Missing]:
+    """The planned runs of these evaluations' experiments of which no evaluation is among them.
+
+    Raises:
+        UserError: a plan is damaged.
+    """
+    here = {folder.absolute() for folder in evaluations}
+    experiments = dict.fromkeys(folder.parents[2] for folder in here if len(folder.parents) > 2)  # of group and run
+    found = []
+    for experiment in sorted(one for one in experiments if (one / PLAN).exists()):
+        for folder, run in read_json(experiment / PLAN, _CURE)["runs"].items():
+            if experiment / folder / EVALUATION not in here:
+                found.append(Missing(run["run"], run["variant"]))
+    return found

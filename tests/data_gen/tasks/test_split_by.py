@@ -1,0 +1,80 @@
+"""Splits by what is to be learnt: no command sequence, and no composition, of one split stands in another."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
+from remedy.data_gen.splits import SPLITS
+from remedy.data_gen.tasks import Drawn
+from remedy.data_gen.tasks.composition import CompositionTask
+from remedy.data_gen.tasks.permutation import PermutationTask
+from remedy.data_gen.tasks.permutation_programs import sequences
+from remedy.eval.diagnostics.composition import CompositionDiagnostic
+
+SWAPS: dict[str, Any] = {"n": 3, "moves": "swaps", "length": (3, 5)}
+CALLS: dict[str, Any] = {"functions": ("mirror_str", "sort_chars", "rotate_str"), "depth": (1, 3)}
+
+
+def commands(one: Drawn) -> str:
+    return "".join(line for line in one.program.code.splitlines(keepends=True) if "," in line)
+
+
+def composed(one: Drawn) -> str:
+    return str(one.slices["functions"])
+
+
+def overlap(task: Any, learnt: Any, count: int = 200) -> set[str]:
+    """What is to be learnt of the first programs of two splits, of all pairs of these."""
+    drawn = [{learnt(one) for one in task.draw(split, range(count), 0, True)} for split in SPLITS]
+    return set().union(*(one & other for one, other in itertools.combinations(drawn, 2)))
+
+
+def test_no_sequence_of_commands_is_in_two_splits() -> None:
+    assert overlap(PermutationTask(**SWAPS), commands)
+    assert not overlap(PermutationTask(**SWAPS, split_by="commands"), commands)
+    data = DataConfig.model_validate({"task": {"kind": "permutation", **SWAPS, "split_by": "commands"}})
+    clusters = {one.identity: one.cluster for one in examples(data, "test", range(100))}
+    assert len(clusters) == 100  # other digits make another program, which stands or falls with its commands
+    assert len(set(clusters.values())) == data.task.clusters("test", 100) < 40
+    assert PermutationTask(**SWAPS).clusters("test", 100) == 100
+
+
+def test_no_composition_is_in_two_splits_and_single_functions_are_in_all() -> None:
+    single = set(CALLS["functions"])
+    assert overlap(CompositionTask(**CALLS), composed) > single
+    task = CompositionTask(**CALLS, split_by="functions")
+    assert overlap(task, composed) == single
+    assert task.clusters("test", 100) < 100
+    one = CompositionTask(functions=("mirror_str",), depth=2, split_by="functions")
+    assert sorted(one.count(split) == 0 for split in SPLITS) == [False, True, True]
+
+
+def test_a_small_space_is_listed_by_its_compositions() -> None:
+    task = CompositionTask(family="booleans", depth=2, split_by="functions")
+    parts = [
+        {composed(one) for one in task.draw(split, range(task.count(split) or 0), 0, False)}
+        for split in ("validation", "test")
+    ]
+    assert parts[0]
+    assert parts[1]
+    assert not parts[0] & parts[1]
+    assert not parts[0] & {composed(one) for one in task.draw("train", range(100), 0, False)}
+
+
+def test_compositions_of_no_program_of_the_split_are_left_out_of_a_diagnostic(caplog: pytest.LogCaptureFixture) -> None:
+    task = {"kind": "composition", "functions": ["mirror_str"], "depth": [1, 2], "split_by": "functions"}
+    data = DataConfig.model_validate({"task": task})
+    diagnostic = CompositionDiagnostic(depths=(2,), forms=("nested",))
+    found = diagnostic.conditions(data, "test", data.task)
+    assert [one.labels["form"] for one in found] == ["atomic"]
+    assert "no program of the test split is of nested, depth 2, left out" in caplog.text
+
+
+@pytest.mark.parametrize("length", range(6))
+@pytest.mark.parametrize("repertoire", [None, 1, 2, 3, 4])
+def test_sequences_are_counted(length: int, repertoire: int | None) -> None:
+    every = itertools.product(range(3), repeat=length)
+    assert sequences(3, length, repertoire) == sum(len(set(one)) <= (repertoire or 3) for one in every)

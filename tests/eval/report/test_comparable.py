@@ -1,0 +1,179 @@
+"""What may be compared: sides that were evaluated alike, that are different models, and of which no planned run is missing."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.sealed import write_json
+from remedy.data_gen.settings import UserError
+from remedy.eval.report.comparable import same_weights, unequal_evaluations
+from remedy.eval.report.page import compose, report
+from remedy.eval.report.planned import Missing, missing_runs, write_plan
+from remedy.eval.report.verdicts import Comparison, Side, Verdict
+from remedy.eval.report.wording import verdict_cell
+from remedy.eval.stats import VerdictWord
+from tests.eval.made_records import made, write_evaluation
+
+LABELS = {"length": 4, "horizon": 4}
+ASKED: dict[str, Any] = {"max_new_tokens": 4096, "batch_size": 100, "split": "test", "set": {}, "threads": 1}
+
+
+def compared(folder: Path, cut: tuple[float, float], *limits: int, **request: Any) -> Verdict:
+    """The verdict on a run that is always right against one that never is, of which these shares are truncated by these limits."""
+    folders = [
+        write_evaluation(
+            folder / run,
+            made([right] * 100, run=run, labels=LABELS, truncated=[number < 100 * share for number in range(100)]),
+            evaluation={**ASKED, "max_new_tokens": limit},
+            **request,
+        )
+        for run, right, share, limit in zip("ab", (False, True), cut, limits)
+    ]
+    return compose(folders).verdicts[0]
+
+
+@pytest.mark.parametrize(
+    ("cut", "limits", "judged", "said"),
+    [
+        ((1.0, 0.0), (4, 4096), False, "100 % of the baseline's and 0 % of the treatment's examples are truncated"),
+        ((0.0, 0.06), (4096, 600), False, "0 % of the baseline's and 6 % of the treatment's"),
+        ((0.04, 0.0), (600, 4096), True, "unequal: max_new_tokens 4,096 against 600"),
+        ((1.0, 0.0), (600, 600), True, ""),  # the failure that sparse states are to cure
+    ],
+)
+def test_a_side_that_its_own_limit_cuts_is_not_judged(
+    tmp_path: Path, cut: tuple[float, float], limits: tuple[int, int], judged: bool, said: str
+) -> None:
+    found = compared(tmp_path, cut, *limits)
+    assert (found.word is not VerdictWord.UNDECIDED) is judged
+    assert bool(found.refused) is not judged
+    assert said in verdict_cell(found)
+    assert ("unequal: max_new_tokens" in verdict_cell(found)) is (limits[0] != limits[1])
+
+
+def test_a_report_does_not_say_what_would_decide_what_it_does_not_judge(tmp_path: Path) -> None:
+    compared(tmp_path, (1.0, 0.0), 4, 4096)
+    text = report([tmp_path], tmp_path / "report").with_suffix(".md").read_text()
+    assert "undecided" in text
+    assert "it is not judged: 100 % of the baseline's" in text
+    assert "times the programs would mostly" not in text
+    assert "seen from" not in text.split("## Verdicts")[1].split("\n\n")[1]
+
+
+def test_two_evaluations_of_one_run_may_have_other_limits_too(tmp_path: Path) -> None:
+    for spacing, limit in ((1.0, 4), (4.0, 4096)):
+        rows = made([limit > 4] * 100, labels={**LABELS, "spacing": spacing}, truncated=limit == 4)
+        write_evaluation(tmp_path / str(limit), rows, evaluation={**ASKED, "max_new_tokens": limit})
+    sides = [Side(run="run", where={"spacing": spacing}) for spacing in (1.0, 4.0)]
+    (found,) = compose([tmp_path], [Comparison(mitigation="m", baseline=sides[0], treatment=sides[1])]).verdicts
+    assert found.remarks == ("unequal: max_new_tokens 4,096 against 4",)
+    assert found.refused
+
+
+def read_as(precision: str, **evaluation: Any) -> Mapping[str, Any]:
+    return {"evaluation": {**ASKED, **evaluation}, "reading": {"precision": precision}}
+
+
+@pytest.mark.parametrize(
+    ("baseline", "treatment", "says"),
+    [
+        ({"evaluation": ASKED}, {"evaluation": {**ASKED, "threads": 8, "set": {"reveal.spacing": 4}}}, []),
+        (read_as("float32"), read_as("bfloat16"), ["precision bfloat16 against float32"]),
+        ({"evaluation": {**ASKED, "precision": "fp32"}}, read_as("float32"), []),
+        (read_as("float32"), {"evaluation": ASKED}, []),  # of one side it is not known
+        (read_as("float32"), read_as("float32", batch_size=8), []),  # rounds alike, but for ties
+        (read_as("bfloat16"), read_as("bfloat16", batch_size=8), ["batch_size 8 against 100"]),
+        (
+            {"evaluation": ASKED, "backend": {"longest": 4096}},
+            {"evaluation": ASKED, "backend": {"longest": 2048}},
+            ["longest sequence of the server 2,048 against 4,096"],
+        ),
+        (
+            {"evaluation": ASKED},
+            {"evaluation": {**ASKED, "max_new_tokens": 4, "new_limit": True}},
+            ["max_new_tokens 4 against 4,096"],
+        ),
+    ],
+)
+def test_evaluations_that_differ_are_said_to(baseline: Any, treatment: Any, says: list[str]) -> None:
+    assert unequal_evaluations([baseline], [treatment]) == says
+    assert unequal_evaluations([baseline] * 3, [treatment] * 2) == says
+    assert bool(unequal_evaluations([treatment], [baseline])) == bool(says)
+
+
+def test_one_model_under_two_names_is_named() -> None:
+    def run(name: str, weights: str) -> dict[str, Any]:
+        return {"run": name, "checkpoint": {"weights": weights}}
+
+    assert same_weights([run("a", "1")], [run("a", "1")]) == []  # two conditions of a run
+    assert same_weights([run("a", "1"), run("b", "2")], [run("c", "3")]) == []
+    assert same_weights([run("a", "1")], [run("c", "1")]) == ["the same weights: a and c"]
+    assert same_weights([run("a", "1"), run("b", "1")], [run("c", "3")]) == ["the same weights: a and b"]
+
+
+def experiment(folder: Path) -> Path:
+    """Two recipes of three seeds, evaluated where an experiment has them."""
+    for variant, right in (("a", False), ("b", True)):
+        for seed in range(3):
+            run = f"{variant},seed={seed}"
+            rows = made([right] * 100, run=run, labels=LABELS)
+            write_evaluation(folder / "group" / run / "evaluation", rows, variant=variant)
+    runs = sorted(path.parent for path in folder.glob("group/*/evaluation"))
+    write_plan(folder, {f"group/{run.name}": {"run": run.name, "variant": run.name[0]} for run in runs})
+    return folder
+
+
+def test_nothing_is_judged_of_a_recipe_until_all_of_its_planned_runs_are_there(tmp_path: Path) -> None:
+    folder = experiment(tmp_path)
+    whole = compose([folder])
+    assert (whole.remarks[:-1], whole.verdicts[0].refused) == ([], "")
+    assert whole.verdicts[0].word is not VerdictWord.UNDECIDED
+    with pytest.raises(UserError, match="--partial does nothing, since no run is missing"):
+        compose([folder], partial=True)
+    chosen = [folder / "group" / f"{run},seed={seed}" for run in "ab" for seed in (0, 2)]  # the worst ones left out
+    (verdict,) = compose(chosen).verdicts
+    assert (verdict.word, verdict.refused) == (
+        VerdictWord.UNDECIDED,
+        "missing: a,seed=1; b,seed=1 (--partial judges the others)",
+    )
+    shutil.rmtree(folder / "group" / "b,seed=1" / "evaluation")
+    lacking = compose([folder])
+    assert lacking.remarks[0] == "Missing: b,seed=1; no recipe is judged without all of its runs."
+    assert ["b,seed=1", "all"] in next(one for one in lacking.sections if one.title == "Missing").rows
+    assert lacking.verdicts[0].refused
+    judged = compose([folder], partial=True)
+    assert judged.remarks[0] == "Missing: b,seed=1; recipes are judged without it (--partial)."
+    assert not judged.verdicts[0].refused
+
+
+def test_a_run_that_is_taken_out_of_a_plan_is_missing_while_its_folder_is_there(tmp_path: Path) -> None:
+    folder = experiment(tmp_path)
+    evaluations = sorted(folder.glob("group/*/evaluation"))
+    assert missing_runs(evaluations) == missing_runs([]) == []
+    without = {f"group/{path.parent.name}": {"run": path.parent.name, "variant": "v"} for path in evaluations[1:]}
+    write_plan(folder, without)
+    assert missing_runs(evaluations[1:]) == [Missing("a,seed=0", "a")]
+    assert missing_runs([path.parent for path in evaluations]) == []  # no evaluations of this plan
+    shutil.rmtree(evaluations[0].parent)
+    write_plan(folder, without)
+    assert missing_runs(evaluations[1:]) == []
+    write_json(folder / "other.json", {"runs": {}})
+    (folder / "other.json").rename(folder / "experiment.json")
+    with pytest.raises(UserError, match=r"experiment\.json: is damaged.*run the experiment again"):
+        missing_runs(evaluations[1:])
+
+
+def test_only_what_lacks_the_condition_is_not_judged(tmp_path: Path) -> None:
+    for run, right in (("a", False), ("b", True)):
+        parts = [made([right] * 100, run=run, labels={"length": n, "horizon": n}) for n in (4, 8)]
+        folder = write_evaluation(tmp_path / run, *parts, variant=run)
+    also = [made([True] * 100, run="b2", labels={"length": n, "horizon": n}) for n in (4, 8)]
+    folder = write_evaluation(tmp_path / "b2", *also, variant="b")
+    (folder / "summary.json").unlink()
+    next((folder / "records").glob("*length=8*")).unlink()
+    short, long = compose([tmp_path]).verdicts
+    assert (short.refused, long.word) == ("", VerdictWord.UNDECIDED)
+    assert long.refused == "missing: b2 (1 condition) (--partial judges the others)"

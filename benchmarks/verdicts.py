@@ -290,8 +290,8 @@ EFFECTS = {
     "1 in 10 to 9 in 10 solve": (bimodal(0.1), bimodal(0.9)),
     "3 in 10 to 8 in 10 solve": (bimodal(0.3), bimodal(0.8)),
     "attention to DeltaNet, quickstart": (ATTENTION, Recipe(observed=DELTANET)),
-    "80 % to 86 %, seeds alike": (smooth(0.8, 0.1), smooth(0.87, 0.1)),
-    "75 % to 84 %, seeds 8 points apart": (smooth(0.8, 0.4), smooth(0.9, 0.4)),
+    "7 points, seeds 2 points apart": (smooth(0.8, 0.1), smooth(0.87, 0.1)),
+    "11 points, seeds 6 points apart": (smooth(0.8, 0.4), smooth(0.9, 0.4)),
 }
 
 

@@ -13,7 +13,22 @@ from pathlib import Path
 
 os.environ["USE_HUB_KERNELS"] = "0"
 os.environ["HF_HUB_OFFLINE"] = "1"
-from benchmarks.gpu.queue import JOBS, listing, one, run
+from benchmarks.gpu.queue import JOBS, ended, job, one, run
+
+RESULTS = Path(__file__).parents[2] / "results" / "gpu"
+
+
+def listing() -> str:
+    """A line a job: what has run, what is next."""
+    lines, following = [], True
+    for name in JOBS:
+        chosen, path = job(name), RESULTS / f"{name}.jsonl"
+        every = {cell.name for cell in chosen.cells(False)}
+        done = ended(path) & every
+        state = "has run" if done == every else "next" if following else "waits"
+        following &= done == every
+        lines.append(f"{name:<14} {state:<8} {len(done):>3} of {len(every)} cells  {chosen.question}")
+    return "\n".join(lines)
 
 
 def main() -> None:

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 
 JOBS = ("stacked_seeds", "kernels", "characters", "sparse_states", "reveals", "failing", "large")
 """In the order in which they are run."""
-RESULTS = Path(__file__).parents[2] / "results" / "gpu"
 TOGETHER = 8
 """Processes that compile at a time."""
 
@@ -65,17 +64,22 @@ def job(name: str) -> Job:
     return Job(name, module.cells, module.measure, str(module.__doc__).split("\n\n")[0].replace("\n", " "))
 
 
+def ended(path: Path) -> set[str]:
+    """The cells that came to their end in a file of records."""
+    return {line["cell"] for line in _lines(path) if "seconds" in line}
+
+
+def _lines(path: Path) -> list[Facts]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
 class Records:
-    """The lines of a job in a folder."""
+    """The lines of a job in a folder; of a cell that was cut off none is kept."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lock = threading.Lock()
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        self.ended: set[str] = {line["cell"] for line in lines if "seconds" in line}
-        if lines:  # of a cell that was cut off nothing is kept
-            kept = [line for line in lines if line.get("cell") in self.ended | {None}]
-            path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        self.path, self.lock, self.ended = path, threading.Lock(), ended(path)
+        kept = [line for line in _lines(path) if line.get("cell") in self.ended | {None}]
+        path.write_text("".join(json.dumps(line) + "\n" for line in kept))
 
     def write(self, **facts: Any) -> None:
         """One line, printed and at once on the disk."""
@@ -91,11 +95,8 @@ def run(name: str, out: Path, minutes: float, rehearse: bool) -> bool:
     chosen, records = job(name), Records(out / f"{name}.jsonl")
     end = time.monotonic() + 60 * minutes
     records.write(job=name, rehearsal=rehearse, minutes=minutes, **machine())
-    now = [""]
-    over = threading.Event()
+    now, over, spoilt = [""], threading.Event(), threading.Event()
     threading.Thread(target=_minutely, args=(over, now, end), daemon=True).start()
-
-    spoilt = threading.Event()
 
     def do(cell: Cell) -> None:
         now[0] = cell.name
@@ -106,21 +107,17 @@ def run(name: str, out: Path, minutes: float, rehearse: bool) -> bool:
             if error is not None and not cell.apart and type(error).__name__ != "OutOfMemoryError":
                 spoilt.set()  # what CUDA did wrong may stay with this process
 
-    for together, group in groupby((c for c in chosen.cells(rehearse) if c.name not in records.ended), _beside):
+    todo = [cell for cell in chosen.cells(rehearse) if cell.name not in records.ended]
+    for together, group in groupby(todo, lambda cell: cell.together):
         if together:
             with ThreadPoolExecutor(TOGETHER) as pool:
                 list(pool.map(do, group))
         else:
-            for cell in group:
-                do(cell)
+            list(map(do, group))
     over.set()
-    missing = [cell.name for cell in chosen.cells(rehearse) if cell.name not in records.ended]
+    missing = [cell.name for cell in todo if cell.name not in records.ended]
     records.write(job=name, cells=len(records.ended), missing=missing, seconds_left=round(end - time.monotonic()))
     return not missing
-
-
-def _beside(cell: Cell) -> bool:
-    return cell.together
 
 
 def _minutely(over: threading.Event, now: list[str], end: float) -> None:
@@ -142,7 +139,7 @@ def _measured(chosen: Job, cell: Cell, records: Records, end: float, rehearse: b
     except Exception as error:  # the other cells are still wanted
         failed, where = error, traceback.extract_tb(error.__traceback__)[-1]
         why = {"failed": f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"[:500]}
-    if failed is None or time.monotonic() < end:
+    if failed is None or time.monotonic() < end - 1:
         records.write(cell=cell.name, **why, seconds=round(time.monotonic() - begin, 1))
         records.ended.add(cell.name)
     return failed
@@ -199,16 +196,3 @@ def machine() -> Facts:
         except PackageNotFoundError:
             found[package] = None
     return found
-
-
-def listing() -> str:
-    """A line a job: what has run, what is next."""
-    lines, following = [], True
-    for name in JOBS:
-        chosen, path = job(name), RESULTS / f"{name}.jsonl"
-        every = {cell.name for cell in chosen.cells(False)}
-        ended = Records(path).ended & every if path.exists() else set()
-        state = "next" if following and ended < every else "has run" if ended == every else "waits"
-        following &= ended == every
-        lines.append(f"{name:<16} {state:<8} {len(ended)} of {len(every)} cells   {chosen.question}")
-    return "\n".join(lines)

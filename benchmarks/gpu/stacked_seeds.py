@@ -7,6 +7,7 @@ whole step, `compile` torch.compile of the model.
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -111,6 +112,7 @@ def _fast(models: list[DecoderForCausalLM], rows: int, length: int, rounds: int,
     if precision == "tf32":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     if on_cuda:
+        gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     ids = _tokens(members, rows, length, 0)

@@ -24,7 +24,8 @@ from remedy.models.config import DecoderSettings
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.kernel_trial import refusal
 from remedy.models.kernels import OPERATIONS, TRIED, Draw, Kernel, Use, runs
-from remedy.models.mixers import MIXERS, Mixer, ShortConvolution, find_kernels, kernels_of
+from remedy.models.mixers import MIXERS, Mixer, find_kernels, kernels_of
+from remedy.models.mixers.short_convolution import ShortConvolution
 
 WITH_KERNELS = ("deltanet", "gated_deltanet", "mamba2", "rwkv7", "deltaproduct", "path_attention", "mamba3", "mamba")
 WIDTHS = {512: 8, 64: 4}
@@ -47,10 +48,10 @@ LAYERS: dict[str, tuple[str, Facts]] = {
 def cells(rehearse: bool) -> list[Cell]:
     """What decides most first: kernels at the width of a layer worth them in bf16, what the four mixers gain, then states."""
     if rehearse:
-        pays = {"what": "pays", "mixer": "deltanet", "tokens": 32, "lengths": (16,), "rounds": 1}
+        gains: Facts = {"what": "pays", "mixer": "deltanet", "tokens": 32, "lengths": (16,), "rounds": 1}
         tried = _tries(512, "bf16")[0]._replace(together=True)
         carries = [Cell(f"carries {m}", {"what": "carries", "mixer": m, "lengths": (64,)}) for m in CARRIED]
-        return [tried, Cell("pays deltanet", pays), *carries]
+        return [tried, Cell("pays deltanet", gains), *carries]
     pays = [
         Cell(f"pays {m}", {"what": "pays", "mixer": m}, 100.0, apart=True) for m in (*WITH_KERNELS, "gru", "attention")
     ]
@@ -77,7 +78,7 @@ def _tries(width: int, precision: str) -> list[Cell]:
 
 def _mixer(name: str, width: int) -> Mixer:
     torch.manual_seed(0)
-    asked = {"mixers": [name], "hidden_size": width}
+    asked: Facts = {"mixers": [name], "hidden_size": width}
     if "num_attention_heads" in MIXERS[name].uses:
         asked["num_attention_heads"] = WIDTHS[width]
     return MIXERS[name](DecoderConfig.from_settings(DecoderSettings.model_validate(asked), 64), 0)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu.queue import JOBS, Cell, listing, run
+from benchmarks.gpu.__main__ import listing
+from benchmarks.gpu.queue import JOBS, Cell, run
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -92,8 +93,8 @@ def test_what_the_end_of_the_time_cuts_off_is_measured_anew_and_nothing_else(
 
 def test_the_list_says_what_has_run_and_what_is_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     job(monkeypatch, cell("one"))
-    monkeypatch.setattr("benchmarks.gpu.queue.JOBS", ("fake", "kernels"))
-    monkeypatch.setattr("benchmarks.gpu.queue.RESULTS", tmp_path)
+    monkeypatch.setattr("benchmarks.gpu.__main__.JOBS", ("fake", "kernels"))
+    monkeypatch.setattr("benchmarks.gpu.__main__.RESULTS", tmp_path)
     assert listing().splitlines()[0].split()[:5] == ["fake", "next", "0", "of", "1"]
     run("fake", tmp_path, 9, rehearse=False)
     states = [line.split()[1] for line in listing().splitlines()]

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from multiprocessing import get_context
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.gpu.members import Batches, exact, stacked, trained
 from benchmarks.gpu.queue import Cell, Facts
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.models.encoding import encoded_examples
-from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import BytePairSettings
 
 ARMS: dict[str, tuple[tuple[float, int], ...]] = {
@@ -38,6 +41,8 @@ MODEL = {
 ROWS, RATE, EVERY, EXAMPLES, SEEDS = 4, 2e-3, 100, 200, 16
 SUPERVISED = (Role.STATE, Role.VALUE, Role.STRUCTURE)
 SOLVED = 0.95
+PART = 1000
+"""Examples that a process makes."""
 
 
 def cells(rehearse: bool) -> list[Cell]:
@@ -55,7 +60,8 @@ def cells(rehearse: bool) -> list[Cell]:
 def measure(arm: str, seeds: tuple[int, int], divided_by: int = 1, examples: int = EXAMPLES) -> Iterator[Facts]:
     stages = [(spacing, steps // divided_by) for spacing, steps in ARMS[arm]]
     tokenizer = _tokenizer()
-    pools = [_pool(_data(spacing), "train", steps * ROWS, SUPERVISED) for spacing, steps in stages]
+    most = max(steps for stages in ARMS.values() for _, steps in stages) // divided_by * ROWS
+    pools = [tuple(part[: steps * ROWS] for part in _trained_on(spacing, most)) for spacing, steps in stages]
     orders = [[_order(seed, stage, len(pool[0])) for seed in range(*seeds)] for stage, pool in enumerate(pools)]
     every = min(EVERY, *(steps for _, steps in stages))
 
@@ -97,19 +103,29 @@ def _tokenizer() -> TraceTokenizer:
     return build_tokenizer(BytePairSettings(vocab_size=350), _data(1))
 
 
+@cache
+def _trained_on(spacing: float, count: int) -> Batches:
+    """Made once for all cells."""
+    return _pool(_data(spacing), "train", count, SUPERVISED)
+
+
 def _pool(data: DataConfig, split: str, count: int, roles: tuple[Role, ...]) -> Batches:
-    """The first examples of a split, ids and labels (N, T), padded to the longest."""
-    workers = min(8, os.cpu_count() or 1) if count > 1000 else 1
-    found = [encoded for _, encoded in encoded_examples(data, _tokenizer(), split, range(count), workers)]
-    width = max(len(one.ids) for one in found)
-    ids = torch.full((count, width), _tokenizer().pad_id)
-    kinds = torch.full((count, width), int(PAD_ROLE))
-    for row, one in enumerate(found):
-        ids[row, : len(one.ids)] = torch.tensor(one.ids)
-        kinds[row, : len(one.roles)] = torch.tensor(one.roles)
+    """The first examples of a split, ids and labels (N, T), padded to the longest; many are made by processes."""
+    parts = [(data, split, range(first, min(first + PART, count))) for first in range(0, count, PART)]
+    if len(parts) > 1:
+        with ProcessPoolExecutor(min(12, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
+            found = [one for part in pool.map(_encoded, *zip(*parts)) for one in part]
+    else:
+        found = _encoded(*parts[0])
+    ids = pad_sequence([torch.tensor(one.ids) for one in found], batch_first=True, padding_value=_tokenizer().pad_id)
+    kinds = pad_sequence([torch.tensor(one.roles) for one in found], batch_first=True, padding_value=int(PAD_ROLE))
     asked = torch.isin(kinds, torch.tensor([int(role) for role in roles]))
     asked[:, 0] = False
     return ids, torch.where(asked, ids, -100)
+
+
+def _encoded(data: DataConfig, split: str, indices: range) -> list[Encoded]:
+    return [encoded for _, encoded in encoded_examples(data, _tokenizer(), split, indices)]
 
 
 def _order(seed: int, stage: int, count: int) -> torch.Tensor:

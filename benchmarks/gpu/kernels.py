@@ -24,14 +24,15 @@ from remedy.models.config import DecoderSettings
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.kernel_trial import refusal
 from remedy.models.kernels import OPERATIONS, TRIED, Draw, Kernel, Use, runs
-from remedy.models.mixers import MIXERS, Mixer, ShortConvolution, find_kernels, kernels_of
+from remedy.models.mixers import MIXERS, Mixer, find_kernels, kernels_of
+from remedy.models.mixers.short_convolution import ShortConvolution
 
 WITH_KERNELS = ("deltanet", "gated_deltanet", "mamba2", "rwkv7", "deltaproduct", "path_attention", "mamba3", "mamba")
 WIDTHS = {512: 8, 64: 4}
 """Heads by width: of layers worth a kernel, and of the study's."""
 PATIENCE = 3.0
 """Seconds after which no round is added."""
-TOKENS, LENGTHS = 16384, (512, 2048, 8192)
+TOKENS, LENGTHS = 16384, (2048, 512, 8192)
 CARRIED = ("deltanet", "gated_deltanet", "mamba2", "gru")
 HORIZONS = (64, 256, 1024, 4096, 16384)
 LAYERS: dict[str, tuple[str, Facts]] = {
@@ -45,18 +46,23 @@ LAYERS: dict[str, tuple[str, Facts]] = {
 
 
 def cells(rehearse: bool) -> list[Cell]:
-    """What decides most first: kernels at the width of a layer worth them in bf16, what the four mixers gain, then states."""
+    """Kernels of layers worth them in bf16, what DeltaNet gains, states; then the study's widths and the other mixers."""
     if rehearse:
-        pays = {"what": "pays", "mixer": "deltanet", "tokens": 32, "lengths": (16,), "rounds": 1}
+        gains: Facts = {"what": "pays", "mixer": "mamba2", "tokens": 32, "length": 16, "rounds": 1}
         tried = _tries(512, "bf16")[0]._replace(together=True)
         carries = [Cell(f"carries {m}", {"what": "carries", "mixer": m, "lengths": (64,)}) for m in CARRIED]
-        return [tried, Cell("pays deltanet", pays), *carries]
-    pays = [
-        Cell(f"pays {m}", {"what": "pays", "mixer": m}, 100.0, apart=True) for m in (*WITH_KERNELS, "gru", "attention")
+        return [tried, Cell("pays mamba2", gains), *carries]
+    carries = [Cell(f"carries {m}", {"what": "carries", "mixer": m}, 120.0, apart=True) for m in CARRIED]
+    pays = [_pay("deltanet", length) for length in LENGTHS[1:]]
+    rest = [
+        _pay(mixer, LENGTHS[0]) for mixer in ("path_attention", "deltaproduct", "mamba", "rwkv7", "gru", "attention")
     ]
-    carries = [Cell(f"carries {m}", {"what": "carries", "mixer": m}, 60.0, apart=True) for m in CARRIED]
-    rest = [*_tries(64, "fp32"), *_tries(64, "bf16")]
-    return [*_tries(512, "bf16"), *pays[:3], *carries, *rest, *pays[3:], *_tries(512, "fp32")]
+    narrow = [*_tries(64, "fp32"), *_tries(64, "bf16")]
+    return [*_tries(512, "bf16"), _pay("deltanet", LENGTHS[0]), *carries, *narrow, *rest, *pays, *_tries(512, "fp32")]
+
+
+def _pay(mixer: str, length: int) -> Cell:
+    return Cell(f"pays {mixer} {length}", {"what": "pays", "mixer": mixer, "length": length}, 200.0, apart=True)
 
 
 def _tries(width: int, precision: str) -> list[Cell]:
@@ -77,7 +83,7 @@ def _tries(width: int, precision: str) -> list[Cell]:
 
 def _mixer(name: str, width: int) -> Mixer:
     torch.manual_seed(0)
-    asked = {"mixers": [name], "hidden_size": width}
+    asked: Facts = {"mixers": [name], "hidden_size": width}
     if "num_attention_heads" in MIXERS[name].uses:
         asked["num_attention_heads"] = WIDTHS[width]
     return MIXERS[name](DecoderConfig.from_settings(DecoderSettings.model_validate(asked), 64), 0)
@@ -111,7 +117,7 @@ def _kernel(operation: str, path: str) -> Kernel:
     return found
 
 
-def _pays(mixer: str, tokens: int = TOKENS, lengths: tuple[int, ...] = LENGTHS, rounds: int = 10) -> Iterator[Facts]:
+def _pays(mixer: str, length: int, tokens: int = TOKENS, rounds: int = 10) -> Iterator[Facts]:
     """Tokens a second of forward and backward; with kernels as `find_kernels` finds them, which is what training waits for."""
     device, dtype = _device(), torch.bfloat16
     ours = _mixer(mixer, 512).to(device, dtype)
@@ -120,26 +126,18 @@ def _pays(mixer: str, tokens: int = TOKENS, lengths: tuple[int, ...] = LENGTHS, 
     by = kernels_of([ours], device, dtype)[mixer]
     yield {"mixer": mixer, "computed_by": by, "found_in_s": round(time.perf_counter() - begin, 1)}
     found = dict(TRIED)
-    try:
-        theirs: nn.Module | str = _library(mixer).to(device, dtype)
-    except Exception as error:  # the rest is still wanted
-        theirs = f"{type(error).__name__}: {error}"[:200]
-    for length in lengths:
-        x = Draw(device, dtype).normal(tokens // length, length, 512).requires_grad_()
-        line: Facts = {"mixer": mixer, "length": length}
-        for name, layer, kernels in (("kernels", ours, found), ("library", theirs, found), ("pytorch", ours, {})):
-            if name == "kernels" and not any(tried.found for tried in found.values()):
-                continue
-            TRIED.clear()
-            TRIED.update(kernels)
-            line |= _rates(name, layer, x, rounds)
-        yield line
+    x = Draw(device, dtype).normal(tokens // length, length, 512).requires_grad_()
+    if any(tried.found for tried in found.values()):
+        yield {"mixer": mixer, "length": length, **_rates("kernels", ours, x, rounds)}
+    TRIED.clear()
+    yield {"mixer": mixer, "length": length, **_rates("pytorch", ours, x, rounds)}
+    TRIED.update(found)
+    if mixer in LAYERS:
+        yield {"mixer": mixer, "length": length, **_rates("library", _library(mixer).to(device, dtype), x, rounds)}
 
 
-def _rates(name: str, layer: nn.Module | str, x: Tensor, rounds: int) -> Facts:
+def _rates(name: str, layer: nn.Module, x: Tensor, rounds: int) -> Facts:
     """Tokens a second, and the first call's seconds, in which kernels are compiled and tuned."""
-    if isinstance(layer, str):
-        return {name: layer}
 
     def both() -> None:
         y = layer(x)
@@ -164,29 +162,30 @@ def _seconds(action: Callable[[], None]) -> float:
 
 
 def _library(mixer: str) -> nn.Module:
-    if mixer not in LAYERS:
-        raise ModuleNotFoundError("no layer of its own")
     name, given = LAYERS[mixer]
     layer: nn.Module = getattr(import_module("fla.layers"), name)(hidden_size=512, **given)
     return layer
 
 
 def _carries(mixer: str, lengths: tuple[int, ...] = HORIZONS) -> Iterator[Facts]:
-    """||state - state in float64|| / ||state in float64|| after so many tokens, by what computes it."""
+    """||state - state in float64|| / ||state in float64|| after so many tokens, by what computes it; what has to be compiled last."""
     device = _device()
-    for drive in ("random", "kept") if mixer != "gru" else ("random",):
-        for length in lengths:
-            inputs = _drive(mixer, drive, length, device)
-            exact = _state(mixer, inputs, torch.float64)
+    for name, dtype, kernel, tf32 in _ways(mixer, device):
+        for drive in ("random", "kept") if mixer != "gru" else ("random",):
             far: dict[str, float | str] = {}
-            for name, dtype, kernel, tf32 in _ways(mixer, device):
+            for length in lengths:
+                inputs = _drive(mixer, drive, length, device)
+                exact = _state(mixer, inputs, torch.float64)
                 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
                 try:
                     state = _state(mixer, inputs, dtype, kernel).double()
-                    far[name] = float(f"{float((state - exact).norm() / exact.norm()):.2g}")
+                    far[str(length)] = float(f"{float((state - exact).norm() / exact.norm()):.2g}")
                 except Exception as error:
-                    far[name] = f"{type(error).__name__}: {error}"[:100]
-            yield {"mixer": mixer, "drive": drive, "length": length, "far": far}
+                    far[str(length)] = f"{type(error).__name__}: {error}"[:150]
+                    break
+                finally:
+                    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+            yield {"mixer": mixer, "by": name, "drive": drive, "far": far}
 
 
 def _ways(mixer: str, device: torch.device) -> list[tuple[str, torch.dtype, Kernel | None, bool]]:

@@ -31,7 +31,9 @@ def decoder(settings: dict[str, Any], vocabulary: int, seed: int) -> DecoderForC
     """Of the seed's initial weights, on the GPU if there is one."""
     torch.manual_seed(seed)
     config = DecoderConfig.from_settings(DecoderSettings.model_validate(settings), vocabulary)
-    return DecoderForCausalLM(config).to(device())
+    model: Any = DecoderForCausalLM(config)
+    placed: DecoderForCausalLM = model.to(device())
+    return placed
 
 
 def adamw(model: DecoderForCausalLM, rate: float) -> torch.optim.AdamW:

@@ -1,7 +1,7 @@
 """A process that imports once what runs need, and is forked for each of them: imports alone would cost every run seconds.
 
-It never computes, so that it has no threads and no CUDA context that a fork would break. When its requests end, with the experiment or
-because that was killed, so do the runs, each with a checkpoint; and a run ends likewise when this process is gone.
+It never computes, so that a fork finds no threads of PyTorch. When its requests end, with the experiment or because that was killed, so
+do the runs, each with a checkpoint; and a run ends likewise when this process is gone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,8 +25,6 @@ from remedy.launch.console import start
 IMPORTED = ("train.run", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.job")
 """What a run imports when it comes to it."""
 LOOK_SECONDS = 0.05
-FORKS = sys.platform == "linux"
-"""Elsewhere libraries of the system do not survive a fork, and every run is a process that imports for itself."""
 
 
 class ForkServer:
@@ -86,11 +85,7 @@ def serve() -> None:
     interrupts = signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # a terminal's reaches the experiment, which ends this process
-    if FORKS:
-        for name in IMPORTED:
-            importlib.import_module(f"remedy.{name}")
-        gc.collect()
-        gc.freeze()  # pages that no collection writes to stay shared
+    forks = _forks()
     names: dict[int, str] = {}
     requests = os.fdopen(0, "rb", buffering=0, closefd=False)
     while True:
@@ -99,8 +94,8 @@ def serve() -> None:
             if not line:
                 break
             request = json.loads(line)
-            pid = _begin(request["words"], request["log"])
-            if not pid:
+            pid = _begin(request["words"], request["log"], forks)
+            if not pid:  # the run's own process
                 os.close(replies)
                 signal.signal(signal.SIGINT, interrupts)
                 sys.argv[1:] = request["words"]
@@ -117,10 +112,26 @@ def serve() -> None:
         os.waitpid(pid, 0)
 
 
-def _begin(words: Sequence[str], log: str) -> int:
+def _forks() -> bool:
+    """Import what runs need, and say whether they are to be forked. Otherwise each is a process that imports for itself: on other
+    systems than Linux, whose libraries may not survive a fork, and with CUDA, whose state does not."""
+    if sys.platform != "linux":
+        return False
+    for name in IMPORTED:
+        importlib.import_module(f"remedy.{name}")
+    import torch
+
+    # Of threads there are only those of jemalloc and OpenBLAS, which see to forks themselves.
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+    gc.collect()
+    gc.freeze()  # pages that no collection writes to stay shared
+    return not torch.cuda.is_available()
+
+
+def _begin(words: Sequence[str], log: str, forks: bool) -> int:
     """The process of a run, or 0 in that process itself."""
     with open(log, "wb") as file, open(os.devnull, "rb") as nothing:
-        if not FORKS:
+        if not forks:
             command = [sys.executable, "-m", "remedy.launch.job", *words]
             return subprocess.Popen(command, stdin=nothing, stdout=file, stderr=file).pid
         pid = os.fork()

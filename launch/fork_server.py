@@ -6,6 +6,7 @@ do the runs, each with a checkpoint; and a run ends likewise when this process i
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -18,6 +19,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from remedy.data_gen.settings import UserError
 from remedy.launch.console import start
@@ -54,7 +56,8 @@ class ForkServer:
             self._process = subprocess.Popen(command, bufsize=0, stdin=pipe, stdout=pipe, env=self.environment)
         assert self._process.stdin is not None
         request = {"name": name, "words": [*words, "--parent", str(self._process.pid)], "log": str(log)}
-        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):  # `ended` says that it is gone
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
 
     def ended(self, seconds: float) -> Iterator[tuple[str, int]]:
         """The runs that ended, with their exit statuses, once there are any or so many seconds have passed.
@@ -84,7 +87,7 @@ def serve() -> None:
     os.dup2(2, 1)  # what libraries print is no reply
     interrupts = signal.signal(
         signal.SIGINT, signal.SIG_IGN
-    )  # a terminal's reaches the experiment, which ends this process
+    )  # of a terminal: the experiment has them too, and ends this
     forks = _forks()
     names: dict[int, str] = {}
     requests = os.fdopen(0, "rb", buffering=0, closefd=False)
@@ -94,14 +97,13 @@ def serve() -> None:
             if not line:
                 break
             request = json.loads(line)
-            pid = _begin(request["words"], request["log"], forks)
-            if not pid:  # the run's own process
+            pid = begin(request["words"], request["log"], forks, interrupts)
+            if not pid:
                 os.close(replies)
-                signal.signal(signal.SIGINT, interrupts)
                 sys.argv[1:] = request["words"]
                 from remedy.launch.job import app
 
-                start(app)
+                return start(app)
             names[pid] = request["name"]
         while names and (ended := os.waitpid(-1, os.WNOHANG))[0]:
             reply = json.dumps([names.pop(ended[0]), os.waitstatus_to_exitcode(ended[1])])
@@ -128,16 +130,23 @@ def _forks() -> bool:
     return not torch.cuda.is_available()
 
 
-def _begin(words: Sequence[str], log: str, forks: bool) -> int:
-    """The process of a run, or 0 in that process itself."""
+def begin(words: Sequence[str], log: str, forks: bool, interrupts: Any) -> int:
+    """The process of a run, or 0 in that process itself, if it is a fork. `interrupts`: its handler of SIGINT."""
     with open(log, "wb") as file, open(os.devnull, "rb") as nothing:
+        streams = [(file.fileno(), 2), (file.fileno(), 1), (nothing.fileno(), 0)]
         if not forks:
-            command = [sys.executable, "-m", "remedy.launch.job", *words]
-            return subprocess.Popen(command, stdin=nothing, stdout=file, stderr=file).pid
+            return os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-m", "remedy.launch.job", *words],
+                os.environ,
+                file_actions=[(os.POSIX_SPAWN_DUP2, *stream) for stream in streams],
+                setsigdef=[] if interrupts is signal.SIG_IGN else [signal.SIGINT],
+            )
         pid = os.fork()
         if not pid:
-            for target, source in enumerate((nothing, file, file)):
-                os.dup2(source.fileno(), target)
+            signal.signal(signal.SIGINT, interrupts)
+            for stream in streams:
+                os.dup2(*stream)
         return pid
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from remedy.data_gen.settings import build, dump, load
 from remedy.launch.experiment import TrainingJob
-from remedy.launch.fork_server import ForkServer
+from remedy.launch.fork_server import ForkServer, begin
 from remedy.launch.runner import longest
 from remedy.train.config import RunConfig
 from remedy.train.run import train
@@ -63,6 +64,13 @@ def test_a_forked_run_has_the_bytes_of_one_alone_and_what_ends_it_ends_no_other(
     weights = (runs["a"] / "model" / "model.safetensors").read_bytes()
     alone = train(load(RunConfig, runs["a"] / "train.yaml", [f"output={tmp_path / 'alone'}"]))
     assert (alone / "model.safetensors").read_bytes() == weights
+
+
+@pytest.mark.slow
+def test_a_run_that_cannot_be_forked_is_a_process_that_imports_for_itself(tmp_path: Path) -> None:
+    pid = begin(["--help"], str(tmp_path / "log.txt"), False, signal.default_int_handler)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert "Train a run of an experiment" in (tmp_path / "log.txt").read_text()
 
 
 def test_the_longest_run_begins_first_and_of_a_variant_that_no_one_knows_one() -> None:

@@ -60,7 +60,6 @@ class TokenLists(Protocol):
 
 Encoder = Callable[[str, Sequence[int]], Sequence[tuple[Example, TokenLists]]]
 """The examples of a split at some indices, with their tokens; made by the owner of a tokenizer."""
-EncoderFactory = Callable[[], Encoder]
 
 
 class WriteConfig(Settings):
@@ -120,14 +119,14 @@ def write(
     data: DataConfig,
     config: WriteConfig,
     directory: Path,
-    encoder: EncoderFactory,
+    encode: Encoder,
     fingerprint: str,
     part: tuple[int, int] = (0, 1),
     workers: int = 1,
 ) -> Iterator[Shard]:
     """Write this part's missing shards, yielding each when it is in place; finished ones are not made again.
 
-    `part` (i, N) takes every N-th shard from the i-th. `encoder` must be picklable when `workers` > 1. Shards that are there
+    `part` (i, N) takes every N-th shard from the i-th. `encode` must be picklable when `workers` > 1. Shards that are there
     are read to the last byte (1 to 2 GB/s); a damaged one is made again.
 
     Raises:
@@ -138,13 +137,12 @@ def write(
     clear_partials(folder)
     todo = [shard for shard in plan(config)[part[0] :: part[1]] if not _is_done(folder / shard.name, data_set)]
     if workers == 1 or len(todo) <= 1:
-        encode = encoder()
         for shard in todo:
             write_shard(shard, folder, encode, data_set)
             yield shard
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(encoder, os.getpid())) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(encode, os.getpid())) as pool:
         pending = {pool.submit(_work, shard, folder, data_set): shard for shard in todo}
         try:
             for future in as_completed(pending):
@@ -293,11 +291,11 @@ def _schema(row: dict[str, Any]) -> pa.Schema:
 _encode: Encoder | None = None
 
 
-def _start_worker(factory: EncoderFactory, parent: int) -> None:
+def _start_worker(encode: Encoder, parent: int) -> None:
     global _encode
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent lets the shard be finished
     end_with_parent(parent, lambda: os._exit(1))  # what it is writing, the next run clears away
-    _encode = factory()
+    _encode = encode
 
 
 def _work(shard: Shard, folder: Path, data_set: str) -> None:

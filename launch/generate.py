@@ -14,10 +14,10 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.held_out import refuse_held_out_in_vain
 from remedy.data_gen.messages import shown
 from remedy.data_gen.settings import ConfigError, Settings, load
-from remedy.data_gen.shards import Encoder, WriteConfig, plan, write
+from remedy.data_gen.shards import WriteConfig, plan, write
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings, TokenizerSettings
+from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 
 
 class GenerateConfig(Settings):
@@ -52,8 +52,8 @@ def generate(config: str, overrides: Sequence[str], out: Path, shard: str, worke
     tokenizer = build_tokenizer(settings.tokenizer, settings.data)
     shards = plan(settings.write)
     begin, made = time.perf_counter(), 0
-    encoder = partial(_encoder, settings.tokenizer, settings.data)
-    for done in write(settings.data, settings.write, out, encoder, tokenizer.fingerprint, part, workers):
+    encode = partial(encoded_examples, settings.data, tokenizer)
+    for done in write(settings.data, settings.write, out, encode, tokenizer.fingerprint, part, workers):
         made += done.stop - done.start
         print(f"{done.name}: {made} examples, {made / (time.perf_counter() - begin):.0f}/s", flush=True)
     missing = [s.name for s in shards if not (out / "data" / s.name).exists()]
@@ -61,10 +61,6 @@ def generate(config: str, overrides: Sequence[str], out: Path, shard: str, worke
         print(f"{len(shards) - len(missing)} of {len(shards)} shards in {out}; the card is written with the last one")
         return
     print(f"data card: {write_card(settings.data, settings.write, out, tokenizer.settings.model_dump_json())}")
-
-
-def _encoder(tokenizer: TokenizerSettings, data: DataConfig) -> Encoder:
-    return partial(encoded_examples, data, build_tokenizer(tokenizer, data))
 
 
 def _part(text: str) -> tuple[int, int]:

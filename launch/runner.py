@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-import subprocess
-import sys
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+import time
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from remedy.data_gen.files import replace_file
@@ -16,6 +15,7 @@ from remedy.eval.folder import REQUEST
 from remedy.eval.report.planned import EVALUATION, write_plan
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.launch.finished import is_done
+from remedy.launch.fork_server import ForkServer
 from remedy.launch.groups import SELECTION_FOLDER
 from remedy.launch.job import CHOSEN, EVALUATE, TRAINED
 from remedy.launch.progress import Board, Progress, Watch
@@ -23,6 +23,7 @@ from remedy.launch.selection import choose
 from remedy.launch.stacks import Stack, stacks
 from remedy.train.config import RunConfig
 
+LOG = "log.txt"
 LOOK_SECONDS = 0.5
 
 
@@ -35,11 +36,12 @@ def run(config: ExperimentConfig, where: str) -> Path:
     """
     jobs, tried = expand(config, where), trials(config, where)
     plan(config, jobs)
-    if tried:
-        _stacked_first(config, tried, f"{len(tried)} trials that choose settings on validation")
-        jobs = expand(config, where, choose(config, tried))
-        plan(config, jobs)  # which runs are one variant may hang on what was chosen
-    _stacked_first(config, jobs, f"{len(jobs)} runs")
+    with ForkServer(environment(config)) as server:
+        if tried:
+            _stacked_first(config, tried, f"{len(tried)} trials that choose settings on validation", server)
+            jobs = expand(config, where, choose(config, tried))
+            plan(config, jobs)  # which runs are one variant may hang on what was chosen
+        _stacked_first(config, jobs, f"{len(jobs)} runs", server)
     return report_all(config, jobs)
 
 
@@ -50,31 +52,50 @@ def plan(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
     write_plan(folder, runs)
 
 
-def _stacked_first(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str) -> None:
+def _stacked_first(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str, server: ForkServer) -> None:
     """Train those that are trained at once, then do all."""
     together = stacks(jobs)
     if together:
-        _run_all(config, together, f"{sum(len(one.members) for one in together)} seeds in {len(together)} trainings")
-    _run_all(config, jobs, what)
+        count = sum(len(one.members) for one in together)
+        _run_all(config, together, f"{count} seeds in {len(together)} trainings", server)
+    _run_all(config, jobs, what, server)
 
 
-def _run_all(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str) -> None:
+def _run_all(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str, server: ForkServer) -> None:
     """Do all of these, and raise a UserError if any failed."""
     print(f"{what}, {config.workers} at a time; each writes log.txt in its folder below {config.output}", flush=True)
+    named = {job.name: job for job in jobs}
     watches = {job.name: Watch(job.folder, Path(job.train.output), job.train.train.total_steps) for job in jobs}
-    with ThreadPoolExecutor(config.workers) as pool, Board(watches) as board:
-        futures = {job.name: pool.submit(_do, job, config) for job in jobs}
-        pending = set(futures.values())
-        try:
-            while pending:
-                _, pending = wait(pending, timeout=LOOK_SECONDS)
-                board.show({job.name: _progress(job, futures[job.name], watches[job.name]) for job in jobs})
-        except BaseException:
-            _stop(pool)
-            raise
-    failed = [f"{name}: {future.result()}" for name, future in futures.items() if future.result()]
+    waiting, begun, ended = list(jobs), dict[str, float](), dict[str, str]()
+    took: dict[str, float] = {}
+    with Board(watches) as board:
+        while len(ended) < len(jobs):
+            if waiting and len(begun) < config.workers:
+                job = longest(waiting, took)
+                waiting.remove(job)
+                found = _nothing_to_do(job)
+                if found is None:
+                    begun[job.name] = time.monotonic()
+                    server.begin(job.name, words(job, config.processes), job.folder / LOG)
+                else:
+                    ended[job.name] = found
+            else:
+                for name, status in server.ended(LOOK_SECONDS):
+                    ended[name] = _problem(named[name], status)
+                    took[named[name].variant] = time.monotonic() - begun.pop(name)
+            board.show({name: _progress(job, begun, ended, watches[name]) for name, job in named.items()})
+    failed = [f"{name}: {ended[name]}" for name in named if ended[name]]
     if failed:
         raise UserError("\n".join(failed))
+
+
+def longest(waiting: Sequence[TrainingJob], took: Mapping[str, float]) -> TrainingJob:
+    """The run to begin next, so that no long one is left for the end: of variants of which none has ended before, then that
+    whose variant took longest (`took`, seconds); of equals that of most rows, then the first."""
+    return max(
+        waiting,
+        key=lambda job: (took.get(job.variant, math.inf), job.train.train.total_steps * job.train.train.batch_size),
+    )
 
 
 def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False) -> Path:
@@ -127,12 +148,12 @@ def _says(path: Path, settings: RunConfig) -> bool:
         return False
 
 
-def command(job: TrainingJob, processes: int) -> list[str]:
-    """What runs a prepared job."""
-    words = [sys.executable, "-m", "remedy.launch.job", str(job.folder), job.name, "--processes", str(processes)]
+def words(job: TrainingJob, processes: int) -> list[str]:
+    """What `remedy.launch.job` is told to run a prepared job."""
+    said = [str(job.folder), job.name, "--processes", str(processes)]
     if isinstance(job, Stack):
-        return [*words, *(word for member in job.members for word in ("--member", str(member.folder)))]
-    return [*words, "--variant", job.variant] if job.variant != job.name else words
+        return [*said, *(word for member in job.members for word in ("--member", str(member.folder)))]
+    return [*said, "--variant", job.variant] if job.variant != job.name else said
 
 
 def environment(config: ExperimentConfig) -> dict[str, str]:
@@ -140,48 +161,32 @@ def environment(config: ExperimentConfig) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": str(config.threads), "TQDM_DISABLE": "1"}
 
 
-_running: dict[str, subprocess.Popen[bytes]] = {}
-"""The processes of runs, by name."""
-
-
-def _stop(pool: ThreadPoolExecutor) -> None:
-    """Start no further run; those that train stop after their step, with a checkpoint."""
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in list(_running.values()):
-        process.terminate()
-
-
-def _progress(job: TrainingJob, future: Future[str], watch: Watch) -> Progress:
-    if future.done():
-        problem = future.result()
+def _progress(job: TrainingJob, begun: Container[str], ended: Mapping[str, str], watch: Watch) -> Progress:
+    if job.name in ended:
+        problem = ended[job.name]
         return Progress("failed", result=problem) if problem else Progress("done")
-    return (
-        watch.look(isinstance(job, Job) and (job.folder / TRAINED).exists())
-        if future.running()
-        else Progress("waiting")
-    )
+    if job.name not in begun:
+        return Progress("waiting")
+    return watch.look(isinstance(job, Job) and (job.folder / TRAINED).exists())
 
 
-def _do(job: TrainingJob, config: ExperimentConfig) -> str:
-    """Run one job in a process of its own; an empty string, or what went wrong."""
+def _nothing_to_do(job: TrainingJob) -> str | None:
+    """Prepare a job: None if it is then to be run, an empty string if it is done, or why it cannot be run."""
     problem = prepare(job)
     if problem or (isinstance(job, Trial) and (job.folder / TRAINED).exists()):
         return problem
     try:
-        if isinstance(job, Job) and is_done(job):
-            return ""
+        return "" if isinstance(job, Job) and is_done(job) else None
     except UserError as error:
         return str(error)
-    log = job.folder / "log.txt"
-    with log.open("w", encoding="utf-8") as file:
-        words = [*command(job, config.processes), "--parent", str(os.getpid())]
-        with subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, env=environment(config)) as process:
-            _running[job.name] = process
-            code = process.wait()
-        del _running[job.name]
-    if code == 0:
+
+
+def _problem(job: TrainingJob, status: int) -> str:
+    """What went wrong in a run's process; an empty string if nothing did."""
+    if not status:
         return ""
+    log = job.folder / LOG
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     # Of several processes torchrun has the last word, and it is a table.
     said = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "no output")
-    return f"failed (exit status {code}; all of it in {log}): {said}"
+    return f"failed (exit status {status}; all of it in {log}): {said}"

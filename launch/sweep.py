@@ -11,7 +11,7 @@ from pathlib import Path
 from remedy.data_gen.settings import UserError, load
 from remedy.launch.experiment import ExperimentConfig, expand, trials
 from remedy.launch.job import TRAINED
-from remedy.launch.runner import command, environment, plan, prepare, report_all, run
+from remedy.launch.runner import environment, plan, prepare, report_all, run, words
 from remedy.launch.selection import choose
 
 ARRAY = """\
@@ -88,8 +88,8 @@ def sweep(
     problem = prepare(mine)
     if problem:
         raise UserError(problem)
-    words = command(mine, settings.processes)
-    os.execve(words[0], words, environment(settings))  # so that Slurm's signals reach the training itself
+    command = [sys.executable, "-m", "remedy.launch.job", *words(mine, settings.processes)]
+    os.execve(command[0], command, environment(settings))  # so that Slurm's signals reach the training itself
 
 
 def _refuse_stacked(settings: ExperimentConfig, where: str) -> None:

@@ -31,6 +31,8 @@ FILE = "trace_tokenizer.json"
 """Where a tokenizer is stored in a checkpoint's folder."""
 CACHED = 100_000
 """How many pieces of text a tokenizer remembers the ids of."""
+LONGEST_CACHED = 200
+"""Characters of the longest piece that it remembers; longer ones, such as whole programs, seldom come again."""
 
 
 class Encoded(NamedTuple):
@@ -121,7 +123,7 @@ class TraceTokenizer:
             assert self._subwords is not None
             ids, offsets = self._subwords.text_ids_and_offsets(text)
             found = ids, _overlapping(offsets, ranges)
-            if len(self._flag_cache) < CACHED:
+            if len(text) <= LONGEST_CACHED and len(self._flag_cache) < CACHED:
                 self._flag_cache[text, ranges] = found
         return found
 
@@ -183,7 +185,7 @@ class TraceTokenizer:
                 found = [token for character in text for token in self.backend.text_ids(character)]
             else:
                 found = self.backend.text_ids(text)
-            if len(self._cache) < CACHED:
+            if len(text) <= LONGEST_CACHED and len(self._cache) < CACHED:
                 self._cache[key] = found
         return found
 

@@ -124,16 +124,20 @@ class Program:
                 the marked one needs arguments or is asynchronous.
         """
         code = self.code
-        # The usual layout needs no parse; a syntax error shows when the program is compiled. Inside a string that goes over
-        # several lines the marker marks nothing.
+        # The usual layout needs no walk, and mostly no parse; a syntax error shows when the program is compiled. Inside a string that
+        # goes over several lines the marker marks nothing.
+        usual: EntryPoint | None = None
         if code.count(MARKER) == 1 and "\r" not in code and (plain := _PLAIN_ENTRY_RE.search(code)):
             before = code[: plain.start()]
+            usual = EntryPoint(plain[1], before.count("\n") + 1)
             if '"""' not in before and "'''" not in before:
-                return EntryPoint(plain[1], before.count("\n") + 1)
+                return usual
         try:
             tree = ast.parse(code)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ProgramError("syntax", f"{self.name}: does not compile: {error}") from None
+        if usual and any(isinstance(node, ast.FunctionDef) and node.lineno == usual.line for node in tree.body):
+            return usual
         lines = self.source_lines()
         marked = [
             node

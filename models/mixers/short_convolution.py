@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -27,20 +28,15 @@ class ShortConvolution(nn.Module):
         self.conv1d = nn.Conv1d(channels, channels, kernel, groups=channels)
 
     def forward(self, x: Tensor, cache: MixerCache | None) -> Tensor:
+        weight, bias = self.conv1d.weight.squeeze(1), self.conv1d.bias
+        assert bias is not None
         if cache is None:
-            weight, bias = self.conv1d.weight.squeeze(1), self.conv1d.bias
             fast = kernel("short_convolution", x.dtype, x, weight, bias, self.activation)
-            if fast is not None:
-                return fast(x, weight, bias, self.activation)
-        x = x.transpose(1, 2)
-        if cache is None:
-            window = F.pad(x, (self.kernel - 1, 0))
-        else:
-            window = cache.update_conv_state(x, self.layer, conv_kernel_size=self.kernel)
-            missing = x.shape[-1] + self.kernel - 1 - window.shape[-1]
-            window = F.pad(window, (missing, 0)) if missing > 0 else window[..., -missing:]
-        mixed = self.conv1d(window)
-        return (F.silu(mixed) if self.activation == "silu" else mixed).transpose(1, 2)
+            return (fast or _reference)(x, weight, bias, self.activation)
+        window = cache.update_conv_state(x.transpose(1, 2), self.layer, conv_kernel_size=self.kernel).transpose(1, 2)
+        missing = x.shape[1] + self.kernel - 1 - window.shape[1]
+        window = F.pad(window, (0, 0, missing, 0)) if missing > 0 else window[:, -missing:]
+        return _convolved(window, weight, bias, self.activation)
 
     def operations(self) -> list[Use]:
         """What kernels of other packages may compute of it."""
@@ -48,8 +44,19 @@ class ShortConvolution(nn.Module):
 
 
 def _reference(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    padded = F.pad(x.transpose(1, 2), (weight.shape[1] - 1, 0))
-    mixed = F.conv1d(padded, weight[:, None], bias, groups=len(weight)).transpose(1, 2)
+    return _convolved(F.pad(x, (0, 0, weight.shape[1] - 1, 0)), weight, bias, activation)
+
+
+def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
+    """Of T tokens and those before them, (B, kernel - 1 + T, C)."""
+    steps = window.shape[1] - weight.shape[1] + 1
+    if window.device.type == "cpu":  # where a product for each of the few places is quicker
+        mixed = bias
+        for place, by_channel in enumerate(weight.unbind(1)):
+            mixed = torch.addcmul(mixed, window[:, place : place + steps], by_channel)
+        mixed = mixed.to(window.dtype)  # weights stay in float32 under autocast, and would make it so
+    else:
+        mixed = F.conv1d(window.transpose(1, 2), weight[:, None], bias, groups=len(weight)).transpose(1, 2)
     return F.silu(mixed) if activation == "silu" else mixed
 
 

@@ -89,6 +89,10 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     if not settings.total_steps:
         raise ConfigError("train.max_steps 0: this run trains nothing and reads no rows: give it steps to plan")
+    if settings.stacked is not None:
+        raise ConfigError(
+            f"train.stacked {settings.stacked}: what is planned here is one run: add train.stacked=null, and take so many times as much"
+        )
     lengths = _lengths(config, tokenizer) if length is None else _given(length, settings.pack)
     lora = isinstance(config.model, PretrainedSettings) and config.model.lora is not None
     four_bit = isinstance(config.model, PretrainedSettings) and config.model.load_in_4bit

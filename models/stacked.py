@@ -82,17 +82,11 @@ class _Steps(nn.RNNBase):
     def flatten_parameters(self) -> None:
         """Nothing: cuDNN's layout is of one member's weights."""
 
-    def _given(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What the input brings to the gates of each token: T of (M, B, gates)."""
-        members = len(self.weight_ih_l0)
-        given = torch.baddbmm(
-            self.bias_ih_l0[:, None], x.reshape(members, -1, x.shape[-1]), self.weight_ih_l0.transpose(1, 2)
-        )
+    def _given(self, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+        """What the input and a bias (M, gates) bring to the gates of each token: T of (M, B, gates)."""
+        members = len(bias)
+        given = torch.baddbmm(bias[:, None], x.reshape(members, -1, x.shape[-1]), self.weight_ih_l0.transpose(1, 2))
         return given.view(members, -1, x.shape[1], given.shape[-1]).unbind(2)
-
-    def _own(self, h: Tensor) -> Tensor:
-        """What a state (M, B, H) brings to the gates."""
-        return torch.baddbmm(self.bias_hh_l0[:, None], h, self.weight_hh_l0.transpose(1, 2))
 
     def _start(self, given: Sequence[Tensor]) -> Tensor:
         return given[0].new_zeros(*given[0].shape[:2], self.hidden_size)
@@ -100,25 +94,28 @@ class _Steps(nn.RNNBase):
 
 class _GRU(_Steps, nn.GRU):
     def forward(self, x: Tensor, state: None = None) -> Any:  # type: ignore[override]
-        given = self._given(x)
-        h, outputs, size = self._start(given), [], self.hidden_size
+        given = self._given(x, self.bias_ih_l0)
+        weight, bias = self.weight_hh_l0.transpose(1, 2), self.bias_hh_l0[:, None]
+        h, outputs, sizes = self._start(given), [], [2 * self.hidden_size, self.hidden_size]
         for gates in given:
-            own = self._own(h)
-            r, z = torch.sigmoid(gates[..., : 2 * size] + own[..., : 2 * size]).chunk(2, -1)
-            h = torch.lerp(torch.tanh(torch.addcmul(gates[..., 2 * size :], r, own[..., 2 * size :])), h, z)
+            (of_input, new), (of_state, own) = gates.split(sizes, -1), torch.baddbmm(bias, h, weight).split(sizes, -1)
+            r, z = torch.sigmoid(of_input + of_state).chunk(2, -1)
+            h = torch.lerp(torch.tanh(torch.addcmul(new, r, own)), h, z)
             outputs.append(h)
         return torch.stack(outputs, 2).flatten(0, 1), h.flatten(0, 1)[None]
 
 
 class _LSTM(_Steps, nn.LSTM):
     def forward(self, x: Tensor, state: None = None) -> Any:  # type: ignore[override]
-        given = self._given(x)
+        given = self._given(x, self.bias_ih_l0 + self.bias_hh_l0)
+        weight, size = self.weight_hh_l0.transpose(1, 2), self.hidden_size
         h = c = self._start(given)
-        outputs, size = [], self.hidden_size
+        outputs = []
         for gates in given:
-            i, f, g, o = (gates + self._own(h)).split(size, -1)
-            c = torch.addcmul(torch.sigmoid(f) * c, torch.sigmoid(i), torch.tanh(g))
-            h = torch.sigmoid(o) * torch.tanh(c)
+            first, new, last = torch.baddbmm(gates, h, weight).split([2 * size, size, size], -1)
+            i, f = torch.sigmoid(first).chunk(2, -1)
+            c = torch.addcmul(f * c, i, torch.tanh(new))
+            h = torch.sigmoid(last) * torch.tanh(c)
             outputs.append(h)
         return torch.stack(outputs, 2).flatten(0, 1), (h.flatten(0, 1)[None], c.flatten(0, 1)[None])
 

@@ -205,7 +205,10 @@ class StackedTrainer(RowTrainer):
         self, tr_loss: Tensor, grad_norm: Any, model: Any, trial: Any, epoch: Any, *args: Any, **kwargs: Any
     ) -> None:
         """What HF's trainer does after a step, for each member."""
-        if not self.running or self.running[0][1].state.global_step == self.state.global_step:
+        if not self.running:  # from the beginning: all were out of patience when they were cut off
+            self.control.should_training_stop = True
+            return
+        if self.running[0][1].state.global_step == self.state.global_step:
             return  # the end of the epoch, after its last step
         tr_loss.zero_()
         self._sums = self._sums + self._each

@@ -42,8 +42,9 @@ from remedy.train.run import (
 from remedy.train.stopping import INTERRUPTED, RESUMABLE, StopOnSignal, Stopped
 
 log = logging.getLogger(__name__)
-ON_A_CPU = ("gru", "lstm")
-"""Mixers whose members are trained faster together on a CPU core; products of the others are at the core's limit already."""
+ON_A_CPU = "gru"
+"""The mixer whose members are trained faster together on a CPU core: of the others, products or PyTorch's own fused recurrence (LSTM)
+are at the core's limit already."""
 
 
 def seeds_of(config: RunConfig) -> list[RunConfig]:
@@ -106,7 +107,10 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
         for n, config in enumerate(configs)
     ]
 
+    finished: set[int] = set()
+
     def finish(number: int) -> None:
+        finished.add(number)
         paths = kernels_of(models[number].mixers(), device, dtype)
         how = f"stacked with {len(configs) - 1} other seeds"
         if device.type == "cuda":
@@ -131,16 +135,21 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
     log.info("%s: %d seeds at once", name, len(configs))
     announce(configs[0], models[0], device)
     with stop, progress, explained(trainer, rows[0], configs[0], Path(configs[0].output)):
-        trainer.train(resume_from_checkpoint=str(places[0]) if places[0] else None)
-    if trainer.running:
+        try:
+            trainer.train(resume_from_checkpoint=str(places[0]) if places[0] else None)
+        except (torch.OutOfMemoryError, MemoryError):
+            raise UserError(f"out of memory with {len(configs)} seeds at once: lower train.stacked") from None
+    if stop.received and trainer.state.global_step < configs[0].train.total_steps:
         raise Stopped(
             f"{stop.received} after step {stop.step} of {configs[0].train.total_steps}; --resume goes on from there",
             INTERRUPTED if stop.received == "SIGINT" else RESUMABLE,
         )
-    for config, member, read in zip(configs, members, rows):
+    for number, (config, member, read) in enumerate(zip(configs, members, rows)):
         if member.lost is not None:
             text = diverged(member.lost, read, config)
             Path(config.output, DIVERGED).write_text(f"{text}\n", encoding="utf-8")
+        elif number not in finished:  # cut off after the last checkpoint
+            finish(number)
 
 
 def _refuse_here(config: RunConfig, on_any_cpu: bool) -> None:
@@ -148,11 +157,11 @@ def _refuse_here(config: RunConfig, on_any_cpu: bool) -> None:
     if this_process().world_size > 1:
         raise UserError("train.stacked: members are trained by one process: start it alone, or remove train.stacked")
     assert isinstance(config.model, DecoderSettings)
-    slow = [mixer for mixer in config.model.mixers if mixer not in ON_A_CPU]
+    slow = [mixer for mixer in config.model.mixers if mixer != ON_A_CPU]
     if slow and not torch.cuda.is_available() and not on_any_cpu:
         raise ConfigError(
-            f"train.stacked: on a CPU, seeds with {slow[0]} are trained no faster together than one after another (0.85 to 1.15 times "
-            f"the speed), as they are with {' and '.join(ON_A_CPU)}: remove it, or train on a GPU"
+            f"train.stacked: on a CPU, seeds with {slow[0]} are trained no faster at once than one after another (only those with "
+            f"{ON_A_CPU} are): remove it, or train on a GPU"
         )
 
 

@@ -29,7 +29,8 @@ class WandbLogger:
     def start(self, step: int) -> None:
         """Start the W&B run, or go on in it."""
         settings = self.config.model_dump(mode="json")
-        self.run = _open_training(self.config, config=settings, job_type="train")
+        # Runs of seeds that are trained at once are open at the same time.
+        self.run = _open_training(self.config, config=settings, job_type="train", reinit="create_new")
 
     def log(self, step: int, record: dict[str, Any]) -> None:
         """Send a record."""

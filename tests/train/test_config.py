@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build, dump, load
 from remedy.train import arguments, run
 from remedy.train.config import DeepSpeedSettings, RunConfig, Stage, TrackingSettings, TrainSettings
+from remedy.train.stacked import seeds_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY: dict[str, Any] = {
@@ -122,9 +123,10 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
 
     def observe(config: RunConfig) -> dict[str, Any]:
         seen.clear()
+        runs = seeds_of(config)
         with pytest.raises(Recorded):
-            run.train(config.changed({"output": str(tmp_path / "run")}))
-        return copy.deepcopy(seen)
+            run.train(runs[0].changed({"output": str(tmp_path / "run")}))
+        return copy.deepcopy(seen) | {"runs": [(one.train.seed, one.train.data_seed) for one in runs]}
 
     return observe
 
@@ -172,12 +174,13 @@ OTHER: dict[type[Settings], dict[str, Any]] = {
         "keep_best": "exact_match",
         "patience": 3,
         "threads": 3,
+        "stacked": 3,
     },
     DeepSpeedSettings: {"stage": 1, "offload": "optimizer", "param_persistence_threshold": 7, "file": "hand.json"},
     TrackingSettings: {"wandb": True, "project": "p", "group": "g", "tags": ["t"], "peak_tflops": 3.0},
 }
 WHERE = {TrainSettings: "train", DeepSpeedSettings: "train.deepspeed", TrackingSettings: "tracking"}
-REFUSALS = ("does nothing", "different optimizer path")
+REFUSALS = ("does nothing", "different optimizer path", "does not go with")
 
 
 def attempt(config: RunConfig, path: str, value: Any) -> tuple[str, RunConfig | None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from remedy.train.config import RunConfig
 from remedy.train.members import StackedTrainer
 from remedy.train.run import train
 from remedy.train.stacked import seeds_of, train_stacked
+from remedy.train.stopping import Stopped
 from remedy.train.tracking import read_metrics
 from tests.train.launching import CONFIG
 
@@ -72,26 +75,37 @@ def test_each_seed_is_the_run_that_it_is_alone_also_when_cut_off_and_resumed(
         same_run(Path(config.output), alone(tmp_path, config))
 
     cut = recipe(tmp_path / "cut", **VALIDATED)
-    log = StackedTrainer._log_members
+    log, again = StackedTrainer._log_members, list[bool]()
 
-    def killed(self: StackedTrainer, learning_rate: float) -> None:
-        if self.state.global_step == 19:
-            raise KeyboardInterrupt
+    def cut_off(self: StackedTrainer, learning_rate: float) -> None:
         log(self, learning_rate)
+        if self.state.global_step == 11 and not again:
+            again.append(True)
+            raise KeyboardInterrupt
+        if self.state.global_step == 17:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patched:
-        patched.setattr(StackedTrainer, "_log_members", killed)
+        patched.setattr(StackedTrainer, "_log_members", cut_off)
         with pytest.raises(KeyboardInterrupt):
             train_stacked("tiny", cut, on_any_cpu=True)
+        with pytest.raises(Stopped, match="SIGTERM after step 18 of 24; --resume goes on from there"):
+            train_stacked("tiny", cut, resume=True, on_any_cpu=True)
+    assert all((Path(config.output) / "checkpoint-18").exists() for config in cut)
     with pytest.raises(UserError, match="pass --resume"):
         train_stacked("tiny", cut, on_any_cpu=True)
     assert not (Path(cut[0].output) / "complete.json").exists()
     train_stacked("tiny", cut, resume=True, on_any_cpu=True)
-    for one, other in zip(cut, configs):
+    for one, other in zip(reversed(cut), reversed(configs)):
         assert figures(Path(one.output)) == figures(Path(other.output))
         weights = [(Path(config.output) / "model.safetensors").read_bytes() for config in (one, other)]
         assert weights[0] == weights[1]
     assert read_training(Path(cut[0].output))["kept_step"] == 24  # type: ignore[index]
+    for config in cut:
+        (Path(config.output) / "complete.json").unlink()
+    train_stacked("tiny", cut, resume=True, on_any_cpu=True)
+    check_model(Path(cut[0].output))
+    assert (Path(cut[0].output) / "model.safetensors").read_bytes() == weights[0]
     # A checkpoint is one that the run alone could have made, and go on from.
     (Path(cut[1].output) / "complete.json").unlink()
     train(cut[1], resume=True)
@@ -165,7 +179,7 @@ def test_what_a_seed_would_not_be_alone_is_refused(changes: dict[str, Any], says
 
 def test_where_nothing_would_be_gained_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="on a CPU, seeds with attention are trained no faster together"):
+    with pytest.raises(ConfigError, match="on a CPU, seeds with attention are trained no faster at once"):
         train_stacked("tiny", recipe(tmp_path))
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")

@@ -12,6 +12,7 @@ import pandas as pd
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.settings import UserError
 from remedy.eval.failures import Failure
+from remedy.eval.folder import GENERATIONS
 from remedy.eval.records import label_columns
 from remedy.eval.report.instructive import RULE, Turn, surest, turns
 from remedy.eval.sections import Section, named
@@ -34,8 +35,8 @@ class Shown(NamedTuple):
 def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path) -> list[Section]:
     """Write the pages to a folder `records` beside the report, and say in a section where they are; none where nothing failed.
 
-    `records`: with the run of each. Of an evaluation whose data or tokenizer are not at hand there are no pages, and the section says
-    why.
+    `records`: with the run of each. Of an evaluation whose generations, data or tokenizer are not at hand there are no pages, and the
+    section says why: in one sentence of all whose folder of generations was deleted, which is how small evaluations are kept.
 
     Raises:
         OSError: a page cannot be written.
@@ -46,16 +47,17 @@ def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path
     if not wanted:
         return []
     found: list[Shown] = []
-    missing: dict[str, str] = {}
-    for folder in folders:
+    kept = [folder for folder in folders if (folder / GENERATIONS).is_dir()]
+    missing = {} if len(kept) == len(folders) else {_evaluations(len(folders) - len(kept)): f"without {GENERATIONS}/"}
+    for folder in kept:
         try:
             found += _written(folder, wanted, output)
         except UserError as error:
             missing.setdefault(str(folder), str(error).splitlines()[0])
-    note = " ".join([RULE, *_counts(records, found), *_said(missing)])
     if not found:
         rows = [["Evaluation", "Why its records have no pages"], *([*item] for item in missing.items())]
-        return [Section(TITLE, rows=rows, note=note)] if missing else []
+        return [Section(TITLE, rows=rows)] if missing else []
+    note = " ".join([RULE, *_counts(records, found), *_said(missing)])
     order = list(Failure)
     found.sort(key=lambda one: (order.index(one.turn.failure), one.turn.number))
     telling = [name for name in label_columns(records) if name != "variant" and records[name].nunique(dropna=False) > 1]
@@ -76,6 +78,10 @@ def _written(folder: Path, wanted: Mapping[tuple[str, str], Sequence[Turn]], out
         for (turn, record, least), view in zip(chosen, views):
             _write(output / FOLDER / f"{turn.name}.html", page(view))
             yield Shown(turn, record, least)
+
+
+def _evaluations(count: int) -> str:
+    return f"{count} evaluation{'s' if count > 1 else ''}"
 
 
 def _write(path: Path, text: str) -> None:

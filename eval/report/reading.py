@@ -13,7 +13,7 @@ from remedy.data_gen.sealed import digest_of, read_json, read_table
 from remedy.data_gen.settings import UserError
 from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
-from remedy.eval.folder import RECORDS, REQUEST, SUMMARY, read_request
+from remedy.eval.folder import RECORDS, REQUEST, SUMMARY, read_request, refuse_unprintable
 from remedy.eval.records import ROLE_COLUMNS, LabelValue, read_records, traced_only
 from remedy.eval.report.cuts import Measurement
 from remedy.eval.report.selection import SELECTION
@@ -95,6 +95,8 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
             missing.append((request["run"], absent))
             log.warning("%s: not evaluated yet, so not in the report: %s", folder, _some(absent))
         for condition in found:
+            for text in (condition["run"], condition["diagnostic"], *condition["labels"].values()):
+                refuse_unprintable(text, str(folder))
             key = (condition["run"], condition["diagnostic"], frozenset(condition["labels"].items()))
             other = held.setdefault(key, folder)
             if other != folder:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from remedy.data_gen.messages import suggest
+from remedy.data_gen.owner import owned
 from remedy.data_gen.settings import UserError
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records import label_columns
@@ -65,11 +66,13 @@ def report(
     is the first found. `trusts`: files of calibrators, each judged on what the report holds of its model.
 
     Raises:
-        UserError: no evaluation or measurement is found, a comparison does not fit the records, or there is no such baseline.
+        UserError: no evaluation or measurement is found, a comparison does not fit the records, there is no such baseline, or another
+            process writes to `output`.
     """
     composed = compose(directories, comparisons, baselines, trusts)
-    pages = record_sections(find(directories).evaluations, composed.records, output)
-    return write_pages(composed.verdicts, composed.baselines, [*composed.sections, *pages], output, title)
+    with owned(output):
+        pages = record_sections(find(directories).evaluations, composed.records, output)
+        return write_pages(composed.verdicts, composed.baselines, [*composed.sections, *pages], output, title)
 
 
 def compose(

@@ -80,9 +80,7 @@ def refuse_unprintable(name: Any, where: str) -> None:
         UserError: the name, and `where` it is.
     """
     if isinstance(name, str) and not name.isprintable():
-        raise UserError(
-            f"{where}: the name {shown(name)} holds characters that cannot be shown: evaluate again with another --name"
-        )
+        raise UserError(f"{where}: the name {shown(name)} holds characters that cannot be shown: give it another")
 
 
 def keep_reading(directory: Path, report: Callable[[], Mapping[str, Any]]) -> None:

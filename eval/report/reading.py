@@ -135,6 +135,8 @@ def read_measurement(folder: Path) -> Measurement:
     cure = "delete the folder and measure again"
     request = read_json(folder / MEASURED, cure)
     tokens, cuts = (read_table(folder / name, cure, digest_of(request)).to_pandas() for name in (TOKENS, CUTS))
+    for name in (*request["tokenizers"], *tokens["benchmark"].unique()):
+        refuse_unprintable(name, str(folder))
     if missing := sorted({*ROLE_COLUMNS.values(), "cluster"} - {*tokens.columns}):
         raise UserError(f"{folder / TOKENS}: a measurement of another version, without {', '.join(missing)}: {cure}")
     return Measurement(request, tokens, cuts)

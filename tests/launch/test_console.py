@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from remedy.data_gen.owner import owned
 from remedy.launch import console
 from remedy.launch.console import command_line, in_words
 from tests.launch.in_process import Ended, remedy
@@ -280,6 +281,17 @@ def test_an_interrupt_before_any_work_is_one_line_or_none(code: str, name: str, 
     ended = subprocess.run([sys.executable, "-c", code, name], capture_output=True, text=True, check=False)
     assert ended.returncode == status, ended.stderr
     assert len(ended.stderr.splitlines()) == (status == 130), ended.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("generate", DATA, *FEW), ("measure", ROOT / "configs/measure/programs.yaml"), ("run", QUICKSTART)]
+)
+def test_a_folder_into_which_another_process_writes_is_refused(command: tuple[object, ...], tmp_path: Path) -> None:
+    with owned(tmp_path):
+        said = refused([*command, f"output={tmp_path}"] if command[0] == "run" else [*command, "--out", tmp_path])
+    assert f"{tmp_path}: process {os.getpid()} on " in said
+    assert said.endswith("is writing there: wait until it ends, or end it, or choose another folder")
+    assert not list(tmp_path.iterdir())
 
 
 class Terminal(io.StringIO):

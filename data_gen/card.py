@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.files import replace_file
+from remedy.data_gen.messages import as_markdown
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sealed import digest_of
 from remedy.data_gen.settings import dump
@@ -117,4 +118,4 @@ def _text(
 def _values(counter: Counter[str]) -> str:
     if len(counter) > 12:
         return f"{len(counter):,} different values"
-    return ", ".join(f"{value} ({count:,})" for value, count in sorted(counter.items()))
+    return ", ".join(f"{as_markdown(value)} ({count:,})" for value, count in sorted(counter.items()))

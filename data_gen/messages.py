@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 import reprlib
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +13,8 @@ MOST = 80
 """Characters of a value that a message repeats."""
 LINE = 600
 """Characters of a message's line."""
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Unicode categories of what is not seen but may act: controls (ANSI escapes), direction marks, surrogates, separators."""
 _NAMES = 40
 """Valid names that a message lists."""
 
@@ -30,6 +34,26 @@ def cut(text: str, most: int = MOST) -> str:
         return text
     half = (most - 3) // 2
     return f"{text[:half]}...{text[-half:]}"
+
+
+def escaped(text: str, keep: str = "") -> str:
+    """The text with every control or format character that is not to `keep` as its escape.
+
+    Programs, names and what models write are data: a terminal must not obey them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in keep or unicodedata.category(c) not in _HIDDEN else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def as_markdown(text: str) -> str:
+    """A text that Markdown shows as it is, in which no tag, link or image acts; line breaks stay."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escaped(text, "\n")).replace("](", "]\\(")
 
 
 def one_line(text: str, most: int = LINE) -> str:

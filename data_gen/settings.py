@@ -10,10 +10,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from remedy.data_gen import yaml_text
@@ -37,6 +37,18 @@ class UserError(Exception):
 
 class ConfigError(UserError):
     """A configuration that does not validate; the message names file, key and value."""
+
+
+def _named(value: str) -> str:
+    if not value.strip():
+        raise ValueError(
+            "must not be empty, which would mean the current folder: name a folder, or give . for this one"
+        )
+    return value
+
+
+Folder = Annotated[str, AfterValidator(_named)]
+"""A setting that names a folder."""
 
 
 class Settings(BaseModel):

@@ -9,11 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol
 
@@ -23,7 +20,7 @@ from pydantic import Field, model_validator
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
 from remedy.data_gen.files import clear_partials
-from remedy.data_gen.orphans import end_with_parent
+from remedy.data_gen.owner import owned
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.sealed import (
     DamagedFile,
@@ -37,6 +34,7 @@ from remedy.data_gen.sealed import (
 )
 from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import SplitName
+from remedy.data_gen.workers import worker_pool
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
@@ -131,25 +129,29 @@ def write(
 
     Raises:
         ShardError: the folder holds data of another configuration or tokenizer.
+        UserError: another process writes this part, or a worker was killed.
     """
-    data_set = _claim(data, config, directory, fingerprint)
-    folder = directory / "data"
-    clear_partials(folder)
-    todo = [shard for shard in plan(config)[part[0] :: part[1]] if not _is_done(folder / shard.name, data_set)]
-    if workers == 1 or len(todo) <= 1:
+    with owned(directory, "" if part[1] == 1 else f"-{part[0]}-of-{part[1]}"):
+        data_set = _claim(data, config, directory, fingerprint)
+        folder = directory / "data"
+        clear_partials(folder)
+        todo = [shard for shard in plan(config)[part[0] :: part[1]] if not _is_done(folder / shard.name, data_set)]
+        if workers > 1 and len(todo) > 1:
+            yield from _written_by_workers(todo, folder, data_set, encode, workers)
+            return
         for shard in todo:
             write_shard(shard, folder, encode, data_set)
             yield shard
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(encode, os.getpid())) as pool:
+
+
+def _written_by_workers(
+    todo: Sequence[Shard], folder: Path, data_set: str, encode: Encoder, workers: int
+) -> Iterator[Shard]:
+    with worker_pool(workers, _start_worker, encode) as pool:
         pending = {pool.submit(_work, shard, folder, data_set): shard for shard in todo}
-        try:
-            for future in as_completed(pending):
-                future.result()
-                yield pending[future]
-        finally:  # at an error or an interrupt, the shards that are being made are the last
-            pool.shutdown(cancel_futures=True)
+        for future in as_completed(pending):
+            future.result()
+            yield pending[future]
 
 
 def write_shard(shard: Shard, folder: Path, encode: Encoder, data_set: str) -> None:
@@ -291,10 +293,8 @@ def _schema(row: dict[str, Any]) -> pa.Schema:
 _encode: Encoder | None = None
 
 
-def _start_worker(encode: Encoder, parent: int) -> None:
+def _start_worker(encode: Encoder) -> None:
     global _encode
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent lets the shard be finished
-    end_with_parent(parent, lambda: os._exit(1))  # what it is writing, the next run clears away
     _encode = encode
 
 

@@ -20,7 +20,7 @@ class Backend(Settings):
     model: str
     """The model's name there, as `vllm serve NAME` or `--served-model-name` gives it."""
     timeout: float = Field(default=300.0, gt=0, le=86_400)
-    """Seconds that a reply may take; after a time-out twice as many are given."""
+    """Seconds that a reply may take up to its last byte; after a time-out twice as many are given."""
     patience: float = Field(default=600.0, ge=0, le=604_800)
     """Seconds for which a request that fails (time-outs, dropped connections, broken replies, status 429 or 5xx) is tried again."""
     batch_invariant: bool = False

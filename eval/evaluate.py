@@ -17,6 +17,7 @@ import pandas as pd
 import torch
 
 from remedy.data_gen.examples import Example
+from remedy.data_gen.owner import owned
 from remedy.data_gen.sealed import DamagedFile
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.windows import longest_seen
@@ -26,7 +27,7 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.constraints import check_interpreter
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.horizon import solved_horizons
-from remedy.eval.folder import GENERATIONS, RECORDS, SUMMARY, UNFINISHED, claim, keep_reading
+from remedy.eval.folder import GENERATIONS, RECORDS, SUMMARY, UNFINISHED, claim, keep_reading, refuse_unprintable
 from remedy.eval.forcings import constraint_of
 from remedy.eval.generations import Generation, read_generations, write_generations
 from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator
@@ -99,8 +100,10 @@ def evaluate(
     return when their parts are written.
 
     Raises:
-        UserError: the folder holds the evaluation of another checkpoint or configuration, or the model is not causal.
+        UserError: the folder holds the evaluation of another checkpoint or configuration, another process writes there, or the model
+            is not causal.
     """
+    refuse_unprintable(name, str(directory))
     if config.threads:
         torch.set_num_threads(config.threads)
     conditions = conditions_of(config, subject)
@@ -126,11 +129,12 @@ def evaluate(
             **({"quantization": "nf4"} if is_in_4bit(model) else {}),
         }
 
-    found = work.run(request)
     path = directory / SUMMARY
-    if work.world.is_main:
-        summaries = [one for records in found for one in summarise(records)]
-        write_summary(path, name, summaries, work.evaluation, {"solved_horizons": solved_horizons(summaries)})
+    with contextlib.ExitStack() as held:
+        found = work.run(request, held)
+        if work.world.is_main:
+            summaries = [one for records in found for one in summarise(records)]
+            write_summary(path, name, summaries, work.evaluation, {"solved_horizons": solved_horizons(summaries)})
     return path
 
 
@@ -149,10 +153,16 @@ class _Work:
     evaluation: str = ""
     long_was_said: bool = False
 
-    def run(self, request: Callable[[], dict[str, Any]]) -> list[pd.DataFrame]:
-        """The records of all conditions; of a process that is not the first none, when its parts are written."""
+    def run(self, request: Callable[[], dict[str, Any]], folder: contextlib.ExitStack) -> list[pd.DataFrame]:
+        """The records of all conditions; of a process that is not the first none, when its parts are written. `folder`: what lets go
+        of it at the end."""
         held: dict[str, pd.DataFrame] = {}
-        self.evaluation, pending = self.world.agreed(lambda: self._begin(request(), held))
+
+        def begin() -> tuple[str, list[str]]:
+            folder.enter_context(owned(self.directory))
+            return self._begin(request(), held)
+
+        self.evaluation, pending = self.world.agreed(begin)
         parts = self._parts(pending)
         if not self.world.is_main:
             deque(parts, maxlen=0)

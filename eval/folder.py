@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from remedy.data_gen.files import clear_partials
+from remedy.data_gen.messages import shown
 from remedy.data_gen.sealed import DamagedFile, digest_of, foreign_table, read_json, write_json
 from remedy.data_gen.settings import UserError
 
@@ -66,7 +67,20 @@ def read_request(folder: Path) -> dict[str, Any]:
     """
     if not (folder / REQUEST).exists():
         raise UserError(f"{folder}: holds no evaluation ({REQUEST} is missing)")
-    return read_json(folder / REQUEST, "delete the file and evaluate again, which keeps the records that fit")
+    request = read_json(folder / REQUEST, "delete the file and evaluate again, which keeps the records that fit")
+    for name in (request.get("run", ""), request.get("variant", "")):
+        refuse_unprintable(name, str(folder))
+    return request
+
+
+def refuse_unprintable(name: Any, where: str) -> None:
+    """Refuse a run's name or a label that terminals and figures cannot show.
+
+    Raises:
+        UserError: the name, and `where` it is.
+    """
+    if isinstance(name, str) and not name.isprintable():
+        raise UserError(f"{where}: the name {shown(name)} holds characters that cannot be shown: give it another")
 
 
 def keep_reading(directory: Path, report: Callable[[], Mapping[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from remedy.data_gen.settings import load
-from remedy.launch.console import command_line, start, target
+from remedy.launch.console import command_line, show_source, start, target
 from remedy.launch.reference import SettingsCommand
 
 app = command_line(
@@ -45,7 +45,7 @@ def trace(
     """
     from remedy.launch.trace import trace as run
 
-    print(run(file, overrides or []), end="")
+    show_source(run(file, overrides or []))
 
 
 @app.command()
@@ -59,7 +59,7 @@ def rewrite(
     """Print a file with its functions rewritten so that they do the same in smaller steps."""
     from remedy.launch.rewrite import rewrite as run
 
-    print(run(file, only or []), end="")
+    show_source(run(file, only or []))
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 import typer
 
 from remedy.data_gen.execution.program import ProgramError
-from remedy.data_gen.messages import cut, one_line, shown
+from remedy.data_gen.messages import cut, escaped, one_line, shown
 from remedy.data_gen.settings import UserError
 
 LONGEST = 1000
@@ -23,7 +24,11 @@ class _Print(logging.Handler):
     """Prints messages as they are, warnings to stderr, so that they appear above a line that moves."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr if record.levelno >= logging.WARNING else sys.stdout, flush=True)
+        print(
+            escaped(self.format(record), "\n"),
+            file=sys.stderr if record.levelno >= logging.WARNING else sys.stdout,
+            flush=True,
+        )
 
 
 def show_logs() -> None:
@@ -32,6 +37,11 @@ def show_logs() -> None:
     logger.setLevel(logging.INFO)
     logger.handlers = [_Print()]
     logger.propagate = False
+
+
+def show_source(text: str) -> None:
+    """Print what is or holds a program's text: exactly, but to a terminal without what one obeys."""
+    print(escaped(text, "\n\t") if sys.stdout.isatty() else text, end="")
 
 
 def command_line(**options: Any) -> typer.Typer:
@@ -56,10 +66,12 @@ def start(app: typer.Typer) -> None:
     interrupt one line and 130. Any other exception is a mistake of ours, and keeps its traceback."""
     show_logs()
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         app()
-    except SystemExit as leaving:
-        # Typer turns an interrupt into an exit, or (older ones) into an abort.
-        if not _interrupted(leaving.__context__):
+    except (SystemExit, KeyboardInterrupt) as leaving:
+        # Typer turns an interrupt into an exit, or (older ones) into an abort, but not while it reads the command line.
+        if not _interrupted(leaving if isinstance(leaving, KeyboardInterrupt) else leaving.__context__):
             raise
         _leave("interrupted: what is written stays, and the same command goes on from there", 130)
     except Exception as error:

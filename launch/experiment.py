@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from remedy.data_gen.messages import cut, shown, suggest
-from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build
+from remedy.data_gen.settings import ConfigError, Folder, Settings, apply_changes, build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics.condition import MOST_EXAMPLES
 from remedy.eval.records import COMMON
@@ -25,7 +25,7 @@ class ExperimentConfig(Settings):
 
     name: str
     """The group of its runs on W&B."""
-    output: str
+    output: Folder
     """The folder for all runs and the report."""
     title: str = "Report"
     """The heading of the report."""

@@ -125,7 +125,7 @@ def _on_several(processes: int, *command: str) -> None:
     from remedy.train.stopping import RESUMABLE, SIGNALS
 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    launched = subprocess.Popen([*torchrun, "-m", *command])
+    launched = subprocess.Popen([*torchrun, "-m", *command], preexec_fn=_die_with_parent)
     passed_on: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
@@ -141,6 +141,14 @@ def _on_several(processes: int, *command: str) -> None:
         signal.signal(number, handler)
     if code:
         sys.exit(RESUMABLE if passed_on else code)
+
+
+def _die_with_parent() -> None:
+    """In torchrun, before it is: if this process is killed, so is torchrun, at which its processes end."""
+    if sys.platform == "linux":
+        from remedy.data_gen.execution.kernel import die_with_parent
+
+        die_with_parent()
 
 
 def evaluate_run(run: RunConfig, folder: Path, name: str, variant: str) -> None:

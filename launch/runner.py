@@ -9,6 +9,7 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from remedy.data_gen.files import replace_file
+from remedy.data_gen.owner import owned
 from remedy.data_gen.sealed import write_json
 from remedy.data_gen.settings import UserError, dump, load
 from remedy.eval.folder import REQUEST
@@ -31,9 +32,14 @@ def run(config: ExperimentConfig, where: str) -> Path:
     """Train and evaluate every run, `workers` at a time, skipping what is done, and write the report; returns its page.
 
     Raises:
-        UserError: a run failed (the others are finished first; the message names the log), or its folder holds a run of
-            other settings.
+        UserError: a run failed (the others are finished first; the message names the log), its folder holds a run of other
+            settings, or another process runs an experiment into the same output.
     """
+    with owned(Path(config.output)):
+        return _run(config, where)
+
+
+def _run(config: ExperimentConfig, where: str) -> Path:
     jobs, tried = expand(config, where), trials(config, where)
     plan(config, jobs)
     with ForkServer(environment(config)) as server:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from remedy.data_gen.orphans import end_with_parent
 from remedy.data_gen.processes import this_process
 from remedy.data_gen.settings import UserError, load, read_yaml
 from remedy.launch.console import command_line, in_words, start
 
 if TYPE_CHECKING:
     from remedy.train.config import RunConfig
+
+
+GRACE = 60.0
+"""Seconds that a process has for its last step and checkpoint when what started it is gone."""
 
 
 def load_run(config: str, overrides: Sequence[str]) -> RunConfig:
@@ -37,6 +45,8 @@ def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool =
     settings = load_run(config, overrides)
     if deepspeed and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})
+    if this_process().world_size > 1:  # a launcher that is killed ends none of its processes
+        end_with_parent(os.getppid(), _end)
     # After the configuration is known to be right: these imports take seconds.
     from remedy.train.checkpoints import checkpoints
     from remedy.train.processes import leave
@@ -66,6 +76,12 @@ def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool =
         if this_process().is_main:
             print("\n".join(f"saved {one.output}" for one in runs))
         leave()
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE)
+    os._exit(1)
 
 
 app = command_line()

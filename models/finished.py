@@ -13,6 +13,8 @@ from remedy.data_gen.settings import UserError
 
 log = logging.getLogger(__name__)
 SEAL = "complete.json"
+CONFIG_FILE = "config.yaml"
+"""The configuration that made the weights beside it; in a seal with them."""
 TRAINING = "training.json"
 _CURE = "train again with --resume, which writes it from the last checkpoint, or put the file back from a copy"
 _LOADED = {".safetensors", ".json", ".yaml", ".txt", ".model"}
@@ -79,14 +81,17 @@ def seal_model(folder: Path) -> None:
 
 
 def check_model(folder: Path) -> None:
-    """Compare a folder with its seal, to the last byte of its weights. Folders without one are not ours, or never finished.
+    """Compare a folder with its seal, to the last byte of its weights. Folders without a seal or a run's configuration are not ours.
 
     Raises:
-        UserError: a file is missing or is not what was written, or the folder is a checkpoint of a training.
+        UserError: a file is missing or is not what was written, or the folder is a checkpoint or a run that was not trained to the end.
     """
     if not (folder / SEAL).exists():
-        if (folder / "config.yaml").exists():
-            log.warning("%s: has no %s, so its weights are not checked; was it trained to the end?", folder, SEAL)
+        if (folder / CONFIG_FILE).exists():
+            raise UserError(
+                f"{folder}: has no {SEAL}, so that nothing says that its weights are those of its {CONFIG_FILE}: train it to the end "
+                "with --resume, or copy the whole folder of a finished run"
+            )
         return
     sealed = read_json(folder / SEAL, _CURE)
     if "step" in sealed:

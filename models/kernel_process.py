@@ -9,6 +9,7 @@ import sys
 import torch
 
 import remedy.models.mixers  # noqa: F401 (registers the operations)
+from remedy.data_gen.orphans import end_with_parent
 from remedy.models.kernel_trial import refusal
 from remedy.models.kernels import OPERATIONS, Use
 
@@ -16,6 +17,7 @@ from remedy.models.kernels import OPERATIONS, Use
 def main() -> None:
     """Try one kernel and write why it is refused, or null, as the last line."""
     asked = json.loads(sys.argv[1])
+    end_with_parent(asked["parent"], lambda: os._exit(1))
     use = Use(asked["operation"], tuple(asked["widths"]))
     (candidate,) = (one for one in OPERATIONS[use.operation].kernels if one.path == asked["path"])
     device = torch.device(asked["device"])

@@ -65,8 +65,8 @@ def _started(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dty
     package = candidate.path.split(".")[0]
     if find_spec(package) is None:
         return f"{package} is not installed"
-    asked = {"operation": use.operation, "widths": use.widths, "path": candidate.path}
-    asked |= {"device": indexed(device), "dtype": str(dtype).removeprefix("torch.")}
+    asked: dict[str, object] = {"operation": use.operation, "widths": use.widths, "path": candidate.path}
+    asked |= {"device": indexed(device), "dtype": str(dtype).removeprefix("torch."), "parent": os.getpid()}
     path = os.pathsep.join(part or os.getcwd() for part in sys.path)
     command = [sys.executable, "-m", "remedy.models.kernel_process", json.dumps(asked)]
     return subprocess.Popen(

@@ -10,11 +10,12 @@ import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from remedy.data_gen.files import replace_file, writing
+from remedy.data_gen.owner import owned
 from remedy.data_gen.settings import UserError
 from remedy.models import decoder
 from remedy.models import tokenizer as tokenizers
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.finished import check_model, seal_model
+from remedy.models.finished import CONFIG_FILE, SEAL, check_model, seal_model
 from remedy.models.foreign import has_tokenizer, read, read_config, read_model
 from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.placing import spread
@@ -142,20 +143,22 @@ def merge(path: str, out: Path) -> list[str]:
     it, in sentences.
 
     Raises:
-        UserError: `path` holds no adapters, or they cannot be read.
+        UserError: `path` holds no adapters, or they cannot be read; or another process writes to `out`, or it holds a model.
     """
     folder = Path(path)
     if not (folder / ADAPTER_FILE).exists():
         raise UserError(f"{path}: no {ADAPTER_FILE} there; only a run with model.lora has adapters to merge")
     check_model(folder)
-    tokenizer = tokenizers.load(folder)
-    with writing(out):
-        load_adapted(folder, tokenizer).save_pretrained(out)
-        tokenizer.save(out)
-    stored = folder / "config.yaml"
-    if stored.exists():  # the data that evaluations start from
-        replace_file(out / "config.yaml", lambda partial: partial.write_bytes(stored.read_bytes()))
-    seal_model(out)
+    if (out / SEAL).exists():
+        raise UserError(f"--out {out}: already holds a model ({SEAL}); choose another folder, or delete it")
+    tokenizer, stored = tokenizers.load(folder), folder / CONFIG_FILE
+    with owned(out):
+        with writing(out):
+            load_adapted(folder, tokenizer).save_pretrained(out)
+            tokenizer.save(out)
+        if stored.exists():  # the data that evaluations start from
+            replace_file(out / CONFIG_FILE, lambda partial: partial.write_bytes(stored.read_bytes()))
+        seal_model(out)
     remarks = []
     if trained_in_4bit(folder):
         remarks.append(

@@ -24,8 +24,10 @@ from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import TraceTokenizer
 from tests.lark import Matcher, tokens_of
 
-Fault = str | int
-"""What becomes of a request: a status, or `late`, `drop` (the connection), `cut` (the JSON), `half` (the body), `gone` (for good)."""
+Bend = Callable[[Any], object]
+Fault = str | int | Bend
+"""What becomes of a request: a status, or `late`, `drop` (the connection), `cut` (the JSON), `half` (the body), `gone` (for good),
+`drip` (a byte now and then), `large` (more than was asked for), `zip` (compressed, as it says); or what makes another reply of it."""
 Script = Callable[[int, Mapping[str, Any]], "Fault | None"]
 """The fault of a request, by its number among the POSTs and its content."""
 
@@ -276,23 +278,33 @@ def _handler(server: ContractServer) -> type[BaseHTTPRequestHandler]:
             if fault == "late":
                 time.sleep(server.late)
             status, reply = server.reply(self.path, content)
-            return self._send(status, reply, cut=fault == "cut", half=fault == "half")
+            if callable(fault):
+                fault(reply)
+            return self._send(status, reply, "" if callable(fault) or fault is None else fault)
 
-        def _send(self, status: int, content: Any, cut: bool = False, half: bool = False) -> None:
+        def _send(self, status: int, content: Any, fault: str = "") -> None:
             body = json.dumps(content).encode()
-            if cut:
+            if fault == "cut":
                 body = body[: len(body) // 2]
+            if fault == "large":
+                body += b" " * (8 << 20)
             try:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 if status == 429:
                     self.send_header("Retry-After", "0")
+                if fault == "zip":
+                    self.send_header("Content-Encoding", "gzip")
                 self.end_headers()
-                self.wfile.write(body[: len(body) // 2] if half else body)
+                for place in range(len(body) if fault == "drip" else 0):
+                    self.wfile.write(body[place : place + 1])
+                    time.sleep(0.02)
+                if fault != "drip":
+                    self.wfile.write(body[: len(body) // 2] if fault == "half" else body)
             except OSError:  # whoever asked did not wait
                 self.close_connection = True
-            if half:
+            if fault == "half":
                 self._drop()
 
         def _drop(self) -> None:

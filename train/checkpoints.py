@@ -20,8 +20,9 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from remedy.data_gen.files import replace_file
 from remedy.data_gen.sealed import DamagedFile, read_json, write_json
-from remedy.data_gen.settings import UserError
-from remedy.models.finished import SEAL
+from remedy.data_gen.settings import UserError, dump
+from remedy.models.finished import CONFIG_FILE, SEAL
+from remedy.train.config import RunConfig
 
 LATEST = "latest"
 SAMPLE = 1 << 20
@@ -37,25 +38,28 @@ class Sealed(NamedTuple):
 
 
 class Checkpoints(TrainerCallback):
-    """Seals each checkpoint once every process has written its part, moves `latest` to it, and then prunes old ones.
+    """Seals each checkpoint, with the run's configuration, once every process has written its part, moves `latest` to it, and then
+    prunes old ones.
 
     The last ones stay, and what each of them knows as the best so far.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if dist.is_available() and dist.is_initialized():
             dist.barrier()
         if state.is_world_process_zero and args.output_dir is not None:
-            output = Path(args.output_dir)
-            seal(output / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}", state.global_step, args.world_size)
+            output, limit = Path(args.output_dir), self.config.train.save_total_limit
+            folder = output / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+            (folder / CONFIG_FILE).write_text(dump(self.config), encoding="utf-8")
+            seal(folder, state.global_step, args.world_size)
             _update_symlink(output / LATEST, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
             found = checkpoints(output)
-            kept = found[: self.limit]
+            kept = found[:limit]
             best = {best_of(folder) for folder in kept}
-            for old in found[self.limit :]:
+            for old in found[limit:]:
                 if old.name not in best:
                     shutil.rmtree(old, ignore_errors=True)
 

@@ -11,7 +11,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.held_out import refuse_held_out_in_vain, refuse_held_out_of_a_part
 from remedy.data_gen.mixture import MOST_SEEDS, Part
 from remedy.data_gen.roles import ROLES, Role, RoleName
-from remedy.data_gen.settings import ConfigError, Settings
+from remedy.data_gen.settings import ConfigError, Folder, Settings
 from remedy.data_gen.traces.render import FORMATS
 from remedy.models.config import AnyModel, DecoderSettings
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
@@ -242,13 +242,13 @@ class RunConfig(Settings):
 
     name: str = "run"
     """What logs and W&B call the run."""
-    output: str = "runs/run"
+    output: Folder = "runs/run"
     """The folder for model, tokenizer, configuration, metrics and checkpoints."""
     data: DataConfig
     """What the examples are; evaluations start from it too."""
     mixture: dict[str, Part] = {}
     """Parts that the training data comes from in turns, each the run's `data` with changes."""
-    shards: str | None = None
+    shards: Folder | None = None
     """A folder written by `remedy generate` with the same data and tokenizer; none: examples are made on the fly."""
     tokenizer: AnyTokenizer = CharacterSettings()
     """How examples become token ids."""

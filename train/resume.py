@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from remedy.data_gen.settings import UserError, load
+from remedy.models.finished import CONFIG_FILE, SEAL
 from remedy.train.checkpoints import Sealed, latest_intact
 from remedy.train.config import RunConfig
 
-CONFIG_FILE = "config.yaml"
 FREE_ON_RESUME = {
     "logging_steps",
     "save_steps",
@@ -26,27 +26,41 @@ def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Seale
     """The checkpoint to resume from, and what is wrong with each newer one. Changes nothing: other processes look as well.
 
     Raises:
-        UserError: the output holds checkpoints and `resume` was not asked for, or they are another run's.
+        UserError: the output holds checkpoints or a model and `resume` was not asked for, or they are another run's, if only in how
+            its packed rows were read; or it holds a finished model from which no checkpoint is left.
     """
     checkpoint, damaged = latest_intact(output)
     if resume:
-        _check_same_run(config, output)
+        if config.train.total_steps and not (checkpoint or damaged) and (output / SEAL).exists():
+            raise UserError(
+                f"--resume: {output} holds a finished model, and none of its checkpoints: there is nothing to go on from; use another "
+                "output, or delete the folder to train anew"
+            )
+        _check_same_run(config, output / CONFIG_FILE)
+        if checkpoint is not None:
+            _check_same_run(config, checkpoint.path / CONFIG_FILE)
         return checkpoint, damaged
     if checkpoint is not None:
         raise UserError(
             f"output: {output} already holds {checkpoint.path.name}; pass --resume to continue it, or choose another output"
         )
+    if held := next(
+        (path.name for path in (output / SEAL, *sorted(output.glob("*.safetensors"))) if path.exists()), ""
+    ):
+        raise UserError(f"output: {output} already holds a model ({held}); choose another output, or delete the folder")
     return None, {}
 
 
-def _check_same_run(config: RunConfig, output: Path) -> None:
-    path = output / CONFIG_FILE
+def _check_same_run(config: RunConfig, path: Path) -> None:
+    """Refuse the configuration of another run, where there is one at the path."""
     if not path.exists():
         return
     before, now = load(RunConfig, path).model_dump(), config.model_dump()
     for key in ("data", "mixture", "tokenizer", "model", "shards"):
         if before[key] != now[key]:
-            raise UserError(f"--resume: `{key}` differs from that of the run in {output} ({path}); use another output")
+            raise UserError(
+                f"--resume: `{key}` differs from that of the run in {path.parent} ({path}); use another output"
+            )
     for key, value in now["train"].items():
         if key not in FREE_ON_RESUME and before["train"][key] != value:
             raise UserError(

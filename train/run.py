@@ -17,14 +17,16 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
 from remedy.data_gen.files import replace_file
-from remedy.data_gen.processes import this_process
+from remedy.data_gen.messages import one_line
+from remedy.data_gen.owner import owned
+from remedy.data_gen.processes import Process, this_process
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sealed import write_json
 from remedy.data_gen.settings import ConfigError, UserError, dump
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.finished import SEAL, TRAINING, Computed, Training, seal_model
+from remedy.models.finished import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
 from remedy.models.flops import device_peak
 from remedy.models.matching import matched
 from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
@@ -39,7 +41,7 @@ from remedy.train.data import Collator, TraceDataset
 from remedy.train.deepspeed import JSON_FILE, gather_by_layer, zero_stage
 from remedy.train.progress import ProgressLine
 from remedy.train.resharding import FixUniversalOptimizerState, to_universal
-from remedy.train.resume import CONFIG_FILE, starting_point
+from remedy.train.resume import starting_point
 from remedy.train.shards import ShardDataset
 from remedy.train.stopping import INTERRUPTED, RESUMABLE, StopOnSignal, Stopped
 from remedy.train.tracking import MetricsFile, RunLogger, Tracking
@@ -59,24 +61,31 @@ def train(config: RunConfig, resume: bool = False) -> Path:
     model as training would begin with it.
 
     Raises:
-        UserError: the output holds another run's checkpoints and `resume` was not asked for, resume does not fit, memory ran
-            out, the loss became NaN or infinite, or these are settings of several runs (`train.stacked`).
+        UserError: another process trains into the output, it holds a run and `resume` was not asked for, resume does not fit, memory
+            ran out, the loss became NaN or infinite, or these are settings of several runs (`train.stacked`).
         Stopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint to resume from.
     """
+    output, process = Path(config.output), this_process()
+    with owned(output) if process.is_main else contextlib.nullcontext():
+        _train(config, output, process, resume)
+    return output
+
+
+def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> None:
     # What these libraries will rename among themselves is not for a user to read at every step.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
-    output, process = Path(config.output), this_process()
     if config.train.stacked is not None:
         raise ConfigError(
             f"train.stacked {config.train.stacked}: this is one run's training; `remedy train` makes them all"
         )
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
+    if not config.train.total_steps and not process.is_main:
+        return
     checkpoint, damaged = starting_point(config, output, resume)
     if not config.train.total_steps:
-        if process.is_main:
-            _keep_untrained(config, output)
-        return output
+        _keep_untrained(config, output)
+        return
     moved = checkpoint is not None and checkpoint.world_size != process.world_size
     resharded = moved and config.train.deepspeed is not None
     arguments = training_arguments(config, process.world_size, resharded)  # joins the other processes
@@ -112,13 +121,13 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         )
     mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
     keep_trained(config, trainer, tokenizer, {"mixers": mixers, "all_logits": trainer.all_logits})
-    return output
+    return
 
 
 def records(config: RunConfig) -> list[TrainerCallback]:
     """What writes down how a run goes."""
     loggers: list[RunLogger] = [MetricsFile(Path(config.output)), WandbLogger(config)]
-    return [Tracking(loggers), Checkpoints(config.train.save_total_limit)]
+    return [Tracking(loggers), Checkpoints(config)]
 
 
 def parts(config: RunConfig, tokenizer: TraceTokenizer, arguments: TrainingArguments) -> dict[str, Any]:
@@ -161,7 +170,16 @@ def _keep_untrained(config: RunConfig, output: Path) -> None:
 def _finish(
     config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> None:
-    """What stands beside a finished run's model; sealed last."""
+    """What stands beside a finished run's model; sealed last, with the configuration that made it.
+
+    Raises:
+        UserError: the folder holds another configuration than began to train there.
+    """
+    if (output / CONFIG_FILE).read_text(encoding="utf-8") != dump(config):
+        raise UserError(
+            f"{output / CONFIG_FILE}: was changed while this run trained, by another training or by hand, so that the model is not "
+            "sealed: give the same command with --resume, and one output to each run"
+        )
     tokenizer.save(output)
     write_json(output / TRAINING, training_account(config, state, computed))
     seal_model(output)
@@ -272,6 +290,11 @@ def explained(
         found = str(error)
         raise UserError(found.rsplit("Error: ", 1)[-1].strip() if found.startswith("Caught ") else found) from None
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if str(error).startswith("DataLoader worker"):
+            raise UserError(
+                f"{one_line(str(error), 200)}: a process that makes examples was killed, perhaps for want of memory: give the same "
+                "command with --resume, and a lower train.dataloader_num_workers"
+            ) from None
         if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "allocate memory" not in str(error):
             raise
         batch, length = trainer.shape or (settings.batch_size, 0)

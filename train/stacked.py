@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import warnings
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from transformers import PrinterCallback, set_seed
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
+from remedy.data_gen.owner import owned
 from remedy.data_gen.processes import this_process
 from remedy.data_gen.settings import ConfigError, UserError
 from remedy.models.config import DecoderSettings
@@ -79,8 +81,11 @@ def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False,
     if configs[0].train.threads:
         torch.set_num_threads(configs[0].train.threads)
     left = [config for config in configs if not (resume and _has_ended(Path(config.output)))]
-    if left:
-        _train(name, left, resume)
+    with contextlib.ExitStack() as folders:
+        for config in left:
+            folders.enter_context(owned(Path(config.output)))
+        if left:
+            _train(name, left, resume)
     said = [f"{config.name}: {_lost(config)}" for config in configs if _lost(config)]
     if said:
         raise UserError("\n".join(said))

@@ -12,15 +12,27 @@ from typing import Any
 
 from remedy.data_gen.execution.program import Value
 
+_ADDRESS = (
+    r" (?:at 0x[0-9a-fA-F]+"
+    r"|(?<= object )@ 0x[0-9a-f]+"  # <sha256 _hashlib.HASH object @ 0x...>
+    r"|(?<= object )owner=[1-9]\d*(?= count=)"  # <locked _thread.RLock object owner=... count=1 at 0x...>
+    r"|(?:(?<=started )|(?<=stopped )|(?<=daemon ))\d{9,}(?=\)>)"  # <_MainThread(MainThread, started ...)>
+    r"|(?<=' )\(0x[0-9a-f]+\)(?=>)"  # <cparam 'P' (0x...)>
+    r"|(?<=, )handle [0-9a-f]+(?=>| at )"  # <CDLL 'None', handle ... at 0x...>
+    r"|id='\d{9,}'(?=>))"  # <Mock id='...'>
+)
+"""How CPython and its library write addresses, and the numbers of threads, which are addresses too."""
+_SIGNS = ("0x", "owner=", "started ", "stopped ", "daemon ", " id='")
+"""One of them is in every text with an address: long texts are searched for these quickly."""
 type_name: Callable[[type], str] = type.__dict__["__name__"].__get__
 """A type's own name, which its metaclass can hide behind another."""
 
 
 def _describer() -> Callable[[Any], Value]:
     representation, exact_type, string, copied = repr, type, str, str.__str__
-    name_of = type_name
+    name_of, signs = type_name, _SIGNS
     new_value = tuple.__new__  # half the cost of calling the NamedTuple, on the tracer's hottest line
-    no_addresses = re.compile(r" at 0x[0-9a-fA-F]+").sub
+    no_addresses = re.compile(_ADDRESS).sub
     modules = re.compile(r"(<module '[^']*')(?: from (?:'[^']*'|\"[^\"]*\")| \((?:built-in|frozen)\))(?=>)").sub
 
     def named(match: re.Match[str]) -> str:
@@ -34,8 +46,10 @@ def _describer() -> Callable[[Any], Value]:
         text = representation(value)
         if exact_type(text) is not string:
             text = copied(text)  # of a subclass, whose own methods may say anything
-        if " at 0x" in text:
-            text = no_addresses("", text)
+        for sign in signs:
+            if sign in text:
+                text = no_addresses("", text)
+                break
         if "<module '" in text:
             text = modules(named, text)
         if not text.isascii():

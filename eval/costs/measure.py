@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,13 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from remedy.data_gen.execution.pool import environment, trace_one
-from remedy.data_gen.orphans import end_with_parent
+from remedy.data_gen.owner import owned
 from remedy.data_gen.sealed import digest_of, read_json, write_json, write_table
 from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks.program_sources import Case
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
+from remedy.data_gen.workers import worker_pool
 from remedy.eval.costs.cut_patterns import cut_rows
 from remedy.eval.costs.token_costs import CostSettings, token_rows
 from remedy.models import tokenizer as tokenizers
@@ -74,13 +72,17 @@ def measure(
     """Measure every program and write `tokens.parquet`, `cuts.parquet` and `measure.json`; returns the last one's path.
 
     Raises:
-        UserError: the folder holds another measurement, or programs or a tokenizer cannot be read.
+        UserError: the folder holds another measurement, or another process writes there; or programs or a tokenizer cannot be read.
     """
+    with owned(directory):
+        return _measure(config, directory, workers, progress)
+
+
+def _measure(config: MeasureConfig, directory: Path, workers: int, progress: Callable[[str], None]) -> Path:
     request = config.model_dump(mode="json")
     path = directory / REQUEST
     if path.exists() and read_json(path, "choose another --out or delete the folder")["config"] != request:
         raise UserError(f"{directory}: holds another measurement; choose another --out or delete it")
-    directory.mkdir(parents=True, exist_ok=True)
     counters = load_tokenizers(config)
     cases = [(source, case) for source in config.sources for case in load_cases(source)]
     tokens: list[dict[str, Any]] = []
@@ -112,17 +114,15 @@ def _measured(config: MeasureConfig, cases: Sequence[tuple[ProgramsTask, Case]],
         counters = load_tokenizers(config)
         yield from (_measure_one(config, counters, source, case) for source, case in cases)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(config, os.getpid())) as pool:
+    with worker_pool(workers, _start_worker, config) as pool:
         yield from pool.map(_work, cases, chunksize=8)
 
 
 _worker: tuple[MeasureConfig, dict[str, TraceTokenizer]] | None = None
 
 
-def _start_worker(config: MeasureConfig, parent: int) -> None:
+def _start_worker(config: MeasureConfig) -> None:
     global _worker
-    end_with_parent(parent, lambda: os._exit(1))
     _worker = config, load_tokenizers(config)
 
 

@@ -11,9 +11,11 @@ themselves), and never those of a prompt: under a grammar, what is cut is not to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from remedy.data_gen.messages import shown
 from remedy.data_gen.settings import UserError
 from remedy.eval.generators.scores import Scores
 
@@ -24,6 +26,10 @@ NEUTRAL = {"temperature": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.
 """Greedy. Penalties count there too, and a server may take them from the model's generation_config.json unless they are given."""
 POSITIVE = 1e-3
 """What rounding may make of the logarithm of a probability of 1."""
+MOST_IDS = 2**31
+"""No vocabulary has more."""
+LEAST = -math.log(MOST_IDS)
+"""The likeliest of so many tokens has at least this log-probability."""
 
 
 class Question(NamedTuple):
@@ -106,15 +112,12 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
     listing = choice.get("prompt_logprobs")
     if not listing or len(listing) != len(question.prompt):
         raise _no_logprobs(f"prompt_logprobs: {LIKELIEST}")
-    scored = [
-        [(float(about["logprob"]), int(token)) for token, about in place.items()] for place in listing[question.first :]
-    ]
-    names = {
-        int(token): about["decoded_token"]
+    places = [
+        [(about["logprob"], _id(f"token_id:{token}"), about.get("decoded_token")) for token, about in place.items()]
         for place in listing[question.first :]
-        for token, about in place.items()
-        if about.get("decoded_token") is not None
-    }
+    ]
+    scored = [[(_logprob(logprob), _token(token)) for logprob, token, _ in place] for place in places]
+    names = {_token(token): str(name) for place in places for _, token, name in place if name is not None}
     return Answer(_joined(_likeliest(scored), written), names)
 
 
@@ -156,9 +159,9 @@ def _margin(logprobs: Sequence[float]) -> float:
 
 
 def _likeliest(places: Sequence[Sequence[tuple[float, int]]]) -> Scores:
-    best = [max(place, key=lambda one: (one[0], -one[1]), default=(0.0, -1)) for place in places]
-    if any(token < 0 for _, token in best) or any(len(place) < LIKELIEST for place in places):
+    if any(len(place) < LIKELIEST for place in places):
         raise _no_logprobs("of the likeliest tokens")
+    best = [max(place, key=lambda one: (one[0], -one[1])) for place in places]
     margins = [_margin([logprob for logprob, _ in place]) for place in places]
     return _checked(Scores([token for _, token in best], [logprob for logprob, _ in best], margins))
 
@@ -171,19 +174,39 @@ def _written(
     ids: Sequence[int], logprobs: Sequence[float], tops: Sequence[Sequence[float]], question: Question
 ) -> Scores:
     """Tokens that the model wrote. `tops`: of each place, the log-probabilities of the likeliest tokens."""
-    found = Scores([int(token) for token in ids], [float(one) for one in logprobs], [_margin(top) for top in tops])
-    if (
-        not question.allowed
-        and not question.grammar
-        and any(one < max(top) - POSITIVE for one, top in zip(found.logprobs, tops))
-    ):
+    held = bool(question.allowed or question.grammar)
+    numbers = [[_logprob(one, held) for one in top] for top in tops]
+    margins = [_margin(top) for top in numbers]
+    found = Scores([_token(token) for token in ids], [_logprob(one) for one in logprobs], margins)
+    if not held and any(one < max(top) - POSITIVE for one, top in zip(found.logprobs, numbers)):
         raise BadReply(
             "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked not to"
         )
-    return _checked(found)
+    return _checked(found, held)
 
 
-def _checked(scores: Scores) -> Scores:
+def _token(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < MOST_IDS:
+        raise BadReply(f"{shown(value)} stands where a token's id should, which is a whole number from 0 on")
+    return value
+
+
+def _logprob(value: Any, held: bool = False) -> float:
+    """`held`: only some tokens were allowed, and of others the logarithm of 0 may be given."""
+    if type(value) not in (int, float) or not (math.isfinite(value) or (held and value == -math.inf)):
+        raise BadReply(
+            f"{shown(value)} stands where a log-probability should, which is a finite number: a server computes none where the weights "
+            "or their precision overflow"
+        )
+    return float(value)
+
+
+def _checked(scores: Scores, held: bool = False) -> Scores:
+    if not held and any(logprob < LEAST - POSITIVE for logprob in scores.logprobs):
+        raise BadReply(
+            f"the likeliest token of all has a log-probability of {min(scores.logprobs):.3g}, which none can: start it without "
+            "--logprobs-mode"
+        )
     if any(logprob > POSITIVE for logprob in scores.logprobs):
         raise BadReply(
             "what the server gives are no log-probabilities, being above 0: start it without --logprobs-mode"

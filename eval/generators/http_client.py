@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from remedy.data_gen.messages import one_line
+from remedy.data_gen.messages import one_line, shown
 from remedy.data_gen.settings import UserError
 from remedy.data_gen.speed import duration
 from remedy.eval.backend import KEY, Backend
@@ -28,6 +28,8 @@ LONGEST_PAUSE = 30.0
 """Seconds between two tries: doubled from the first up to this, less up to half by chance, so that many do not come back at once."""
 CONNECT = 10.0
 """Seconds that a connection may take."""
+LARGEST_PAGE = 4 << 20
+"""Bytes of a reply that is not to a question."""
 QUIET = 10.0
 """Seconds for which a request fails before that is said, and between two lines that say so."""
 
@@ -56,7 +58,17 @@ class HttpClient:
     """A server's address, and what became of the requests to it. Connections are open inside `opened` alone."""
 
     def __init__(self, backend: Backend, most: int) -> None:
-        """`most`: connections at a time."""
+        """`most`: connections at a time.
+
+        Raises:
+            UserError: the key cannot be sent.
+        """
+        self.key = os.environ.get(KEY, "")
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise UserError(
+                f"the environment variable {KEY} holds a character that no header may hold, such as the end of a line: set it to the "
+                "key alone"
+            )
         self.backend = backend
         self.most = most
         self.failures: Counter[str] = Counter()
@@ -67,9 +79,8 @@ class HttpClient:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[HttpClient]:
         """Connections of the running event loop."""
-        key = os.environ.get(KEY)
         async with httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            headers={"Authorization": f"Bearer {self.key}"} if self.key else {},
             limits=httpx.Limits(max_connections=self.most, max_keepalive_connections=self.most),
         ) as self._client:
             try:
@@ -84,7 +95,7 @@ class HttpClient:
             UserError: nothing answers there, or not with JSON.
         """
         try:
-            return await self._once("GET", path, None, self.backend.timeout)
+            return await self._once("GET", path, None, self.backend.timeout, LARGEST_PAGE)
         except Refused as error:
             if error.status in (404, 405):
                 return None
@@ -94,17 +105,18 @@ class HttpClient:
                 f"{self.backend.url}{path}: {error}: is the server started, and is this its address?"
             ) from None
 
-    async def ask(self, path: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The reply to a request, which is sent until there is one.
+    async def ask(self, path: str, content: Mapping[str, Any], largest: int = LARGEST_PAGE) -> Mapping[str, Any]:
+        """The reply to a request, which is sent until there is one. `largest`: bytes that it may have.
 
         Raises:
             Gone: there was none for as long as the backend's patience lasts.
             Refused: the server will not answer it.
+            UserError: the reply is larger.
         """
         begin, pause, allowed = time.monotonic(), FIRST_PAUSE, self.backend.timeout
         while True:
             try:
-                return await self._once("POST", path, content, allowed)
+                return await self._once("POST", path, content, allowed, largest)
             except _Passing as error:
                 self.failures[error.kind] += 1
                 allowed *= 2 if error.kind == TIMED_OUT else 1
@@ -126,34 +138,54 @@ class HttpClient:
         log.warning("%s%s: %s, for %s; tried again for %s", self.backend.url, path, error, duration(waited), left)
 
     async def _once(
-        self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float
+        self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float, largest: int
     ) -> Mapping[str, Any]:
-        assert self._client is not None, "outside of `opened`"
-        timeout = httpx.Timeout(seconds, connect=min(seconds, CONNECT), pool=None)
         try:
-            reply = await self._client.request(method, self.backend.url + path, json=content, timeout=timeout)
-        except httpx.TimeoutException:
+            # httpx's own time-out is between two bytes: one that sends a byte now and then would never reach it.
+            reply = await asyncio.wait_for(self._whole(method, path, content, seconds, largest), seconds)
+        except (asyncio.TimeoutError, httpx.TimeoutException):
             raise _Passing(TIMED_OUT) from None
         except httpx.ConnectError as error:
             raise _Passing("nothing answers", _words(error)) from None
-        except httpx.TransportError as error:
+        except httpx.DecodingError as error:
+            raise _Passing("a reply that is not compressed as it says", _words(error)) from None
+        except httpx.RequestError as error:
             raise _Passing("the connection was dropped", _words(error)) from None
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise UserError(f"backend.url {shown(self.backend.url)} is no address ({_words(error)})") from None
         if reply.status_code in BUSY or reply.status_code >= 500:
             raise _Passing(f"status {reply.status_code}", said(reply), _asked_pause(reply))
         if reply.status_code != 200:
             raise Refused(self._refusal(path, reply), reply.status_code)
         try:
             found = json.loads(reply.content)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _Passing("a reply that is no JSON, or is cut") from None
         if not isinstance(found, Mapping):
             raise _Passing("a reply that is no JSON object")
         return found
 
+    async def _whole(
+        self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float, largest: int
+    ) -> httpx.Response:
+        """A reply that is read to its end."""
+        assert self._client is not None, "outside of `opened`"
+        url, timeout = self.backend.url + path, httpx.Timeout(seconds, connect=min(seconds, CONNECT), pool=None)
+        body = bytearray()
+        async with self._client.stream(method, url, json=content, timeout=timeout) as reply:
+            async for piece in reply.aiter_bytes():
+                body += piece
+                if len(body) > largest:
+                    raise UserError(
+                        f"{url}: a reply of more than {largest >> 20:,} MiB, which is more than was asked for: is this the server?"
+                    )
+        headers = {key: value for key, value in reply.headers.items() if key == "retry-after"}
+        return httpx.Response(reply.status_code, headers=headers, content=bytes(body))
+
     def _refusal(self, path: str, reply: httpx.Response) -> str:
         where = f"{self.backend.url}{path}: status {reply.status_code}"
         if reply.status_code in (401, 403):
-            given = "does not take the key in" if os.environ.get(KEY) else "asks for a key: set"
+            given = "does not take the key in" if self.key else "asks for a key: set"
             return f"{where}: the server {given} the environment variable {KEY}"
         return f"{where}: {said(reply)}"
 
@@ -165,7 +197,7 @@ def said(reply: httpx.Response) -> str:
     """What the body of an error says, on one line: the message of OpenAI's form, or the text."""
     try:
         found = json.loads(reply.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return one_line(reply.text, 300) or reply.reason_phrase
     for key in ("error", "message", "detail"):
         if isinstance(found, Mapping) and key in found:

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from remedy.data_gen.messages import shown, suggest
+from remedy.data_gen.messages import one_line, shown, suggest
 from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import UserError
 from remedy.eval.generators.dialects import PATH, Answer, BadReply, Question, ask, read
-from remedy.eval.generators.http_client import HttpClient, Refused
+from remedy.eval.generators.http_client import LARGEST_PAGE, HttpClient, Refused
 from remedy.eval.generators.scores import Scores
 from remedy.models.limits import ContextLimit
 from remedy.models.tokenizer import TraceTokenizer
@@ -23,6 +23,8 @@ COMPARED = 64
 DIFFERENT = 0.1
 """Of these, the share that may read otherwise: versions of a tokenizer write some bytes and spaces differently."""
 PROBES = 4
+REPLIED = 1024
+"""Bytes of a reply for each token that is read or written, at most: the likeliest tokens take about 100 bytes each."""
 WRITTEN = 24
 """Sequences that a server is tried with at once, and the tokens that it writes of each: from these it is seen how far what it computes
 token by token is from what it computes of the same tokens at once."""
@@ -60,12 +62,13 @@ class Server:
         Raises:
             UserError: there is none.
         """
-        reply = await self.client.ask(PATH, ask(self.about.model, question))
+        asked, tokens = ask(self.about.model, question), len(question.prompt) + question.most
+        reply = await self.client.ask(PATH, asked, LARGEST_PAGE + REPLIED * tokens)
         try:
             return read(reply, question)
         except BadReply as error:
             raise BadReply(f"{self.client.backend.url}{PATH}: {error}") from None
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise BadReply(
                 f"{self.client.backend.url}{PATH}: a reply in another form than vLLM's "
                 f"({type(error).__name__}: {shown(str(error))})"
@@ -125,6 +128,8 @@ async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str
 async def _about(client: HttpClient, card: Mapping[str, Any]) -> About:
     backend = client.backend
     longest = card.get("max_model_len")
+    if longest is not None and type(longest) is not int:
+        raise UserError(f"{backend.url}/v1/models: max_model_len is {shown(longest)}, and no whole number of tokens")
     version = (await _may_look(client, "/version")).get("version", "")
     variables = (await _may_look(client, "/server_info?config_format=json")).get("vllm_env")
     flag = variables.get("VLLM_BATCH_INVARIANT") if isinstance(variables, Mapping) else None
@@ -136,8 +141,8 @@ async def _about(client: HttpClient, card: Mapping[str, Any]) -> About:
         raise UserError(
             f"backend.batch_invariant true: {backend.url} says that it is not: start it so, or remove the setting"
         )
-    name = str(card.get("owned_by") or "unknown")
-    return About(name, str(version), backend.model, longest if isinstance(longest, int) else None, invariant)
+    name = one_line(str(card.get("owned_by") or "unknown"), 80)
+    return About(name, one_line(str(version), 80), backend.model, longest, invariant)
 
 
 async def _may_look(client: HttpClient, path: str) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from remedy.data_gen.messages import suggest
+from remedy.data_gen.owner import owned
 from remedy.data_gen.settings import UserError
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records import label_columns
@@ -80,12 +81,13 @@ def report(
     which runs are missing, by the others.
 
     Raises:
-        UserError: no evaluation or measurement is found, a comparison does not fit the records, there is no such baseline, or it is to
-            be partial and nothing is missing.
+        UserError: no evaluation or measurement is found, a comparison does not fit the records, there is no such baseline, it is to be
+            partial and nothing is missing, or another process writes to `output`.
     """
     composed = compose(directories, comparisons, baselines, trusts, partial)
-    pages = record_sections(find(directories).evaluations, composed.records, output)
-    return write_pages(composed.verdicts, composed.remarks, [*composed.sections, *pages], output, title)
+    with owned(output):
+        pages = record_sections(find(directories).evaluations, composed.records, output)
+        return write_pages(composed.verdicts, composed.remarks, [*composed.sections, *pages], output, title)
 
 
 def compose(

@@ -13,7 +13,7 @@ from remedy.data_gen.sealed import digest_of, read_json, read_table
 from remedy.data_gen.settings import UserError
 from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
-from remedy.eval.folder import READING, RECORDS, REQUEST, SUMMARY, read_request
+from remedy.eval.folder import READING, RECORDS, REQUEST, SUMMARY, read_request, refuse_unprintable
 from remedy.eval.records import ROLE_COLUMNS, LabelValue, read_records, traced_only
 from remedy.eval.report.cuts import Measurement
 from remedy.eval.report.planned import Missing
@@ -98,6 +98,8 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
             missing.append(Missing(request["run"], request.get("variant") or request["run"], tuple(absent)))
             log.warning("%s: not evaluated yet, so not in the report: %s", folder, named(_spaced(absent)))
         for condition in found:
+            for text in (condition["run"], condition["diagnostic"], *condition["labels"].values()):
+                refuse_unprintable(text, str(folder))
             key = (condition["run"], condition["diagnostic"], frozenset(condition["labels"].items()))
             other = held.setdefault(key, folder)
             if other != folder:
@@ -151,6 +153,8 @@ def read_measurement(folder: Path) -> Measurement:
     cure = "delete the folder and measure again"
     request = read_json(folder / MEASURED, cure)
     tokens, cuts = (read_table(folder / name, cure, digest_of(request)).to_pandas() for name in (TOKENS, CUTS))
+    for name in (*request["tokenizers"], *tokens["benchmark"].unique()):
+        refuse_unprintable(name, str(folder))
     if missing := sorted({*ROLE_COLUMNS.values(), "cluster"} - {*tokens.columns}):
         raise UserError(f"{folder / TOKENS}: a measurement of another version, without {', '.join(missing)}: {cure}")
     return Measurement(request, tokens, cuts)

@@ -16,6 +16,7 @@ import torch
 from matplotlib.figure import Figure
 
 from remedy.data_gen.files import replace_file, writing
+from remedy.data_gen.messages import as_markdown
 from remedy.eval.report.opening import opening
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import VERDICT_HEAD, VERDICT_NOTE, verdict_row
@@ -85,14 +86,14 @@ def _svg(figure: Figure) -> str:
 
 def markdown(title: str, verdicts: Sequence[Verdict], note: str, sections: Sequence[Rendered]) -> str:
     """The report as Markdown, with its figures in `figures/`. `note`: below the verdicts."""
-    parts = [f"# {title}", "\n".join(f"- {sentence}" for sentence in opening(verdicts))]
+    parts = [f"# {as_markdown(title)}", "\n".join(f"- {as_markdown(sentence)}" for sentence in opening(verdicts))]
     if verdicts:
-        parts += ["## Verdicts", _table([VERDICT_HEAD, *map(verdict_row, verdicts)]), note]
+        parts += ["## Verdicts", _table([VERDICT_HEAD, *map(verdict_row, verdicts)]), as_markdown(note)]
     for section in sections:
         shown = (
             _table(section.rows, section.links) if section.rows else f"![{section.title}](figures/{section.anchor}.png)"
         )
-        parts += [part for part in (f"## {section.title}", shown, section.note) if part]
+        parts += [part for part in (f"## {as_markdown(section.title)}", shown, as_markdown(section.note)) if part]
     return "\n\n".join([*parts, made_with()]) + "\n"
 
 
@@ -104,7 +105,9 @@ def made_with() -> str:
 
 
 def _table(rows: Rows, links: Mapping[str, str] = {}) -> str:
-    linked = [[f"[{cell}]({links[cell]})" if cell in links else cell for cell in row] for row in rows]
-    cleaned = [[cell.replace("|", "\\|").replace("\n", "<br>") for cell in row] for row in linked]
-    lines = ["| " + " | ".join(row) + " |" for row in cleaned]
+    cleaned = [
+        [(as_markdown(cell).replace("|", "\\|").replace("\n", "<br>"), links.get(cell)) for cell in row] for row in rows
+    ]
+    linked = [[f"[{text}]({link})" if link else text for text, link in row] for row in cleaned]
+    lines = ["| " + " | ".join(row) + " |" for row in linked]
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 
+from remedy.data_gen.messages import escaped
 from remedy.models.tokenizer import TraceTokenizer
 
-_SHOWN = {"\n": "↵", "\t": "⇥"}
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories of what is not seen but may act: controls (ANSI escapes), direction marks, surrogates, separators."""
+_SHOWN = str.maketrans({"\n": "↵", "\t": "⇥"})
 
 
 def visible(text: str) -> str:
-    """The text with a sign for each newline and tab, and with every other control or format character as its escape.
-
-    Programs and what models write are data: a terminal must not obey them.
-    """
-    return "".join(_SHOWN.get(c) or (_escape(c) if unicodedata.category(c) in _HIDDEN else c) for c in text)
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    """The text with a sign for each newline and tab, and with every other control or format character as its escape."""
+    return escaped(text.translate(_SHOWN))
 
 
 def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:

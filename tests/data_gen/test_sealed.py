@@ -1,5 +1,7 @@
 """A sealed file is read as it was written, under its own name, or refused; any reader of Parquet opens a sealed table."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,22 @@ def test_an_object_is_read_as_json_writes_it_and_under_its_own_name_only(tmp_pat
     (tmp_path / "x.json").rename(tmp_path / "y.json")
     with pytest.raises(DamagedFile, match=r"y\.json: is damaged.*: do this"):
         read_json(tmp_path / "y.json", "do this")
+
+
+def test_a_rename_that_fails_leaves_what_was_there_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, {"a": 1})
+
+    def stale(*paths: Path) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle", *map(str, paths))
+
+    monkeypatch.setattr(os, "replace", stale)
+    with pytest.raises(OSError, match=rf"Stale file handle: '{path}'$"):
+        write_json(path, {"a": 2})
+    assert read_json(path, "") == {"a": 1}
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_every_flipped_bit_of_a_table_is_found(tmp_path: Path) -> None:

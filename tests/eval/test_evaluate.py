@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.owner import owned
 from remedy.data_gen.roles import Role
 from remedy.data_gen.sealed import read_json
 from remedy.data_gen.settings import UserError, build
@@ -57,6 +58,11 @@ def model_for(data: DataConfig, kind: str, seed: int = 0) -> tuple[DecoderForCau
 
 def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
+    with owned(tmp_path), pytest.raises(UserError, match="is writing there"):
+        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+    with pytest.raises(UserError, match="characters that cannot be shown"):
+        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gr\x1bu")
+    assert not list(tmp_path.iterdir())
     summary = json.loads(evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru").read_text())
     rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "records").glob("*.parquet")])
     assert len(rows) == 2 * 3 * 6

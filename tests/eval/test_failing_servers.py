@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from remedy.eval.forcings import fed_roles
 from remedy.eval.generators import Journal, ServedGenerator, Writing, Written, http_client
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer
-from tests.contract_server import ContractServer
+from tests.contract_server import Bend, ContractServer
 from tests.eval.serving import (
     CWM,
     FORCINGS,
@@ -31,6 +32,7 @@ from tests.evaluations import assert_the_same, unfinished
 
 FAULTS: dict[str, Any] = {
     "no reply in time": "late",
+    "a reply that is not compressed as it says": "zip",
     "the connection was dropped": "drop",
     "a reply that is no JSON, or is cut": "cut",
     "status 429": 429,
@@ -45,7 +47,7 @@ def test_what_may_pass_is_tried_again_and_counted() -> None:
     asked = Writing(fed_roles("action_forced"), True, 100)
     server = ContractServer(model, tokenizer)
     server.late = 1.0
-    faults = [*FAULTS.values(), "half"]
+    faults = [*FAULTS.values(), "half", "drip"]
     with server.running() as url:
         served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer, batch_size=1)
         expected = served.generate(truths, asked)
@@ -55,7 +57,7 @@ def test_what_may_pass_is_tried_again_and_counted() -> None:
             faults[(number - begin) // 2] if (number - begin) % 2 == 0 and (number - begin) // 2 < len(faults) else None
         )
         assert served.generate(truths, asked) == expected
-    again = dict.fromkeys(FAULTS, 1) | {"the connection was dropped": 2}
+    again = dict.fromkeys(FAULTS, 1) | {"the connection was dropped": 2, "no reply in time": 2}
     assert served.client.failures == again
 
 
@@ -161,6 +163,69 @@ def refused(server: ContractServer, tokenizer: TraceTokenizer, **settings: Any) 
     return message.removeprefix(url)
 
 
+NAN, INFINITE = float("nan"), float("-inf")
+ID, LOGPROB = "stands where a token's id should", "stands where a log-probability should"
+FALSE = [(1.5, ID), (True, ID), (-1, ID), (2**31, ID), (10**400, ID)]
+WRONG = [(NAN, LOGPROB), (INFINITE, LOGPROB), (True, LOGPROB), ("-1", LOGPROB), (-1e308, "which none can")]
+
+
+def bends(kind: str) -> Iterator[tuple[Bend, str]]:
+    """Replies with one false value each, and what is said of it."""
+
+    def vllm(part: str, value: Any) -> Bend:
+        def bend(reply: Any) -> None:
+            choice = reply["choices"][0]
+            if part == "id":
+                choice["token_ids"][0] = value
+            elif part == "logprob":
+                choice["logprobs"]["token_logprobs"][0] = value
+            elif part == "top":
+                choice["logprobs"]["top_logprobs"][0] = {"token_id:1": value, "token_id:2": value}
+            else:
+                choice["prompt_logprobs"][1] = {str(n): {"logprob": value} for n in range(2)}
+
+        return bend
+
+    def sglang(part: str, value: Any) -> Bend:
+        def bend(reply: Any) -> None:
+            about = reply["meta_info"]
+            place = (
+                about["output_token_logprobs"][0] if part in ("id", "logprob") else about["input_top_logprobs"][1][0]
+            )
+            place[part in ("id", "scored id")] = value
+
+        return bend
+
+    bend = vllm if kind == "vllm" else sglang
+    for value, says in FALSE:
+        yield bend("id", value), says
+        if kind == "sglang":
+            yield bend("scored id", value), says
+    for value, says in WRONG:
+        yield bend("logprob", value), says if value != -1e308 else "is not the likeliest"
+        if value != -1e308 or kind == "vllm":
+            yield bend("scored", value), says
+    for value in (NAN, INFINITE) if kind == "vllm" else ():
+        yield bend("top", value), LOGPROB
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_false_values_are_one_line(kind: str) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    for bend, says in bends(kind):
+        server = ContractServer(model, tokenizer, kind=kind)
+        server.script = lambda number, content, bend=bend: bend  # type: ignore[misc]
+        assert says in refused(server, tokenizer)
+
+
+def test_a_reply_of_any_size_or_length_ends() -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    for fault, seconds, says in (("large", 30, "a reply of more than 4 MiB"), ("drip", 0.3, "no reply in time, for ")):
+        server = ContractServer(model, tokenizer)
+        server.script = lambda number, content, fault=fault: fault  # type: ignore[misc]
+        assert says in refused(server, tokenizer, timeout=seconds)
+
+
 def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokenizer = model_for(SYMBOLIC)
     wider, characters = model_for(CWM)
@@ -187,6 +252,10 @@ def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     message = refused(served(key="secret"), tokenizer)
     assert "does not take the key in the environment variable REMEDY_API_KEY" in message
     assert "wrong" not in message
+    monkeypatch.setenv(KEY, "secret\n")
+    with pytest.raises(UserError, match=r"^the environment variable REMEDY_API_KEY holds a character that") as raised:
+        ServedGenerator(Backend.model_validate(backend_for("http://127.0.0.1:1")), tokenizer)
+    assert "secret" not in str(raised.value)
     monkeypatch.setenv(KEY, "secret")
     with served(key="secret").running() as url:
         ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
@@ -200,6 +269,9 @@ def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_endpoint_that_is_not_there(tmp_path: Path) -> None:
     tokenizer = model_for(SYMBOLIC)[1]
+    for url in ("http://a\x07b", "http://xn--a"):
+        with pytest.raises(UserError, match=r"^backend\.url 'http://.*' is no address"):
+            ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
     with ContractServer(*model_for(SYMBOLIC)).running() as url:
         pass
     with pytest.raises(

@@ -4,6 +4,7 @@ mistake of ours keeps its traceback."""
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from remedy.data_gen.owner import owned
 from remedy.launch import console
 from remedy.launch.console import command_line, in_words
 from tests.launch.in_process import Ended, remedy
@@ -111,6 +113,9 @@ def test_an_output_that_cannot_be_made_is_one_line(
         (["generate", DATA, "--shard", "²/³"], "write i/N"),
         (["generate", DATA, "--shard", f"{'9' * 5000}/{'9' * 5001}"], "write i/N"),
         (["train", PERMUTATION, "train.seed=4294967296"], "'train.seed'"),
+        (["train", PERMUTATION, "output=''"], "output: must not be empty, which would mean the current folder"),
+        (["train", PERMUTATION, "shards=' '"], "shards: must not be empty"),
+        (["run", QUICKSTART, "output=''"], "output: must not be empty"),
         (["plan", PERMUTATION, "train.max_steps=0"], "this run trains nothing and reads no rows"),
         (["train", PERMUTATION, "train.batch_size=100000000"], "'train.batch_size'"),
         (["train", PERMUTATION, "train.threads=100000"], "'train.threads'"),
@@ -223,6 +228,71 @@ def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     assert "Permission denied; choose another path" in refused(["generate", DATA, *FEW, "--out", locked / "out"])
+
+
+AT_IMPORT = """
+import os, signal, sys
+from remedy.launch.entry import main
+
+class Terminal:
+    def find_spec(self, name, *more):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Terminal())
+sys.argv = ["remedy", sys.argv[1], "trace", "x.py"]
+main()
+"""
+AT_THE_COMMAND_LINE = """
+import os, signal
+from remedy.launch.console import start
+start(lambda: os.kill(os.getpid(), signal.SIGINT))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "status"),
+    [
+        (AT_IMPORT, "remedy.launch.cli", -signal.SIGINT),
+        (AT_IMPORT, "remedy.launch.reference", -signal.SIGINT),
+        (AT_THE_COMMAND_LINE, "", 130),
+    ],
+)
+def test_an_interrupt_before_any_work_is_one_line_or_none(code: str, name: str, status: int) -> None:
+    ended = subprocess.run([sys.executable, "-c", code, name], capture_output=True, text=True, check=False)
+    assert ended.returncode == status, ended.stderr
+    assert len(ended.stderr.splitlines()) == (status == 130), ended.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("generate", DATA, *FEW), ("measure", ROOT / "configs/measure/programs.yaml"), ("run", QUICKSTART)]
+)
+def test_a_folder_into_which_another_process_writes_is_refused(command: tuple[object, ...], tmp_path: Path) -> None:
+    with owned(tmp_path):
+        said = refused([*command, f"output={tmp_path}"] if command[0] == "run" else [*command, "--out", tmp_path])
+    assert f"{tmp_path}: process {os.getpid()} on " in said
+    assert said.endswith("is writing there: wait until it ends, or end it, or choose another folder")
+    assert not list(tmp_path.iterdir())
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_shown_a_source_without_what_it_would_obey(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.py"
+    line = "    x = '\x1b]0;mine\x07\u202e\t'\n"
+    path.write_text(f"def main():  # << START_OF_TRACE\n{line}    return x\n")
+    for command in ("trace", "rewrite"):
+        exact = remedy([command, path]).output
+        assert line in exact
+        monkeypatch.setattr(sys, "stdout", Terminal())
+        console.show_source(exact)
+        assert "    x = '\\x1b]0;mine\\x07\\u202e\t'\n" in sys.stdout.getvalue()  # type: ignore[attr-defined]
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,13 @@ def test_missing_and_cut_files_are_named(folder: Path) -> None:
         check_model(folder)
 
 
-def test_a_folder_without_a_seal_is_loaded_and_said_to_be_unchecked(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_weights_beside_a_configuration_are_loaded_with_a_seal_of_both_alone(folder: Path) -> None:
     assert len(recorded_weights(folder)) == 16
     (folder / "complete.json").unlink()
-    load_checkpoint(str(folder))
-    assert "its weights are not checked" in caplog.text
+    with pytest.raises(
+        UserError, match=r"has no complete\.json, so that nothing says .*train it to the end with --resume"
+    ):
+        load_checkpoint(str(folder))
     assert recorded_weights(folder) == ""
+    (folder / "config.yaml").unlink()  # a model from elsewhere
+    load_checkpoint(str(folder))

@@ -1,18 +1,23 @@
 """Training runs in real processes: killed and resumed, on two processes, tracked, and stopped by what a user can put right."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import yaml
 
+from remedy.data_gen.owner import owned
 from remedy.data_gen.processes import Process
 from remedy.data_gen.settings import UserError, load
+from remedy.models.finished import check_model
 from remedy.models.mixers import Mixer
 from remedy.train import run
 from remedy.train.arguments import slower_than_fp32
@@ -50,6 +55,38 @@ def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path
     assert "no checkpoint" not in finished(start([sys.executable, SCRIPT, config, f"output={killed}", "--resume"]))
     assert curve(killed) == curve(whole)
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_folder_is_one_runs_and_its_weights_are_of_one_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, out = written(tmp_path, train={**CONFIG["train"], "max_steps": 2, "save_steps": 2}), tmp_path / "run"
+    with owned(out), pytest.raises(UserError, match=rf"{out}: process {os.getpid()} on .* is writing there"):
+        in_process(config, f"output={out}")
+    in_process(config, f"output={out}")
+    shutil.copytree(out / "checkpoint-2", tmp_path / "other" / "checkpoint-2")
+    other = load(RunConfig, config, [f"output={tmp_path / 'other'}", "train.seed=9"])
+    with pytest.raises(UserError, match=r"train\.seed is 9 but was 0 in .*other/checkpoint-2/config\.yaml"):
+        train(other, resume=True)
+
+    kept = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    shutil.rmtree(out / "checkpoint-2")  # to save room
+    for seed, resume in ((9, False), (0, False), (0, True)):
+        with pytest.raises(UserError, match=r"already holds a model|finished model, and none of its checkpoints"):
+            train(load(RunConfig, config, [f"output={out}", f"train.seed={seed}"]), resume)
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == kept
+
+    build, untrained = run.build_model, tmp_path / "untrained"
+
+    def meanwhile(*given: Any) -> Any:
+        (untrained / "config.yaml").write_bytes(kept["config.yaml"])  # of another run
+        return build(*given)
+
+    monkeypatch.setattr(run, "build_model", meanwhile)
+    with pytest.raises(UserError, match=r"config\.yaml: was changed while this run trained"):
+        in_process(config, f"output={untrained}", "train.max_steps=0")
+    with pytest.raises(UserError, match=r"has no complete\.json"):
+        check_model(untrained)
 
 
 @pytest.mark.slow

@@ -1,16 +1,20 @@
 """The tracer: its events are CPython's, and its traces those that the 32B code world model writes."""
 
 import ast
+import importlib
 import json
 import re
 import signal
+import threading
 import time
+import unittest
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remedy.data_gen.execution.describe import describe
 from remedy.data_gen.execution.program import MARKER, Event, Program, ProgramError, Trace
 from remedy.data_gen.execution.tracer import TraceLimits, trace
 from remedy.data_gen.roles import Role, spans_text
@@ -227,6 +231,29 @@ def test_reprs_and_types_that_lie_are_read_as_what_they_are() -> None:
         "class M(type):\n    __name__ = 5\nclass A(metaclass=M):\n    def __repr__(self): return T('<A at 0x12>')"
     )
     assert trace(program("return A()", before)).result == ("<A>", "A")
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        ("hashlib.sha256()", "<sha256 _hashlib.HASH object>"),
+        ("hmac.new(b'k', b'm', 'sha1')._hmac", "<sha1 HMAC object>"),
+        ("held", "<locked _thread.RLock object count=1>"),
+        ("threading.RLock()", "<unlocked _thread.RLock object owner=0 count=0>"),
+        ("threading.current_thread()", "<_MainThread(MainThread, started)>"),
+        ("ctypes.byref(ctypes.c_int())", "<cparam 'P'>"),
+        ("unittest.mock.Mock(name='n')", "<Mock name='n'>"),
+        ("'<a id=3> owner=5 started 123456789) @ 0x12 (0x34)'", "'<a id=3> owner=5 started 123456789) @ 0x12 (0x34)'"),
+    ],
+)
+def test_values_are_shown_without_addresses_in_any_form(made: str, text: str) -> None:
+    names = {
+        name: importlib.import_module(name) for name in ("ctypes", "hashlib", "hmac", "threading", "unittest.mock")
+    }
+    held = threading.RLock()
+    with held:
+        value = eval(made, {**names, "unittest": unittest, "held": held})
+        assert describe(value).text == text
 
 
 def test_modules_are_shown_without_their_place() -> None:

@@ -101,6 +101,15 @@ def test_a_folder_without_evaluations_is_named(tmp_path: Path) -> None:
         report([tmp_path], tmp_path / "out")
 
 
+def test_a_name_that_a_terminal_would_obey_is_refused(tmp_path: Path) -> None:
+    for number, records in enumerate((made([True], run="a\x1b[2J"), made([True], labels={"task": "b\u202e"}))):
+        folder = write_evaluation(tmp_path / str(number), records)
+        with pytest.raises(
+            UserError, match=rf"/{number}: the name '[ab]\\[xu][0-9a-f]+.* holds characters that cannot be shown"
+        ):
+            report([folder], tmp_path / "out")
+
+
 def test_evaluations_that_contradict_each_other_or_miss_records_are_named(tmp_path: Path) -> None:
     first, second = (evaluation(tmp_path / name, "run", right=True) for name in ("a", "b"))
     with pytest.raises(UserError, match=r"a.run and .*b.run hold the same conditions of a run 'run'.*--name"):

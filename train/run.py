@@ -151,6 +151,8 @@ def _finish(
 ) -> None:
     """What stands beside a finished run's model; sealed last."""
     tokenizer.save(output)
+    if isinstance(config.model, DecoderSettings):
+        tokenizer.publish(output)
     write_json(output / TRAINING, training_account(config, state, computed))
     seal_model(output)
 

@@ -168,7 +168,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
             )
             read.append(F.pad(part, (0, 0, start, 0)))
             caches.append(own)
-        order: Any = torch.tensor([row for rows in groups for row in rows]).argsort()
+        order: Any = torch.tensor([row for rows in groups for row in rows], device=x.device).argsort()
         if cache is not None:
             lengths = [x.shape[1] - starts[row] for rows in groups for row in rows]
             cache.take(joined([State({"own": own}, {}) for own in caches], lengths).given["own"])

@@ -111,10 +111,11 @@ class TraceTokenizer:
             roles += [int(role)] * len(new)
             frames += [frame] * len(new)
             strings += flags
-        if not self.backend.exact and self.pieces(ids) != (true := _runs(spans)):
+        if not self.backend.exact and (read := self.pieces(ids)) != (true := _runs(spans)):
+            name = getattr(self.settings, "name_or_path", self.settings.kind)
             raise TokenizerError(
-                f"tokenizer {getattr(self.settings, 'name_or_path', self.settings.kind)} does not give text back as it is: {_changed(true, self.pieces(ids))}; a model "
-                "that writes every token of a trace would be wrong: take one of bytes, as Llama-3's, Qwen's and GPT-2's are"
+                f"tokenizer {name} does not give text back as it is: {_changed(true, read)}; a model that writes every token of a "
+                "trace would be wrong: take one of bytes, as Llama-3's, Qwen's and GPT-2's are"
             )
         return Encoded(ids, roles, frames, strings)
 
@@ -147,6 +148,10 @@ class TraceTokenizer:
     def count_by_role(self, spans: Iterable[Span]) -> list[int]:
         """How many tokens of each role the spans have, by the roles' numbers."""
         counts = [0] * len(Role)
+        if not self.backend.exact:
+            for role in self.encode(spans).roles:
+                counts[role] += 1
+            return counts
         cuts = self._cuts_strings
         for role, piece, _, string in self._whole(spans):
             counts[role] += len(self._text_ids(piece, cuts and bool(string))) if isinstance(piece, str) else 1

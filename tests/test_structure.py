@@ -68,6 +68,7 @@ FLOORS = {
             "stats",
             "failures",
             "records",
+            "remarks",
             "summary",
             "generations",
             "sections",

@@ -15,6 +15,7 @@ from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
 from remedy.eval.folder import RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records import ROLE_COLUMNS, LabelValue, read_records, traced_only
+from remedy.eval.remarks import untrained
 from remedy.eval.report.cuts import Measurement
 from remedy.eval.report.selection import SELECTION
 from remedy.eval.summary import ConditionSummary, read_summary, summarise
@@ -90,7 +91,8 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
             if absent:
                 raise UserError(f"{folder / RECORDS}: the records of {_some(absent)} are missing; evaluate again")
         else:
-            found = [condition for one in mine for condition in summarise(one)]
+            why = untrained(request.get("training"), request.get("new_tokens", 0))
+            found = [condition for one in mine for condition in summarise(one, why)]
         if absent:
             missing.append((request["run"], absent))
             log.warning("%s: not evaluated yet, so not in the report: %s", folder, _some(absent))

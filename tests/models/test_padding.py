@@ -1,13 +1,19 @@
 """A decoder in the hands of Transformers' own `generate`: padded batches, beams, positions and embeddings, each right or refused."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, pipeline
 
+from remedy.data_gen.examples import examples
+from remedy.data_gen.settings import build
 from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.loading import load_checkpoint
+from remedy.train.config import RunConfig
+from remedy.train.run import train
 from tests.models.small_decoders import ALL, FORMS, decoder, named
 
 LENGTHS = (9, 20, 9, 14)
@@ -77,6 +83,34 @@ def test_padding_on_the_left_moves_no_gradient() -> None:
         alone(row[None], labels=row[None], num_items_in_batch=sum(LENGTHS) - len(LENGTHS)).loss.backward()
     for one, other in zip(alone.parameters(), together.parameters()):
         torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("tokenizer", [{"kind": "chars"}, {"kind": "bpe", "vocab_size": 300}], ids=str)
+def test_a_pipeline_on_a_runs_folder_writes_what_the_model_writes(tokenizer: dict[str, Any], tmp_path: Path) -> None:
+    asked = {
+        "output": str(tmp_path),
+        "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": [1, 6]}, "format": "cwm"},
+        "tokenizer": tokenizer,
+        "model": {"mixers": ["gru", "attention"], "hidden_size": 32},
+        "train": {"max_steps": 2, "batch_size": 2, "threads": 1},
+        "tracking": {"wandb": False},
+    }
+    config = build(RunConfig, asked, "run")
+    model, own = load_checkpoint(str(train(config)), "cpu")
+    contexts = [one.spans[:6] for one in examples(config.data, "test", range(3))]
+    ids = [own.encode(spans).ids for spans in contexts]
+    assert len(set(map(len, ids))) > 1
+    expected = []
+    for read in ids:
+        made = list(read)
+        while len(made) < len(read) + 12 and made[-1] != own.eos_id:
+            made.append(int(model(torch.tensor([made])).logits[0, -1].detach().argmax()))
+        expected.append(own.decode(made[len(read) :]))
+    write = pipeline("text-generation", model=str(tmp_path), device="cpu")
+    options = {"max_new_tokens": 12, "do_sample": False, "return_full_text": False, "skip_special_tokens": False}
+    for size in (1, 3):
+        written = write([own.decode(read) for read in ids], batch_size=size, **options)
+        assert [one[0]["generated_text"] for one in written] == expected
 
 
 def test_what_would_not_be_done_is_refused_in_a_sentence() -> None:

@@ -163,18 +163,15 @@ class TraceTokenizer:
 
     def pieces(self, ids: Iterable[int]) -> list[str | Special]:
         """The ids as runs of text and special tokens, which text that spells their names is not taken for."""
+        read = list(map(int, ids))
         found: list[str | Special] = []
-        run: list[int] = []
-        for token in ids:
-            special = self._special_of.get(int(token))
-            if special is None:
-                run.append(int(token))
-                continue
-            if run:
-                found.append(self.backend.text(run))
-                run = []
-            found.append(special)
-        return [*found, self.backend.text(run)] if run else found
+        start = 0
+        for at in [at for at, token in enumerate(read) if token in self._special_of]:
+            if at > start:
+                found.append(self.backend.text(read[start:at]))
+            found.append(self._special_of[read[at]])
+            start = at + 1
+        return [*found, self.backend.text(read[start:])] if start < len(read) else found
 
     def is_special(self, token: int) -> bool:
         return token in self._special_of

@@ -101,6 +101,8 @@ class HuggingFace(SubwordBackend):
         return found["input_ids"], found["offset_mapping"]
 
     def text(self, ids: Sequence[int]) -> str:
+        if self.tokenizer.is_fast:  # ten times as fast as by way of Transformers
+            return self.tokenizer.backend_tokenizer.decode(list(ids), skip_special_tokens=False)  # type: ignore[no-any-return]
         text: str = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
         return text
 

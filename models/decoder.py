@@ -138,9 +138,12 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     ) -> Tensor:
         """What the layers make of rows (B, T, D) without padding before their tokens."""
         packing = None
-        if position_ids is not None and cache is None:
-            position_ids = position_ids.expand(x.shape[:2])
-            packing = Packing(position_ids) if has_borders(position_ids) else None
+        if position_ids is not None and (cache is None or not cache.seen) and has_borders(position_ids):
+            if cache is not None:
+                raise ValueError(
+                    "position_ids: a row of several examples leaves no state to go on from: set use_cache=False"
+                )
+            packing = Packing(position_ids.expand(x.shape[:2]))
         positions: Tensor | list[Tensor | None] | None
         if packing is None:
             positions = self._positions(ids, mask, cache, x.shape[1])

@@ -99,8 +99,9 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> None:
             model.resize_token_embeddings(tokenizer.vocab_size)
     ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
     for said in (model.config, model.config.get_text_config(decoder=True), model.generation_config):
-        for name, token in ids.items():
-            setattr(said, name, token)
+        if said is not None:  # not every model has a configuration for generation
+            for name, token in ids.items():
+                setattr(said, name, token)
 
 
 def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> CausalLM:

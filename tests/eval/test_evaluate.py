@@ -58,7 +58,7 @@ def model_for(data: DataConfig, kind: str, seed: int = 0) -> tuple[DecoderForCau
 
 def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
-    subject, said = Subject(PERMUTATION), list[str]()
+    subject, said = Subject(PERMUTATION, training={"steps": 0}), list[str]()
     path = evaluate(model, tokenizer, subject, SETTINGS, tmp_path, "gru", lambda done: said.append(str(done)))
     summary = json.loads(path.read_text())
     rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "records").glob("*.parquet")])
@@ -78,6 +78,7 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
     beside = ["; ".join(of_condition(condition)) for condition in summary["conditions"]]
     assert len(lines) == 6
     assert all(line.endswith(f"({words})" if words else "%") for line, words in zip(lines, beside)), lines
+    assert all(words.startswith("untrained: 0 steps") for words in beside)
     assert "floor: none right" in "".join(beside)
 
 

@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,9 +33,10 @@ from remedy.eval.generations import Generation, read_generations, write_generati
 from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator
 from remedy.eval.progress import Meter, Tally, Underway
 from remedy.eval.records import CURE, read_records, token_counts, write_records
+from remedy.eval.remarks import of_condition, untrained
 from remedy.eval.scoring import score_batch
 from remedy.eval.shares import POOL, pools, write_share
-from remedy.eval.summary import summarise, write_summary
+from remedy.eval.summary import ConditionSummary, summarise, write_summary
 from remedy.eval.world import PAUSE, World
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
@@ -46,19 +47,17 @@ log = logging.getLogger(__name__)
 
 
 class ConditionDone(NamedTuple):
-    """An evaluated condition, for whoever waits: which of how many, its rate of right answers, programs left out of it, and where
-    answers are not the model's, its rates per frame."""
+    """An evaluated condition, for whoever waits: which of how many, and what was found."""
 
     number: int
     of: int
     condition: Condition
-    accuracy: float | None
-    left_out: int
-    per_frame: Mapping[str, float] = {}
+    summary: ConditionSummary
 
     def __str__(self) -> str:
-        also = f" ({self.left_out} programs that could not be run are left out)" if self.left_out else ""
-        return f"{self.number}/{self.of} {self.result}{also}"
+        said, left_out = of_condition(self.summary), sum(self.summary["untraced"].values())
+        said += [f"{left_out} programs that could not be run are left out"] if left_out else []
+        return f"{self.number}/{self.of} {self.result}" + (f" ({'; '.join(said)})" if said else "")
 
     @property
     def finished(self) -> float:
@@ -76,9 +75,10 @@ class ConditionDone(NamedTuple):
             value if isinstance(value, str) and key not in ("spacing", "memory") else f"{key} {value}"
             for key, value in shown.items()
         ]
-        rate = "nothing could be run" if self.accuracy is None else f"{self.accuracy:.1%}"
-        if self.accuracy is None and self.per_frame:
-            rate = ", ".join(f"{what} {share:.1%}" for what, share in self.per_frame.items())
+        right, per_frame = self.summary["right"], self.summary["per_frame"]
+        rate = f"{right['mean']:.1%}" if right is not None else "nothing could be run"
+        if right is None and per_frame:
+            rate = ", ".join(f"{what} {share['mean']:.1%}" for what, share in per_frame.items())
         return f"{', '.join([self.condition.diagnostic, *filter(None, words)])}: {rate}"
 
 
@@ -113,7 +113,8 @@ def evaluate(
     world = world or World()
     config.refuse_on(world.process.world_size)
     generator = _generator(model, tokenizer, config, name)
-    work = _Work(generator, tokenizer, config, directory, name, conditions, progress, world)
+    why = untrained(subject.training, len(tokenizer.new_ids))
+    work = _Work(generator, tokenizer, config, directory, name, conditions, progress, world, why)
 
     def request() -> dict[str, Any]:
         return {
@@ -127,20 +128,21 @@ def evaluate(
             "conditions": [condition.slug for condition in conditions],
             **({"backend": generator.identity} if isinstance(generator, ServedGenerator) else {}),
             **({"quantization": "nf4"} if is_in_4bit(model) else {}),
+            **({"new_tokens": len(tokenizer.new_ids)} if tokenizer.new_ids else {}),
         }
 
     path = directory / SUMMARY
     with contextlib.ExitStack() as held:
         found = work.run(request, held)
         if work.world.is_main:
-            summaries = [one for records in found for one in summarise(records)]
+            summaries = [one for records in found for one in work.summaries(records)]
             write_summary(path, name, summaries, work.evaluation, {"solved_horizons": solved_horizons(summaries)})
     return path
 
 
 @dataclass
 class _Work:
-    """What is evaluated, and where. `evaluation`: its digest."""
+    """What is evaluated, and where. `untrained`: why the model cannot know traces, if so; `evaluation`: the evaluation's digest."""
 
     generator: Generator
     tokenizer: TraceTokenizer
@@ -150,6 +152,7 @@ class _Work:
     conditions: Sequence[Condition]
     progress: Callable[[ConditionDone | Underway], None]
     world: World
+    untrained: str
     evaluation: str = ""
     long_was_said: bool = False
 
@@ -173,7 +176,9 @@ class _Work:
                 held[condition.slug] = self._put_together(number, condition)
             else:
                 self._journal(condition).clear()  # of one that was killed between the records and this
-            self.progress(ConditionDone(number, len(self.conditions), condition, *_result(held[condition.slug])))
+            self.progress(
+                ConditionDone(number, len(self.conditions), condition, self.summaries(held[condition.slug])[0])
+            )
         with contextlib.suppress(OSError):  # it is not there, or something else is in it
             (self.directory / UNFINISHED).rmdir()
         return [held[condition.slug] for condition in self.conditions]
@@ -220,6 +225,10 @@ class _Work:
         write_records(path, self.name, ran.rows, condition.labels, self.evaluation)
         journal.clear()
         return read_records(path, self.evaluation)
+
+    def summaries(self, records: pd.DataFrame) -> list[ConditionSummary]:
+        """The summary of each condition of records."""
+        return summarise(records, self.untrained)
 
     def _journal(self, condition: Condition) -> Journal:
         return Journal(self.directory / UNFINISHED / condition.slug, self.evaluation, self.world.process.rank)
@@ -330,10 +339,3 @@ def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, 
         "start_right": math.nan if guesses.start is None else float(guesses.start),
         **token_counts(truth.roles),
     }
-
-
-def _result(records: pd.DataFrame) -> tuple[float | None, int, dict[str, float]]:
-    """The rate of right answers, how many programs are left out of it, and rates per frame."""
-    (summary,) = summarise(records)
-    per_frame = {what: found["mean"] for what, found in summary["per_frame"].items()}
-    return summary["right"] and summary["right"]["mean"], sum(summary["untraced"].values()), per_frame

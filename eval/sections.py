@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from remedy.eval import baselines
+from remedy.eval import baselines, remarks
 from remedy.eval.records import COMMON, LABELS, LabelValue, rank
 from remedy.eval.summary import ConditionSummary, Interval
 
@@ -180,6 +180,11 @@ def percent(found: Interval | None) -> str:
     return f"{100 * found['mean']:.{places(low, high)}f} %\n{interval(low, high)}"
 
 
+def judged(condition: ConditionSummary) -> str:
+    """The rate of right answers of a condition as `percent` writes it, with what has to be said of it in small print."""
+    return "\n".join([percent(condition["right"]), *remarks.of_condition(condition)])
+
+
 def interval(low: float, high: float) -> str:
     """The ends of an interval of rates, in as many places as its width lets be known: `89 to 96 %`."""
     shown = places(low, high)
@@ -259,7 +264,8 @@ def _runs_side_by_side(conditions: Sequence[ConditionSummary], names: Sequence[s
 def _cell(condition: ConditionSummary) -> str:
     if condition["right"] is None:
         return ""
-    return f"{percent(condition['right'])}; {condition['trace_tokens']:.0f} tokens"
+    rate = f"{percent(condition['right'])}; {condition['trace_tokens']:.0f} tokens"
+    return "\n".join([rate, *remarks.of_condition(condition)])
 
 
 def _of(condition: ConditionSummary, name: str) -> LabelValue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pandas as pd
 
@@ -145,6 +145,8 @@ class ConditionSummary(TypedDict):
     """How many of these first errors are in the text of a string value."""
     environments: list[str]
     """Interpreters and isolations that ran the programs."""
+    untrained: NotRequired[str]
+    """Why the model cannot know traces; only there of such a model."""
 
 
 PER_FRAME = {"states": "state_exact", "actions": "action_exact", "returns": "value_exact"}
@@ -153,12 +155,13 @@ SHARES = {**{share: of for of, share in PER_FRAME.items()}, "key_match": "states
 """Shares of a trace's frames, and the column that counts those frames."""
 
 
-def summarise(records: pd.DataFrame) -> list[ConditionSummary]:
-    """Every condition of every run, in the order of the records."""
-    return [
+def summarise(records: pd.DataFrame, untrained: str = "") -> list[ConditionSummary]:
+    """Every condition of every run, in the order of the records. `untrained`: why their model cannot know traces, if so."""
+    found = [
         _condition(group, label_columns(records))
         for _, group in records.groupby(["run", "condition"], sort=False, dropna=False)
     ]
+    return [{**one, "untrained": untrained} for one in found] if untrained else found
 
 
 def write_summary(

@@ -6,6 +6,7 @@ Pre-norm blocks of a mixer and a SwiGLU MLP, RMSNorm, untied embeddings. It is a
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -14,16 +15,21 @@ from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from remedy.models.batching import joined
 from remedy.models.block import Block
 from remedy.models.cache import MixerCache
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import Mixer
 from remedy.models.packing import Packing
+from remedy.models.padding import has_borders, row_starts
 from remedy.models.positions import drawn_positions
 from remedy.models.protocol import CausalLM
+from remedy.models.states import State
 
 DEFAULT_STD = 0.02
 """Deviation of embeddings and head where `initializer_range` is not given, as GPT-2's."""
+USUAL = {"return_dict": True, "output_attentions": False, "output_hidden_states": False}
+"""Arguments that Transformers gives every model, and the values by which nothing else is asked for."""
 
 
 class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
@@ -93,27 +99,30 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     ) -> CausalLMOutputWithPast:
         """Logits (B, T, V), and with `labels` (B, T; -100 where not supervised) the mean loss of the supervised tokens.
 
-        Inputs are left-aligned and padded on the right: causality makes a mask unnecessary, so `attention_mask` is
-        accepted and must be all ones up to the padding; randomised positions alone read it. `past_key_values` carries the
-        state of a previous call; a call that continues one may read any number of tokens with attention, one at a time with
-        recurrent mixers. `position_ids` (B, T) are the places of tokens in their own examples, where rows hold several: each is
-        read as if it stood alone. Beside `past_key_values`, which know how much was read, they are not looked at.
+        `attention_mask` (B, P + T) is 0 on padding: behind a row's tokens, which causality makes of no account, or before them, as
+        Transformers pads what is written on; of such rows those of one length are read together, and no layer reads padding.
+        `past_key_values` carries the state of a previous call, which read P places; a call that continues one may read any number of
+        tokens. `position_ids` (B, T) are the places of tokens in their own examples: where they begin again a row holds several, and
+        each is read as if it stood alone.
+
+        Raises:
+            ValueError: something is asked for that would not be done: padding between tokens, other positions, another cache.
         """
+        refuse_unread(kwargs)
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give either input_ids or inputs_embeds")
+        if past_key_values is not None and not isinstance(past_key_values, MixerCache):
+            raise ValueError(
+                f"past_key_values: this decoder's states are in its own `new_cache()`, not {type(past_key_values).__name__}"
+            )
         if use_cache and past_key_values is None:
             past_key_values = self.new_cache()
         x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
-        packing = Packing(position_ids) if position_ids is not None and past_key_values is None else None
-        positions: Tensor | list[Tensor | None] | None
-        if packing is None:
-            positions = self._positions(input_ids, attention_mask, past_key_values, x.shape[1])
+        starts = row_starts(attention_mask, position_ids, x, past_key_values)
+        if starts is None:
+            x = self._read(x, input_ids, attention_mask, past_key_values, position_ids)
         else:
-            real = packing.real()
-            apart = packing.apart(input_ids) if input_ids is not None else [None] * len(real)
-            positions = [self._positions(ids, mask, None, mask.shape[1]) for ids, mask in zip(apart, real)]
-        for layer in self.layers:
-            x = layer(x, past_key_values=past_key_values, positions=positions, packing=packing)
-        if past_key_values is not None:
-            past_key_values.seen += x.shape[1]
+            x = self._read_from(starts, x, input_ids, attention_mask, past_key_values)
         x = self.norm(x)
         logits = self.lm_head(x[:, -logits_to_keep:] if logits_to_keep else x)
         loss = None
@@ -123,6 +132,51 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
             count = (targets != -100).sum() if num_items_in_batch is None else num_items_in_batch
             loss = losses / torch.as_tensor(count, device=losses.device).clamp(min=1)
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
+
+    def _read(
+        self, x: Tensor, ids: Tensor | None, mask: Tensor | None, cache: MixerCache | None, position_ids: Tensor | None
+    ) -> Tensor:
+        """What the layers make of rows (B, T, D) without padding before their tokens."""
+        packing = None
+        if position_ids is not None and (cache is None or not cache.seen) and has_borders(position_ids):
+            if cache is not None:
+                raise ValueError(
+                    "position_ids: a row of several examples leaves no state to go on from: set use_cache=False"
+                )
+            packing = Packing(position_ids.expand(x.shape[:2]))
+        positions: Tensor | list[Tensor | None] | None
+        if packing is None:
+            positions = self._positions(ids, mask, cache, x.shape[1])
+        else:
+            real = packing.real()
+            apart = packing.apart(ids) if ids is not None else [None] * len(real)
+            positions = [self._positions(own, mask, None, mask.shape[1]) for own, mask in zip(apart, real)]
+        for layer in self.layers:
+            x = layer(x, past_key_values=cache, positions=positions, packing=packing)
+        if cache is not None:
+            cache.seen += x.shape[1]
+        return x
+
+    def _read_from(
+        self, starts: list[int], x: Tensor, ids: Tensor | None, mask: Tensor | None, cache: MixerCache | None
+    ) -> Tensor:
+        """The same of rows whose tokens begin at `starts`, zero before them; the cache, which is empty, holds all rows then."""
+        assert mask is not None
+        groups = [[row for row, one in enumerate(starts) if one == start] for start in sorted(set(starts))]
+        read, caches = [], []
+        for rows in groups:
+            start, own = starts[rows[0]], copy.deepcopy(cache)
+            part = self._read(
+                x[rows, start:], None if ids is None else ids[rows, start:], mask[rows, start:], own, None
+            )
+            read.append(F.pad(part, (0, 0, start, 0)))
+            caches.append(own)
+        order: Any = torch.tensor([row for rows in groups for row in rows], device=x.device).argsort()
+        if cache is not None:
+            lengths = [x.shape[1] - starts[row] for rows in groups for row in rows]
+            cache.take(joined([State({"own": own}, {}) for own in caches], lengths).given["own"])
+            cache.reorder_cache(order)
+        return torch.cat(read)[order]
 
     def _positions(
         self, tokens: Tensor | None, mask: Tensor | None, cache: MixerCache | None, steps: int
@@ -144,9 +198,24 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     def _prepare_cache_for_generation(
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> bool:
+        if generation_config.cache_implementation is not None:
+            raise ValueError(
+                f"cache_implementation {generation_config.cache_implementation!r}: this decoder has one cache of its own: leave it out"
+            )
         if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
             model_kwargs["past_key_values"] = self.new_cache()
         return True
+
+
+def refuse_unread(given: dict[str, Any]) -> None:
+    """Refuse arguments of other models that this one would not look at.
+
+    Raises:
+        ValueError: there are some, with values that ask for something.
+    """
+    unread = sorted(name for name, value in given.items() if value is not None and value is not USUAL.get(name))
+    if unread:
+        raise ValueError(f"{', '.join(unread)}: this decoder does not take that: leave it out")
 
 
 def parameter_count(model: CausalLM) -> int:

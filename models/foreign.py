@@ -25,8 +25,15 @@ def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) ->
         return load()
     except (MemoryError, UserError):
         raise
-    except Exception as error:  # of any kind: the files decide which of Transformers' lines comes upon them
+    except BaseException as error:  # of any kind: the files decide which of Transformers' lines comes upon them
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         raise kind(f"{what} ({_reason(error)})") from None
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether an error is a panic of a library that is written in Rust, whose class cannot be imported and is no `Exception`."""
+    return type(error).__name__ == "PanicException"
 
 
 def read_config(name: str, what: str) -> PretrainedConfig:
@@ -76,7 +83,7 @@ def has_tokenizer(name: str) -> bool:
     return not folder.is_dir() or any(any(folder.glob(pattern)) for pattern in TOKENIZERS)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     said = str(error)
     if "trust_remote_code" in said or "custom code" in said:
         return "it brings code of its own (`auto_map`), which is never run here: take a model whose architecture Transformers has"

@@ -22,10 +22,10 @@ from remedy.models.placing import spread
 from remedy.models.pretrained import (
     ADAPTER_FILE,
     base_of,
+    fit_tokenizer,
     four_bit_options,
     is_in_4bit,
     load_adapted,
-    resize_embeddings,
     trained_in_4bit,
     trained_rows,
 )
@@ -71,7 +71,7 @@ def load_checkpoint(
     if load_in_4bit or tokenizer.vocab_size <= _rows(config):  # rows that are drawn are the same on all devices
         options |= _where(options["dtype"], device, device_map, bool(load_in_4bit))
     model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", **options)
-    resize_embeddings(model, tokenizer)
+    fit_tokenizer(model, tokenizer)
     model = _placed(model, device, device_map).eval()
     if isinstance(model, decoder.DecoderForCausalLM) and model.device.type == "cuda":
         find_kernels(model.mixers(), model.device, model.dtype)

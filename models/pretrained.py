@@ -49,7 +49,7 @@ def build_pretrained(
         raise UserError(
             f"model.name_or_path: {config.name_or_path} was trained with another tokenizer than this run's `tokenizer` section"
         )
-    resize_embeddings(model, tokenizer)
+    fit_tokenizer(model, tokenizer)
     return add_adapters(model, config, tokenizer.new_ids, sharded) if config.lora else model
 
 
@@ -88,14 +88,20 @@ def _read_base(name: str, dtype: torch.dtype | str, options: Mapping[str, Any]) 
     )
 
 
-def resize_embeddings(model: PreTrainedModel, tokenizer: TraceTokenizer) -> None:
-    """Give the model an embedding for every token; new ones start near the mean of the others, and are the same ones whenever this is
-    done: what training leaves as it was drawn is in no file."""
+def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> None:
+    """Give the model an embedding for every token, and let what is saved with it say which of them begin, end and pad a trace, as
+    `generate` and servers read it. New embeddings start near the mean of the others, and are the same ones whenever this is done: what
+    training leaves as it was drawn is in no file."""
     table: Any = model.get_input_embeddings()
     if tokenizer.vocab_size > table.num_embeddings:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model.resize_token_embeddings(tokenizer.vocab_size)
+    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
+    for said in (model.config, model.config.get_text_config(decoder=True), model.generation_config):
+        if said is not None:  # not every model has a configuration for generation
+            for name, token in ids.items():
+                setattr(said, name, token)
 
 
 def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> CausalLM:
@@ -157,7 +163,7 @@ def load_adapted(
     import peft
 
     model = _read_base(base_of(folder), dtype, options or {})
-    resize_embeddings(model, tokenizer)
+    fit_tokenizer(model, tokenizer)
     try:
         adapted = peft.PeftModel.from_pretrained(model, str(folder))
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:

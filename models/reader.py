@@ -195,7 +195,11 @@ class ModelReader:
     def _where(self, rows: list[int], state: State) -> dict[str, Tensor]:
         """Where the next token of each row stands: its position, which some models miscount from their state (Bamba), and, in rows
         of different lengths, whose keys are padded on the left, which of them are its own."""
-        where = {"position_ids": self._ids([[len(self._sequences[row]) - 1] for row in rows])}
+        last = (
+            None if self.limit is None else self.limit - 1
+        )  # complete rows step on too, and must not past a table's end
+        reached = [self._lengths[row] + self._steps for row in rows]
+        where = {"position_ids": self._ids([[n if last is None else min(n, last)] for n in reached])}
         longest = max(self._lengths[row] for row in rows)
         if has_keys(state) and any(self._lengths[row] < longest for row in rows):
             padding = self._ids([[longest - self._lengths[row]] for row in rows])

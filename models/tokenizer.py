@@ -11,13 +11,15 @@ import hashlib
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.files import replace_file
-from remedy.data_gen.messages import one_line
+from remedy.data_gen.messages import one_line, shown
 from remedy.data_gen.roles import Role, Span, Special
+from remedy.data_gen.sealed import write_json
 from remedy.models.tokenizer_backends import (
     TOKENIZERS,
     Backend,
@@ -25,10 +27,13 @@ from remedy.models.tokenizer_backends import (
     SubwordBackend,
     TokenizerError,
     TokenizerSettings,
+    training_examples,
 )
 
 FILE = "trace_tokenizer.json"
 """Where a tokenizer is stored in a checkpoint's folder."""
+TRIED = 100
+"""Training examples whose text has to come back from its ids before anything else is done; of others it has to when they are read."""
 CACHED = 100_000
 """How many pieces of text a tokenizer remembers the ids of."""
 LONGEST_CACHED = 200
@@ -89,12 +94,13 @@ class TraceTokenizer:
         """Ids with the role and frame of each, and whether it lies in a string.
 
         Raises:
-            TokenizerError: a piece of text has no ids (kind `symbols` only).
+            TokenizerError: a piece of text has no ids (kind `symbols` only), or the text does not come back from them (kind `hf` only).
         """
         ids: list[int] = []
         roles: list[int] = []
         frames: list[int] = []
         strings: list[bool] = []
+        spans = list(spans)
         for role, piece, frame, string in self._whole(spans):
             if not isinstance(piece, str):
                 new, flags = [self.special_ids[piece]], [False]
@@ -107,6 +113,12 @@ class TraceTokenizer:
             roles += [int(role)] * len(new)
             frames += [frame] * len(new)
             strings += flags
+        if not self.backend.exact and (read := self.pieces(ids)) != (true := _runs(spans)):
+            name = getattr(self.settings, "name_or_path", self.settings.kind)
+            raise TokenizerError(
+                f"tokenizer {name} does not give text back as it is: {_changed(true, read)}; a model that writes every token of a "
+                "trace would be wrong: take one of bytes, as Llama-3's, Qwen's and GPT-2's are"
+            )
         return Encoded(ids, roles, frames, strings)
 
     def _whole(self, spans: Iterable[Span]) -> Iterable[Piece]:
@@ -138,6 +150,10 @@ class TraceTokenizer:
     def count_by_role(self, spans: Iterable[Span]) -> list[int]:
         """How many tokens of each role the spans have, by the roles' numbers."""
         counts = [0] * len(Role)
+        if not self.backend.exact:
+            for role in self.encode(spans).roles:
+                counts[role] += 1
+            return counts
         cuts = self._cuts_strings
         for role, piece, _, string in self._whole(spans):
             counts[role] += len(self._text_ids(piece, cuts and bool(string))) if isinstance(piece, str) else 1
@@ -149,18 +165,15 @@ class TraceTokenizer:
 
     def pieces(self, ids: Iterable[int]) -> list[str | Special]:
         """The ids as runs of text and special tokens, which text that spells their names is not taken for."""
+        read = list(map(int, ids))
         found: list[str | Special] = []
-        run: list[int] = []
-        for token in ids:
-            special = self._special_of.get(int(token))
-            if special is None:
-                run.append(int(token))
-                continue
-            if run:
-                found.append(self.backend.text(run))
-                run = []
-            found.append(special)
-        return [*found, self.backend.text(run)] if run else found
+        start = 0
+        for at in [at for at, token in enumerate(read) if token in self._special_of]:
+            if at > start:
+                found.append(self.backend.text(read[start:at]))
+            found.append(self._special_of[read[at]])
+            start = at + 1
+        return [*found, self.backend.text(read[start:])] if start < len(read) else found
 
     def is_special(self, token: int) -> bool:
         return token in self._special_of
@@ -176,6 +189,24 @@ class TraceTokenizer:
         text = json.dumps(self.stored, ensure_ascii=False)
         replace_file(directory / FILE, lambda partial: partial.write_text(text, encoding="utf-8"))
         self.backend.save(directory)
+
+    def publish(self, directory: Path) -> None:
+        """Write the vocabulary of a model that was trained from scratch as Transformers reads it (`AutoTokenizer`, `pipeline`), where
+        the kind can be said so. There, and there alone, the names of special tokens are taken for these in text."""
+        model = self.backend.published()
+        if model is None:
+            return
+        settings = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": Special.BEGIN_OF_TEXT.value,
+            "eos_token": Special.END_OF_TEXT.value,
+            "pad_token": Special.PAD.value,
+            "padding_side": "left",
+            "clean_up_tokenization_spaces": False,
+            "model_input_names": ["input_ids", "attention_mask"],
+        }
+        replace_file(directory / "tokenizer.json", lambda partial: model.save(str(partial)))
+        write_json(directory / "tokenizer_config.json", settings)
 
     def _text_ids(self, text: str, characters: bool) -> list[int]:
         key = (text, characters)
@@ -210,6 +241,33 @@ def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
         yield last if not ranges else (last.role, last.piece, last.frame, ranges)
 
 
+def _runs(spans: Iterable[Span]) -> list[str | Special]:
+    """Special tokens, and the text between them."""
+    found: list[str | Special] = []
+    for span in spans:
+        if isinstance(span.piece, str) and found and isinstance(found[-1], str):
+            found[-1] += span.piece
+        elif span.piece:
+            found.append(span.piece)
+    return found
+
+
+def _changed(true: list[str | Special], read: list[str | Special]) -> str:
+    """What became of the first character of a text that is not read as it was written."""
+    one, other = next(pair for pair in zip_longest(true, read, fillvalue="") if pair[0] != pair[1])
+    text, found = (piece.value if isinstance(piece, Special) else piece for piece in (one, other))
+    at = next((at for at, (a, b) in enumerate(zip(text, found)) if a != b), min(len(text), len(found)))
+    around, left, right = shown(text[max(0, at - 20) : at + 20]), text[at:], found[at:]
+    if right.endswith(left):
+        return f"{_named(right[0])} is added to {around}"
+    became = "is lost" if left.endswith(right) else f"comes back as {shown(right[:10])}"
+    return f"{_named(left[0])} of {around} {became}"
+
+
+def _named(character: str) -> str:
+    return f"{character!r} (U+{ord(character):04X})"
+
+
 def _overlapping(offsets: Offsets, ranges: Ranges) -> list[bool]:
     """Whether each token, by its offsets, overlaps one of the ranges; both in order."""
     flags = [False] * len(offsets)
@@ -226,9 +284,13 @@ def build_tokenizer(settings: TokenizerSettings, data: DataConfig | None = None)
     data can be built without.
 
     Raises:
-        TokenizerError: the data has no vocabulary of this kind, or its files cannot be read.
+        TokenizerError: the data has no vocabulary of this kind, its files cannot be read, or it does not give the data's text back.
     """
-    return TraceTokenizer(settings, settings.build(data))
+    tokenizer = TraceTokenizer(settings, settings.build(data))
+    if data is not None and not tokenizer.backend.exact:
+        for example in training_examples(data, TRIED):
+            tokenizer.encode(example.spans)
+    return tokenizer
 
 
 def load(directory: Path) -> TraceTokenizer:

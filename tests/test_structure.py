@@ -70,6 +70,7 @@ FLOORS = {
             "stats",
             "failures",
             "records",
+            "remarks",
             "summary",
             "generations",
             "sections",

@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
 from remedy.data_gen.files import replace_file
-from remedy.data_gen.messages import one_line
 from remedy.data_gen.owner import owned
 from remedy.data_gen.processes import Process, this_process
 from remedy.data_gen.roles import Role
@@ -35,17 +33,18 @@ from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.train.arguments import slower_than_fp32, training_arguments
-from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, latest_intact, quarantine
+from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, quarantine
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Collator, TraceDataset
 from remedy.train.deepspeed import JSON_FILE, gather_by_layer, zero_stage
+from remedy.train.failing import explained
 from remedy.train.progress import ProgressLine
 from remedy.train.resharding import FixUniversalOptimizerState, to_universal
 from remedy.train.resume import starting_point
 from remedy.train.shards import ShardDataset
 from remedy.train.stopping import INTERRUPTED, RESUMABLE, StopOnSignal, Stopped
 from remedy.train.tracking import MetricsFile, RunLogger, Tracking
-from remedy.train.trainer import NonFiniteLoss, RowTrainer
+from remedy.train.trainer import RowTrainer
 from remedy.train.validation import Validation, validation_rows
 from remedy.train.wandb_runs import WandbLogger
 
@@ -121,7 +120,6 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
         )
     mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
     keep_trained(config, trainer, tokenizer, {"mixers": mixers, "all_logits": trainer.all_logits})
-    return
 
 
 def records(config: RunConfig) -> list[TrainerCallback]:
@@ -181,6 +179,8 @@ def _finish(
             "sealed: give the same command with --resume, and one output to each run"
         )
     tokenizer.save(output)
+    if isinstance(config.model, DecoderSettings):
+        tokenizer.publish(output)
     write_json(output / TRAINING, training_account(config, state, computed))
     seal_model(output)
 
@@ -270,50 +270,6 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | S
     raise ConfigError(
         f"train.loss_roles [{', '.join(config.train.loss_roles)}]: no token of the first batch has such a role; "
         f"its roles are {', '.join(role.label for role in sorted(found))}"
-    )
-
-
-@contextlib.contextmanager
-def explained(
-    trainer: RowTrainer, rows: TraceDataset | ShardDataset, config: RunConfig, output: Path
-) -> Iterator[None]:
-    """Turns what a user can put right during training into a message that says how."""
-    settings = config.train
-    try:
-        yield
-    except NonFiniteLoss as error:
-        if this_process().is_main:
-            (output / DIVERGED).write_text(f"step {error.step}\n", encoding="utf-8")
-        raise UserError(diverged(error, rows, config)) from None
-    except UserError as error:
-        # Of a shard. A worker of the DataLoader sends its error as a text that ends with the error's own.
-        found = str(error)
-        raise UserError(found.rsplit("Error: ", 1)[-1].strip() if found.startswith("Caught ") else found) from None
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if str(error).startswith("DataLoader worker"):
-            raise UserError(
-                f"{one_line(str(error), 200)}: a process that makes examples was killed, perhaps for want of memory: give the same "
-                "command with --resume, and a lower train.dataloader_num_workers"
-            ) from None
-        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "allocate memory" not in str(error):
-            raise
-        batch, length = trainer.shape or (settings.batch_size, 0)
-        raise UserError(
-            f"out of memory at {batch} rows of {length} tokens in a process: raise train.gradient_accumulation_steps "
-            f"(now {settings.gradient_accumulation_steps}), lower train.batch_size, make examples shorter (data.task, "
-            "data.reveal.max_tokens), or set train.gradient_checkpointing=true; with several GPUs, train.deepspeed.stage=3"
-        ) from None
-
-
-def diverged(error: NonFiniteLoss, rows: TraceDataset | ShardDataset, config: RunConfig) -> str:
-    """What a user reads of a loss that is none."""
-    step, size = error.step, config.train.batch_size
-    examples = rows.describe(range((step - 1) * size, step * size))
-    kept, _ = latest_intact(Path(config.output))
-    rest = f"{kept.path.name} is the last good checkpoint" if kept else "no checkpoint was written before"
-    return (
-        f"step {step}: the loss is NaN or infinite ({examples}); {rest}. Lower train.learning_rate or "
-        "train.max_grad_norm, raise train.warmup_ratio, or use fp32"
     )
 
 

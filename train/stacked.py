@@ -26,6 +26,7 @@ from remedy.models.tokenizer import build_tokenizer
 from remedy.train.arguments import training_arguments
 from remedy.train.checkpoints import checkpoints, integrity_error
 from remedy.train.config import DIVERGED, RunConfig
+from remedy.train.failing import diverged, explained
 from remedy.train.members import Member, MemberCollator, MemberRows, StackedTrainer
 from remedy.train.progress import ProgressLine
 from remedy.train.resume import starting_point
@@ -34,8 +35,6 @@ from remedy.train.run import (
     announce,
     build_model,
     build_rows,
-    diverged,
-    explained,
     keep_trained,
     parts,
     prepare,

@@ -15,6 +15,7 @@ from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
 from remedy.eval.folder import READING, RECORDS, REQUEST, SUMMARY, read_request, refuse_unprintable
 from remedy.eval.records import ROLE_COLUMNS, LabelValue, read_records, traced_only
+from remedy.eval.remarks import untrained
 from remedy.eval.report.cuts import Measurement
 from remedy.eval.report.planned import Missing
 from remedy.eval.report.selection import SELECTION
@@ -93,7 +94,8 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
                     f"{folder / RECORDS}: the records of {named(_spaced(absent))} are missing; evaluate again"
                 )
         else:
-            found = [condition for one in mine for condition in summarise(one)]
+            why = untrained(request.get("training"), request.get("new_tokens", 0))
+            found = [condition for one in mine for condition in summarise(one, why)]
         if absent:
             missing.append(Missing(request["run"], request.get("variant") or request["run"], tuple(absent)))
             log.warning("%s: not evaluated yet, so not in the report: %s", folder, named(_spaced(absent)))

@@ -12,6 +12,7 @@ from remedy.eval import baselines, plotting
 from remedy.eval.colours import COLOURS
 from remedy.eval.plotting import MARKERS
 from remedy.eval.records import LABELS, TRACE_COLUMNS, answered
+from remedy.eval.remarks import NOTE
 from remedy.eval.report.along import Drawn, figure_along
 from remedy.eval.sections import (
     WITHOUT,
@@ -21,6 +22,7 @@ from remedy.eval.sections import (
     Section,
     constant,
     in_order,
+    judged,
     named,
     percent,
     rate_table,
@@ -59,7 +61,7 @@ def axis_sections(
     )
     return [
         Section(how, draw=partial(accuracy_by_axis, judged, axis, variants), note=note.strip()),
-        Section(f"{how}, in numbers", rows=rate_table(judged, axis), note=RATES),
+        Section(f"{how}, in numbers", rows=rate_table(judged, axis), note=f"{RATES} {NOTE}"),
     ]
 
 
@@ -94,7 +96,7 @@ def metric_sections(
     """The section of a diagnostic whose conditions differ in kind."""
     environments = "; ".join(sorted({place for condition in conditions for place in condition["environments"]}))
     left_out = untraced(conditions)
-    notes = [METRICS, constant(conditions), f"Programs ran on {environments}." if environments else ""]
+    notes = [METRICS, NOTE, constant(conditions), f"Programs ran on {environments}." if environments else ""]
     notes.append(f"Left out, since they could not be run: {left_out}." if left_out else "")
     notes += [f"{found.name}: {found.unlike}" for found in published if found.beside(conditions)]
     return [Section(name, rows=metric_table(conditions, published), note=" ".join(filter(None, notes)))]
@@ -119,7 +121,7 @@ def metric_table(conditions: Sequence[ConditionSummary], published: Sequence[Pub
                 "Run": condition["run"],
                 **{title(name): text(condition["labels"].get(name, "")) for name in labels},
                 "Examples": sized(condition),
-                "Answer right": percent(condition["right"]),
+                "Answer right": judged(condition),
                 WITHOUT: baselines.best([condition]),
                 "Valid format": percent(condition["valid_format"]),
                 "State exact": percent(condition["state_exact"]),

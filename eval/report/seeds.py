@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from remedy.eval import baselines
 from remedy.eval.records import TRACE_COLUMNS
+from remedy.eval.remarks import remarks
 from remedy.eval.report.along import Drawn, figure_along
 from remedy.eval.report.verdicts import PAIRED
 from remedy.eval.sections import (
@@ -125,7 +126,8 @@ def seed_table(conditions: Sequence[ConditionSummary], records: pd.DataFrame, va
     without = {key: baselines.best(group) for key, group in groups.items()}
     for key, (found, tokens) in cells(conditions, records, labels, variants).items():
         low, high = found.estimate.low, found.estimate.high
-        mean = f"{100 * found.estimate.mean:.{places(low, high)}f} %\n{interval(low, high)}"
+        said = remarks(groups[key], found.estimate[:3]) if key in groups else []
+        mean = "\n".join([f"{100 * found.estimate.mean:.{places(low, high)}f} %", interval(low, high), *said])
         spread = f"{100 * found.spread:.0f} points" if len(found.points) > 1 else ""
         table.append(
             [

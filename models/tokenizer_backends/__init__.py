@@ -13,6 +13,7 @@ from remedy.models.tokenizer_backends.base import (
     SubwordSettings,
     TokenizerError,
     TokenizerSettings,
+    training_examples,
 )
 from remedy.models.tokenizer_backends.byte_pairs import BytePairs, BytePairSettings
 from remedy.models.tokenizer_backends.characters import Characters, CharacterSettings
@@ -39,4 +40,5 @@ __all__ = [
     "Symbols",
     "TokenizerError",
     "TokenizerSettings",
+    "training_examples",
 ]

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import tokenizers
 from pydantic import SerializeAsAny
 
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.registry import Registry, by_kind
 from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import Settings, UserError
@@ -27,6 +29,8 @@ class Backend(ABC):
 
     merges_text: ClassVar[bool] = False
     """Whether the ids of a text depend on how it is cut into pieces, as those of subwords do."""
+    exact: ClassVar[bool] = True
+    """Whether any text comes back from its ids as it was; where not, every text is tried."""
     size: int
     """Number of ids, those of special tokens included."""
     special_ids: dict[Special, int]
@@ -51,6 +55,11 @@ class Backend(ABC):
 
     def save(self, folder: Path) -> None:  # noqa: B027 (most kinds have nothing to add)
         """Write files of its own beside a checkpoint; by default there are none, and `stored` says everything."""
+
+    def published(self) -> tokenizers.Tokenizer | None:
+        """The same vocabulary as Hugging Face's library reads it, which takes the names of special tokens for these; None where it
+        cannot be said so."""
+        return None
 
 
 class SubwordBackend(Backend):
@@ -97,6 +106,12 @@ class TokenizerSettings(Settings, ABC):
     def describe(self) -> str:
         """A phrase for reports."""
         return self.kind + (", strings by characters" if self.cuts_strings else "")
+
+
+def training_examples(data: DataConfig, most: int) -> list[Example]:
+    """The first training examples, as they are without a token budget; fewer, where there are fewer."""
+    unlimited = data.changed({"reveal.max_tokens": None})
+    return list(examples(unlimited, "train", range(min(most, data.task.count("train") or most))))
 
 
 TOKENIZERS: Registry[type[TokenizerSettings]] = Registry("tokenizer")

@@ -11,9 +11,15 @@ import tokenizers
 from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Special
-from remedy.models.tokenizer_backends.base import TOKENIZERS, Offsets, SubwordBackend, SubwordSettings, TokenizerError
+from remedy.models.tokenizer_backends.base import (
+    TOKENIZERS,
+    Offsets,
+    SubwordBackend,
+    SubwordSettings,
+    TokenizerError,
+    training_examples,
+)
 
 log = logging.getLogger(__name__)
 TRAINING_EXAMPLES = 1000
@@ -46,10 +52,7 @@ class BytePairSettings(SubwordSettings):
 
 
 def _training_texts(data: DataConfig) -> Iterator[str]:
-    """The text of the first training examples, as they are without a token budget."""
-    unlimited = data.changed({"reveal.max_tokens": None})
-    count = min(TRAINING_EXAMPLES, data.task.count("train") or TRAINING_EXAMPLES)
-    for example in examples(unlimited, "train", range(count)):
+    for example in training_examples(data, TRAINING_EXAMPLES):
         for span in example.spans:
             if isinstance(span.piece, str):
                 yield span.piece
@@ -89,6 +92,11 @@ class BytePairs(SubwordBackend):
     def text(self, ids: Sequence[int]) -> str:
         text: str = self.model.decode(list(ids), skip_special_tokens=False)
         return text
+
+    def published(self) -> tokenizers.Tokenizer:
+        model = tokenizers.Tokenizer.from_str(self.model.to_str())
+        model.add_special_tokens([special.value for special in Special])  # these get the next ids, in order
+        return model
 
     def stored(self) -> dict[str, Any]:
         return {"model": self.model.to_str()}

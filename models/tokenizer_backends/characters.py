@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import tokenizers
+
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Special
 from remedy.models.tokenizer_backends.base import TOKENIZERS, Backend, TokenizerSettings
@@ -55,6 +57,14 @@ class Characters(Backend):
             else:
                 out += self.alphabet[token - len(Special)].encode()
         return out.decode("utf-8", "replace")
+
+    def published(self) -> tokenizers.Tokenizer:
+        special = {one.value: number for one, number in self.special_ids.items()}
+        raw = {f"<0x{byte:02X}>": self.byte0 + byte for byte in range(256)}  # under these names BPE looks for bytes
+        model = tokenizers.Tokenizer(tokenizers.models.BPE({**special, **self.ids, **raw}, [], byte_fallback=True))
+        model.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()])
+        model.add_special_tokens(list(special))
+        return model
 
     def stored(self) -> dict[str, Any]:
         return {"alphabet": self.alphabet}

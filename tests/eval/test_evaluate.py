@@ -17,6 +17,7 @@ from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import ConditionDone, evaluate
 from remedy.eval.records import answered
+from remedy.eval.remarks import of_condition
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -63,7 +64,9 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
     with pytest.raises(UserError, match="characters that cannot be shown"):
         evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gr\x1bu")
     assert not list(tmp_path.iterdir())
-    summary = json.loads(evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru").read_text())
+    subject, said = Subject(PERMUTATION, training={"steps": 0}), list[str]()
+    path = evaluate(model, tokenizer, subject, SETTINGS, tmp_path, "gru", lambda done: said.append(str(done)))
+    summary = json.loads(path.read_text())
     rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "records").glob("*.parquet")])
     assert len(rows) == 2 * 3 * 6
     assert len(summary["conditions"]) == 6
@@ -77,6 +80,12 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
     assert (sixes["tokens_state"] == 4 * 3).all()  # reveals before commands 0, 2, 4 and at the end, of three values
     assert answered(rows)[answered(rows)["first_error_role"] == ""]["right"].astype(bool).all()
     assert set(rows["first_error_role"]) <= {"", *(role.label for role in Role)}
+    lines = [line for line in said if "%" in line]
+    beside = ["; ".join(of_condition(condition)) for condition in summary["conditions"]]
+    assert len(lines) == 6
+    assert all(line.endswith(f"({words})" if words else "%") for line, words in zip(lines, beside)), lines
+    assert all(words.startswith("untrained: 0 steps") for words in beside)
+    assert "floor: none right" in "".join(beside)
 
 
 def test_interrupted_and_rerun_it_continues(tmp_path: Path) -> None:

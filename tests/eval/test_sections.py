@@ -51,8 +51,8 @@ def test_no_condition_is_lost_in_a_table_of_rates() -> None:
     head, *rows = rate_table(conditions, "length")
     assert head == ["Run", "Forcing", "Length 4", "Length 8"]
     assert [row[:2] for row in rows] == [[run, forcing] for run in "ab" for forcing in ("free", "action_forced")]
-    assert rows[0][2] == "100 %\n68 to 100 %; 23 tokens"
-    assert rows[3][3] == "0 %\n0 to 32 %; 23 tokens"
+    assert rows[0][2] == "100 %\n68 to 100 %; 23 tokens\nceiling: all right"
+    assert rows[3][3] == "0 %\n0 to 32 %; 23 tokens\nfloor: none right"
     head, *rows = rate_table(conditions, "run")
     assert head == ["Length", "Forcing", "a", "b"]
     assert len(rows) == 4

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 from rich.console import Console
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -227,7 +227,7 @@ def test_an_experiment_is_no_run(command: str) -> None:
 def test_new_rows_of_a_table_that_is_the_head_too(tmp_path: Path) -> None:
     """PEFT's two layers share them; after its activations are counted the model is still whole, and its operations can be."""
     byte_level = Tokenizer(BPE({letter: i for i, letter in enumerate(["<pad>", *sorted(ByteLevel.alphabet())])}, []))
-    byte_level.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    byte_level.pre_tokenizer, byte_level.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     PreTrainedTokenizerFast(tokenizer_object=byte_level, pad_token="<pad>").save_pretrained(tmp_path / "tied")
     tiny_model("llama", 257, tie_word_embeddings=True).save_pretrained(tmp_path / "tied")
     config = pretrained(tmp_path / "tied", "model.lora.embeddings=new")

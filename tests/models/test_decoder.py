@@ -40,7 +40,7 @@ def test_saved_and_loaded_by_the_auto_class_it_is_the_same_model(name: str, tmp_
 @torch.no_grad()
 def test_generate_is_greedy_decoding_with_a_cache(name: str) -> None:
     model = build((name,))
-    prompt = torch.randint(0, 38, (2, 6))
+    prompt = torch.randint(1, 38, (2, 6))  # Transformers takes 0 for padding
     generated = model.generate(prompt, max_new_tokens=12, do_sample=False, eos_token_id=None)
     expected = prompt
     for _ in range(12):

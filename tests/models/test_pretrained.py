@@ -1,10 +1,18 @@
 """Pretrained models: adapters, new embeddings, merging, presets, and the settings of both kinds of model."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LogitsProcessorList,
+)
 
 from remedy.data_gen.roles import Special
 from remedy.data_gen.settings import ConfigError, UserError, build
@@ -51,6 +59,24 @@ def test_adapters_are_on_all_linear_layers_and_nothing_else_is_trained(cwm: str)
     assert layers == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 
 
+def assert_ends_where_traces_end(folder: Path, tokenizer: tokenizers.TraceTokenizer) -> None:
+    """What servers and `generate` read of a folder says one thing, and with defaults a model that ends a trace at once stops there."""
+    names = ("bos_token_id", "eos_token_id", "pad_token_id")
+    model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    configuration, generation = (
+        json.loads((folder / name).read_text()) for name in ("config.json", "generation_config.json")
+    )
+    read = AutoTokenizer.from_pretrained(folder)
+    for name, token in zip(names, (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id)):
+        assert [configuration[name], generation[name], getattr(read, name), getattr(model.config, name)] == [token] * 4
+
+    def ending(_: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(scores, -1e9).index_fill(1, torch.tensor([tokenizer.eos_id]), 0.0)
+
+    prompt = torch.tensor([[5, 6, 7]])
+    assert model.generate(prompt, logits_processor=LogitsProcessorList([ending])).shape[1] == 4
+
+
 def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_path: Path) -> None:
     """A pretrained model that never saw a trace: its new embeddings must come back with its adapters."""
     base = tmp_path / "base"
@@ -79,6 +105,11 @@ def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_pa
         assert said.startswith("rows of tokens were trained beside the adapters: vLLM serves no such adapters")
         merged, again = load_checkpoint(str(tmp_path / "merged"), "cpu")
         torch.testing.assert_close(merged(tokens).logits, expected, atol=1e-4, rtol=0)
+        assert_ends_where_traces_end(tmp_path / "merged", again)
+        whole = build_pretrained(PretrainedSettings(name_or_path=str(base)), tokenizer, FP32, sharded=False)
+        whole.save_pretrained(tmp_path / "whole")  # as training without adapters saves it
+        tokenizer.save(tmp_path / "whole")
+        assert_ends_where_traces_end(tmp_path / "whole", tokenizer)
     assert again.encode([]).ids == []
     assert again.special_ids == tokenizer.special_ids
     with pytest.raises(UserError, match="under ZeRO-3 single rows cannot be trained; set it to `all`"):

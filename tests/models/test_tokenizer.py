@@ -1,12 +1,14 @@
 """Spans to ids and back: the same text, the same roles, and no forged special tokens, with every kind of tokenizer."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers as hf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
@@ -98,8 +100,10 @@ def test_damaged_or_missing_files_are_named(tmp_path: Path) -> None:
         tokenizers.load(tmp_path)
 
 
-def pretrained(folder: Path, special: list[str]) -> Path:
-    """A small local tokenizer in Hugging Face's own format."""
+def pretrained(
+    folder: Path, special: list[str], change: Callable[[hf.Tokenizer], None] | None = None, **roles: str
+) -> Path:
+    """A small local tokenizer in Hugging Face's own format; `roles`: its tokens that begin, end and pad."""
     model = hf.Tokenizer(hf.models.BPE())
     model.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.decoder = hf.decoders.ByteLevel()
@@ -107,7 +111,9 @@ def pretrained(folder: Path, special: list[str]) -> Path:
     model.train_from_iterator(
         ["def f(x): return x"] * 9, hf.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet)
     )
-    fast = PreTrainedTokenizerFast(tokenizer_object=model)
+    if change is not None:
+        change(model)
+    fast = PreTrainedTokenizerFast(tokenizer_object=model, **roles)
     fast.add_tokens(special, special_tokens=True)
     fast.save_pretrained(folder)
     return folder
@@ -127,6 +133,150 @@ def test_a_hugging_face_tokenizer_gains_the_trace_tokens_it_lacks_and_reuses_the
     again = tokenizers.load(tmp_path / "saved")
     assert again.fingerprint == tokenizer.fingerprint
     assert again.encode(one.spans) == tokenizer.encode(one.spans)
+
+
+def with_normalizer(normalizer: Any) -> Callable[[hf.Tokenizer], None]:
+    return lambda model: setattr(model, "normalizer", normalizer)
+
+
+def split(pattern: str, behaviour: str) -> Callable[[hf.Tokenizer], None]:
+    def change(model: hf.Tokenizer) -> None:
+        parts = [
+            hf.pre_tokenizers.Split(hf.Regex(pattern), behaviour),
+            hf.pre_tokenizers.ByteLevel(False, use_regex=False),
+        ]
+        model.pre_tokenizer = hf.pre_tokenizers.Sequence(parts)
+
+    return change
+
+
+def prefixed(model: hf.Tokenizer) -> None:
+    model.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=True)
+
+
+def eating(model: hf.Tokenizer) -> None:
+    model.add_tokens([hf.AddedToken("def", rstrip=True)])
+
+
+def plain(model: hf.Tokenizer) -> None:
+    """No token for most characters."""
+    letters = {c: number for number, c in enumerate(" \n():defrtunx")}
+    model.model, model.decoder = hf.models.BPE({**letters, "?": len(letters)}, [], unk_token="?"), hf.decoders.Fuse()
+    model.pre_tokenizer = hf.pre_tokenizers.Split("\0", "isolated")
+
+
+def metaspace(model: hf.Tokenizer) -> None:
+    """As Llama 2's: a space in front of every text, which is taken off where a text begins."""
+    letters = {c: number for number, c in enumerate(["\u2581", *"\n():defrtunx=10"])}
+    raw = {f"<0x{byte:02X}>": len(letters) + byte for byte in range(256)}
+    model.model = hf.models.BPE({**letters, **raw}, [], byte_fallback=True)
+    model.normalizer = hf.normalizers.Sequence(
+        [hf.normalizers.Prepend("\u2581"), hf.normalizers.Replace(" ", "\u2581")]
+    )
+    model.pre_tokenizer = hf.pre_tokenizers.Split("\0", "isolated")
+    fuse = [hf.decoders.Replace("\u2581", " "), hf.decoders.ByteFallback(), hf.decoders.Fuse()]
+    model.decoder = hf.decoders.Sequence([*fuse, hf.decoders.Strip(" ", 1, 0)])
+
+
+CODE = "def f(x):\n    return (x, 1)\n"
+ODD = "def f(x):\n    return 'e\u0301 \ufb01', X\n"
+LOSSY: dict[str, tuple[Callable[[hf.Tokenizer], None], list[str], str]] = {
+    "NFKC": (with_normalizer(hf.normalizers.NFKC()), [CODE, ODD], r"'e' \(U\+0065\) of .* comes back as .\u00e9 fi"),
+    "lower case": (with_normalizer(hf.normalizers.Lowercase()), [CODE, ODD], r"'X' \(U\+0058\) of .* comes back as 'x"),
+    "a space in front": (prefixed, [CODE], r"' ' \(U\+0020\) is added to 'def f\(x\)"),
+    "white space dropped": (split(r"\s+", "removed"), [CODE], r"' ' \(U\+0020\) of 'def f\(x\)"),
+    "a token that eats blanks": (eating, [CODE], r"' ' \(U\+0020\) of 'def f\(x\).* is lost"),
+    "no token for it": (plain, ["def f(x):\n    return e", CODE], r"',' \(U\+002C\) of .* comes back as '\?"),
+    "a space between two texts": (metaspace, ["return ", "x = 1"], r"' ' \(U\+0020\) is added to 'return x = 1'"),
+}
+
+
+@pytest.mark.parametrize("kind", LOSSY)
+def test_a_tokenizer_that_does_not_give_text_back_is_refused_with_what_is_lost(kind: str, tmp_path: Path) -> None:
+    change, pieces, says = LOSSY[kind]
+    tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=str(pretrained(tmp_path, ["?"], change))))
+    written = [Span(Role.ACTION, piece, 0) for piece in pieces]
+    if len({len(piece) for piece in pieces}) > 1 and kind != "a space between two texts":
+        assert tokenizer.decode(tokenizer.encode(written[:1]).ids) == pieces[0], "what it keeps it may read"
+    with pytest.raises(TokenizerError, match=f"^tokenizer {tmp_path} does not give text back as it is: {says}"):
+        tokenizer.encode(written)
+
+
+def test_what_a_tokenizer_loses_is_said_before_a_run_begins(tmp_path: Path) -> None:
+    settings = HuggingFaceSettings(name_or_path=str(pretrained(tmp_path, [], prefixed)))
+    with pytest.raises(TokenizerError, match="is added to"):
+        build_tokenizer(settings, DATA)
+
+
+def test_composed_and_decomposed_letters_stay_what_they_are(tmp_path: Path) -> None:
+    """Qwen's tokenizers compose letters (NFC), which bytes do not need."""
+    folder = pretrained(tmp_path / "base", [], with_normalizer(hf.normalizers.NFC()))
+    tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=str(folder)))
+    written = [Span(Role.ACTION, ODD), Span(Role.STATE, "\u00e9")]
+    encoded = tokenizer.encode(written)
+    assert tokenizer.decode(encoded.ids) == spans_text(written)
+    tokenizer.save(tmp_path / "saved")
+    assert tokenizers.load(tmp_path / "saved").encode(written) == encoded
+
+
+def test_one_text_at_a_time_is_read_by_tokenizers_that_put_a_space_in_front_of_it(tmp_path: Path) -> None:
+    tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=str(pretrained(tmp_path, [], metaspace))))
+    traced = render(trace(Program("def main():  # << START_OF_TRACE\n    return 1\n")), "cwm").spans
+    assert tokenizer.decode(tokenizer.encode(traced).ids) == spans_text(traced)
+
+
+def test_a_pattern_that_cannot_be_matched_is_one_line(tmp_path: Path) -> None:
+    folder = pretrained(tmp_path, [], split(r"(a+)+$", "isolated"))
+    tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=str(folder)))
+    with pytest.raises(TokenizerError) as failed:
+        tokenizer.encode([Span(Role.VALUE, "a" * 40 + "b")])
+    assert str(failed.value) == (
+        f"tokenizer {str(folder)!r} fails on the text {'a' * 40 + 'b'!r} (Onig: Regex search error: retry-limit-in-match over)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("roles", "begins"),
+    [
+        ({"bos_token": "<s>", "eos_token": "</s>"}, "<s>"),
+        ({"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}, "<|endoftext|>"),
+        ({"eos_token": "</s>"}, "<|begin_of_text|>"),
+        ({"bos_token": "<|end_of_text|>", "eos_token": "<|end_of_text|>"}, "<|begin_of_text|>"),
+    ],
+)
+def test_a_trace_begins_with_the_tokenizers_own_token_and_what_is_saved_ends_as_traces_do(
+    roles: dict[str, str], begins: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = pretrained(tmp_path / "base", [], **roles)
+    caplog.set_level("INFO")
+    tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=str(folder)))
+    own = [f"tokenizer {folder}: traces begin with its own {begins}"] if begins in roles.values() else []
+    assert caplog.messages == own
+    tokenizer.save(tmp_path / "saved")
+    assert tokenizers.load(tmp_path / "saved").special_ids == tokenizer.special_ids
+    saved = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert (saved.bos_token, saved.eos_token, saved.pad_token) == (begins, "<|end_of_text|>", "<|pad|>")
+    assert (saved.bos_token_id, saved.eos_token_id) == (tokenizer.bos_id, tokenizer.eos_id)
+    assert len(set(tokenizer.special_ids.values())) == len(Special)
+    assert (tokenizer.bos_id in tokenizer.new_ids) == (not own)
+
+
+@pytest.mark.parametrize("tokenizer", [BPE, CHARS], ids=["bpe", "chars"])
+def test_a_vocabulary_made_here_is_read_by_transformers_as_the_same(tokenizer: TraceTokenizer, tmp_path: Path) -> None:
+    tokenizer.publish(tmp_path)
+    published = AutoTokenizer.from_pretrained(tmp_path)
+    assert (published.bos_token_id, published.eos_token_id, published.pad_token_id) == (
+        tokenizer.bos_id,
+        tokenizer.eos_id,
+        tokenizer.pad_id,
+    )
+    texts = [spans_text(one.spans) for one in examples(DATA, "test", range(5))]
+    for text, one in zip(texts, examples(DATA, "test", range(5))):
+        assert published(text)["input_ids"] == tokenizer.encode(one.spans).ids
+        assert published.decode(tokenizer.encode(one.spans).ids) == text
+    odd = "\u00e9\u4e2d\U0001f600 \t<0x41>\x7f e\u0301"
+    assert published(odd)["input_ids"] == tokenizer.encode([Span(Role.VALUE, odd)]).ids
+    assert published.decode(published(odd)["input_ids"]) == odd
 
 
 def test_a_code_world_models_own_vocabulary_keeps_its_ids(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ def test_a_line_for_every_variant_and_condition() -> None:
 def test_three_seeds_that_solve_it_leave_the_share_that_does_open() -> None:
     found = together(*(made([True] * 100, run=f"r{n}") for n in range(3)))
     (_, row) = seed_table(*found, {f"r{n}": "v" for n in range(3)})
-    assert row == ["v", "3", "100 %\n97 to 100 %", "100, 100, 100 %", "0 points", "3 of 3\n29 to 100 %", "", "23"]
+    rate = "100 %\n97 to 100 %\nceiling: all right"
+    assert row == ["v", "3", rate, "100, 100, 100 %", "0 points", "3 of 3\n29 to 100 %", "", "23"]
 
 
 def test_a_line_for_every_variant_and_a_dot_for_every_run() -> None:

@@ -11,7 +11,7 @@ export USE_HUB_KERNELS := 0
 help: ## print these targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-quickstart: .venv/ready ## train twenty small models, evaluate them, and name the report to open (about ten minutes on two cores)
+quickstart: .venv/ready ## train fourteen small models, evaluate them, and name the report to open (about five minutes on two cores)
 	$(BIN)/remedy run configs/experiment/quickstart.yaml
 
 format: .venv/ready-dev ## format the code and fix what the linter can fix
@@ -38,11 +38,11 @@ bench: .venv/ready-dev ## measure the speed of generation, tracing, training and
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/mixers.py
 
-# torch comes first and pinned: left to a resolver, another version pulls gigabytes of CUDA libraries.
+# torch comes first and pinned: left to a resolver, another version pulls gigabytes of CUDA libraries. DeepSpeed is what README's recipes need.
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[deepspeed]"
 	touch $@
 
 .venv/ready-dev: .venv/ready

@@ -271,7 +271,7 @@ class _Closure:
         runs_code = bool(self.effects[at].runs_escaped and self.program.effects.escaped)
         caught = (
             caught
-            or (one.op in ("FOR_ITER", "SEND") and runs_code)
+            or (one.op in ("FOR_ITER", "SEND") and (runs_code or self.program.effects.names.may_swallow))
             or self.program.handlers.catches(self.node.code, at)
         )
         for line in self._lines(one.line):

@@ -59,13 +59,15 @@ def call(line: Line, way: Way, at: int) -> None:
 
 def call_with_star(line: Line, way: Way, at: int) -> None:
     """Evaluate a CALL_FUNCTION_EX, whose arguments are a tuple and perhaps a dict: which function it is may be known, they are not."""
-    way.take(1 + (line.code.instructions[at].arg & 1))
+    effect = line.effects[at]
+    arguments, *_ = way.take(1 + (line.code.instructions[at].arg & 1))
     callee = way.take(2)[1]
-    known = line.effects[at].calls
-    number = callee.code if isinstance(callee, Function) else known
+    number = callee.code if isinstance(callee, Function) else effect.calls
     if number is None:
         finish(line, way, at, None)
         return
+    if effect.runs_escaped and (line.moves.functions or line.moves.generators) and not isinstance(arguments, Data):
+        raise Lost  # what `*` stands before may run some of it before the call
     line.may_raise(way, at)
     if line.moves.codes[number].runs_later:
         finish(line, way, at, None)

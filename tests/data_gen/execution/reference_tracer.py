@@ -22,7 +22,7 @@ def steps(code: str) -> list[Step]:
     Raises:
         SyntaxError, Unreadable
     """
-    file = "<reference>"
+    file = "<traced_program>"
     module = ModuleType("traced_program")
     vars(module)["__builtins__"] = builtins
     sys.modules["traced_program"] = module

@@ -1,1 +1,1 @@
-"""Holds the tracer, the constraints, the formats, the encodings and the rewrites to programs that people wrote: packages' own examples."""
+"""What is promised of traces, tried on programs that people wrote: the examples of packages."""

@@ -6,7 +6,9 @@ Each program runs in a process of its own, with no wall around it: name packages
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import multiprocessing
+import os
 import resource
 import sys
 import time
@@ -23,9 +25,14 @@ _MEMORY = 4 << 30
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.packages", description=__doc__)
     parser.add_argument("names", nargs="+", metavar="NAME", help="packages or modules, as they are imported")
-    parser.add_argument("--frames", type=int, default=2_000, help="frames of each trace that are held against each constraint")
+    parser.add_argument(
+        "--frames", type=int, default=2_000, help="frames of each trace that are held against each constraint"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="of one program")
     arguments = parser.parse_args()
+    for name in arguments.names:
+        if importlib.util.find_spec(name) is None:
+            parser.error(f"there is no module {name}: install its package, or name it as it is imported")
     outcomes: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     print("| package | programs | with a trace | frames | held against constraints | decided by states | not so |")
@@ -73,7 +80,7 @@ def checked(program: Program, most_followed: int, seconds: float) -> Checked:
 
 def _check(program: Program, most_followed: int, there: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    sys.stdin = open("/dev/null")
+    os.close(0)  # nothing of a program's reads what is meant for us
     there.send(check(program, most_followed=most_followed))
 
 

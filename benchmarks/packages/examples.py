@@ -54,7 +54,9 @@ def _programs(name: str, source: str, is_package: bool) -> Iterator[Program]:
         text = ast.get_docstring(node)
         if text and (body := _body(text, own)):
             where = "" if isinstance(node, ast.Module) else f":{node.name}"
-            yield Program(f"{reached(whole, body)}\ndef main():  {MARKER}\n{textwrap.indent(body, '    ')}", f"{name}{where}")
+            yield Program(
+                f"{reached(whole, body)}\ndef main():  {MARKER}\n{textwrap.indent(body, '    ')}", f"{name}{where}"
+            )
 
 
 def absolute(source: str, tree: ast.Module, package: str) -> str:
@@ -66,13 +68,17 @@ def absolute(source: str, tree: ast.Module, package: str) -> str:
         outer = package.split(".")[: len(package.split(".")) - node.level + 1]
         full = ".".join([*outer, *([node.module] if node.module else [])])
         line = lines[node.lineno - 1]
-        lines[node.lineno - 1] = re.sub(r"from\s*\.+\s*[\w.]*", f"from {full}", line, count=1)
-    return "\n".join(line for line in lines)
+        written = rf"from\s*\.+\s*{re.escape(node.module)}" if node.module else r"from\s*\.+"
+        lines[node.lineno - 1] = re.sub(written, f"from {full}", line, count=1)
+    return "\n".join(lines)
 
 
 def reached(source: str, body: str) -> str:
     """The statements of a module that bind what the body names, and what those name, in their order."""
-    statements = ast.parse(source).body
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a form of import that was not understood; the outcome says it
+        return source
     bound = [_bound(node) for node in statements]
     named = [_named(node) for node in statements]
     wanted, kept = _named(ast.parse(body)), set[int]()

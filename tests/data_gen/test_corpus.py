@@ -17,7 +17,9 @@ def programs(name: str) -> Iterator[Program]:
     _, *sections = (CORPUS / name).read_text(encoding="utf-8").split("\n### ")
     for section in sections:
         title, _, code = section.partition("\n")
-        yield Program(re.sub(r"(?m)^def main\(\):", f"def main():  {MARKER}", code.strip("\n")) + "\n", title.split(" | ")[0])
+        yield Program(
+            re.sub(r"(?m)^def main\(\):", f"def main():  {MARKER}", code.strip("\n")) + "\n", title.split(" | ")[0]
+        )
 
 
 @pytest.mark.parametrize("program", programs("language.txt"), ids=lambda program: program.name)

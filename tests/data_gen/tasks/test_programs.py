@@ -83,6 +83,18 @@ def test_what_another_run_would_show_otherwise_is_an_outcome_of_its_own(isolatio
         assert isinstance(found, Trace), found
 
 
+def test_values_whose_repr_raises_are_counted_or_refused(tmp_path: Path) -> None:
+    point = "class P:\n    def __init__(self, x):\n        self.x = x\n    def __repr__(self):\n        return f'P({self.x})'\n"
+    path = tmp_path / "points.jsonl"
+    codes = [point + "def f(x):\n    return P(x)", "def f(x):\n    return x"]
+    path.write_text("".join(json.dumps({"code": code, "input": "3"}) + "\n" for code in codes))
+    for unreadable, outcomes, counts in (("placeholder", ["ok", "ok"], [2, 0]), ("refuse", ["repr", "ok"], [0, 0])):
+        task = {"kind": "programs", "path": str(path), "tracer": {"unreadable": unreadable}}
+        found = examples(DataConfig.model_validate({"task": task}), "all", [0, 1])
+        assert [example.outcome for example in found] == outcomes
+        assert [example.slices["unreadable"] for example in found] == counts
+
+
 def test_a_failed_program_keeps_its_context_only(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text(json.dumps({"code": BAD["frames"], "input": "3"}) + "\n")

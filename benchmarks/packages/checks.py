@@ -53,8 +53,15 @@ def check(program: Program, most_frames: int = 20_000, most_followed: int = 2_00
             return found
         found.outcome = "raised" if traced.raised else "ok"
         found.frames = len(traced.frames)
-        for problem in (*_second_tracer(traced), *_formats(traced), *_rewrites(traced)):
-            found.problems.append(problem)
+        found.problems += _formats(traced)
+        try:
+            again = [plain(_state(frame)) for frame in trace(program, TraceLimits(most_frames), again=True).frames]
+        except ProgramError:
+            again = []
+        if again == [plain(_state(frame)) for frame in traced.frames]:
+            found.problems += [*_second_tracer(traced), *_rewrites(traced)]
+        else:
+            found.outcome = "unstable"
     modes: tuple[Exceptions, ...] = ("all",) if traced.raised else ("all", "caught")
     for mode in modes:
         found.problems += [

@@ -8,8 +8,6 @@ knows this file and undoes its traces in time cannot be seen from inside the pro
 
 from __future__ import annotations
 
-# Without the wrappers of `signal`, which make an enum at every call; this runs for every program.
-import _signal  # type: ignore[import-not-found]
 import builtins
 import sys
 import types
@@ -20,11 +18,10 @@ from typing import Any, NoReturn
 
 from remedy.data_gen.execution import describe as describing
 from remedy.data_gen.execution.line_order import IS_KNOWN, LineOrder
-from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, Value, can_be_name
+from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, can_be_name
+from remedy.data_gen.execution.unreadable import INTERRUPTED, Unreadable
 
 _Function = Callable[[types.FrameType, str, Any], Any]
-_INTERRUPTED = "was interrupted by a signal handler of its own while a frame was recorded"
-_exact_type, _is_subclass = type, issubclass
 _OPTIMIZED = 0x1  # the locals of such code are slots with names that the compiler knows; a class body's are any mapping
 
 
@@ -61,17 +58,13 @@ class Recorder:
         self._dropped = False
         self.raised = False
         """Whether an exception left the entry."""
-        self.unreadable = 0
-        """Values whose own repr raised."""
-        self._refuses = refuses
+        self.unreadable = Unreadable(refuses)
         self._starved = False
         """Whether there was no stack left to record a frame."""
         self._tracer_left: object = None
         self._frames: list[Frame] = []
         self._sealer = _sealer() if sealed else None
         self._steps: set[tuple[int, int, int]] = set()  # code, a line of it, the next one
-        self._handlers: list[Any] = []
-        """What handled each signal when recording began."""
         self._file = code.co_filename
         self._codes = {id(one): one for one in _parts(code)}
         self._copies: dict[int, types.CodeType] = {}
@@ -87,7 +80,7 @@ class Recorder:
         """From now on, what the entry runs is recorded."""
         if self._sealer is not None:
             self._refuse_other_tracers()
-        self._handlers = _signal_handlers()
+        self.unreadable.start()
         self._settrace(self._enter)
 
     def stop(self, tracer: Any) -> None:
@@ -112,8 +105,8 @@ class Recorder:
             while frame is not None:
                 depth, frame = depth + 1, frame.f_back
             if depth < limit // 4:
-                if self._is_interrupted():
-                    refuse("killed", _INTERRUPTED)
+                if self.unreadable.is_interrupted():
+                    refuse("killed", INTERRUPTED)
                 refuse("forged", "changed how it is traced: it called sys.settrace")
             self._dropped = True
 
@@ -176,35 +169,6 @@ class Recorder:
                 return one
         return None
 
-    def _instead(self, value: Any, error: Exception, frame: types.FrameType) -> Value:
-        """What is shown of a value whose own repr raised an error. Raises it where that is to end the program."""
-        kind = _exact_type(error)
-        if kind is ValueError:  # perhaps of an int with more digits than Python writes
-            try:
-                return describing.describe_long(value)
-            except Exception:
-                pass
-        lacks = _is_subclass(kind, MemoryError) or (_is_subclass(kind, RecursionError) and _is_deep(frame))
-        if lacks or self._refuses or self._is_interrupted():
-            raise error
-        self.unreadable += 1
-        return describing.describe_object(value)
-
-    def _why(self, error: BaseException, source: str) -> tuple[str, str]:
-        """The outcome, and what to say, of an error that a value's repr raised at a line."""
-        kind = _exact_type(error)
-        if _is_subclass(kind, RecursionError):
-            return "recursion", f"recursed too deeply to be traced, at `{source}`"
-        if _is_subclass(kind, MemoryError):
-            return "memory", f"ran out of memory, at `{source}`"
-        if self._is_interrupted():
-            return "killed", _INTERRUPTED
-        return "repr", f"the repr of a value raised {describing.type_name(kind)}, at `{source}`"
-
-    def _is_interrupted(self) -> bool:
-        """Whether an error may come of a signal handler that the program has set, which Python runs between any two instructions."""
-        return not all(map(is_, _signal_handlers(), self._handlers))
-
     def _problem(self, kind: str, message: str) -> ProgramError:
         return ProgramError(kind, f"{self._program.name}: {message}")
 
@@ -216,7 +180,7 @@ class Recorder:
         They are closures, since they run at every line.
         """
         identity, length, settrace, gettrace = id, len, self._settrace, self._gettrace
-        describe, items, original, instead = describing.describe, _class_items, self._original, self._instead
+        describe, items, original, instead = describing.describe, _class_items, self._original, self.unreadable.instead
         file = self._file
         lines, codes, frames = tuple(self._program.physical_lines()), self._codes, self._frames
         seal = self._sealer.send if self._sealer is not None else None
@@ -300,7 +264,7 @@ class Recorder:
             except Stop:
                 raise
             except BaseException as error:
-                stop(*self._why(error, source.strip()))
+                stop(*self.unreadable.why(error, source.strip()))
             if written > most_characters:
                 stop("output", f"stopped after {most_characters} characters of values")
             frames.append(recorded)
@@ -315,20 +279,8 @@ class Recorder:
                     settrace(None)
             return record
 
-        functions = (enter, record, stop, describe, items, Recorder._original, Recorder._instead)
+        functions = (enter, record, stop, describe, items, Recorder._original, Unreadable.instead)
         return enter, stop, tuple(one for one in functions if isinstance(one, types.FunctionType))
-
-
-def _is_deep(frame: types.FrameType | None) -> bool:
-    """Whether so much of the stack is in use that what fails for want of it may not fail with less below."""
-    room = sys.getrecursionlimit() // 4
-    while frame is not None and room:
-        frame, room = frame.f_back, room - 1
-    return not room
-
-
-def _signal_handlers() -> list[Any]:
-    return [_signal.getsignal(number) for number in range(1, _signal.NSIG)]
 
 
 def _class_items(known: Any) -> list[tuple[str, Any]]:

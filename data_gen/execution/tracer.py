@@ -96,7 +96,7 @@ def trace(
         in_the_way.clear()
     if no_memory:
         raise ProgramError("memory", f"{program.name}: ran out of memory")
-    return Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable)
+    return Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,9 @@ def programs(name: str) -> Iterator[Program]:
         )
 
 
-@pytest.mark.parametrize("program", programs("language.txt"), ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "program", [*programs("language.txt"), *programs("rare.txt")], ids=lambda program: program.name
+)
 def test_a_true_trace_is_never_refused(program: Program) -> None:
     found = check(program)
     assert found.outcome in ("ok", "raised")

@@ -273,5 +273,5 @@ class _Flow:
 
 
 def _gives_pairs(generator: Code) -> bool:
-    ways = zip(generator.instructions, generator.instructions[1:])
-    return all(last.op == "BUILD_TUPLE" for last, one in ways if one.op == "YIELD_VALUE")
+    given = [generator.before(at) for at, one in enumerate(generator.instructions) if one.op == "YIELD_VALUE"]
+    return all(last is not None and last.op == "BUILD_TUPLE" for last in given)

@@ -198,8 +198,8 @@ def _yield(line: Line, way: Way, one: Instruction, at: int) -> None:
 
 def _text(line: Line, way: Way, at: int) -> str | None:
     """The text of what an instruction gives back that was just loaded: a constant, or what a variable has kept."""
-    last = line.code.instructions[at - 1]
-    if any(one.target == at or one.handler == at for one in line.code.instructions):
+    last = line.code.before(at)
+    if last is None:
         return None
     if last.op == "LOAD_CONST" and last.code is None:
         return last.name or None

@@ -39,18 +39,17 @@ bench: .venv/ready-dev ## measure the speed of generation, tracing, training and
 	$(BIN)/python benchmarks/mixers.py
 
 # Packages that are written in Python and have examples in their docstrings; they stay off the path of everything else.
-PACKAGES := more_itertools toolz boltons funcy natsort humanize num2words parse wcwidth textdistance jsonpointer jsonpatch webcolors \
-	isodate roman sortedcontainers intervaltree bidict multipledispatch pyrsistent cachetools anytree glom semver portion inflect \
-	tabulate lark werkzeug pyparsing
-LIBRARY := heapq statistics textwrap fractions difflib random collections string calendar email urllib html ipaddress enum dataclasses \
-	functools contextlib copy pprint shlex argparse datetime decimal typing doctest
+PACKAGES := more_itertools toolz boltons natsort humanize parse wcwidth jsonpointer jsonpatch webcolors isodate roman sortedcontainers \
+	intervaltree bidict multipledispatch pyrsistent cachetools anytree glom semver portion inflect tabulate lark werkzeug pyparsing
+LIBRARY := heapq statistics textwrap fractions collections ipaddress enum dataclasses functools contextlib copy pprint shlex argparse \
+	datetime decimal typing
 
-packages: .venv/packages/ready ## hold the tracer, constraints, formats and rewrites to the docstring examples of some 50 packages
+packages: .venv/packages/ready ## hold the tracer, constraints, formats and rewrites to the docstring examples of some 40 packages and modules
 	PYTHONPATH=.venv/packages/site $(BIN)/python -m benchmarks.packages $(PACKAGES) $(LIBRARY)
 
 .venv/packages/ready: .venv/ready-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .venv/packages/site \
-		$(subst _,-,$(PACKAGES)) face more-itertools typeguard
+		$(subst _,-,$(PACKAGES)) face typeguard
 	touch $@
 
 # torch comes first and pinned: left to a resolver, another version pulls gigabytes of CUDA libraries.

@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from benchmarks.packages.checks import Checked, check
@@ -22,14 +23,14 @@ from remedy.data_gen.execution.program import Program
 _MEMORY = 4 << 30
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.packages", description=__doc__)
     parser.add_argument("names", nargs="+", metavar="NAME", help="packages or modules, as they are imported")
     parser.add_argument(
         "--frames", type=int, default=2_000, help="frames of each trace that are held against each constraint"
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="of one program")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     for name in arguments.names:
         if importlib.util.find_spec(name) is None:
             parser.error(f"there is no module {name}: install its package, or name it as it is imported")

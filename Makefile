@@ -40,7 +40,7 @@ bench: .venv/ready-dev ## measure the speed of generation, tracing, training and
 
 # Packages that are written in Python and have examples in their docstrings; they stay off the path of everything else.
 PACKAGES := more_itertools toolz boltons natsort humanize parse wcwidth jsonpointer jsonpatch webcolors isodate roman sortedcontainers \
-	intervaltree bidict multipledispatch pyrsistent cachetools anytree glom semver portion inflect tabulate lark werkzeug pyparsing
+	intervaltree bidict multipledispatch pyrsistent anytree glom semver portion inflect tabulate lark werkzeug pyparsing
 LIBRARY := heapq statistics textwrap fractions collections ipaddress enum dataclasses functools contextlib copy pprint shlex argparse \
 	datetime decimal typing
 

@@ -6,7 +6,7 @@ export HF_HUB_OFFLINE := 1
 export USE_HUB_KERNELS := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart format check docs test-fast test bench llama3 pretrained kernels clean
+.PHONY: help quickstart format check docs test-fast test bench packages llama3 pretrained kernels clean
 
 help: ## print these targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,6 +37,20 @@ bench: .venv/ready-dev ## measure the speed of generation, tracing, training and
 	$(BIN)/python benchmarks/programs.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/mixers.py
+
+# Packages that are written in Python and have examples in their docstrings; they stay off the path of everything else.
+PACKAGES := more_itertools toolz boltons natsort humanize parse wcwidth jsonpointer jsonpatch webcolors isodate roman sortedcontainers \
+	intervaltree bidict multipledispatch pyrsistent anytree glom semver portion inflect tabulate lark werkzeug pyparsing
+LIBRARY := heapq statistics textwrap fractions collections ipaddress enum dataclasses functools contextlib copy pprint shlex argparse \
+	datetime decimal typing
+
+packages: .venv/packages/ready ## hold the tracer, constraints, formats and rewrites to the docstring examples of some 40 packages and modules
+	PYTHONPATH=.venv/packages/site $(BIN)/python -m benchmarks.packages $(PACKAGES) $(LIBRARY)
+
+.venv/packages/ready: .venv/ready-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .venv/packages/site \
+		$(subst _,-,$(PACKAGES)) face typeguard
+	touch $@
 
 # torch comes first and pinned: left to a resolver, another version pulls gigabytes of CUDA libraries. DeepSpeed is what README's recipes need.
 .venv/ready: pyproject.toml constraints.txt

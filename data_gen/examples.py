@@ -230,7 +230,7 @@ def _rendered(execution: Execution, data: DataConfig, reveal: RevealConfig) -> R
 
 def _example(execution: Execution, data: DataConfig, written: Rendered, reveal: RevealConfig, outcome: str) -> Example:
     drawn, trace = execution.drawn, execution.trace
-    slices = drawn.slices | {"frame_count": len(trace.frames)}
+    slices = {**drawn.slices, **data.task.slices_of(trace), "frame_count": len(trace.frames)}
     if data.reveal.max_tokens is not None:
         slices["reveal"] = describe(reveal) if outcome == "ok" else "none"
     return Example(

@@ -65,8 +65,8 @@ def prompt_spans(program: Program, data: DataConfig) -> list[Span]:
     source = program.physical_lines()[entry.line - 1]
     # What follows the first frame is no part of the context, so that any return stands for it.
     frames = [
-        Frame(Event.CALL, source, {}),
-        Frame(Event.RETURN, source, None, Value("None", "NoneType")),
+        Frame(Event.CALL, entry.line, source, {}),
+        Frame(Event.RETURN, entry.line, source, None, Value("None", "NoneType")),
     ]
     written = render(
         Trace(program, frames), data.format, data.reveal, context=data.context, string_encoding=data.string_encoding

@@ -81,6 +81,11 @@ class Code(NamedTuple):
         elsewhere = self.instructions[at].op in GO_ON_ELSEWHERE | GO_NOWHERE
         return None if elsewhere or at + 1 >= len(self.instructions) else at + 1
 
+    def before(self, at: int) -> Instruction | None:
+        """The instruction before one, if nothing else leads there: a value that was made right before may come from another branch."""
+        elsewhere = any(at in (one.target, one.handler) for one in self.instructions)
+        return None if elsewhere or at == 0 else self.instructions[at - 1]
+
     def shows(self, before: int, at: int) -> bool:
         """Whether a LINE fires where the frame goes on from one instruction to another (`maybe_call_line_trace`)."""
         one = self.instructions[at]

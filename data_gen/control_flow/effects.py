@@ -24,7 +24,7 @@ from remedy.data_gen.control_flow.known import (
     pushed,
 )
 from remedy.data_gen.control_flow.names import Names
-from remedy.data_gen.control_flow.stack import NULL, Effect, Kind, Known, Value
+from remedy.data_gen.control_flow.stack import NULL, TUPLE, Effect, Kind, Known, Value
 
 
 class _State(NamedTuple):
@@ -186,7 +186,9 @@ class _Flow:
             cut = len(stack) - 2 - (arg & 1)
             callee, arguments = stack[cut], stack[cut + 1 :]
             del stack[cut - 1 :]
+            reads = effect.runs_escaped and arguments[0] != TUPLE  # what `*` stands before is read by the call
             stack.append(self._call(callee, arguments, ("*",), effect))
+            effect.runs_escaped |= reads
         elif op == "RETURN_GENERATOR":
             stack.append(None)
         elif op not in ("PRECALL", "KW_NAMES"):
@@ -199,11 +201,13 @@ class _Flow:
         if popped > 0:
             self._escape(stack[-popped:])
             del stack[-popped:]
-        stack += [None] * new
+        stack += [TUPLE if one.op in ("BUILD_TUPLE", "LIST_TO_TUPLE") else None] * new
 
     def _loaded(self, at: int, one: Instruction) -> Value:
         if one.code is not None:
             return Known(Kind.FUNCTION, one.code)  # what is made a function next
+        if one.op == "LOAD_CONST" and one.name.startswith("("):
+            return TUPLE
         variable = self.names.variable(self.code, one.op, one.name)
         if one.op == "LOAD_BUILD_CLASS":
             return Known(Kind.BUILTIN, name="__build_class__")
@@ -269,5 +273,5 @@ class _Flow:
 
 
 def _gives_pairs(generator: Code) -> bool:
-    ways = zip(generator.instructions, generator.instructions[1:])
-    return all(last.op == "BUILD_TUPLE" for last, one in ways if one.op == "YIELD_VALUE")
+    given = [generator.before(at) for at, one in enumerate(generator.instructions) if one.op == "YIELD_VALUE"]
+    return all(last is not None and last.op == "BUILD_TUPLE" for last in given)

@@ -121,7 +121,7 @@ class Moves:
     def stops(self, code: int, at: int) -> bool:
         """Whether an exception of what an instruction called may end in this frame, by a handler or in what is no code of ours."""
         known = self.effects.of[code][at]
-        unknown = known.calls is None and known.reads is None and self.effects.names.may_swallow
+        unknown = known.reads is None and (known.calls is None or known.runs_escaped) and self.effects.names.may_swallow
         return unknown or self.handlers.catches(code, at)
 
 
@@ -161,7 +161,7 @@ class _Closure:
         elif point in (Point.RETURNED, Point.YIELDED, Point.RAISED):
             if effect.reads is not None:
                 self._read(at, point)
-            elif effect.calls is not None:
+            elif effect.calls is not None and not effect.runs_escaped:
                 self._finish(at) if point is not Point.RAISED else self._raise(at)
             else:
                 self._came_back(at, point)
@@ -172,6 +172,8 @@ class _Closure:
             self._raise(at)
         if point is not Point.RAISED or self.program.effects.names.may_swallow:
             self._others(at)
+            if (called := self.effects[at].calls) is not None:
+                self._enter(called, at)
             self._finish(at)
 
     def _read(self, at: int, point: Point) -> None:
@@ -203,6 +205,7 @@ class _Closure:
         if effect.raises and one.op != "RAISE_VARARGS":
             self._raise(at)
         if effect.calls is not None:
+            self._others(at)
             self._enter(effect.calls, at)
         elif effect.reads is not None:
             if again:
@@ -271,7 +274,7 @@ class _Closure:
         runs_code = bool(self.effects[at].runs_escaped and self.program.effects.escaped)
         caught = (
             caught
-            or (one.op in ("FOR_ITER", "SEND") and runs_code)
+            or (one.op in ("FOR_ITER", "SEND") and (runs_code or self.program.effects.names.may_swallow))
             or self.program.handlers.catches(self.node.code, at)
         )
         for line in self._lines(one.line):

@@ -109,10 +109,12 @@ class Names:
     def _defined(self) -> Iterator[tuple[Variable, int]]:
         """The variables that a function is stored in as soon as it is made."""
         for code in self.codes:
-            for loads, makes, stores in zip(code.instructions, code.instructions[1:], code.instructions[2:]):
-                if loads.code is not None and makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_"):
+            for at, stores in enumerate(code.instructions[2:], start=2):
+                loads, makes = code.instructions[at - 2 : at]
+                made = loads.code is not None and makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_")
+                if made and code.before(at) is makes:
                     variable = self.variable(code, stores.op, stores.name)
-                    if variable is not None:
+                    if variable is not None and loads.code is not None:
                         yield variable, loads.code
 
 
@@ -123,5 +125,5 @@ def _asks_types(instructions: list[Instruction]) -> bool:
 
 
 def _returns_values(code: Code) -> bool:
-    ways = zip(code.instructions, code.instructions[1:])
-    return any(one.op == "RETURN_VALUE" and (last.op, last.name) != ("LOAD_CONST", "None") for last, one in ways)
+    given = [code.before(at) for at, one in enumerate(code.instructions) if one.op == "RETURN_VALUE"]
+    return any(last is None or (last.op, last.name) != ("LOAD_CONST", "None") for last in given)

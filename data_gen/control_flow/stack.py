@@ -20,6 +20,7 @@ class Kind(Enum):
     """An attribute, which may be called with its object."""
     NULL = 5
     """What stands below a callee that gets no object."""
+    TUPLE = 6
 
     __hash__ = object.__hash__
 
@@ -32,7 +33,7 @@ class Known(NamedTuple):
     name: str = ""
 
 
-NULL = Known(Kind.NULL)
+NULL, TUPLE = Known(Kind.NULL), Known(Kind.TUPLE)
 Value = Known | None
 
 
@@ -41,7 +42,7 @@ class Effect:
     """What an instruction may do besides going on."""
 
     calls: int | None = None
-    """The one function that it runs."""
+    """The one function that it runs, after all that `runs_escaped` says."""
     reads: int | None = None
     """The generator that it reads, which nothing else can reach."""
     stops_early: bool = False

@@ -1,7 +1,9 @@
-"""Trace many programs: in a pool of sandboxes, or in this process where the configuration trusts them."""
+"""Trace many programs, each twice: in a pool of sandboxes, or in this process where the configuration trusts them."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import platform
 import queue
@@ -72,10 +74,33 @@ def environment(config: TracerConfig) -> Environment:
 
 
 def _outcome(program: Program, config: TracerConfig, depth: int | None, sandbox: Sandbox | None) -> Outcome:
+    """What became of a program that is run twice: a trace that a second run does not have is of that run, and not of the program."""
+    first = _run(program, config, depth, sandbox)
+    if isinstance(first, ProgramError):
+        return first
+    second = _run(program, config, depth, sandbox, first)
+    if isinstance(second, ProgramError):
+        return ProgramError("unstable", f"{program.name}: another run of it had no trace: {second}")
+    if first == second:
+        return first
+    pairs = enumerate(zip(first.frames, second.frames))
+    number = next((at for at, (one, other) in pairs if one != other), min(len(first.frames), len(second.frames)))
+    frame = (first.frames[number:] or second.frames[-1:])[0]
+    return ProgramError(
+        "unstable",
+        f"{program.name}: another run of it had another trace, from frame {number} on, at `{frame.source.strip()}`",
+    )
+
+
+def _run(
+    program: Program, config: TracerConfig, depth: int | None, sandbox: Sandbox | None, first: Trace | None = None
+) -> Outcome:
     try:
-        if sandbox is None:
-            return trace(program, TraceLimits(config.max_frames, config.max_value_characters), depth)
-        return sandbox.trace(program, depth)
+        if sandbox is not None:
+            return sandbox.trace(program, depth, first)
+        limits = TraceLimits(config.max_frames, config.max_value_characters, config.unreadable == "placeholder")
+        with contextlib.redirect_stdout(io.StringIO()):  # what a program prints is no output of ours
+            return trace(program, limits, depth, again=first is not None)
     except ProgramError as error:
         return error
 

@@ -19,19 +19,20 @@ OUTCOMES: dict[str, str] = {
     "syntax": "it does not compile",
     "entry": "no single function that can be an entry point is marked, or running it does not run that function",
     "raised": "it raised while it was loaded",
-    "repr": "the repr of a value, or the names of a class, could not be read",
+    "repr": "the repr of a value, or the names of a class, could not be read (`tracer.unreadable`)",
     "recursion": "it recursed too deeply to be traced",
     "frames": "its trace has too many frames",
     "output": "its trace has too many characters of values",
     "time": "it ran too long",
     "memory": "it needed too much memory",
-    "killed": "its process ended before its trace was complete",
+    "killed": "its process ended, or a signal handler of its own raised, before its trace was complete",
     "forged": "what came back is not what the tracer records: the program meddled with the tracer or with the sandbox's pipe",
     "process": "it tried to start or signal a process, or to lift a limit",
     "thread": "it tried to start a thread",
     "network": "it tried to use the network",
     "files": "it tried to change a file outside its temporary folder",
     "native": "it tried to call native code",
+    "unstable": "another run of it had another trace: it shows what is of the run, as a time, an `id` or unseeded random numbers",
     "mismatch": "its result is not the one that its source gives",
 }
 """Why a program has no trace: the kinds of a ProgramError."""
@@ -83,13 +84,14 @@ class Value(NamedTuple):
 
 @dataclass(slots=True)
 class Frame:
-    """One step: the event, the physical line about to run (with its newline), and what is known at that moment.
+    """One step: the event, the physical line about to run, and what is known at that moment.
 
-    `locals` is the state *before* `source` runs and exists on CALL and LINE frames only; `value` is what a RETURN or an
-    EXCEPTION frame carries.
+    `line` is its number, counted from 1, and `source` its text with its newline. `locals` is the state *before* it runs and exists on
+    CALL and LINE frames only; `value` is what a RETURN or an EXCEPTION frame carries.
     """
 
     event: Event
+    line: int
     source: str
     locals: dict[str, Value] | None = None
     value: Value | None = None
@@ -200,6 +202,8 @@ class Trace:
     setup: list[str] = field(default_factory=list)
     raised: bool = False
     """Whether an exception left the entry point. Its last frame is then a RETURN of None all the same, as CPython reports it."""
+    unreadable: int = 0
+    """How many values are shown in the form that `object` gives them, since their own repr raised."""
 
     @property
     def result(self) -> Value | None:

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from remedy.data_gen.execution import describe as describing
 from remedy.data_gen.execution.line_order import IS_KNOWN, LineOrder
 from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, can_be_name
+from remedy.data_gen.execution.unreadable import INTERRUPTED, Unreadable
 
 _Function = Callable[[types.FrameType, str, Any], Any]
 _OPTIMIZED = 0x1  # the locals of such code are slots with names that the compiler knows; a class body's are any mapping
@@ -32,8 +33,9 @@ class Recorder:
     """Records the first run of a program's entry, between `start` and `stop`; `frames` is the record.
 
     `code`: the compiled program, of which `entry` is the marked function's part. `most_frames`, `most_characters`: of the record
-    and of all its values. `depth`: the deepest level of calls that is recorded, the entry's own being 0. `sealed`: whether the
-    program may want to change the record.
+    and of all its values. `depth`: the deepest level of calls that is recorded, the entry's own being 0. `refuses`: whether a value
+    whose repr raises ends the program; else it is shown as `object` would, and counted. `sealed`: whether the program may want to
+    change the record.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Recorder:
         most_frames: int,
         most_characters: int,
         depth: int | None,
+        refuses: bool,
         sealed: bool,
     ) -> None:
         self._program = program
@@ -55,11 +58,18 @@ class Recorder:
         self._dropped = False
         self.raised = False
         """Whether an exception left the entry."""
+        self.unreadable = Unreadable(refuses)
+        self._starved = False
+        """Whether there was no stack left to record a frame."""
         self._tracer_left: object = None
         self._frames: list[Frame] = []
         self._sealer = _sealer() if sealed else None
         self._steps: set[tuple[int, int, int]] = set()  # code, a line of it, the next one
+        self._file = code.co_filename
         self._codes = {id(one): one for one in _parts(code)}
+        self._copies: dict[int, types.CodeType] = {}
+        """Copies of the program's own code that Python or the program has made, as `types.coroutine` does, kept so that no other has
+        their ids; `_codes` has what they are copies of."""
         self._enter, self._stop, functions = self._trace_functions(
             entry, most_frames, sys.maxsize if depth is None else depth
         )
@@ -70,6 +80,7 @@ class Recorder:
         """From now on, what the entry runs is recorded."""
         if self._sealer is not None:
             self._refuse_other_tracers()
+        self.unreadable.start()
         self._settrace(self._enter)
 
     def stop(self, tracer: Any) -> None:
@@ -94,6 +105,8 @@ class Recorder:
             while frame is not None:
                 depth, frame = depth + 1, frame.f_back
             if depth < limit // 4:
+                if self.unreadable.is_interrupted():
+                    refuse("killed", INTERRUPTED)
                 refuse("forged", "changed how it is traced: it called sys.settrace")
             self._dropped = True
 
@@ -112,7 +125,9 @@ class Recorder:
                 "entry", "the marked function is not what its name stands for: running it ran nothing of it"
             )
         if not self._finished:
-            if self._tracer_left is None:  # Python drops a trace function that cannot be called for want of stack
+            if (
+                self._tracer_left is None or self._starved
+            ):  # Python drops a trace function that cannot be called for want of stack
                 raise self._problem("recursion", "recursed too deeply to be traced, or switched its tracing off")
             raise self._problem("forged", "changed how it is traced: its entry's return is not on record")
         if self._dropped:  # Python does not take one up again that it dropped
@@ -144,6 +159,16 @@ class Recorder:
         if characters > self._most_characters:
             raise self._problem("forged", "changed the count of what is recorded")
 
+    def _original(self, code: types.CodeType) -> types.CodeType | None:
+        """The program's own code that one with its file name is a copy of; None if it is another's."""
+        for one in self._codes.values():
+            same = one.co_firstlineno == code.co_firstlineno and one.co_linetable == code.co_linetable
+            if same and one.co_code == code.co_code:
+                self._copies[id(code)] = code
+                self._codes[id(code)] = one
+                return one
+        return None
+
     def _problem(self, kind: str, message: str) -> ProgramError:
         return ProgramError(kind, f"{self._program.name}: {message}")
 
@@ -155,8 +180,8 @@ class Recorder:
         They are closures, since they run at every line.
         """
         identity, length, settrace, gettrace = id, len, self._settrace, self._gettrace
-        describe, items = describing.describe, _class_items
-        exact_type, type_name = type, describing.type_name
+        describe, items, original, instead = describing.describe, _class_items, self._original, self.unreadable.instead
+        file = self._file
         lines, codes, frames = tuple(self._program.physical_lines()), self._codes, self._frames
         seal = self._sealer.send if self._sealer is not None else None
         steps = self._steps if self._sealer is not None and IS_KNOWN else None
@@ -174,8 +199,8 @@ class Recorder:
 
         def enter(frame: types.FrameType, event: str, arg: Any) -> Any:
             """Sees every call of Python code; returns what sees the rest of it, if it is to be recorded."""
-            code = frame.f_code
-            if identity(code) not in codes:
+            code = codes.get(identity(frame.f_code))
+            if code is None and (frame.f_code.co_filename != file or (code := original(frame.f_code)) is None):
                 return None
             if not active:
                 if code is not entry:
@@ -186,18 +211,24 @@ class Recorder:
                 return None
             active.append(frame)
             latest.append(frame.f_lineno)
-            return record(frame, "call", None)
+            try:
+                return record(frame, "call", None)
+            except RecursionError:
+                self._starved = True
+                raise
 
         def record(frame: types.FrameType, event: str, arg: Any) -> Any:
             nonlocal written
             if not active or active[-1] is not frame:
+                if self._starved:
+                    stop("recursion", "recursed too deeply to be traced")
                 stop("forged", "changed how it is traced: its calls and returns do not nest")
             if length(frames) >= most_frames:
                 stop("frames", f"stopped after {most_frames} frames")
             line = frame.f_lineno
             if steps is not None and line != latest[-1]:
                 if event == "line":
-                    steps.add((identity(frame.f_code), latest[-1], line))
+                    steps.add((identity(codes[identity(frame.f_code)]), latest[-1], line))
                 elif event == "return" and line is not None and frame.f_code.co_code[frame.f_lasti] in leaving:
                     stop("forged", "hid lines that ran: it returns from another line than it was at")
             if line is None:  # code that the compiler made up, at the end of an `except*`
@@ -210,27 +241,30 @@ class Recorder:
                     shown = {}
                     known = frame.f_locals
                     for name, value in known.items() if frame.f_code.co_flags & _OPTIMIZED else items(known):
-                        shown[name] = described = describe(value)
+                        try:
+                            described = describe(value)
+                        except Exception as error:
+                            described = instead(value, error, frame)
+                        shown[name] = described
                         written += length(described.text)
-                    recorded = new_frame(line_event if event == "line" else call, source, shown)
+                    recorded = new_frame(line_event if event == "line" else call, line, source, shown)
                     if seal is not None:
-                        seal((recorded.event, source, tuple(shown.items())))
+                        seal((recorded.event, line, tuple(shown.items())))
                 elif event == "return" or event == "exception":
-                    result = describe(arg)
+                    try:
+                        result = describe(arg)
+                    except Exception as error:
+                        result = instead(arg, error, frame)
                     written += length(result.text)
-                    recorded = new_frame(returned if event == "return" else raised, source, None, result)
+                    recorded = new_frame(returned if event == "return" else raised, line, source, None, result)
                     if seal is not None:
-                        seal((recorded.event, source, result))
+                        seal((recorded.event, line, result))
                 else:
                     stop("forged", "changed how it is traced: it asked for more than lines")
-            except RecursionError:
-                stop("recursion", f"recursed too deeply to be traced, at `{source.strip()}`")
-            except MemoryError:
-                stop("memory", f"ran out of memory, at `{source.strip()}`")
             except Stop:
                 raise
             except BaseException as error:
-                stop("repr", f"the repr of a value raised {type_name(exact_type(error))}, at `{source.strip()}`")
+                stop(*self.unreadable.why(error, source.strip()))
             if written > most_characters:
                 stop("output", f"stopped after {most_characters} characters of values")
             frames.append(recorded)
@@ -245,7 +279,7 @@ class Recorder:
                     settrace(None)
             return record
 
-        functions = (enter, record, stop, describe, items)
+        functions = (enter, record, stop, describe, items, Recorder._original, Unreadable.instead)
         return enter, stop, tuple(one for one in functions if isinstance(one, types.FunctionType))
 
 
@@ -266,8 +300,8 @@ def _parts(code: types.CodeType) -> list[types.CodeType]:
 def _sealed(frame: Frame) -> tuple[Any, ...]:
     """What of a frame is sealed."""
     if frame.locals is not None:
-        return frame.event, frame.source, tuple(frame.locals.items())
-    return frame.event, frame.source, frame.value
+        return frame.event, frame.line, tuple(frame.locals.items())
+    return frame.event, frame.line, frame.value
 
 
 def _sealer() -> Generator[int, Any, None]:

@@ -23,17 +23,19 @@ from remedy.data_gen.execution.program import (
     can_be_name,
 )
 
-_REPORTED = frozenset(OUTCOMES) - {"mismatch"}
+_REPORTED = frozenset(OUTCOMES) - {"mismatch", "unstable"}
 
 
 _LONG = 1 << 24
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _LOCAL = rb"\[%(s)b, %(s)b, %(s)b\]" % {b"s": _STRING}
-_FRAME = rb"\[%(s)b, %(s)b, (?:null|\[(?:%(l)b(?:, %(l)b)*+)?\]), (?:null|\[%(s)b, %(s)b\])\]" % {
+_FRAME = rb"\[%(s)b, [0-9]{1,9}, (?:null|\[(?:%(l)b(?:, %(l)b)*+)?\]), (?:null|\[%(s)b, %(s)b\])\]" % {
     b"s": _STRING,
     b"l": _LOCAL,
 }
-_FRAMES = re.compile(rb'\{"frames": \[(?:%(f)b(?:, %(f)b)*+)?\], "raised": (?:true|false)\}' % {b"f": _FRAME})
+_FRAMES = re.compile(
+    rb'\{"frames": \[(?:%(f)b(?:, %(f)b)*+)?\], "raised": (?:true|false), "unreadable": [0-9]{1,9}\}' % {b"f": _FRAME}
+)
 
 
 def parsed(data: bytes) -> Any:
@@ -54,9 +56,9 @@ class _Forged(Exception):
 def checked(reply: object, program: Program) -> Trace:
     """The trace that a reply holds.
 
-    A reply is `{"frames": [[event, source, locals, value], ...], "raised": bool}` or `{"error": kind, "message": text}`. A
-    trace is the entry's CALL, frames that nest, and as the last the entry's RETURN. Every source is a line of the program;
-    CALL and LINE have locals, whose names can be names; RETURN and EXCEPTION have a value.
+    A reply is `{"frames": [[event, line, locals, value], ...], "raised": bool, "unreadable": count}` or
+    `{"error": kind, "message": text}`. A trace is the entry's CALL, frames that nest, and as the last the entry's RETURN. Every line
+    is one of the program's, by its number; CALL and LINE have locals, whose names can be names; RETURN and EXCEPTION have a value.
 
     Raises:
         ProgramError: the reported one; kind `forged` if the reply is anything else.
@@ -69,9 +71,13 @@ def checked(reply: object, program: Program) -> Trace:
             if kind not in _REPORTED:
                 _forged("an error of no known kind")
             raise ProgramError(kind, message)
-        if set(reply) != {"frames", "raised"} or type(reply["frames"]) is not list or type(reply["raised"]) is not bool:
+        kinds = {"frames": list, "raised": bool, "unreadable": int}
+        if set(reply) != set(kinds) or any(type(reply[field]) is not kind for field, kind in kinds.items()):
             _forged("neither frames nor an error")
-        trace = Trace(program, _frames(reply["frames"], program), raised=reply["raised"])
+        frames = _frames(reply["frames"], program)
+        if not 0 <= reply["unreadable"] <= sum(1 if frame.locals is None else len(frame.locals) for frame in frames):
+            _forged("more values that cannot be read than there are")
+        trace = Trace(program, frames, raised=reply["raised"], unreadable=reply["unreadable"])
         if trace.raised and (trace.exception_frame is None or trace.frames[-1].value != ("None", "NoneType")):
             _forged("an exception that nothing raised")
         return trace
@@ -84,19 +90,19 @@ def _forged(what: str) -> NoReturn:
 
 
 def _frames(replied: list[Any], program: Program) -> list[Frame]:
-    lines = {line: line for line in program.physical_lines()}
+    lines = program.physical_lines()
+    first_lines = _first_lines(program)
     read_value, read_locals = _value_reader(), _locals_reader()
     frames: list[Frame] = []
     level = 0
     for number, fields in enumerate(replied):
         if type(fields) is not list or len(fields) != 4:
             _forged("a frame that has not four fields")
-        name, source, state, value = fields
+        name, line, state, value = fields
         event = _EVENTS.get(name) if type(name) is str else None
         if event is None:
             _forged("an event of no known name")
-        line = lines.get(source) if type(source) is str else None
-        if line is None:
+        if type(line) is not int or not 1 <= line <= len(lines):
             _forged("a line that the program does not have")
         if level == 0 and (number or event is not Event.CALL):
             _forged("a frame outside the entry's")
@@ -107,14 +113,14 @@ def _frames(replied: list[Any], program: Program) -> list[Frame]:
         if event is Event.CALL or event is Event.LINE:
             if value is not None:
                 _forged("a value where none can be")
-            frames.append(Frame(event, line, read_locals(state)))
+            frames.append(Frame(event, line, lines[line - 1], read_locals(state)))
         else:
             if state is not None:
                 _forged("locals where none can be")
-            frames.append(Frame(event, line, None, read_value(value)))
+            frames.append(Frame(event, line, lines[line - 1], None, read_value(value)))
     if level or not frames:
         _forged("no return of the entry")
-    if frames[0].source not in _first_lines(program):
+    if frames[0].line not in first_lines:
         _forged("another call than the entry's at first")
     return frames
 
@@ -122,10 +128,10 @@ def _frames(replied: list[Any], program: Program) -> list[Frame]:
 _EVENTS = {event.value: event for event in Event}
 
 
-def _first_lines(program: Program) -> set[str]:
+def _first_lines(program: Program) -> set[int]:
     """The lines that an entry's CALL may show: a marked one, or, of a decorated function, its first decorator."""
-    marked = {shown for line, shown in zip(program.source_lines(), program.physical_lines()) if MARKER in line}
-    return marked | {line for line in program.physical_lines() if line.lstrip().startswith("@")}
+    lines = enumerate(program.source_lines(), start=1)
+    return {number for number, line in lines if MARKER in line or line.lstrip().startswith("@")}
 
 
 def _text(given: Any, what: str) -> str:

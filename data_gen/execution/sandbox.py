@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import psutil
 from pydantic import Field, model_validator
@@ -61,6 +61,9 @@ class TracerConfig(Settings):
     """Frames of one trace."""
     max_value_characters: int = Field(default=16_000_000, ge=1, le=1_000_000_000_000)
     """Characters of all values recorded in one trace."""
+    unreadable: Literal["placeholder", "refuse"] = "placeholder"
+    """A value whose own `repr` raises, as of an object before its `__init__` is done: shown as one of a class without a `__repr__`, and
+    counted, or its program has the outcome `repr`."""
 
     @model_validator(mode="after")
     def _in_process(self) -> TracerConfig:
@@ -133,8 +136,11 @@ class Sandbox:
         self._start()
         return self._environment
 
-    def trace(self, program: Program, depth: int | None = None) -> Trace:
+    def trace(self, program: Program, depth: int | None = None, first: Trace | None = None) -> Trace:
         """The program's trace; with `depth`, only the frames of calls down to that level (0: the entry point's own).
+
+        `first`: the trace that this gave when it was last called, of the same program, which is now run again in a process in which
+        objects have other addresses. It is what is returned if it is the same.
 
         Raises:
             ProgramError: as `tracer.trace`; kind `time`, `memory` or `killed` when a limit ended the process; kind `process`,
@@ -148,9 +154,11 @@ class Sandbox:
             "memory_megabytes": config.memory_megabytes,
             "max_frames": config.max_frames,
             "max_value_characters": config.max_value_characters,
+            "unreadable": config.unreadable == "placeholder",
         }
-        reply = self._ask({"code": program.code, "name": program.name, "depth": depth, "limits": limits})
-        return checked(reply, program)
+        about = {"code": program.code, "name": program.name, "depth": depth, "again": first is not None}
+        reply = self._ask({**about, "limits": limits})
+        return first if first is not None and reply is True else checked(reply, program)
 
     def _ask(self, request: dict[str, Any]) -> object:
         reply = self._exchange(request)

@@ -23,7 +23,7 @@ from remedy.data_gen.execution import audit as guard
 from remedy.data_gen.execution.folders import MOST_BYTES, MOST_FILES, remove, too_much
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.tracer import TraceLimits, trace
-from remedy.data_gen.execution.wire import problem_writer, receive, reply_writer, send
+from remedy.data_gen.execution.wire import SAME, problem_writer, receive, reply_writer, send
 
 if TYPE_CHECKING:
     from remedy.data_gen.execution.walls import Walls
@@ -49,6 +49,7 @@ def serve(base: str, isolation: str) -> None:
     parent.register(requests.fileno(), 0)  # reports only that the other end is closed
     folder = os.path.join(base, "program")
     made: _Look | None = None
+    last = b""
     while (
         "problem" not in hello
         and (made := _make(folder, base, walls, made))
@@ -56,7 +57,8 @@ def serve(base: str, isolation: str) -> None:
     ):
         reply, child = _run(request, folder, walls, parent)
         if not parent.poll(0):
-            send(replies, reply)
+            send(replies, SAME if request["again"] and reply == last else reply)
+        last = reply
         _end(child)  # while the reply is being read
     remove(base)
 
@@ -226,8 +228,8 @@ def _child(
 
     guard.install(folder, stop, walls is None or walls.metadata)
     try:
-        most = TraceLimits(limits["max_frames"], limits["max_value_characters"])
-        traced = trace(program, most, request["depth"], untrusted=True)
+        most = TraceLimits(limits["max_frames"], limits["max_value_characters"], limits["unreadable"])
+        traced = trace(program, most, request["depth"], untrusted=True, again=request["again"])
         reply = write_trace(traced)
     except ProgramError as error:
         reply = write_problem(error.kind, str(error))

@@ -11,6 +11,7 @@ import builtins
 import contextlib
 import sys
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from remedy.data_gen.execution.describe import type_name
@@ -25,40 +26,57 @@ _RUNS_LATER = 0x20 | 0x80 | 0x200  # a generator's, coroutine's or asynchronous 
 
 @dataclass(frozen=True, slots=True)
 class TraceLimits:
-    """Bounds that the tracer itself enforces: number of frames, and characters of recorded values in all."""
+    """Bounds that the tracer itself enforces: number of frames, characters of recorded values in all, and what values may be shown."""
 
     frames: int = 100_000
     output: int = 16_000_000
+    unreadable: bool = True
+    """Whether a value may be shown whose own repr raises."""
 
 
 def trace(
-    program: Program, limits: TraceLimits | None = None, depth: int | None = None, untrusted: bool = False
+    program: Program,
+    limits: TraceLimits | None = None,
+    depth: int | None = None,
+    *,
+    untrusted: bool = False,
+    again: bool = False,
 ) -> Trace:
     """Run the program's marked entry point in this process and record its frames, of calls down to level `depth` if given
     (0: the entry point's own), which makes the trace of a program that runs too long short.
 
     The trace is of the first run of the marked function, from its call to its return. An exception that leaves it ends the
     trace normally: its EXCEPTION and RETURN frames are the record. No exception of the program's leaves this function.
-    `untrusted`: this process is the program's own. The record is sealed against it, and no interrupt is the user's.
+    What it draws from `random` is what follows `random.seed(0)`.
+    `untrusted`: this process is the program's own. The record is sealed against it, and no interrupt is the user's. `again`: this is
+    the second run of it in such a process, in which objects are to have other addresses than in the first.
 
     Raises:
-        ProgramError: the program does not compile, has no marked entry, raises while loading, has a value whose repr
-            raises, exceeds a limit, meddles with the tracer, or runs out of memory, which says more of the machine than of the
+        ProgramError: the program does not compile, has no marked entry, raises while loading, has a value that cannot be
+            shown, exceeds a limit, meddles with the tracer, or runs out of memory, which says more of the machine than of the
             program.
     """
     limits = limits or TraceLimits()
     entry = program.entry_point()
     code = _compiled(program)
     recorder = Recorder(
-        program, code, _entry_code(program, code, entry), limits.frames, limits.output, depth, untrusted
+        program,
+        code,
+        _entry_code(program, code, entry),
+        limits.frames,
+        limits.output,
+        depth,
+        not limits.unreadable,
+        untrusted,
     )
+    in_the_way = _objects() if again else []
     module = types.ModuleType(MODULE)
     module.__dict__["__builtins__"] = builtins
     modules, previous_tracer = sys.modules, sys.gettrace()
     previous_module = modules.get(MODULE)
     modules[MODULE] = module  # dataclasses, typing and enum look their module up
     try:
-        with contextlib.nullcontext() if untrusted else _Interrupts():
+        with _seeded(program), contextlib.nullcontext() if untrusted else _Interrupts():
             _load(program, code, module)
             no_memory = False
             recorder.start()
@@ -75,9 +93,37 @@ def trace(
             modules.pop(MODULE, None)
         else:
             modules[MODULE] = previous_module
+        in_the_way.clear()
     if no_memory:
         raise ProgramError("memory", f"{program.name}: ran out of memory")
-    return Trace(program, recorder.frames(), raised=recorder.raised)
+    return Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count)
+
+
+@contextlib.contextmanager
+def _seeded(program: Program) -> Iterator[None]:
+    """While a program runs that names `random`, its module draws the same in every run."""
+    if "random" not in program.code:  # to import it takes longer than to trace
+        yield
+        return
+    import random
+
+    state, restore = random.getstate(), random.setstate
+    random.seed(0)
+    try:
+        yield
+    finally:
+        restore(state)
+
+
+def _objects() -> list[object]:
+    """Objects of all small sizes, and of the kinds of which Python keeps some to use again: they take the first places in memory.
+
+    There is an odd number of each, so that what follows also has another order in sets.
+    """
+    sized: list[object] = [bytes(size) for size in range(0, 480, 16) for _ in range(37)]
+    return (
+        sized + [make() for make in (list, dict, set, object) for _ in range(137)] + [(n,) for n in range(1000, 1137)]
+    )
 
 
 def _compiled(program: Program) -> types.CodeType:

@@ -13,6 +13,9 @@ from typing import IO, Any
 
 from remedy.data_gen.execution.program import Event, Frame, Trace
 
+SAME = b"true"
+"""The reply to a request to run the last program again, where it is the last one's."""
+
 
 def send(pipe: IO[bytes], data: bytes) -> None:
     """Write one length-prefixed message, which is JSON."""
@@ -62,10 +65,11 @@ def reply_writer() -> Callable[[Trace], bytes]:
 
     def fields(frame: Frame) -> list[Any]:
         shown = None if frame.locals is None else [[name, *value] for name, value in frame.locals.items()]
-        return [events[frame.event], frame.source, shown, frame.value]
+        return [events[frame.event], frame.line, shown, frame.value]
 
     def write(trace: Trace) -> bytes:
-        return "".join(encode({"frames": [fields(frame) for frame in trace.frames], "raised": trace.raised})).encode()
+        frames = [fields(frame) for frame in trace.frames]
+        return "".join(encode({"frames": frames, "raised": trace.raised, "unreadable": trace.unreadable})).encode()
 
     return write
 

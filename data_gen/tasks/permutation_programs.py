@@ -147,8 +147,8 @@ def session(batch: PermutationBatch, row: int = 0) -> Trace:
     body = [lines[rank] for rank in one.moves[0].tolist()]
     sources = [line + "\n" for line in body] + [""]
     frames = [
-        Frame(Event.LINE, source, {name: Value(str(digit), "int") for name, digit in zip(names, state)})
-        for source, state in zip(sources, states(one)[0].tolist())
+        Frame(Event.LINE, line, source, {name: Value(str(digit), "int") for name, digit in zip(names, state)})
+        for line, (source, state) in enumerate(zip(sources, states(one)[0].tolist()), start=len(setup) + 1)
     ]
     return Trace(Program("\n".join(setup + body) + "\n", "permutation session"), frames, setup)
 

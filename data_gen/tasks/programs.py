@@ -5,13 +5,14 @@ They are untrusted: they are traced in a sandbox, and one that cannot be traced 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import model_validator
 
 from remedy.data_gen.execution.pool import Outcome, environment, retrace_shallower, trace_all
+from remedy.data_gen.execution.program import Trace
 from remedy.data_gen.execution.sandbox import Environment, TracerConfig
 from remedy.data_gen.messages import shown, suggest
 from remedy.data_gen.registry import one_of
@@ -73,6 +74,9 @@ class ProgramsTask(Task):
 
     def environment(self) -> Environment:
         return environment(self.tracer)
+
+    def slices_of(self, trace: Trace) -> Mapping[str, int | str]:
+        return {"unreadable": trace.unreadable}
 
     @property
     def interpreter(self) -> str | None:

@@ -139,6 +139,10 @@ class Task(Settings, ABC):
         given = next(iter(called.values()), None) if called else None
         return Guesses(None, None if given is None else same_value(given.text, answer))
 
+    def slices_of(self, trace: Trace) -> Mapping[str, int | str]:
+        """Properties of an example that only its trace tells, beside those that `draw` gives."""
+        return {}
+
     def has_strings(self, session: bool) -> bool:
         """Whether a value that is written may be a string, or hold one."""
         return True

@@ -14,7 +14,6 @@ from typing import ClassVar
 from remedy.data_gen.execution.program import Event, Program, Trace, Value
 from remedy.data_gen.roles import Role, Span, Special
 from remedy.data_gen.traces.frames import Format, Rendered, WrittenFrame
-from remedy.data_gen.traces.line_numbers import line_numbers
 from remedy.data_gen.traces.parse import Malformed, Piece, Reader, ReadFrame, json_string
 from remedy.data_gen.traces.spans import Spans, source_spans, special_span
 from remedy.data_gen.traces.string_encodings import Piece as ValuePiece
@@ -92,9 +91,9 @@ class Numbered(Cwm):
         return "".join(f"{number} {line}\n" for number, line in enumerate(whole.split("\n")[:-1], program.first_line))
 
     def frames(self, trace: Trace, frames: Sequence[WrittenFrame]) -> Sequence[WrittenFrame]:
-        numbers = line_numbers(trace)
+        lines = [trace.frames[frame.number].line for frame in frames]
         return [
-            frame._replace(source=self.action(trace.program, numbers[frame.number], frame.source)) for frame in frames
+            frame._replace(source=self.action(trace.program, line, frame.source)) for frame, line in zip(frames, lines)
         ]
 
     def action(self, program: Program, line: int, source: str) -> str:

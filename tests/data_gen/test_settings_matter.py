@@ -94,6 +94,7 @@ ELSEWHERE = {
     "task.path": "chooses the programs: tests of the programs task",
     "task.tracer.python": "needs another interpreter: tests of the sandbox",
     "task.tracer.isolation": "tests of the sandbox",
+    "task.tracer.unreadable": "needs a class whose repr raises: tests of given programs",
     "memory": "chooses what is seen of an example, not what is written: tests of the windows",
     "memory.frames": "as memory",
     "memory.open_calls": "as memory",

@@ -31,8 +31,8 @@ from remedy.eval.view.evaluation import record_view
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded
 from tests.contract_server import ContractServer
-from tests.data_gen.control_flow.rare_constructs import programs as rare_programs
 from tests.data_gen.control_flow.test_soundness import cruxeval, humaneval
+from tests.data_gen.test_corpus import programs as corpus
 from tests.eval.held import CHARACTERS, CONSTRAINED, LOOPS, S3, Prepared, branching, condition, programs
 from tests.eval.test_decoding import small_model
 from tests.lark import Matcher, tokens_of
@@ -108,7 +108,7 @@ def test_of_every_format(format: str) -> None:
 def test_of_rare_constructs() -> None:
     """Those that are not refused, as most with classes and with generators that are handed around are."""
     found, refused = 0, []
-    for number, program in enumerate(rare_programs()):
+    for number, program in enumerate(corpus("rare.txt")):
         try:
             found += follow(place_of(program, "all"), random.Random(number), 100) > 0
         except ControlFlowError as error:

@@ -27,10 +27,10 @@ _PURE = {
     name: getattr(builtins, name)
     for name in words(
         """len str int float bool abs repr ord chr round divmod pow format range bin hex oct ascii complex
-        list tuple set frozenset dict sorted sum min max any all isinstance bytes slice"""
+        list tuple set frozenset dict sorted sum min max any all bytes slice"""
     )
 }
-_ORDER_DOES_NOT_MATTER = words("len sorted min max any all set frozenset bool isinstance sum dict")
+_ORDER_DOES_NOT_MATTER = words("len sorted min max any all set frozenset bool sum dict")
 _ITERATE = words("list tuple set frozenset dict sorted sum min max any all")
 _NEW = words("list tuple set frozenset dict sorted")
 """What they give did not exist before."""
@@ -105,6 +105,8 @@ def call(name: str, arguments: Sequence[Value], keywords: Sequence[str]) -> Valu
         return Raised(name)
     if name == "type" and len(arguments) == 1 and isinstance(arguments[0], Data):
         return Builtin(type(arguments[0].value).__name__)
+    if name == "isinstance" and len(arguments) == 2 and not keywords:
+        return data(attempt(isinstance, _instance(arguments[0]), _kinds(arguments[1])))
     if name not in _PURE:
         raise Unsure
     if name == "len" and len(arguments) == 1 and not keywords and isinstance(arguments[0], Data | Viewed):
@@ -145,8 +147,6 @@ def _argument(name: str, value: Value, keyed: bool) -> Any:
     """An argument of a pure function as Python has it."""
     if isinstance(value, Viewed | Items) and name in _ITERATE:
         value = listed(value)
-    if name == "isinstance":
-        return _type_or_value(value)
     [found] = whole(value)
     if isinstance(value, Data) and value.unordered:
         if name not in _ORDER_DOES_NOT_MATTER or keyed:
@@ -162,16 +162,22 @@ def _argument(name: str, value: Value, keyed: bool) -> Any:
     return found
 
 
-def _type_or_value(value: Value) -> Any:
+def _instance(value: Value) -> Any:
+    """A value of the same type as one that may be known in part. Raises Unsure where its type is not known."""
     if isinstance(value, Builtin):
-        found = getattr(builtins, value.name)
-        if isinstance(found, type):
-            return found
-    if isinstance(value, Data):
-        if type(value.value) is tuple and value.value and all(isinstance(one, Builtin) for one in value.value):
-            return tuple(_type_or_value(one) for one in value.value)
-        return value.value if value.whole else type(value.value)()
-    raise Unsure
+        return getattr(builtins, value.name)
+    if not isinstance(value, Data):
+        raise Unsure
+    return value.value if value.whole else type(value.value)()
+
+
+def _kinds(value: Value) -> Any:
+    """What `isinstance` is asked about: a type of Python's own, or several. Raises Unsure where one is not known."""
+    if isinstance(value, Data) and type(value.value) is tuple:
+        return tuple(_kinds(member(one)) for one in value.value)
+    if not isinstance(value, Builtin):
+        return whole(value)[0]
+    return getattr(builtins, value.name)
 
 
 def _check(name: str, given: list[Any]) -> None:
@@ -182,7 +188,7 @@ def _check(name: str, given: list[Any]) -> None:
         isinstance(one, int | float) and abs(one) < 100 for one in given[name == "round" :]
     ):
         raise Unsure
-    if any(type(one) is range and len(one) > LARGEST for one in given) and name not in ("bool", "isinstance"):
+    if any(type(one) is range and len(one) > LARGEST for one in given) and name != "bool":
         raise Unsure
     if name == "sum" and not SAME_VERSION and not all(type(one) is int for one in given[0]):
         raise Unsure

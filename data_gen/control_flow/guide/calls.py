@@ -57,6 +57,24 @@ def call(line: Line, way: Way, at: int) -> None:
         finish(line, way, at, None)
 
 
+def call_with_star(line: Line, way: Way, at: int) -> None:
+    """Evaluate a CALL_FUNCTION_EX, whose arguments are a tuple and perhaps a dict: which function it is may be known, they are not."""
+    effect = line.effects[at]
+    arguments, *_ = way.take(1 + (line.code.instructions[at].arg & 1))
+    callee = way.take(2)[1]
+    number = callee.code if isinstance(callee, Function) else effect.calls
+    if number is None:
+        finish(line, way, at, None)
+        return
+    if effect.runs_escaped and (line.moves.functions or line.moves.generators) and not isinstance(arguments, Data):
+        raise Lost  # what `*` stands before may run some of it before the call
+    line.may_raise(way, at)
+    if line.moves.codes[number].runs_later:
+        finish(line, way, at, None)
+    else:
+        line.enter(way, at, number)
+
+
 def came_back(line: Line, way: Way, frame: Frame) -> None:
     """What an instruction called, resumed or closed has come back."""
     at, reading = frame.at, frame.reading
@@ -76,7 +94,7 @@ def came_back(line: Line, way: Way, frame: Frame) -> None:
             if effect.reads in line.moves.effects.names.returning:
                 raise Lost
             line.edge(way, at, one.target)
-    elif one.op != "CALL" or frame.point is not Point.RETURNED:
+    elif one.op not in ("CALL", "CALL_FUNCTION_EX") or frame.point is not Point.RETURNED:
         raise Lost
     elif effect.calls is not None:
         way.stack.append(frame.came)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from remedy.data_gen.control_flow.bytecode import Instruction
 from remedy.data_gen.control_flow.guide.builtins import has_attribute, has_method
-from remedy.data_gen.control_flow.guide.calls import call
+from remedy.data_gen.control_flow.guide.calls import call, call_with_star
 from remedy.data_gen.control_flow.guide.containers import CHANGE
 from remedy.data_gen.control_flow.guide.evaluated import GIVE_ONE, evaluate, quiet
 from remedy.data_gen.control_flow.guide.line import Line, Lost
@@ -198,8 +198,8 @@ def _yield(line: Line, way: Way, one: Instruction, at: int) -> None:
 
 def _text(line: Line, way: Way, at: int) -> str | None:
     """The text of what an instruction gives back that was just loaded: a constant, or what a variable has kept."""
-    last = line.code.instructions[at - 1]
-    if any(one.target == at or one.handler == at for one in line.code.instructions):
+    last = line.code.before(at)
+    if last is None:
         return None
     if last.op == "LOAD_CONST" and last.code is None:
         return last.name or None
@@ -253,7 +253,7 @@ def _import(line: Line, way: Way, one: Instruction, at: int) -> None:
 
 
 def _call(line: Line, way: Way, one: Instruction, at: int) -> None:
-    call(line, way, at)
+    call(line, way, at) if one.op == "CALL" else call_with_star(line, way, at)
 
 
 _OTHERS: dict[str, Callable[[Line, Way, Instruction, int], None]] = {
@@ -269,4 +269,5 @@ _OTHERS: dict[str, Callable[[Line, Way, Instruction, int], None]] = {
     "IMPORT_NAME": _import,
     "IMPORT_FROM": _import,
     "CALL": _call,
+    "CALL_FUNCTION_EX": _call,
 }

@@ -1,4 +1,4 @@
-"""What really happens is never outside the control flow: benchmarks, generated programs, rare constructs, the standard library."""
+"""What really happens is never outside the control flow: benchmarks, generated programs, the standard library."""
 
 from __future__ import annotations
 
@@ -14,18 +14,8 @@ from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.tasks.families import FAMILIES
 from tests.data_gen.control_flow.following import follow, follow_all, true_trace
-from tests.data_gen.control_flow.rare_constructs import programs
 from tests.data_gen.execution.library_programs import library_programs
 from tests.data_gen.execution.random_programs import Writer
-
-
-@pytest.mark.parametrize("program", programs(), ids=lambda program: program.name)
-def test_rare_constructs(program: Program) -> None:
-    found = true_trace(program)
-    assert found is not None
-    follow(found)
-    if not found.raised:
-        follow(found, "caught")
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

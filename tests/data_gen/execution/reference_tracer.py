@@ -8,12 +8,12 @@ import sys
 from types import FrameType, ModuleType
 from typing import Any
 
-Step = tuple[str, str, Any]
-"""Event, source line, and [(name, text, type)] of the locals or (text, type) of the value."""
+Step = tuple[str, int, str, Any]
+"""Event, the line's number and text, and [(name, text, type)] of the locals or (text, type) of the value."""
 
 
 class Unreadable(Exception):
-    """The repr of some value raised."""
+    """The repr of some value ended the program."""
 
 
 def steps(code: str) -> list[Step]:
@@ -22,7 +22,7 @@ def steps(code: str) -> list[Step]:
     Raises:
         SyntaxError, Unreadable
     """
-    file = "<reference>"
+    file = "<traced_program>"
     module = ModuleType("traced_program")
     vars(module)["__builtins__"] = builtins
     sys.modules["traced_program"] = module
@@ -48,8 +48,8 @@ def steps(code: str) -> list[Step]:
         number = last[frame] = frame.f_lineno if frame.f_lineno is not None else last[frame]
         source = physical[number - 1].replace("  # << START_OF_TRACE", "")
         try:
-            found.append((event, source, state(frame, event, argument)))
-        except Exception:
+            found.append((event, number, source, state(frame, event, argument)))
+        except BaseException:
             unreadable.append(True)
             over.append(True)
         if event == "return":
@@ -84,9 +84,26 @@ def state(frame: FrameType, event: str, argument: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """The repr without addresses and places of modules."""
-    text = re.sub(r" at 0x[0-9a-f]+", "", f"{value!r}")
+    """The repr without addresses and places of modules; where it raises, what a class without one has."""
+    try:
+        whole = f"{value!r}"
+    except Exception as error:
+        whole = long(value) if type(error) is ValueError else None
+        whole = object.__repr__(value) if whole is None else whole
+    text = re.sub(r" (at|@) 0x[0-9a-f]+|(?<=object) owner=[1-9]\d+", "", whole)
     return re.sub(r"<module '([\w.]+)' [^>]*>", r"<module '\1'>", text)
+
+
+def long(value: Any) -> str | None:
+    """The repr of what has a long int in it."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(100_000)
+    try:
+        return f"{value!r}"
+    except Exception:
+        return None
+    finally:
+        sys.set_int_max_str_digits(before)
 
 
 def shown(value: Any) -> str:

@@ -58,7 +58,12 @@ def outcome(program: Program) -> Trace | ProgramError:
 def plain(found: Trace) -> Any:
     return without_ids(
         [
-            (f.event.value, f.source, tuple(f.value) if f.value else [(n, *v) for n, v in (f.locals or {}).items()])
+            (
+                f.event.value,
+                f.line,
+                f.source,
+                tuple(f.value) if f.value else [(n, *v) for n, v in (f.locals or {}).items()],
+            )
             for f in found.frames
         ]
     )

@@ -23,6 +23,7 @@ PROGRAM = Program(
 )
 TRUE = json.loads(reply_writer()(trace(PROGRAM)))
 FRAMES = TRUE["frames"]
+REST = {"raised": False, "unreadable": 0}
 """CALL main, LINE try, LINE return f(3), CALL f, LINE y, LINE return y, RETURN 4, RETURN 4."""
 
 
@@ -59,12 +60,16 @@ def test_a_long_reply_is_read_only_in_a_tracers_form(monkeypatch: pytest.MonkeyP
     """Read as JSON, a reply of empty lists takes 24 times its size of our memory."""
     monkeypatch.setattr(replies, "_LONG", 1000)
     odd = ['x"\\', "\u20ac\n", "int"]
-    many = {"frames": [*FRAMES, ["line", "    y = x + 1\n", [odd, odd], None]] * 200, "raised": False}
+    many = {"frames": [*FRAMES, ["line", 2, [odd, odd], None]] * 200, "raised": False, "unreadable": 0}
     text = json.dumps(many).encode()
     assert parsed(text) == many
     for filler in (b"[]", b"{}", b'[""]', b"1e9"):
         inside = b",".join([filler] * 1000)
-        for junk in (b"[%b]" % inside, b'{"frames": [%b], "raised": false}' % inside, text[:-1] + b", %b}" % inside):
+        for junk in (
+            b"[%b]" % inside,
+            b'{"frames": [%b], "raised": false, "unreadable": 0}' % inside,
+            text[:-1] + b", %b}" % inside,
+        ):
             with pytest.raises(ValueError, match="form of a trace"):
                 parsed(junk)
 
@@ -72,26 +77,31 @@ def test_a_long_reply_is_read_only_in_a_tracers_form(monkeypatch: pytest.MonkeyP
 MALFORMED: dict[str, Any] = {
     "an exception that nothing raised": {**TRUE, "raised": True},
     "an exception that is a number": {**TRUE, "raised": 0},
-    "nothing on an exception": {"frames": FRAMES},
+    "nothing on an exception": {"frames": FRAMES, "unreadable": 0},
+    "nothing on what cannot be read": {"frames": FRAMES, "raised": False},
+    "more that cannot be read than there is": {**TRUE, "unreadable": 9},
+    "less than nothing that cannot be read": {**TRUE, "unreadable": -1},
+    "a yes or no on what cannot be read": {**TRUE, "unreadable": True},
     "nothing": None,
     "a number": 3,
     "a list": [],
     "text": "frames",
     "an empty object": {},
-    "frames that are none": {"frames": None, "raised": False},
-    "frames that are a number": {"frames": 3, "raised": False},
-    "frames that are text": {"frames": "call", "raised": False},
-    "frames that are an object": {"frames": {"0": FRAMES[0]}, "raised": False},
-    "no frames": {"frames": [], "raised": False},
-    "a frame of numbers": {"frames": [1], "raised": False},
-    "a frame that is an object": {"frames": [{}], "raised": False},
-    "a frame of three fields": {"frames": [FRAMES[0][:3]], "raised": False},
-    "a frame of five fields": {"frames": [[*FRAMES[0], 1], *FRAMES[1:]], "raised": False},
+    "frames that are none": {"frames": None, **REST},
+    "frames that are a number": {"frames": 3, **REST},
+    "frames that are text": {"frames": "call", **REST},
+    "frames that are an object": {"frames": {"0": FRAMES[0]}, **REST},
+    "no frames": {"frames": [], **REST},
+    "a frame of numbers": {"frames": [1], **REST},
+    "a frame that is an object": {"frames": [{}], **REST},
+    "a frame of three fields": {"frames": [FRAMES[0][:3]], **REST},
+    "a frame of five fields": {"frames": [[*FRAMES[0], 1], *FRAMES[1:]], **REST},
     "frames beside an error": {**TRUE, "error": "time", "message": "m"},
     "an error without a message": {"error": "time"},
     "an error named ok": {"error": "ok", "message": "m"},
     "an error of an invented kind": {"error": "fine", "message": "m"},
     "an error that the sandbox cannot know": {"error": "mismatch", "message": "m"},
+    "an error that takes two runs": {"error": "unstable", "message": "m"},
     "an error whose kind is a number": {"error": 3, "message": "m"},
     "an error whose kind is a list": {"error": ["time"], "message": "m"},
     "an error whose kind is long": {"error": "time" * 25_000, "message": "m"},
@@ -100,12 +110,12 @@ MALFORMED: dict[str, Any] = {
     "a kind with a lone surrogate": {"error": "\ud800", "message": "m"},
     "an unknown event": changed(1, 0, to="jump"),
     "an event that is a list": changed(1, 0, to=["line"]),
-    "a source that is a number": changed(1, 1, to=3),
-    "a source that is an object": changed(1, 1, to={}),
-    "a source with a lone surrogate": changed(1, 1, to="\ud800\n"),
-    "a source of another program": changed(1, 1, to="    return 'secret'\n"),
-    "a source without its newline": changed(1, 1, to="    try:"),
-    "the marker in a source": changed(0, 1, to="def main():  # << START_OF_TRACE\n"),
+    "a line that is text": changed(1, 1, to="    try:\n"),
+    "a line that is an object": changed(1, 1, to={}),
+    "a line that is a yes": changed(1, 1, to=True),
+    "a line that is half of one": changed(1, 1, to=1.5),
+    "a line before the first": changed(1, 1, to=0),
+    "a line after the last": changed(1, 1, to=10),
     "locals that are an object": changed(4, 2, to={"x": ["3", "int"]}),
     "locals that are missing": changed(4, 2, to=None),
     "locals on a return": changed(6, 2, to=[]),
@@ -125,13 +135,13 @@ MALFORMED: dict[str, Any] = {
     "a value that is a number": changed(7, 3, to=[4, "int"]),
     "a value with a lone surrogate": changed(7, 3, to=["'\udfff'", "str"]),
     "a value on a line": changed(1, 3, to=["4", "int"]),
-    "no return of the entry": {"frames": FRAMES[:-1], "raised": False},
-    "no return of a call": {"frames": [*FRAMES[:6], FRAMES[7]], "raised": False},
-    "no call of the entry": {"frames": FRAMES[1:], "raised": False},
-    "a return too many": {"frames": [*FRAMES, FRAMES[7]], "raised": False},
-    "frames after the entry's return": {"frames": [*FRAMES, *FRAMES], "raised": False},
-    "another function's call at first": {"frames": FRAMES[3:7], "raised": False},
-    "a return alone": {"frames": FRAMES[7:], "raised": False},
+    "no return of the entry": {"frames": FRAMES[:-1], **REST},
+    "no return of a call": {"frames": [*FRAMES[:6], FRAMES[7]], **REST},
+    "no call of the entry": {"frames": FRAMES[1:], **REST},
+    "a return too many": {"frames": [*FRAMES, FRAMES[7]], **REST},
+    "frames after the entry's return": {"frames": [*FRAMES, *FRAMES], **REST},
+    "another function's call at first": {"frames": FRAMES[3:7], **REST},
+    "a return alone": {"frames": FRAMES[7:], **REST},
 }
 
 
@@ -165,8 +175,8 @@ def test_whatever_is_changed_in_a_reply_ends_as_a_trace_or_an_outcome(data: st.D
 @given(json_values)
 def test_any_json_is_forged(reply: Any) -> None:
     assert outcome(reply) == "forged"
-    assert outcome({"frames": reply, "raised": False}) == "forged"
-    assert outcome({"frames": [reply], "raised": False}) == "forged"
+    assert outcome({"frames": reply, **REST}) == "forged"
+    assert outcome({"frames": [reply], **REST}) == "forged"
 
 
 def test_what_an_error_says_is_one_short_line() -> None:
@@ -186,12 +196,7 @@ PIPE = (
     "import os, json, struct\ndef send(data):\n    for fd in range(3, 40):\n"
     "        try: os.write(fd, struct.pack('<Q', len(data)) + data)\n        except OSError: pass\n"
 )
-LIE = json.dumps(
-    {
-        "raised": False,
-        "frames": [["call", "def main():\n", [], None], ["return", "    send(LIE)\n", None, ["42", "int"]]],
-    }
-)
+LIE = json.dumps({"frames": [["call", 7, [], None], ["return", 8, None, ["42", "int"]]], **REST})
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,26 @@ def program(body: str, before: str = "") -> Program:
     return Program(f"{before}\ndef main():  # << START_OF_TRACE\n{text}\n    return 1\n", "untrusted.py")
 
 
+LOW = """import sys
+def f(n): return f(n + 1)
+sys.setrecursionlimit(120)
+try: f(0)
+except RecursionError: pass"""
+INTERRUPTED = """import signal
+def late(*_): raise TimeoutError
+class A:
+    def __repr__(self):
+        while waits: pass
+        return 'A'
+signal.signal(signal.SIGALRM, late)
+waits = False
+x = A()
+signal.setitimer(signal.ITIMER_REAL, 0.05)
+try: waits = True
+except TimeoutError: pass"""
+"""What the tracer does of its own accord is no forgery of the program's: it runs out of stack, and a signal comes while it records."""
+
+
 def limited(**changes: Any) -> TracerConfig:
     return TracerConfig(
         **{
@@ -89,9 +109,11 @@ def test_the_sandbox_gives_the_same_frames_as_this_process(sandbox: Sandbox) -> 
             "forged",
             "import os\nfor fd in range(3, 30):\n    try: os.write(fd, bytes([5]) + bytes(7) + b'{1,2]')\n    except OSError: pass",
         ),
-        ("repr", "class A:\n    def __repr__(self): raise OSError\nx = A()"),
+        ("repr", "class A:\n    def __repr__(self): raise SystemExit\nx = A()"),
         ("time", "class A:\n    def __repr__(self):\n        while True: pass\nx = A()"),
         ("recursion", "def f(): return f()\nf()"),
+        ("recursion", LOW),
+        ("killed", INTERRUPTED),
         ("raised", "return 1\n  \nraise SystemExit"),
     ],
 )

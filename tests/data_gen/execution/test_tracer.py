@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import random
 import re
 import signal
 import threading
@@ -20,6 +21,7 @@ from remedy.data_gen.execution.tracer import TraceLimits, trace
 from remedy.data_gen.roles import Role, spans_text
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
+from tests.data_gen.execution.reference_tracer import steps
 
 
 def program(body: str, before: str = "") -> Program:
@@ -110,7 +112,6 @@ def test_a_guarded_script_does_not_run_before_the_trace() -> None:
         ("entry", Program("def main():\n    return 1\n", "p.py"), "no function marked"),
         ("entry", Program("def f(x):  # << START_OF_TRACE\n    return x\n", "p.py"), "need no arguments"),
         ("raised", program("return 1", "raise ValueError('boom')"), "ValueError while loading: boom"),
-        ("repr", program("x = A()\nreturn 1", "class A:\n    def __repr__(self):\n        raise OSError"), "OSError"),
         ("recursion", program("return f()", "def f():\n    return f()"), "recursed too deeply"),
     ],
 )
@@ -119,6 +120,77 @@ def test_programs_that_cannot_be_traced_say_why(kind: str, broken: Program, says
         trace(broken)
     assert error.value.kind == kind
     assert broken.name in str(error.value)
+
+
+UNREADABLE = [
+    ("p = Point(3)\nreturn p.x", "__init__", "<traced_program.Point object>", 2),
+    ("p = Point.__new__(Point)\nq = [p]\nreturn 1", "return 1", "<list object>", 3),
+    ("p = Point(10 ** 5000)\nreturn 1", "return 1", "Point(1" + "0" * 5000 + ")", 2),
+    ("p = 10 ** 5000\nq = {1: p}\nreturn 1", "return 1", "{1: 1" + "0" * 5000 + "}", 0),
+    ("q = 10 ** 200_000\nreturn 1", "return 1", "<int object>", 1),
+    ("q = Loop()\nreturn 1", "return 1", "<traced_program.Loop object>", 1),
+]
+CLASSES = """
+class Point:
+    def __init__(self, x):
+        self.x = x
+    def __repr__(self):
+        return f'Point({self.x})'
+class Loop:
+    def __repr__(self):
+        return repr(self)
+"""
+
+
+@pytest.mark.parametrize(("body", "line", "text", "count"), UNREADABLE, ids=[text[:12] for _, _, text, _ in UNREADABLE])
+def test_a_value_whose_repr_raises_is_shown_as_an_object_and_counted(
+    body: str, line: str, text: str, count: int
+) -> None:
+    one = program(body, CLASSES)
+    found = trace(one)
+    [state] = [f.locals for f in found.frames if line in f.source and f.event in (Event.CALL, Event.LINE)]
+    assert state is not None
+    assert [value.text for value in state.values() if value.text == text]
+    assert found.unreadable == count
+    assert found.result is not None
+    if count:
+        with pytest.raises(ProgramError, match=r"the repr of a value raised|recursed too deeply") as error:
+            trace(one, TraceLimits(unreadable=False))
+        assert error.value.kind in ("repr", "recursion")
+    with pytest.raises(ValueError, match="Exceeds the limit"):  # the program's own limit is as it was
+        str(10**5000)
+
+
+def test_what_a_program_draws_is_the_same_in_every_run_and_ours_goes_on() -> None:
+    drawn = program(
+        "return [random.random() for _ in range(3)], Random(7).random()", "import random\nfrom random import Random"
+    )
+    random.seed(5)
+    before = random.getstate()
+    first, second = trace(drawn), trace(drawn)
+    assert random.getstate() == before
+    assert first.frames == second.frames
+    random.seed(0)
+    again = [random.random() for _ in range(3)]
+    assert first.result is not None
+    assert first.result.text == repr((again, random.Random(7).random()))
+
+
+COPIES = {
+    "types.coroutine": "import types\n@types.coroutine\ndef g():\n    x = yield 1\n    return x\nasync def f():\n    return await g()\n"
+    "def run():\n    k = f()\n    k.send(None)\n    try: k.send(2)\n    except StopIteration as end: return end.value",
+    "another name": "def run():\n    x = 1\n    return x\nrun.__code__ = run.__code__.replace(co_name='other')",
+    "another function": "import types\ndef old():\n    x = 1\n    return x\n"
+    "run = types.FunctionType(old.__code__.replace(co_qualname='o'), {})",
+}
+
+
+@pytest.mark.parametrize("before", COPIES.values(), ids=COPIES.keys())
+def test_copies_of_the_programs_own_code_are_recorded(before: str) -> None:
+    found = trace(program("return run()", before))
+    expected = steps(found.program.code)
+    assert [(f.event.value, f.line) for f in found.frames] == [(event, line) for event, line, _, _ in expected]
+    assert len(found.frames) > 6
 
 
 def test_frame_and_output_limits_hold_even_if_the_program_catches_everything() -> None:

@@ -25,7 +25,7 @@ BAD = {
     "raised": "raise ValueError('at import')\ndef f(x):\n    return x",
     "time": "def f(x):\n    import time\n    time.sleep(60)",
     "frames": "def f(x):\n    while True:\n        x = 1",
-    "repr": "class A:\n    def __repr__(self):\n        raise OSError\ndef f(x):\n    a = A()\n    return x",
+    "repr": "class A:\n    def __repr__(self):\n        raise SystemExit\ndef f(x):\n    a = A()\n    return x",
     "killed": "def f(x):\n    import os\n    os._exit(1)",
     "process": "def f(x):\n    import os\n    while True:\n        os.fork()",
 }
@@ -49,6 +49,50 @@ def test_every_program_is_in_one_split_and_failures_are_marked(tmp_path: Path) -
     path.write_text("".join(json.dumps({"code": code, "input": "3"}) + "\n" for code in codes))
     outcomes = [example.outcome for example in everything(path)]
     assert sorted(outcomes) == sorted(["ok"] * 12 + list(BAD))
+
+
+UNSTABLE = {
+    "the clock": "import time\ndef f(x):\n    return time.time()",
+    "an address as a number": "def f(x):\n    y = object()\n    return id(y)",
+    "the order of a set of objects": "class A:\n    pass\n"
+    "def f(x):\n    ys = [A() for _ in range(9)]\n    return [ys.index(y) for y in set(ys)]",
+    "numbers of a generator without a seed": "import random\ndef f(x):\n    return random.Random().random()",
+    "bytes of the system": "import os\ndef f(x):\n    return os.urandom(4)",
+    "its process": "import os\ndef f(x):\n    return os.getpid()",
+    "which way it goes": "import time\ndef f(x):\n    for _ in range(time.perf_counter_ns() % 97):\n        pass\n    return 1",
+}
+STABLE = [
+    "import random\ndef f(x):\n    return random.random(), random.sample(range(99), 5)",
+    "def f(x):\n    return hash('x') % 7, list({'a', 'b', 'c'}), object()",
+    "import threading, hmac\ndef f(x):\n    lock = threading.RLock()\n    with lock:\n        return hmac.new(b'k', b'm', 'sha1')",
+]
+
+
+@pytest.mark.parametrize("isolation", ["auto", "trusted"])
+def test_what_another_run_would_show_otherwise_is_an_outcome_of_its_own(isolation: str) -> None:
+    config = TracerConfig.model_validate({"isolation": isolation})
+    if isolation == "trusted":
+        UNSTABLE.pop("its process", None)
+    for what, code in UNSTABLE.items():
+        [found] = trace_all([Program.from_call(code, "3", what)], config)
+        assert isinstance(found, ProgramError), what
+        assert found.kind == "unstable"
+        assert str(found).startswith(f"{what}: another run of it had another trace, from frame ")
+    for code in STABLE:
+        [found] = trace_all([Program.from_call(code, "3")], config)
+        assert isinstance(found, Trace), found
+
+
+def test_values_whose_repr_raises_are_counted_or_refused(tmp_path: Path) -> None:
+    point = "class P:\n    def __init__(self, x):\n        self.x = x\n    def __repr__(self):\n        return f'P({self.x})'\n"
+    path = tmp_path / "points.jsonl"
+    codes = [point + "def f(x):\n    return P(x)", "def f(x):\n    return x"]
+    path.write_text("".join(json.dumps({"code": code, "input": "3"}) + "\n" for code in codes))
+    for unreadable, outcomes, counts in (("placeholder", ["ok", "ok"], [2, 0]), ("refuse", ["repr", "ok"], [0, 0])):
+        task = {"kind": "programs", "path": str(path), "tracer": {"unreadable": unreadable}}
+        found = examples(DataConfig.model_validate({"task": task}), "all", [0, 1])
+        assert [example.outcome for example in found] == outcomes
+        assert [example.slices["unreadable"] for example in found] == counts
 
 
 def test_a_failed_program_keeps_its_context_only(tmp_path: Path) -> None:

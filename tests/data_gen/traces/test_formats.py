@@ -45,11 +45,14 @@ lines = st.one_of(
 )
 
 
+numbers = st.integers(1, 99)
+
+
 def frames_of(names: st.SearchStrategy[str]) -> st.SearchStrategy[list[Frame]]:
     shown = st.dictionaries(names, values, max_size=4)
     one = st.one_of(
-        st.builds(Frame, st.sampled_from([Event.CALL, Event.LINE]), lines, shown, st.none()),
-        st.builds(Frame, st.sampled_from([Event.RETURN, Event.EXCEPTION]), lines, st.none(), values),
+        st.builds(Frame, st.sampled_from([Event.CALL, Event.LINE]), numbers, lines, shown, st.none()),
+        st.builds(Frame, st.sampled_from([Event.RETURN, Event.EXCEPTION]), numbers, lines, st.none(), values),
     )
     return st.lists(one, min_size=1, max_size=8)
 
@@ -204,7 +207,7 @@ def test_a_line_that_looks_like_a_query_is_one_if_the_next_line_answers_it() -> 
 @pytest.mark.parametrize("format", TEXT_FORMATS)
 def test_reading_takes_time_in_proportion_to_the_text(format: str) -> None:
     def seconds(count: int) -> float:
-        frames = [Frame(Event.LINE, "a = 1\n", {"a": Value("1" * 40, "int")})] * count
+        frames = [Frame(Event.LINE, 1, "a = 1\n", {"a": Value("1" * 40, "int")})] * count
         characters = [
             c
             for piece in after_context(render(Trace(Program("x"), frames), format))

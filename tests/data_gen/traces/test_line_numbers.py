@@ -1,4 +1,4 @@
-"""The line of every frame is found again from its text, and formats that write it tell lines of one text apart."""
+"""Formats that write the number of every frame's line tell lines of one text apart."""
 
 import re
 import sys
@@ -13,31 +13,48 @@ from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special, spans_text
-from remedy.data_gen.traces.line_numbers import line_numbers
 from remedy.data_gen.traces.render import render
 
-TWICE = """def f(n):
-    total = 0
-    total += n
-    total += n
+TWICE = """class A:
+    def __init__(self, xs):
+        self.xs = xs
+
+
+class B:
+    def __init__(self, xs):
+        self.xs = xs
+
+
+def low(xs):
+    return [x for x in xs]
+
+
+def high(xs):
+    return [x for x in xs]
+
+
+def up(n):
     for i in range(n):
-        if i % 2:
-            total += n
-        else:
-            total -= n
-        total += n
-    return total
+        yield i
+
+
+def down(n):
+    for i in range(n):
+        yield i
 
 
 def main():  # << START_OF_TRACE
-    first = f(3)
-    first = f(3)
+    add = lambda x: x + 1
+    add = lambda x: x + 1
+    first = B([add(1)])
+    first = high(first.xs)
     try:
-        first = f(None)
+        first = [i for i in down(first)]
     except TypeError:
-        first = f(2)
+        first = [i for i in down(2)]
     return first
 """
+"""Whoever of those runs whose lines are the same, it is the second."""
 
 
 def seen_lines(code: str) -> list[int]:
@@ -71,11 +88,17 @@ def seen_lines(code: str) -> list[int]:
 )
 def test_the_lines_of_generated_programs_are_those_that_ran(task: dict[str, Any]) -> None:
     for one in examples(DataConfig.model_validate({"task": task}), "test", range(8)):
-        assert line_numbers(one.trace) == seen_lines(one.program)
+        assert [frame.line for frame in one.trace.frames] == seen_lines(one.program)
 
 
 def test_lines_of_one_text_are_told_apart() -> None:
-    assert line_numbers(trace(Program(TWICE))) == seen_lines(TWICE)
+    found = trace(Program(TWICE))
+    assert [frame.line for frame in found.frames] == seen_lines(TWICE)
+    first, second = ([TWICE.index(text), TWICE.rindex(text)] for text in ("        self.xs", "        yield i"))
+    assert first[0] < first[1]
+    assert second[0] < second[1]
+    numbers = [frame.source.split()[0] for frame in render(found, "cwm_numbered").frames if "yield" in frame.source]
+    assert set(numbers) == {str(TWICE[: second[1]].count("\n") + 1)}
 
 
 def test_numbers_stand_beside_the_lines_or_for_them() -> None:
@@ -147,5 +170,5 @@ def test_the_lines_of_real_programs_are_those_that_ran(shared: Path) -> None:
     different = 0
     for one in examples(DataConfig.model_validate({"task": task}), "all", range(0, 800, 4)):
         if not one.trace.raised:
-            different += line_numbers(one.trace) != seen_lines(one.program)
+            different += [frame.line for frame in one.trace.frames] != seen_lines(one.program)
     assert different == 0

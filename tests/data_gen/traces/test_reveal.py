@@ -16,9 +16,11 @@ from remedy.data_gen.traces.reveal import UNCHANGED, RevealConfig, reveal
 values = st.dictionaries(st.sampled_from("abc"), st.integers(0, 2).map(lambda i: Value(str(i), "int")), max_size=3)
 frames = st.lists(
     st.one_of(
-        st.builds(lambda v: Frame(Event.LINE, "l\n", v), values),
-        st.builds(lambda v: Frame(Event.CALL, "c\n", v), values),
-        st.builds(lambda e: Frame(e, "r\n", None, Value("0", "int")), st.sampled_from([Event.RETURN, Event.EXCEPTION])),
+        st.builds(lambda v: Frame(Event.LINE, 1, "l\n", v), values),
+        st.builds(lambda v: Frame(Event.CALL, 1, "c\n", v), values),
+        st.builds(
+            lambda e: Frame(e, 1, "r\n", None, Value("0", "int")), st.sampled_from([Event.RETURN, Event.EXCEPTION])
+        ),
     ),
     max_size=30,
 )
@@ -54,9 +56,9 @@ def test_a_reader_of_the_diff_can_always_restore_the_values(trace: list[Frame], 
 
 def test_a_return_clears_the_memory_and_an_exception_does_not() -> None:
     state = {"a": Value("1", "int")}
-    line = Frame(Event.LINE, "l\n", state)
-    end = Frame(Event.RETURN, "r\n", None, Value("0", "int"))
-    raised = Frame(Event.EXCEPTION, "e\n", None, Value("0", "int"))
+    line = Frame(Event.LINE, 1, "l\n", state)
+    end = Frame(Event.RETURN, 1, "r\n", None, Value("0", "int"))
+    raised = Frame(Event.EXCEPTION, 1, "e\n", None, Value("0", "int"))
     diff = RevealConfig(locals="diff")
     assert reveal([line, raised, line, end], diff)[2] == {"a": UNCHANGED}
     assert reveal([line, end, line, end], diff)[2] == state
@@ -64,13 +66,13 @@ def test_a_return_clears_the_memory_and_an_exception_does_not() -> None:
 
 def test_one_variable_in_turn_and_all_at_the_end() -> None:
     state = {name: Value("1", "int") for name in "abc"}
-    shown = reveal([Frame(Event.LINE, "l\n", state)] * 5, RevealConfig(locals="one_in_turn"))
+    shown = reveal([Frame(Event.LINE, 1, "l\n", state)] * 5, RevealConfig(locals="one_in_turn"))
     assert [list(s or {}) for s in shown] == [["a"], ["b"], ["c"], ["a"], ["a", "b", "c"]]
 
 
 def test_a_session_without_a_returned_value_ends_on_its_full_state() -> None:
     state = {name: Value("1", "int") for name in "ab"}
-    shown = reveal([Frame(Event.LINE, "l\n", state)] * 3, RevealConfig(locals="diff"))
+    shown = reveal([Frame(Event.LINE, 1, "l\n", state)] * 3, RevealConfig(locals="diff"))
     assert shown[1] == {"a": UNCHANGED, "b": UNCHANGED}
     assert shown[2] == state
 

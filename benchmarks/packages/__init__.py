@@ -1,0 +1,1 @@
+"""What is promised of traces, tried on programs that people wrote: the examples of packages."""

@@ -1,0 +1,72 @@
+"""Values whose own repr raises: what is shown in their place, and why a program ends where nothing is to be."""
+
+from __future__ import annotations
+
+# Without the wrappers of `signal`, which make an enum at every call; this runs for every program.
+import _signal  # type: ignore[import-not-found]
+import sys
+import types
+from operator import is_
+from typing import Any
+
+from remedy.data_gen.execution.describe import describe_long, describe_object, type_name
+from remedy.data_gen.execution.program import Value
+
+INTERRUPTED = "was interrupted by a signal handler of its own while a frame was recorded"
+# Bound before any program runs, which may replace what it finds in a module.
+_exact_type, _is_subclass = type, issubclass
+
+
+class Unreadable:
+    """Those of one program. `refuses`: the first ends it."""
+
+    def __init__(self, refuses: bool) -> None:
+        self.count = 0
+        """How many are shown as `object` would."""
+        self._refuses = refuses
+        self._handlers: list[Any] = []
+
+    def start(self) -> None:
+        """The program's entry is about to run."""
+        self._handlers = _signal_handlers()
+
+    def instead(self, value: Any, error: Exception, frame: types.FrameType) -> Value:
+        """What is shown of a value whose repr raised an error, in a frame. Raises the error where that is to end the program."""
+        kind = _exact_type(error)
+        if kind is ValueError:  # perhaps of an int with more digits than Python writes
+            try:
+                return describe_long(value)
+            except Exception:
+                pass
+        lacks = _is_subclass(kind, MemoryError) or (_is_subclass(kind, RecursionError) and _is_deep(frame))
+        if lacks or self._refuses or self.is_interrupted():
+            raise error
+        self.count += 1
+        return describe_object(value)
+
+    def why(self, error: BaseException, source: str) -> tuple[str, str]:
+        """The outcome, and what to say, of an error that ends the program at a line."""
+        kind = _exact_type(error)
+        if _is_subclass(kind, RecursionError):
+            return "recursion", f"recursed too deeply to be traced, at `{source}`"
+        if _is_subclass(kind, MemoryError):
+            return "memory", f"ran out of memory, at `{source}`"
+        if self.is_interrupted():
+            return "killed", INTERRUPTED
+        return "repr", f"the repr of a value raised {type_name(kind)}, at `{source}`"
+
+    def is_interrupted(self) -> bool:
+        """Whether an error may come of a signal handler that the program has set, which Python runs between any two instructions."""
+        return not all(map(is_, _signal_handlers(), self._handlers))
+
+
+def _is_deep(frame: types.FrameType | None) -> bool:
+    """Whether so much of the stack is in use that what fails for want of it may not fail with less below."""
+    room = sys.getrecursionlimit() // 4
+    while frame is not None and room:
+        frame, room = frame.f_back, room - 1
+    return not room
+
+
+def _signal_handlers() -> list[Any]:
+    return [_signal.getsignal(number) for number in range(1, _signal.NSIG)]

@@ -39,7 +39,9 @@ def judged(
     )
     differing = unequal(before, after) + unequal_evaluations(before, after)
     remarks = [f"unequal: {'; '.join(differing)}"] if differing else []
-    refused = _cut(item, before, after) or ("" if partial else _incomplete(item, missing))
+    refused = (
+        _cut(item, before, after) or _counted_twice(before, after) or ("" if partial else _incomplete(item, missing))
+    )
     if refused:
         item = item._replace(word=item.word and VerdictWord.UNDECIDED, of_runs=VerdictWord.UNDECIDED)
     return item._replace(remarks=(*remarks, *same_weights(before, after)), refused=refused)
@@ -65,6 +67,16 @@ def same_weights(baseline: Sequence[Request], treatment: Sequence[Request]) -> l
     runs = {request["run"]: request.get("checkpoint", {}).get("weights") for request in (*baseline, *treatment)}
     pairs = [f"{one} and {other}" for one, other in combinations(runs, 2) if runs[one] and runs[one] == runs[other]]
     return [f"the same weights: {named(pairs)}"] if pairs else []
+
+
+def _counted_twice(*sides: Sequence[Request]) -> str:
+    """Why trainings that are one must not be counted as several seeds; empty where none is."""
+    for side in sides:
+        runs = {request["run"]: request.get("checkpoint", {}).get("weights") for request in side}
+        twice = [run for run in runs if runs[run] and list(runs.values()).count(runs[run]) > 1]
+        if twice:
+            return f"{named(twice)} have the same weights, and are no seeds"
+    return ""
 
 
 def _settings(request: Request) -> dict[str, str]:

@@ -11,6 +11,7 @@ from remedy.eval.report.wording import drawn, in_these_runs, margin_of, rate_of,
 from remedy.eval.sections import points
 from remedy.eval.stats import VerdictWord
 from remedy.eval.stats.differences import SEEDS_A_SIDE
+from remedy.eval.stats.words import least_p
 
 NOTHING = (
     "Nothing is compared here, so nothing is said to cure a failure.",
@@ -97,16 +98,27 @@ def decisive(item: Verdict) -> str:
     if nothing_to_lose and not far:
         why = f"the baseline has no more right than the {margin_of(item)} that it may lose"
         return f"{seen}, no number of programs decides it: {why}"
+    if found.repeated and not item.treatment.reachable and "rates" not in item.evidence.asked:
+        return "on so few programs no training can be shown to solve the task"
     if found.repeated and not far:
-        count = math.ceil(math.log(ALONE) / math.log(1 - margin))
+        count = math.ceil(math.log(item.level) / math.log(1 - margin))
         return f"to show that less than {margin_of(item)} are lost takes {count} seeds a side that all solve the task"
     times = found.times(abs(centre) if far else margin + centre, item.level)
     said = f"about {math.ceil(times):,}" if times <= MOST_TIMES else f"more than {MOST_TIMES:,}"
     if found.repeated:
-        count = max(math.ceil(min(times, MOST_TIMES) * min(found.seeds)), SEEDS_A_SIDE)
-        return f"{seen} and seeds lie as far apart as here, about {count:,} a side would mostly tell it from 0"
+        return f"{seen} and seeds lie as far apart as here, about {_seeds(item, times):,} a side would mostly tell it from 0"
     end = "tell it from 0" if far else f"show that less than {margin_of(item)} are lost"
     return f"{seen}, {said} times the programs would mostly {end}"
+
+
+def _seeds(item: Verdict, times: float) -> int:
+    """So many times the seeds, and as many as a test of their rates takes to reach the level."""
+    found = item.found
+    matched = found.same_runs or min(found.seeds) == 1
+    count = max(math.ceil(min(times, MOST_TIMES) * (max if matched else min)(found.seeds)), SEEDS_A_SIDE)
+    while least_p("rates", (count, count), matched) >= item.level:
+        count += 1
+    return count
 
 
 def _outcomes(verdicts: Sequence[Verdict]) -> str:
@@ -171,7 +183,8 @@ def _certainties(verdicts: Sequence[Verdict]) -> str:
 def _difference(item: Verdict) -> str:
     low, high = item.found.interval(item.level)
     confidence = "95 %" if item.level == ALONE else f"{100 * (1 - item.level):.2f} %"
-    return f"{points(item.found.difference)} points, {confidence} interval {points(low)} to {points(high)}"
+    normally = " if seeds vary normally" if item.found.repeated else ""
+    return f"{points(item.found.difference)} points, {confidence} interval {points(low)} to {points(high)}{normally}"
 
 
 def _name(item: Verdict) -> str:

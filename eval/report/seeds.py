@@ -152,6 +152,8 @@ def each_seed(found: Repeated) -> str:
 def solved(found: Repeated) -> str:
     """How many runs solve the task, and the share of all trainings that would: `solved 3 of 4, 19 to 99 %`."""
     at = "" if found.solved_at == BAR else f" ({100 * found.solved_at:.0f} %)"
+    if not found.reachable:
+        return f"solved{at} not to be told, on so few programs"
     return f"solved{at} {found.solved} of {len(found.points)}, {interval(*found.share)}"
 
 

@@ -184,6 +184,10 @@ def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collecti
         )
     solved_at = share if isinstance(comparison.solved_at, str) else comparison.solved_at
     baseline, treatment = (over_seeds(side, clusters, solved_at) for side in outcomes)
+    if comparison.asks and not found.repeated:
+        raise ConfigError(
+            f"comparison {comparison.mitigation!r}: asks does nothing: a side has one seed, so that nothing is asked of recipes"
+        )
     try:
         evidence = weigh(found, baseline, treatment, comparison.asks)
     except ValueError:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
-from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect
+from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect, quantile
 from remedy.eval.stats.exact import Test, permutation, sign_flips
 from remedy.eval.stats.seeds import Spread, adjusted, between_and_among, shared
 
@@ -58,10 +57,7 @@ class Difference(NamedTuple):
     @property
     def p_of_runs(self) -> float:
         """Two-sided, for these runs and other programs; below a level where, and only where, that interval leaves out 0."""
-        ((error, degrees),) = self.runs.parts
-        ratio = abs(self.runs.centre) / error
-        tail = special.ndtr(-ratio) if math.isinf(degrees) else special.stdtr(degrees, -ratio)
-        return float(min(2 * tail, 1.0))
+        return min(1.0, *self.runs.p_values())
 
     def smallest(self, level: float = LEVEL, power: float = 0.8) -> float:
         """The smallest difference that an interval as wide would have left 0 out for with probability `power`, at most 1."""
@@ -102,6 +98,7 @@ def compare(
     repeated = any(varies) and all(one or other for one, other in zip(varies, standing))
     changes = after.mean(axis=0) - before.mean(axis=0)
     centre, variance = adjusted(changes, of)
+    runs = Spread(centre, ((math.sqrt(variance), int(of.max()) or 1e-9),))
     gained, lost = _moved(before, after, same_runs)
     return Difference(
         before.shape[1],
@@ -116,19 +113,34 @@ def compare(
         lost,
         _correlation(before.mean(axis=0), after.mean(axis=0)),
         _recipes(before, after, of, same_runs) if repeated else None,
-        Spread(centre, ((math.sqrt(variance), int(of.max()) or 1e-9),)),
-        rates(before, after, same_runs) if repeated else None,
+        runs,
+        rates(before, after, of, runs, same_runs) if repeated else None,
     )
 
 
-def rates(before: Floats, after: Floats, same_runs: bool = False) -> Test | None:
+def rates(before: Floats, after: Floats, of: Codes, runs: Spread, same_runs: bool = False) -> Test | None:
     """The exact test of seeds' rates: by permutation, or by sign where each run is on both sides or one side is a single model that
-    does not vary; None where there are too few seeds for any such test to reach 5 %."""
+    does not vary; None where there are too few seeds, by choice five a side (four could just reach 3 %) or six that are paired.
+
+    It takes programs as given. So that it holds for other programs too, the difference is first drawn towards 0 by what these add to
+    the interval of the seeds alone: q (sqrt(S + V) - sqrt(S)), where S and V are the variances over seeds and over programs and q is
+    Student's quantile. S is taken as V / 2 at least, so that a better training, which changes S, does not weaken the evidence; below
+    that the interval of `runs`, over programs alone, decides.
+    """
     counts = [side.sum(axis=1).round().astype(np.int64) for side in (before, after)]
-    if same_runs or min(map(len, counts)) == 1:
+    matched = same_runs or min(map(len, counts)) == 1
+    if max(map(len, counts)) < RUNS_ON_BOTH if matched else min(map(len, counts)) < SEEDS_A_SIDE:
+        return None
+    each = [after - before] if same_runs else [side for side in (before, after) if len(side) > 1]
+    ((error, degrees),) = runs.parts
+    programs = max(error**2 - sum(shared(side, of) for side in each), 0.0)
+    seeds = max(sum(float(side.mean(axis=1).var(ddof=1)) / len(side) for side in each), programs / 2)
+    drawn = quantile(LEVEL, degrees) * (math.sqrt(seeds + programs) - math.sqrt(seeds))
+    drawn_in = math.floor(max(min(drawn, 2.0), 0.0) * before.shape[1])
+    if matched:
         changes = counts[1] - counts[0]
-        return sign_flips(changes) if len(changes) >= RUNS_ON_BOTH else None
-    return permutation(*counts) if min(map(len, counts)) >= SEEDS_A_SIDE else None
+        return Test(sign_flips(changes - drawn_in).up, sign_flips(changes + drawn_in).down)
+    return Test(permutation(counts[0], counts[1] - drawn_in).up, permutation(counts[0], counts[1] + drawn_in).down)
 
 
 def _recipes(before: Floats, after: Floats, of: Codes, same_runs: bool) -> Spread:

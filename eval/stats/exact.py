@@ -62,7 +62,7 @@ def permutation(before: Counts, after: Counts) -> Test:
     treatment's, the share in which its mean is as high, and as low, as it is. `before`, `after`: right answers of each training,
     out of the same number.
 
-    All C(n1 + n2, n2) ways are counted, by their sums: ways[k, s] of k trainings with s right answers.
+    All C(n1 + n2, n2) ways are counted, by their sums: ways[k, s] of k trainings with s right answers, up to a common factor.
     """
     every = np.concatenate([before, after])
     every, own = every - every.min(), int((after - every.min()).sum())
@@ -70,6 +70,7 @@ def permutation(before: Counts, after: Counts) -> Test:
     ways[0, 0] = 1
     for one in every:
         ways[1:, one:] += ways[:-1, : ways.shape[1] - one].copy()
+        ways /= ways.max()
     return _tails(ways[-1], own)
 
 
@@ -81,6 +82,7 @@ def sign_flips(changes: Counts) -> Test:
     ways[0] = 1
     for one in sizes:
         ways[one:] += ways[: len(ways) - one].copy()
+        ways /= ways.max()
     return _tails(ways, int(changes[changes > 0].sum()))
 
 

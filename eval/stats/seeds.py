@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect, quantile
 from remedy.eval.stats.exact import clopper_pearson
@@ -34,8 +35,8 @@ class Repeated(NamedTuple):
 
     @property
     def solves(self) -> tuple[bool, ...]:
-        """Whether each run solves the task."""
-        return tuple(run.low >= self.solved_at for run in self.runs)
+        """Whether each run solves the task: none where one that is always right would not be shown to."""
+        return tuple(self.reachable and run.low >= self.solved_at for run in self.runs)
 
     @property
     def solved(self) -> int:
@@ -59,11 +60,25 @@ class Spread(NamedTuple):
         """How far the interval of confidence 1 - `level` reaches to each side of the centre."""
         return max(quantile(level, degrees) * error for error, degrees in self.parts)
 
+    def p_values(self) -> tuple[float, float]:
+        """Of the centre being above 0, and below it, both two-sided: below a level where the interval lies on that side of 0."""
+        found = [_t_tail(sign * self.centre, error, degrees) for sign in (-1, 1) for error, degrees in self.parts]
+        half = len(self.parts)
+        return 2 * max(found[:half]), 2 * max(found[half:])
+
     def reach(self, level: float = LEVEL, power: float = 0.8) -> float:
         """How far from 0 the centre must truly lie for such an interval to leave out 0 with probability `power`."""
         return max(
             (quantile(level, degrees) + quantile(2 * (1 - power), degrees)) * error for error, degrees in self.parts
         )
+
+
+def _t_tail(value: float, error: float, degrees: float) -> float:
+    """The lower tail of Student's t at a value of this standard error."""
+    if not error:
+        return float(value >= 0)
+    ratio = value / error
+    return float(special.ndtr(ratio) if math.isinf(degrees) else special.stdtr(degrees, ratio))
 
 
 def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None, solved_at: float = BAR) -> Repeated:

@@ -15,6 +15,7 @@ from remedy.eval.stats.exact import (
     Counts,
     Test,
     boschloo,
+    clopper_pearson,
     least_permutation,
     mcnemar,
     most_failing,
@@ -46,12 +47,15 @@ class VerdictWord(StrEnum):
 
 
 class Evidence(NamedTuple):
-    """What a comparison is judged by. `tests`: of each question that is asked of recipes; none of single runs. `p_value`: two-sided,
-    multiplied by the number of questions, which share the level; at least that of these runs on other programs, since a test of
-    trainings takes the programs as given. `least`: the least that it could have been with as many trainings."""
+    """What a comparison is judged by. `tests`: of each question that is asked of recipes; none of single runs. `up`, `down`: two-sided
+    p-values of the treatment being better, and worse: of the tests, multiplied by the number of questions, which share the level; at
+    least those of these runs on other programs, and where the sides differ in their number of seeds, those of the interval over seeds
+    (a permutation test of means keeps its level under unequal variances only where numbers are equal). `least`: the least that a
+    p-value could have been with as many trainings."""
 
     tests: dict[Question, Test]
-    p_value: float
+    up: float
+    down: float
     least: float
     solved: Test | None
     """Of the trainings that solve the task, asked or not."""
@@ -60,6 +64,11 @@ class Evidence(NamedTuple):
     def asked(self) -> tuple[Question, ...]:
         """The questions."""
         return tuple(self.tests)
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided."""
+        return min(1.0, self.up, self.down)
 
 
 def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Sequence[Question] = ()) -> Evidence:
@@ -70,7 +79,7 @@ def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Sequ
         ValueError: rates are asked of fewer seeds.
     """
     if not found.repeated:
-        return Evidence({}, found.p_of_runs, 0.0, None)
+        return Evidence({}, *found.runs.p_values(), 0.0, None)
     if "rates" in asks and found.rates is None:
         raise ValueError("too few seeds for a test of rates")
     solved = _solved(found, baseline, treatment)
@@ -83,8 +92,11 @@ def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Sequ
         1.0 if question == "solved" and not treatment.reachable else least_p(question, found.seeds, _matched(found))
         for question in tests
     ]
-    p_value = len(tests) * min(test.p_value for test in tests.values())
-    return Evidence(tests, min(max(p_value, found.p_of_runs), 1.0), min(len(tests) * min(least), 1.0), solved)
+    sides = [[2 * len(tests) * min(one) for one in zip(*tests.values())], found.runs.p_values()]
+    if found.recipes is not None and "rates" in tests and not _matched(found) and found.seeds[0] != found.seeds[1]:
+        sides.append(found.recipes.p_values())
+    up, down = (max(one) for one in zip(*sides))
+    return Evidence(tests, up, down, min(len(tests) * min(least), 1.0), solved)
 
 
 def _solved(found: Difference, baseline: Repeated, treatment: Repeated) -> Test:
@@ -123,25 +135,23 @@ def word(
 ) -> VerdictWord:
     """What a comparison says of recipes; of single runs, as `word_of_runs`.
 
-    Helped and worse: a test of a question that is asked rejects at its share of the level, in that direction, and the interval of
-    these runs over other programs leaves out 0. Fixed: helped, more
-    trainings than the baseline's solve the task (rejected at the level, after the first), and more than half of all trainings do, with
-    95 % confidence: six of six. As good: with confidence 1 - `level` each, fewer than `margin` of all trainings fail (29 of 29 for
-    10 %, 59 of 59 for 5 %), and those that solve the task lose less than `margin` against those of the baseline that do. A word never
-    becomes weaker where a training of the treatment becomes better.
+    Helped and worse: the p-value of that direction is below the level. Fixed: helped, more trainings than the baseline's solve the task
+    (rejected at the level, after the first), and more than half of all trainings do, with confidence 1 - `level`: six of six at 5 %;
+    and a larger share than the baseline's, so that their intervals lie apart. As good: with confidence 1 - `level` each, fewer than
+    `margin` of all trainings fail (29 of 29 for 10 %, 59 of 59 for 5 %), and those that solve the task lose less than `margin` against
+    those of the baseline that do, here and on other programs.
     """
     if not found.repeated:
         return word_of_runs(found, baseline, treatment, level, margin)
-    each = level / len(evidence.tests) / 2
-    up, down = (any(test[side] < each for test in evidence.tests.values()) for side in (0, 1))
-    low, high = found.interval_of_runs(level)
-    if up and not down and low > 0:
-        solved = evidence.solved
-        fixed = solved is not None and solved.up < level / 2 and treatment.share[0] > 0.5
+    if evidence.up < level:
+        shares = [clopper_pearson(side.solved, len(side.runs), level) for side in (baseline, treatment)]
+        more = evidence.solved is not None and evidence.solved.up < level / 2
+        fixed = more and shares[1][0] > max(0.5, shares[0][1])
         return VerdictWord.FIXED if fixed else VerdictWord.HELPED
-    if down and not up and high < 0:
+    if evidence.down < level:
         return VerdictWord.WORSE
-    return VerdictWord.AS_GOOD if _as_good(baseline, treatment, level, margin) else VerdictWord.UNDECIDED
+    as_good = _as_good(baseline, treatment, level, margin) and found.interval_of_runs(2 * level)[0] > -margin
+    return VerdictWord.AS_GOOD if as_good else VerdictWord.UNDECIDED
 
 
 def _as_good(baseline: Repeated, treatment: Repeated, level: float, margin: float) -> bool:
@@ -150,7 +160,7 @@ def _as_good(baseline: Repeated, treatment: Repeated, level: float, margin: floa
         return False
     before, after = _counts(baseline), _counts(treatment)
     shifted = after + math.floor(margin * treatment.estimate.size)
-    test = sign_flips(shifted - before) if len(before) == 1 else permutation(before, shifted)
+    test = sign_flips(shifted - before) if len(baseline.runs) == 1 else permutation(before, shifted)
     return test.up < level
 
 

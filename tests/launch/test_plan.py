@@ -45,13 +45,12 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     assert "guessed from operations" in text
     assert "permutation, length 2, horizon 1, forcing free" in text
     row = next(line for line in text.splitlines() if "b (length 4)" in line)
-    assert [cell.strip() for cell in row.split("│")[1:-1]] == [
-        "b (length 4)",
-        "3 to 3",
-        "50",
-        "0 against 90 % of trainings that solve it (power 73%)",
-        "nothing: too few seeds",
-    ]
+    few = "nothing: on so few programs no training is shown to reach 95%"
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "3 to 3", "50", few, few]
+    more = {"diagnostics": [{"kind": "permutation", "lengths": [2, 4], "examples": 80}]}
+    text = printed(tmp_path, groups={"g": {**GROUP, "evaluate": more}})
+    row = next(line for line in text.splitlines() if "b (length 4)" in line)
+    assert "0 against 90 % of trainings that solve it (power 73%) │ nothing: too few seeds" in row
     text = printed(tmp_path, groups={"g": {**GROUP, "grid": {"train.seed": [0, 1, 2, 3, 4]}}})
     row = next(line for line in text.splitlines() if "b (length 4)" in line)
     expected = [f"{100 * smallest_difference((5, 5), 50, level=level):.0f} points" for level in (0.05, 0.025)]

@@ -17,6 +17,7 @@ from remedy.eval.checkpoint import weights_digest
 from remedy.eval.folder import read_request
 from remedy.models import tokenizer as tokenizers
 from remedy.models.config import PretrainedSettings
+from remedy.models.finished import seal_model
 from remedy.models.loading import load_checkpoint, merge
 from remedy.models.pretrained import beside, build_pretrained, is_in_4bit
 from remedy.models.tokenizer_backends import HuggingFaceSettings
@@ -44,6 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.save(folder)
     stored = {"name": "x", "data": DATA, "model": {**settings, "load_in_4bit": True}}
     (folder / "config.yaml").write_text(yaml.safe_dump(stored))
+    seal_model(folder)
     return folder
 
 
@@ -114,6 +116,7 @@ def test_rows_that_were_trained_beside_adapters_become_the_models_and_the_adapte
     trained.save_pretrained(run)
     tokenizer.save(run)
     (run / "config.yaml").write_text(yaml.safe_dump({"name": "x", "data": DATA, "model": settings}))
+    seal_model(run)
     tokens = torch.tensor([[*tokenizer.new_ids, 5, 6, 7]])
     with torch.no_grad():
         expected = trained.eval()(input_ids=tokens).logits

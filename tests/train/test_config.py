@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build, dump, load
 from remedy.train import arguments, run
+from remedy.train.checkpoints import Checkpoints
 from remedy.train.config import DeepSpeedSettings, RunConfig, Stage, TrackingSettings, TrainSettings
 from remedy.train.stacked import seeds_of
 
@@ -98,7 +99,7 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
             arguments={k: v for k, v in vars(given["args"]).items() if k != "output_dir"},
             rows=[len(rows), *(rows[i].ids.tolist() for i in (0, len(rows) - 1))],
             roles=given["data_collator"].roles.tolist(),
-            limits=[callback.limit for callback in given["callbacks"] if hasattr(callback, "limit")],
+            kept=[one.config.train.save_total_limit for one in given["callbacks"] if isinstance(one, Checkpoints)],
             names=[callback.name for callback in given["callbacks"] if hasattr(callback, "name")],
             peak=given["peak"],
             validation=given["validation"] and len(given["validation"].rows),

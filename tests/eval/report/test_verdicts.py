@@ -54,7 +54,9 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     _, records = together(*parts, variants=variants)
     found = decided(records, "a", "b")
     assert (found.found.seeds, found.found.repeated, found.word) == ((6, 6), True, VerdictWord.FIXED)
-    assert verdict_cell(found) == "Fixed\n6 seeds against 6"
+    assert verdict_cell(found) == (
+        "Fixed\n6 seeds against 6\nnot shown: what up to 39% of trainings may do that none of these 6 did"
+    )
     assert verdict_row(found)[6] == "0.002\nof the seeds' rates"
     assert verdict_row(found)[3].split("\n")[2:] == [
         "seeds 100, 100, 100, 100, 100, 100 %",
@@ -66,13 +68,17 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     assert verdict_cell(one) == "Fixed\nin these runs"
     # Three seeds can be told apart by how many solve the task; two cannot.
     few = decided(records[records["run"].str.endswith(("0", "1", "2"))], "a", "b")
-    assert verdict_cell(few) == "Helped\n3 seeds against 3\nall seeds solve it; to say fixed takes 6"
+    assert verdict_cell(few).startswith(
+        "Helped\n3 seeds against 3\nall seeds solve it; to say fixed takes 6\nnot shown: "
+    )
     assert verdict_row(few)[6] == "0.031\nof solved trainings"
     two = decided(records[records["run"].str.endswith(("0", "1"))], "a", "b")
     assert verdict_cell(two) == (
         "Undecided\n2 seeds against 2\nin these runs fixed (+93.2 to +100.0)\n"
         "could not be decided: p is 0.12 at least with so few seeds, and the level 0.05"
     )
+    with pytest.raises(ConfigError, match="asks does nothing: a side has one seed"):
+        decided(records, "a", "b-0", asks=["solved"])
     with pytest.raises(ConfigError, match="solved_at: no guess is known for these programs"):
         decided(records, "a", "b", solved_at="above chance")
     with pytest.raises(ConfigError, match=r"asks: rates cannot be tested with 2 seeds against 2: train 5 a side"):

@@ -55,7 +55,7 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     found = decided(records, "a", "b")
     assert (found.found.seeds, found.found.repeated, found.word) == ((6, 6), True, VerdictWord.FIXED)
     assert verdict_cell(found) == (
-        "Fixed\n6 seeds against 6\nnot shown: what up to 39% of trainings may do that none of these 6 did"
+        "Fixed\n6 seeds against 6\nnot shown: what up to 39 % of trainings may do that none of these 6 did"
     )
     assert verdict_row(found)[6] == "0.002\nof the seeds' rates"
     assert verdict_row(found)[3].split("\n")[2:] == [

@@ -55,8 +55,16 @@ def _outcome(item: Verdict) -> str:
         case _:
             said = f"It is undecided whether {name} does anything to the {of}{where}"
     start = "The primary comparison: " if item.comparison.primary else ""
+    if "solved" in item.evidence.asked and item.treatment.reachable:
+        said += f"; {_solved(item)}"
     idle = f", and {item.without.splitlines()[0]} without a model" if told_idle(item) else ""
     return f"{start}{said}; {rate_of(item.treatment)} of its answers are right, {rate_of(item.baseline)} of the baseline's{idle}."
+
+
+def _solved(item: Verdict) -> str:
+    """`4 of 4 trainings solve it (33 % or more), 0 of 4 of the baseline's`."""
+    first, second = (f"{side.solved} of {len(side.runs)}" for side in (item.treatment, item.baseline))
+    return f"{first} trainings solve it ({100 * item.treatment.solved_at:.0f} % or more), {second} of the baseline's"
 
 
 def _where(item: Verdict) -> str:

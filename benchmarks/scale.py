@@ -158,7 +158,7 @@ def speed(models: dict[bool, Any]) -> Iterator[str]:
 
 RATES = {
     "sessions of permutations, a token each": 21_700_000,
-    "programs of permutations": 578_000,
+    "programs of permutations": 832_000,
     "string functions": 798_000,
     "the same, written to shards": 366_000,
     "real programs, in process": 576_000,

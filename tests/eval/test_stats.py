@@ -369,6 +369,28 @@ def test_a_model_as_it_is_does_not_vary() -> None:
     assert not compare(kept, forgot).repeated
 
 
+def test_no_run_solves_what_one_that_is_always_right_is_not_shown_to() -> None:
+    of = [number // 5 for number in range(300)]  # 60 clusters of programs that are all alike
+    nearly, all_right = (over_seeds(runs(share, share, programs=300), of) for share in (298 / 300, 1.0))
+    assert not nearly.reachable
+    assert (nearly.solved, all_right.solved) == (0, 0)
+    assert over_seeds(runs(1, 1, programs=300)).solved == 2
+
+
+def test_fixed_holds_at_the_level_of_its_comparison() -> None:
+    none, all_solve = runs(*[0] * 6), runs(*[1] * 6)
+    assert said(none, all_solve, level=0.05) == "fixed"
+    assert said(none, all_solve, level=0.005) == "helped"
+    # And where the baseline mostly solves it as well, the failure was none to be gone.
+    assert said(runs(*[1] * 8, *[0] * 4), runs(*[1] * 12)) in ("helped", "undecided")
+
+
+def test_seeds_that_differ_in_number_are_compared_by_their_interval_too() -> None:
+    close, apart = runs(*[0.5] * 10, *[0.51] * 10), runs(0.6, 0.6, 0.6, 0.6, 0.4)
+    assert permutation(*(side.sum(axis=1).astype(int) for side in (close, apart))).p_value < 0.05
+    assert said(close, apart) == "undecided"
+
+
 def test_both_questions_share_the_level() -> None:
     before, after = runs(*[0] * 5), runs(*[1] * 4, 0.5)
     sides = compare(before, after), over_seeds(before), over_seeds(after)

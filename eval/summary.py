@@ -68,6 +68,10 @@ class ConstraintEffect(TypedDict):
     """Share of the tokens it wrote that are not its likeliest; None where a server chose."""
 
 
+MAYBE = "untrained"
+"""The key that a condition has only where it says something."""
+
+
 class ConditionSummary(TypedDict):
     """One condition of one run, over its examples that could be traced."""
 

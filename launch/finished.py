@@ -9,7 +9,7 @@ from remedy.data_gen.settings import UserError
 from remedy.eval.folder import GENERATIONS, READING, REQUEST, SUMMARY
 from remedy.eval.generations import read_generations
 from remedy.eval.report.reading import Evaluations, read_evaluations
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.summary import MAYBE, ConditionSummary
 from remedy.launch.experiment import Job
 from remedy.launch.job import TRAINED
 from remedy.models.finished import check_model, recorded_weights, weights_are_gone
@@ -44,7 +44,7 @@ def _of_these_weights(job: Job) -> bool:
             read_generations(folder / GENERATIONS / f"{slug}.parquet", digest_of(request))
     except UserError:
         return False
-    as_today = all(set(condition) == set(ConditionSummary.__annotations__) for condition in found.conditions)
+    as_today = all(set(condition) | {MAYBE} == set(ConditionSummary.__annotations__) for condition in found.conditions)
     return as_today and not _differing(job, found) and request.get("checkpoint", {}).get("weights") == weights
 
 

@@ -197,7 +197,9 @@ def beside(item: Verdict) -> str:
 def not_shown(item: Verdict) -> str:
     """What no seed may have shown: trainings that come out otherwise are missing from so few."""
     count = len(item.treatment.runs)
-    share = f"not shown: what up to {100 * most_failing(0, count):.0f} % of trainings may do that none of these {count} did"
+    share = (
+        f"not shown: what up to {100 * most_failing(0, count):.0f} % of trainings may do that none of these {count} did"
+    )
     needed = seeds_for_fixed(item.level)
     solves = item.treatment.solved == count and item.comparison.solved_at != "above chance"
     fewer = item.word is VerdictWord.HELPED and solves and count < needed

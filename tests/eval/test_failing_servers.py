@@ -169,11 +169,11 @@ FALSE = [(1.5, ID), (True, ID), (-1, ID), (2**31, ID), (10**400, ID)]
 WRONG = [(NAN, LOGPROB), (INFINITE, LOGPROB), (True, LOGPROB), ("-1", LOGPROB), (-1e308, "which none can")]
 
 
-def bends(kind: str) -> Iterator[tuple[Bend, str]]:
+def bends() -> Iterator[tuple[Bend, str]]:
     """Replies with one false value each, and what is said of it."""
 
-    def vllm(part: str, value: Any) -> Bend:
-        def bend(reply: Any) -> None:
+    def bend(part: str, value: Any) -> Bend:
+        def bent(reply: Any) -> None:
             choice = reply["choices"][0]
             if part == "id":
                 choice["token_ids"][0] = value
@@ -184,36 +184,21 @@ def bends(kind: str) -> Iterator[tuple[Bend, str]]:
             else:
                 choice["prompt_logprobs"][1] = {str(n): {"logprob": value} for n in range(2)}
 
-        return bend
+        return bent
 
-    def sglang(part: str, value: Any) -> Bend:
-        def bend(reply: Any) -> None:
-            about = reply["meta_info"]
-            place = (
-                about["output_token_logprobs"][0] if part in ("id", "logprob") else about["input_top_logprobs"][1][0]
-            )
-            place[part in ("id", "scored id")] = value
-
-        return bend
-
-    bend = vllm if kind == "vllm" else sglang
     for value, says in FALSE:
         yield bend("id", value), says
-        if kind == "sglang":
-            yield bend("scored id", value), says
     for value, says in WRONG:
         yield bend("logprob", value), says if value != -1e308 else "is not the likeliest"
-        if value != -1e308 or kind == "vllm":
-            yield bend("scored", value), says
-    for value in (NAN, INFINITE) if kind == "vllm" else ():
+        yield bend("scored", value), says
+    for value in (NAN, INFINITE):
         yield bend("top", value), LOGPROB
 
 
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_false_values_are_one_line(kind: str) -> None:
+def test_false_values_are_one_line() -> None:
     model, tokenizer = model_for(SYMBOLIC)
-    for bend, says in bends(kind):
-        server = ContractServer(model, tokenizer, kind=kind)
+    for bend, says in bends():
+        server = ContractServer(model, tokenizer)
         server.script = lambda number, content, bend=bend: bend  # type: ignore[misc]
         assert says in refused(server, tokenizer)
 

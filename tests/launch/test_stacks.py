@@ -13,7 +13,7 @@ from remedy.data_gen.settings import ConfigError, UserError, build, load
 from remedy.launch import job
 from remedy.launch.experiment import ExperimentConfig, expand, trials
 from remedy.launch.job import TRAINED
-from remedy.launch.runner import command, prepare
+from remedy.launch.runner import prepare, words
 from remedy.launch.stacks import stacks
 from remedy.launch.sweep import sweep
 from remedy.models.finished import check_model, read_training
@@ -73,8 +73,8 @@ def test_they_are_trained_in_the_runs_own_folders_and_one_that_is_lost_is_left_t
     jobs = expand(config, "e")
     (stack,) = stacks(jobs)
     assert prepare(stack) == ""
-    words = command(stack, 1)
-    folders = [Path(word) for word in words[words.index("--member") + 1 :: 2]]
+    told = words(stack, 1)
+    folders = [Path(word) for word in told[told.index("--member") + 1 :: 2]]
     assert folders == [one.folder for one in jobs]
 
     build_model = stacked.build_model

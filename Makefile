@@ -11,7 +11,7 @@ export USE_HUB_KERNELS := 0
 help: ## print these targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-quickstart: .venv/ready ## train fourteen small models, evaluate them, and name the report to open (about five minutes on two cores)
+quickstart: .venv/ready ## train fourteen small models, evaluate them, and name the report to open (about six minutes on two cores)
 	$(BIN)/remedy run configs/experiment/quickstart.yaml
 
 format: .venv/ready-dev ## format the code and fix what the linter can fix

@@ -55,9 +55,8 @@ def assert_as_alone(model: Any, rows: list[list[torch.Tensor]]) -> None:
     one, two = loss_and_gradients(model, alone), loss_and_gradients(model, [packed(rows)])
     assert two[0] / count == pytest.approx(one[0] / count, abs=1e-5)
     assert len(one[1]) == len(two[1])
-    for left, right in zip(
-        one[1], two[1]
-    ):  # sums of other orders: their rounding is to be seen against the whole gradient
+    # They are sums in another order, whose rounding is to be seen against the whole gradient.
+    for left, right in zip(one[1], two[1]):
         assert float((right - left).norm()) <= 1e-5 * max(1.0, float(left.norm()))
 
 

@@ -18,18 +18,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import apply_changes, build, parse_overrides
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.allowed import Place
 from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
-from remedy.eval.constraints import starts_of
-from remedy.eval.forcings import FORCINGS, constraint_of
+from remedy.eval.decoding.constraints import starts_of
+from remedy.eval.decoding.forcings import FORCINGS, constraint_of
+from remedy.eval.decoding.protocol import Place
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Writing, Written
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded
+from remedy.settings import apply_changes, build, parse_overrides
 
 
 class Measured(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples, token_arrays
 from remedy.data_gen.execution.program import Program

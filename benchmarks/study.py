@@ -19,9 +19,9 @@ import pandas as pd
 from matplotlib import ticker
 from matplotlib.axes import Axes
 
-from remedy.data_gen.settings import UserError
-from remedy.eval import plotting
-from remedy.eval.colours import COLOURS
+from remedy.eval.tables import plotting
+from remedy.eval.tables.colours import COLOURS
+from remedy.settings import UserError
 
 
 class Recipe(NamedTuple):

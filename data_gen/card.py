@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
+from remedy.checksums import digest_of
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.files import replace_file
-from remedy.data_gen.messages import as_markdown
 from remedy.data_gen.roles import Role
-from remedy.data_gen.sealed import digest_of
-from remedy.data_gen.settings import dump
 from remedy.data_gen.shards import WriteConfig, plan, read_manifest, read_shard
+from remedy.files import replace_file
+from remedy.messages import as_markdown
+from remedy.settings import dump
 
 _OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
 

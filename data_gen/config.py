@@ -6,14 +6,14 @@ from typing import Annotated
 
 from pydantic import Field, SerializeAsAny, model_validator
 
-from remedy.data_gen.memory import Memory
-from remedy.data_gen.messages import shown
-from remedy.data_gen.registry import by_kind
-from remedy.data_gen.settings import Settings, low_high
+from remedy.data_gen.context_window import Memory
 from remedy.data_gen.tasks import TASKS, Task
 from remedy.data_gen.traces.render import FORMATS, FormatName
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
+from remedy.messages import shown
+from remedy.registry import by_kind
+from remedy.settings import Settings, low_high
 
 HIGHEST_LINE = 1_000_000
 """The highest number that a first line may have."""

@@ -15,12 +15,11 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.execution.pool import Outcome
 from remedy.data_gen.execution.program import ProgramError, Trace
 from remedy.data_gen.roles import Role, Span
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Drawn
 from remedy.data_gen.tasks.task import TokenArrays
 from remedy.data_gen.traces.budget import allows_partial_trace, densest_reveal, describe
@@ -28,6 +27,7 @@ from remedy.data_gen.traces.frames import Rendered, WrittenFrame
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.values import same_value
+from remedy.settings import ConfigError
 
 OVER_BUDGET = "budget"
 """The outcome of a program whose trace has too many tokens under any reveal."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.messages import cut
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task
+from remedy.messages import cut
+from remedy.settings import ConfigError
 
 
 def refuse_held_out_in_vain(sources: Iterable[DataConfig]) -> None:

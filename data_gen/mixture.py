@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import ConfigError, Settings
+from remedy.settings import ConfigError, Settings
 
 LONGEST = 10_000
 STRIDE = 1 << 40

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
-from remedy.data_gen.messages import one_line, shown
 from remedy.data_gen.roles import Role, Span
-from remedy.data_gen.settings import UserError
 from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.render import FORMATS, render
+from remedy.messages import one_line, shown
+from remedy.settings import UserError
 
 FUNCTION = "f"
 """The function that is called with a given input, as in the JSONL lines of the `programs` task."""

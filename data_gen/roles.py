@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import Annotated, NamedTuple
 
-from remedy.data_gen.registry import Registry, one_of
+from remedy.registry import Registry, one_of
 
 
 class Role(IntEnum):

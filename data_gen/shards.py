@@ -17,12 +17,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import Example
-from remedy.data_gen.files import clear_partials
-from remedy.data_gen.owner import owned
-from remedy.data_gen.roles import Role, Special
-from remedy.data_gen.sealed import (
+from remedy.checksums import (
     DamagedFile,
     digest_of,
     foreign_table,
@@ -32,9 +27,14 @@ from remedy.data_gen.sealed import (
     write_json,
     write_table,
 )
-from remedy.data_gen.settings import Settings, UserError
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example
+from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.splits import SplitName
-from remedy.data_gen.workers import worker_pool
+from remedy.files import clear_partials
+from remedy.owner import owned
+from remedy.settings import Settings, UserError
+from remedy.workers import worker_pool
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy import bool_
 
-from remedy.data_gen import rng
-from remedy.data_gen.registry import Registry, one_of
+from remedy import rng
+from remedy.registry import Registry, one_of
 
 
 class Split(NamedTuple):

@@ -10,18 +10,18 @@ from typing import Any, NamedTuple, TypedDict
 import torch
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import ConfigError, apply_changes, build, read_yaml
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
 from remedy.models.config import SHAPE, DecoderSettings
-from remedy.models.finished import read_training, recorded_weights
+from remedy.models.devices import weights_of
 from remedy.models.flops import token_cost, weight_count
 from remedy.models.loading import load_checkpoint, load_outline
 from remedy.models.mixers import MIXERS, eigenvalues_of
-from remedy.models.placing import weights_of
+from remedy.models.model_manifest import read_training, recorded_weights
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
+from remedy.settings import ConfigError, apply_changes, build, read_yaml
 
 PIECE = 1 << 20
 """Values of a tensor that are hashed at a time."""

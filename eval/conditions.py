@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
+from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles
 from remedy.eval.diagnostics import Condition
-from remedy.eval.forcings import TEACHER_FORCED, fed_roles
+from remedy.settings import ConfigError
 
 
 def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:

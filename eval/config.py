@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, model_validator
 
-from remedy.data_gen.registry import by_kind
-from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.tasks import TASKS, Task
-from remedy.eval.backend import Backend
 from remedy.eval.diagnostics import DIAGNOSTICS, Diagnostic
+from remedy.eval.generators.backend import Backend
+from remedy.registry import by_kind
+from remedy.settings import ConfigError, Settings
 
 
 class EvalConfig(Settings):

@@ -16,32 +16,40 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
+from remedy.checksums import DamagedFile
 from remedy.data_gen.examples import Example
-from remedy.data_gen.owner import owned
-from remedy.data_gen.sealed import DamagedFile
 from remedy.data_gen.splits import text_hash
-from remedy.data_gen.windows import longest_seen
+from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.checkpoint import Subject, describe
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
-from remedy.eval.constraints import check_interpreter
+from remedy.eval.decoding.constraints import check_interpreter
+from remedy.eval.decoding.forcings import constraint_of
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.horizon import solved_horizons
-from remedy.eval.folder import GENERATIONS, RECORDS, SUMMARY, UNFINISHED, claim, keep_reading, refuse_unprintable
-from remedy.eval.forcings import constraint_of
-from remedy.eval.generations import Generation, read_generations, write_generations
+from remedy.eval.distributed import PAUSE, World
 from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator
 from remedy.eval.progress import Meter, Tally, Underway
-from remedy.eval.records import CURE, read_records, token_counts, write_records
-from remedy.eval.remarks import of_condition, untrained
+from remedy.eval.records.folder import (
+    GENERATIONS,
+    RECORDS,
+    SUMMARY,
+    UNFINISHED,
+    claim,
+    keep_reading,
+    refuse_unprintable,
+)
+from remedy.eval.records.generations import Generation, read_generations, write_generations
+from remedy.eval.records.remarks import of_condition, untrained
+from remedy.eval.records.schema import CURE, read_records, token_counts, write_records
+from remedy.eval.records.summary import ConditionSummary, summarise, write_summary
 from remedy.eval.scoring import score_batch
-from remedy.eval.shares import POOL, pools, write_share
-from remedy.eval.summary import ConditionSummary, summarise, write_summary
-from remedy.eval.world import PAUSE, World
+from remedy.eval.work_split import POOL, pools, write_share
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
+from remedy.owner import owned
 
 log = logging.getLogger(__name__)
 

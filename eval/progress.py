@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from remedy.data_gen.speed import Speed, duration
+from remedy.speed import Speed, duration
 
 QUIET = 10.0
 """Seconds between two lines."""

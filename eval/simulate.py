@@ -6,31 +6,31 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.control_flow import ControlFlowError
-from remedy.data_gen.control_flow.guide.contradiction import Check
 from remedy.data_gen.examples import Example, Execution, fit_to_budget, write
 from remedy.data_gen.execution.program import Event, Program, ProgramError, Trace
 from remedy.data_gen.prompts import prompt_spans
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.settings import ConfigError, Settings, UserError, apply_changes, build, parse_overrides
 from remedy.data_gen.splits import ALL, text_hash
 from remedy.data_gen.tasks.task import Drawn
 from remedy.data_gen.traces.budget import allows_partial_trace
 from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.backend import Backend
 from remedy.eval.checkpoint import no_data, stored_settings
-from remedy.eval.constraints import check_data, check_interpreter, starts_of
-from remedy.eval.forcings import FREE
+from remedy.eval.control_flow import ControlFlowError
+from remedy.eval.control_flow.guide.contradiction import Check
+from remedy.eval.decoding.constraints import check_data, check_interpreter, starts_of
+from remedy.eval.decoding.forcings import FREE
+from remedy.eval.decoding.guided import check_states
 from remedy.eval.generators import Generator, Writing, Written
-from remedy.eval.guided import check_states
-from remedy.eval.model_frames import Following, FrameStream, ModelFrame
-from remedy.eval.records import Score
+from remedy.eval.generators.backend import Backend
+from remedy.eval.records.model_frames import Following, FrameStream, ModelFrame
+from remedy.eval.records.schema import Score
 from remedy.eval.scoring.actions import known_of
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import same_frame, score_frames
 from remedy.models.tokenizer import Encoded, TraceTokenizer
+from remedy.settings import ConfigError, Settings, UserError, apply_changes, build, parse_overrides
 
 
 class SimulateConfig(Settings):

@@ -7,9 +7,9 @@ from typing import Annotated, Optional
 
 import typer
 
-from remedy.data_gen.settings import load
 from remedy.launch.console import command_line, show_source, start, target
 from remedy.launch.reference import SettingsCommand
+from remedy.settings import load
 
 app = command_line(
     help="Test cures for the failures of code world models: generate, train, diagnose, compare.", no_args_is_help=True
@@ -243,9 +243,9 @@ def report(
     title: Annotated[str, typer.Option()] = "Report",
 ) -> None:
     """Write Markdown and one HTML page with figures and the verdict table."""
-    from remedy.data_gen.settings import UserError
     from remedy.eval.report.page import report as run
     from remedy.launch.experiment import ExperimentConfig
+    from remedy.settings import UserError
 
     if comparisons and baseline:
         raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
@@ -264,7 +264,7 @@ def calibrate(
     ] = "",
 ) -> None:
     """Learn from an evaluation where to stop believing what this model writes."""
-    from remedy.eval.trust.fit import described, fit, read_evaluated
+    from remedy.eval.calibration.fit import described, fit, read_evaluated
 
     trust = fit(read_evaluated(evaluation, condition), str(evaluation))
     trust.save(out)
@@ -288,9 +288,9 @@ def run_experiment(
     ] = None,
 ) -> None:
     """Run an experiment from training to report, skipping the stages already done."""
-    from remedy.data_gen.settings import UserError
     from remedy.launch.experiment import ExperimentConfig
     from remedy.launch.runner import run as run
+    from remedy.settings import UserError
 
     if plan:
         from remedy.launch.plan import print_plan
@@ -319,8 +319,8 @@ def sweep(
     ] = False,
 ) -> None:
     """Run a grid of runs, here or as a Slurm array, and report over all; finished runs are skipped."""
-    from remedy.data_gen.settings import UserError
     from remedy.launch.sweep import sweep as run
+    from remedy.settings import UserError
 
     if partial and not report_only:
         raise UserError("--partial does nothing without --report-only: add it, or remove --partial")

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import typer
 
 from remedy.data_gen.execution.program import ProgramError
-from remedy.data_gen.messages import cut, escaped, one_line, shown
-from remedy.data_gen.settings import UserError
+from remedy.messages import cut, escaped, one_line, shown
+from remedy.settings import UserError
 
 LONGEST = 1000
 """Characters of a line; a path may be in it."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from remedy.data_gen.messages import one_line
-from remedy.data_gen.orphans import end_with_parent
-from remedy.data_gen.settings import UserError, load
 from remedy.launch.console import command_line, in_words, start, target
+from remedy.messages import one_line
+from remedy.parent_watch import end_with_parent
+from remedy.settings import UserError, load
 
 if TYPE_CHECKING:
-    from remedy.eval.world import World
+    from remedy.eval.distributed import World
 
 GRACE = 1.0
 """Seconds that the process which says what went wrong has for it before a launcher ends all."""
@@ -36,7 +36,7 @@ def together() -> Iterator[World]:
     """
     from torch.distributed import DistError
 
-    from remedy.eval.world import UNREACHABLE, this_world
+    from remedy.eval.distributed import UNREACHABLE, this_world
 
     world = this_world()
     if not world.several:

@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from remedy.data_gen.messages import cut, shown, suggest
-from remedy.data_gen.settings import ConfigError, Folder, Settings, apply_changes, build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics.condition import MOST_EXAMPLES
-from remedy.eval.records import COMMON
+from remedy.eval.records.schema import COMMON
 from remedy.eval.report.verdicts import Comparison, Side, one_primary
 from remedy.launch.groups import BASELINE, SEEDS, SELECTION_FOLDER, Group, Member, TrialMember, members, trial_members
+from remedy.messages import cut, shown, suggest
 from remedy.models.config import DecoderSettings
+from remedy.settings import ConfigError, Folder, Settings, apply_changes, build
 from remedy.train.config import MOST_STEPS, RunConfig
 
 

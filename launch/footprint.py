@@ -12,16 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM
 
-from remedy.data_gen.settings import ConfigError
-from remedy.data_gen.speed import duration
 from remedy.models.activations import Activations, activations
 from remedy.models.config import DecoderSettings, PretrainedSettings
+from remedy.models.context_length import context_limit, refuse_longer
 from remedy.models.flops import token_cost, training_flops
-from remedy.models.foreign import read, read_config
-from remedy.models.limits import context_limit, refuse_longer
+from remedy.models.hub_loading import read, read_config
 from remedy.models.pretrained import add_adapters, refuse_divided
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.settings import ConfigError
+from remedy.speed import duration
 from remedy.train.arguments import rows_at_once
 from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.data import parted

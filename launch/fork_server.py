@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from remedy.data_gen.settings import UserError
 from remedy.launch.console import start
+from remedy.settings import UserError
 
 IMPORTED = ("train.run", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.job")
 """What a run imports when it comes to it."""

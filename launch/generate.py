@@ -12,12 +12,12 @@ from pydantic import model_validator
 from remedy.data_gen.card import write_card
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.held_out import refuse_held_out_in_vain
-from remedy.data_gen.messages import shown
-from remedy.data_gen.settings import ConfigError, Settings, load
 from remedy.data_gen.shards import WriteConfig, plan, write
+from remedy.messages import shown
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
+from remedy.settings import ConfigError, Settings, load
 
 
 class GenerateConfig(Settings):

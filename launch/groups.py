@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from remedy.data_gen.messages import shown
-from remedy.data_gen.settings import Settings
+from remedy.messages import shown
+from remedy.settings import Settings
 
 MOST_RUNS = 10_000
 """Runs of a group; more can only be a grid with one key too many."""

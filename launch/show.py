@@ -9,17 +9,17 @@ from pathlib import Path
 from rich.console import Console
 
 from remedy.data_gen.examples import Example
-from remedy.data_gen.files import replace_file
-from remedy.data_gen.messages import suggest
-from remedy.data_gen.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml
 from remedy.data_gen.splits import SPLITS
-from remedy.data_gen.windows import windows
+from remedy.data_gen.window_examples import windows
 from remedy.eval.view.page import page
 from remedy.eval.view.structure import Part, View, blocks_of, tokens_of
 from remedy.eval.view.terminal import show_view
+from remedy.files import replace_file
 from remedy.launch.generate import GenerateConfig
+from remedy.messages import suggest
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml
 from remedy.train.config import RunConfig, TrainSettings
 
 

@@ -10,16 +10,14 @@ from pathlib import Path
 from rich.console import Console
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.files import replace_file
-from remedy.data_gen.messages import suggest
 from remedy.data_gen.prompts import prompt_spans, read_program
-from remedy.data_gen.settings import ConfigError
-from remedy.eval.backend import Backend
+from remedy.eval.calibration.calibrator import RISK, Belief, Follower, Identity, Trust, identity_of
 from remedy.eval.checkpoint import describe
+from remedy.eval.decoding.forcings import CONSTRAINED
 from remedy.eval.diagnostics.condition import written_labels
-from remedy.eval.forcings import CONSTRAINED
 from remedy.eval.generators import Generator, LocalGenerator, ServedGenerator
-from remedy.eval.model_frames import ModelFrame
+from remedy.eval.generators.backend import Backend
+from remedy.eval.records.model_frames import ModelFrame
 from remedy.eval.simulate import (
     Prepared,
     check_constraint,
@@ -30,16 +28,18 @@ from remedy.eval.simulate import (
     read_words,
 )
 from remedy.eval.simulate import simulate as write_trace
-from remedy.eval.trust.calibrator import RISK, Belief, Follower, Identity, Trust, identity_of
 from remedy.eval.view.page import page
 from remedy.eval.view.simulation import Screen, summary
 from remedy.eval.view.simulation_page import simulation_view
 from remedy.eval.view.text import visible
-from remedy.models.finished import recorded_weights
+from remedy.files import replace_file
+from remedy.messages import suggest
 from remedy.models.loading import load_checkpoint, load_outline
+from remedy.models.model_manifest import recorded_weights
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import TraceTokenizer
+from remedy.settings import ConfigError
 
 
 def simulate(

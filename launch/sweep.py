@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from remedy.data_gen.settings import UserError, load
 from remedy.launch.experiment import ExperimentConfig, expand, trials
 from remedy.launch.job import TRAINED
 from remedy.launch.runner import environment, plan, prepare, report_all, run, words
 from remedy.launch.selection import choose
+from remedy.settings import UserError, load
 
 ARRAY = """\
 #!/usr/bin/env bash

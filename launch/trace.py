@@ -10,10 +10,10 @@ from pydantic import model_validator
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
 from remedy.data_gen.roles import spans_text
-from remedy.data_gen.settings import Settings, UserError, apply_changes, build, parse_overrides
 from remedy.data_gen.traces.render import FORMATS, FormatName, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
+from remedy.settings import Settings, UserError, apply_changes, build, parse_overrides
 
 
 class TraceConfig(Settings):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from remedy.data_gen.orphans import end_with_parent
-from remedy.data_gen.processes import this_process
-from remedy.data_gen.settings import UserError, load, read_yaml
 from remedy.launch.console import command_line, in_words, start
+from remedy.parent_watch import end_with_parent
+from remedy.processes import this_process
+from remedy.settings import UserError, load, read_yaml
 
 if TYPE_CHECKING:
     from remedy.train.config import RunConfig

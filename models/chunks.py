@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from remedy.models.batching import Cut, copied, cropped, joined, selected
-from remedy.models.placing import input_device
+from remedy.models.devices import input_device
 from remedy.models.states import State, StateKeeper, has_keys
 
 PROBE = 12

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from remedy.data_gen.registry import one_of
-from remedy.data_gen.settings import Settings
 from remedy.models.matching import Match, matched
 from remedy.models.mixers import MIXERS
+from remedy.registry import one_of
+from remedy.settings import Settings
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4},

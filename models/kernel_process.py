@@ -9,9 +9,9 @@ import sys
 import torch
 
 import remedy.models.mixers  # noqa: F401 (registers the operations)
-from remedy.data_gen.orphans import end_with_parent
 from remedy.models.kernel_trial import refusal
 from remedy.models.kernels import OPERATIONS, Use
+from remedy.parent_watch import end_with_parent
 
 
 def main() -> None:

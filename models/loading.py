@@ -9,16 +9,14 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
-from remedy.data_gen.files import replace_file, writing
-from remedy.data_gen.owner import owned
-from remedy.data_gen.settings import UserError
+from remedy.files import replace_file, writing
 from remedy.models import decoder
 from remedy.models import tokenizer as tokenizers
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.finished import CONFIG_FILE, SEAL, check_model, seal_model
-from remedy.models.foreign import has_tokenizer, read, read_config, read_model
+from remedy.models.devices import spread
+from remedy.models.hub_loading import has_tokenizer, read, read_config, read_model
 from remedy.models.mixers import describe_kernels, find_kernels
-from remedy.models.placing import spread
+from remedy.models.model_manifest import CONFIG_FILE, SEAL, check_model, seal_model
 from remedy.models.pretrained import (
     ADAPTER_FILE,
     base_of,
@@ -32,6 +30,8 @@ from remedy.models.pretrained import (
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
+from remedy.owner import owned
+from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 import torch
 from pydantic import Field
 
-from remedy.data_gen.registry import one_of
-from remedy.data_gen.settings import Settings
 from remedy.models.flops import mixing_cost, weights_in_products
 from remedy.models.mixers import MIXERS
+from remedy.registry import one_of
+from remedy.settings import Settings
 
 TOLERANCE = 0.02
 """How far from the reference's cost a matched model's may be."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from remedy.data_gen.settings import UserError
 from remedy.models.protocol import CausalLM
+from remedy.settings import UserError
 
 ALIKE = 2 / 3
 """The shortest example of a group over its longest: less pads more, more makes more groups to be computed one after another."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from remedy.data_gen.settings import UserError
+from remedy.settings import UserError
 
 _GOLDEN, _M1, _M2 = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
@@ -46,7 +46,7 @@ def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | N
 
 
 def _mix(z: Tensor) -> Tensor:
-    """SplitMix64's finaliser, as in `data_gen/rng.py`, on 64-bit integers with a sign."""
+    """SplitMix64's finaliser, as in `remedy/rng.py`, on 64-bit integers with a sign."""
     z = (z ^ _shift(z, 30)) * _M1
     z = (z ^ _shift(z, 27)) * _M2
     return z ^ _shift(z, 31)

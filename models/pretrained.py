@@ -13,14 +13,14 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import PreTrainedModel
 
-from remedy.data_gen.messages import suggest
-from remedy.data_gen.processes import this_process
-from remedy.data_gen.settings import UserError, read_yaml
+from remedy.messages import suggest
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.foreign import read_model
+from remedy.models.hub_loading import read_model
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
+from remedy.processes import this_process
+from remedy.settings import UserError, read_yaml
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from remedy.data_gen.settings import UserError
 from remedy.models.batching import CannotJoin, joined
+from remedy.models.cache_memory import Footprint, footprint, room, shares
+from remedy.models.call_cost import Pace, pace
 from remedy.models.chunks import PROBE, ChunkReader, Form, Rewind, probe
-from remedy.models.limits import ContextLimit, context_limit
-from remedy.models.pace import Pace, pace
-from remedy.models.placing import input_device
+from remedy.models.context_length import ContextLimit, context_limit
+from remedy.models.devices import input_device
 from remedy.models.protocol import CausalLM
-from remedy.models.room import Footprint, footprint, room, shares
 from remedy.models.states import State, StateKeeper, has_keys
+from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
 

@@ -22,11 +22,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.data_gen.settings import UserError
 from remedy.models.cache import MixerCache
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.mixers import Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
+from remedy.settings import UserError
 
 IGNORED = -100
 TOLERANCE = 1e-3

@@ -15,11 +15,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from remedy.checksums import write_json
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.files import replace_file
-from remedy.data_gen.messages import one_line, shown
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.sealed import write_json
+from remedy.files import replace_file
+from remedy.messages import one_line, shown
 from remedy.models.tokenizer_backends import (
     TOKENIZERS,
     Backend,

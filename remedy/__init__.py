@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from remedy.data_gen.execution.program import Program, Trace
     from remedy.data_gen.execution.tracer import trace
     from remedy.data_gen.roles import Role, Span, spans_text
-    from remedy.data_gen.settings import UserError, load
+    from remedy.settings import UserError, load
     from remedy.data_gen.traces.render import render
     from remedy.data_gen.traces.reveal import RevealConfig
     from remedy.eval.config import EvalConfig
@@ -39,11 +39,11 @@ _WHERE = {
     "RunConfig": "train.config",
     "Span": "data_gen.roles",
     "Trace": "data_gen.execution.program",
-    "UserError": "data_gen.settings",
+    "UserError": "settings",
     "build_tokenizer": "models.tokenizer",
     "evaluate": "eval.evaluate",
     "examples": "data_gen.examples",
-    "load": "data_gen.settings",
+    "load": "settings",
     "load_checkpoint": "models.loading",
     "render": "data_gen.traces.render",
     "report": "eval.report.page",

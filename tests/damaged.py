@@ -16,7 +16,6 @@ import yaml
 from rich.console import Console
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import load
 from remedy.eval.checkpoint import for_checkpoint, weights_digest
 from remedy.eval.config import EvalConfig
 from remedy.eval.costs.measure import MeasureConfig, measure
@@ -27,6 +26,7 @@ from remedy.launch.generate import generate
 from remedy.launch.show import show
 from remedy.models.loading import load_checkpoint
 from remedy.models.tokenizer import build_tokenizer
+from remedy.settings import load
 from remedy.train import shards
 from remedy.train.config import RunConfig
 from remedy.train.run import train

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from remedy.data_gen.config import DataConfig
-from remedy.eval.folder import GENERATIONS, RECORDS, UNFINISHED
+from remedy.eval.records.folder import GENERATIONS, RECORDS, UNFINISHED
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig

@@ -19,21 +19,21 @@ from torch import Tensor, nn
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Special
-from remedy.data_gen.settings import build
 from remedy.data_gen.traces.render import FORMATS
-from remedy.data_gen.windows import windows
+from remedy.data_gen.window_examples import windows
 from remedy.eval.config import EvalConfig
+from remedy.eval.decoding.forcings import ANSWERS, fed_roles, feeds_answers, forcing_name
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
-from remedy.eval.forcings import ANSWERS, fed_roles, feeds_answers, forcing_name
 from remedy.eval.generators import LocalGenerator
-from remedy.eval.records import NULLABLE
+from remedy.eval.records.schema import NULLABLE
+from remedy.eval.records.summary import ConditionSummary, summarise
 from remedy.eval.scoring.batch import written_roles
-from remedy.eval.summary import ConditionSummary, summarise
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.settings import build
 
 ACTS = frozenset({Role.EVENT, Role.ACTION})
 

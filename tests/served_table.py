@@ -10,13 +10,12 @@ import torch
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import build
-from remedy.eval.backend import Backend
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import runs_of
+from remedy.eval.decoding.cursor import runs_of
+from remedy.eval.decoding.forcings import FORCINGS
 from remedy.eval.evaluate import Ran, run_condition
-from remedy.eval.forcings import FORCINGS
 from remedy.eval.generators import Generator, LocalGenerator, ServedGenerator
+from remedy.eval.generators.backend import Backend
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -25,6 +24,7 @@ from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings
+from remedy.settings import build
 from tests.contract_server import ContractServer
 from tests.mock_models import Known, Mock, mistaken
 

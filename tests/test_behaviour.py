@@ -9,7 +9,6 @@ import pytest
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Special
-from remedy.data_gen.settings import build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
 from remedy.eval.generators import LoopGenerator
@@ -17,9 +16,10 @@ from remedy.eval.scoring import score_batch
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.settings import build
 from remedy.train.config import RunConfig
 from remedy.train.run import train
-from tests.eval.test_decoding import Reciter
+from tests.eval.decoding.test_decoding import Reciter
 from tests.fixtures.cases import DATA, DIAGNOSES, RUNS
 
 KEPT = json.loads((Path(__file__).parent / "fixtures" / "behaviour.json").read_text(encoding="utf-8"))

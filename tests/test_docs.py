@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 import remedy
-from remedy.data_gen.reference import fields, places
 from remedy.data_gen.roles import CWM_IDS
-from remedy.data_gen.settings import Settings
 from remedy.launch.reference import SETTINGS, markdown, settings_class
+from remedy.reference import fields, places
+from remedy.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

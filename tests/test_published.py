@@ -18,9 +18,9 @@ from benchmarks.published.collected import (
 from benchmarks.published.outputs import Judged, judge
 from benchmarks.published.reports import Failed, parse, summary
 from benchmarks.published.truths import data_of, example_of
-from remedy.data_gen.settings import UserError
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.settings import UserError
 
 TOKENIZER = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
 CODE = "def f(s):\n    t = s + 'b'\n    return t"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from remedy.data_gen.settings import load
 from remedy.eval.report.page import compose
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.reference import settings_class
 from remedy.launch.runner import run
+from remedy.settings import load
 from tests.tiny_cwm import write_tiny_cwm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,7 +63,7 @@ SMALLER = {
 }
 """For each configuration that the README's commands name, the overrides that make it small."""
 TRUST = [command for command in COMMANDS if "trust" in command and "configs/" not in command]
-"""Commands that take a model which has learnt something: tests/eval/trust/test_commands.py runs them."""
+"""Commands that take a model which has learnt something: tests/eval/calibration/test_commands.py runs them."""
 AT_ONCE = {"trace", "show", "rewrite", "merge", "report", "simulate"}
 """Commands of `remedy` that take no such configuration and are quick as they are."""
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from transformers import CwmConfig
 
-from remedy.data_gen.settings import load
 from remedy.launch.footprint import footprint
+from remedy.settings import load
 from remedy.train.config import RunConfig
 from tests.tiny_cwm import write_tiny_cwm
 

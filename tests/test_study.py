@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.study import DRAWINGS, Drawing, Recipe, draw, seeds_of
-from remedy.data_gen.settings import UserError
+from remedy.settings import UserError
 
 ROOT = Path(__file__).parents[1]
 RECIPE = Recipe("attention", "mixers/permutation", "transformer")

@@ -9,7 +9,7 @@ from torch.nn.functional import linear
 from torch.utils.benchmark import Timer
 from transformers import TrainingArguments
 
-from remedy.data_gen.settings import UserError
+from remedy.settings import UserError
 from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.deepspeed import deepspeed_json, join
 from remedy.train.resharding import universal_json

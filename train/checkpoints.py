@@ -18,10 +18,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from remedy.data_gen.files import replace_file
-from remedy.data_gen.sealed import DamagedFile, read_json, write_json
-from remedy.data_gen.settings import UserError, dump
-from remedy.models.finished import CONFIG_FILE, SEAL
+from remedy.checksums import DamagedFile, read_json, write_json
+from remedy.files import replace_file
+from remedy.models.model_manifest import CONFIG_FILE, SEAL
+from remedy.settings import UserError, dump
 from remedy.train.config import RunConfig
 
 LATEST = "latest"

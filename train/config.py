@@ -11,10 +11,10 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.held_out import refuse_held_out_in_vain, refuse_held_out_of_a_part
 from remedy.data_gen.mixture import MOST_SEEDS, Part
 from remedy.data_gen.roles import ROLES, Role, RoleName
-from remedy.data_gen.settings import ConfigError, Folder, Settings
 from remedy.data_gen.traces.render import FORMATS
 from remedy.models.config import AnyModel, DecoderSettings
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
+from remedy.settings import ConfigError, Folder, Settings
 
 DIVERGED = "diverged.txt"
 """What a run leaves beside its checkpoints whose loss became NaN or infinite."""

@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils.data import Dataset
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import token_arrays
 from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role, Special
 from remedy.data_gen.tokens import Tokens
-from remedy.data_gen.windows import drawn_window
+from remedy.data_gen.window_examples import drawn_window
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.config import RunConfig

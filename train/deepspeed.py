@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from remedy.data_gen.processes import this_process
-from remedy.data_gen.settings import ConfigError
 from remedy.models.block import Block
 from remedy.models.decoder import DecoderForCausalLM
+from remedy.processes import this_process
+from remedy.settings import ConfigError
 from remedy.train.config import TrainSettings
 from remedy.train.processes import ensure_launched
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from remedy.data_gen.messages import one_line
-from remedy.data_gen.processes import this_process
-from remedy.data_gen.settings import UserError
+from remedy.messages import one_line
+from remedy.processes import this_process
+from remedy.settings import UserError
 from remedy.train.checkpoints import latest_intact
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import TraceDataset

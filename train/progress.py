@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from remedy.data_gen.speed import Speed, duration
+from remedy.speed import Speed, duration
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from remedy.data_gen.settings import UserError
+from remedy.settings import UserError
 
 
 def universal_json() -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remedy.data_gen.settings import UserError, load
-from remedy.models.finished import CONFIG_FILE, SEAL
+from remedy.models.model_manifest import CONFIG_FILE, SEAL
+from remedy.settings import UserError, load
 from remedy.train.checkpoints import Sealed, latest_intact
 from remedy.train.config import RunConfig
 

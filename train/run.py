@@ -15,23 +15,23 @@ from transformers import PrinterCallback, TrainerCallback, TrainerState, Trainin
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
-from remedy.data_gen.files import replace_file
-from remedy.data_gen.owner import owned
-from remedy.data_gen.processes import Process, this_process
+from remedy.checksums import write_json
 from remedy.data_gen.roles import Role
-from remedy.data_gen.sealed import write_json
-from remedy.data_gen.settings import ConfigError, UserError, dump
+from remedy.files import replace_file
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.finished import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
 from remedy.models.flops import device_peak
 from remedy.models.matching import matched
 from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
+from remedy.models.model_manifest import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
 from remedy.models.packing import refuse_unpackable
 from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.owner import owned
+from remedy.processes import Process, this_process
+from remedy.settings import ConfigError, UserError, dump
 from remedy.train.arguments import slower_than_fp32, training_arguments
 from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, quarantine
 from remedy.train.config import DIVERGED, RunConfig

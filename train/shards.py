@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Dataset
 
-from remedy.data_gen import rng
+from remedy import rng
+from remedy.checksums import digest_of
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.sealed import digest_of
-from remedy.data_gen.settings import UserError
 from remedy.data_gen.shards import WriteConfig, data_hash, look_at_shard, plan, read_manifest, read_shard
 from remedy.data_gen.tokens import Tokens
 from remedy.models.tokenizer import TraceTokenizer
+from remedy.settings import UserError
 from remedy.train.config import TrainSettings
 from remedy.train.data import Member, as_tokens, joined, ranges, trained_on
 

@@ -14,15 +14,15 @@ from transformers import PrinterCallback, set_seed
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
-from remedy.data_gen.owner import owned
-from remedy.data_gen.processes import this_process
-from remedy.data_gen.settings import ConfigError, UserError
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.finished import SEAL
 from remedy.models.mixers import find_kernels, kernels_of
+from remedy.models.model_manifest import SEAL
 from remedy.models.stacked import stack
 from remedy.models.tokenizer import build_tokenizer
+from remedy.owner import owned
+from remedy.processes import this_process
+from remedy.settings import ConfigError, UserError
 from remedy.train.arguments import training_arguments
 from remedy.train.checkpoints import checkpoints, integrity_error
 from remedy.train.config import DIVERGED, RunConfig

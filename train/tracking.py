@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from remedy.data_gen.files import replace_file, writing
+from remedy.files import replace_file, writing
 
 METRICS = "metrics.jsonl"
 TAIL = 1 << 14

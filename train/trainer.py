@@ -18,15 +18,15 @@ from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import Trainer, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
-from remedy.data_gen.files import writing
-from remedy.data_gen.processes import this_process
-from remedy.data_gen.settings import UserError
+from remedy.files import writing
+from remedy.models.context_length import context_limit, refuse_longer
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.flops import training_flops
-from remedy.models.limits import context_limit, refuse_longer
 from remedy.models.mixers import Mixer
 from remedy.models.packing import try_packing
 from remedy.models.protocol import CausalLM
+from remedy.processes import this_process
+from remedy.settings import UserError
 from remedy.train.data import Collator, by_length, example_lengths
 from remedy.train.losses import Head, mean_loss
 from remedy.train.processes import largest, summed

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import torch
 
 from remedy.data_gen.mixture import Mixture
-from remedy.data_gen.processes import Process
 from remedy.data_gen.roles import PAD_ROLE, Role
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tokens import Tokens
-from remedy.data_gen.windows import seen, windows_of
+from remedy.data_gen.window_examples import seen, windows_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
+from remedy.processes import Process
+from remedy.settings import ConfigError
 from remedy.train.config import RunConfig
 from remedy.train.data import encode_rows, padded
 from remedy.train.losses import IGNORED, Head, scored

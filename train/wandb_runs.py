@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from remedy.data_gen.files import replace_file
+from remedy.files import replace_file
 from remedy.train.config import RunConfig, TrackingSettings
 
 log = logging.getLogger(__name__)

@@ -16,11 +16,11 @@ import torch
 from benchmarks.gpu.members import device
 from benchmarks.gpu.queue import Facts
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.processes import this_process
 from remedy.data_gen.roles import ROLES
-from remedy.data_gen.settings import build
-from remedy.models.finished import TRAINING
 from remedy.models.loading import load_checkpoint
+from remedy.models.model_manifest import TRAINING
+from remedy.processes import this_process
+from remedy.settings import build
 from remedy.train.config import RunConfig
 from remedy.train.data import encode_rows
 from remedy.train.run import train

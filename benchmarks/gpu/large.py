@@ -25,8 +25,8 @@ import yaml
 from benchmarks.gpu.fine_tuning import tiny
 from benchmarks.gpu.members import device
 from benchmarks.gpu.queue import Cell, Facts
-from remedy.data_gen.settings import build
 from remedy.launch.footprint import GB, footprint
+from remedy.settings import build
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import METRICS

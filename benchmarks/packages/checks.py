@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from remedy.data_gen.control_flow import ControlFlow, Exceptions
-from remedy.data_gen.control_flow.guide import Guide
 from remedy.data_gen.execution.program import Frame, Program, ProgramError, Trace
 from remedy.data_gen.execution.tracer import TraceLimits, trace
 from remedy.data_gen.rewrites import REWRITES, rewrite_program
@@ -21,6 +19,8 @@ from remedy.data_gen.traces.parse import ReadTrace
 from remedy.data_gen.traces.render import FORMATS, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import ENCODINGS
+from remedy.eval.control_flow import ControlFlow, Exceptions
+from remedy.eval.control_flow.guide import Guide
 from tests.data_gen.execution.reference_tracer import Unreadable, steps
 
 _OF_A_RUN = re.compile(r"\d{13,}|(?<=Task-)\d+|\d+\.\d{4,}(?:e-?\d+)?")

@@ -19,8 +19,8 @@ from benchmarks.published import composition, counts, failures, strings
 from benchmarks.published.collected import ACTS, OUTCOMES, Benchmark, Execution, collect
 from benchmarks.published.tables import Table, markdown
 from benchmarks.published.truths import cases_of, data_of
-from remedy.eval import plotting
 from remedy.eval.stats import rate
+from remedy.eval.tables import plotting
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 

@@ -12,10 +12,10 @@ from benchmarks.published.tables import Table, per_cent
 from benchmarks.published.truths import LIMIT, shown_in, written_tokens
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
-from remedy.data_gen.settings import build
 from remedy.eval.diagnostics.composition_null import posterior
 from remedy.eval.stats import rate
 from remedy.models.tokenizer import TraceTokenizer
+from remedy.settings import build
 
 Lines = dict[str, dict[int, tuple[float, float, float]]]
 """By name and depth, an estimate and the ends of its interval."""

@@ -14,10 +14,10 @@ from benchmarks.published.tables import Table, per_cent
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import build
 from remedy.eval.stats import clopper_pearson, compare
 from remedy.eval.stats.clusters import quantile
 from remedy.models.tokenizer import TraceTokenizer
+from remedy.settings import build
 
 COMMANDS = (8, 16, 32, 64, 128)
 TRIED = 10

@@ -23,9 +23,9 @@ from remedy.data_gen.traces.cwm import EVENT_TOKENS
 from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.parse import Piece, ReadFrame
 from remedy.data_gen.traces.values import same_value
-from remedy.eval.decoding import Generated
-from remedy.eval.forcings import fed_roles
-from remedy.eval.records import Score
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import fed_roles
+from remedy.eval.records.schema import Score
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import same_frame, score_frames
 from remedy.eval.scoring.reading import read

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remedy.data_gen.execution.program import MARKER, Program
-from remedy.data_gen.settings import UserError
+from remedy.settings import UserError
 
 FILES = {
     "cruxeval": "assets/reports/cruxeval_failure_report.html",

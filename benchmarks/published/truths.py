@@ -10,7 +10,6 @@ from remedy.data_gen.execution.pool import trace_one
 from remedy.data_gen.execution.program import Program, Trace, Value
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import build
 from remedy.data_gen.tasks.program_sources import Case
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.tasks.task import Drawn
@@ -18,6 +17,7 @@ from remedy.data_gen.traces.reveal import UNCHANGED
 from remedy.data_gen.traces.string_encodings import escape
 from remedy.data_gen.traces.values import literal
 from remedy.models.tokenizer import TraceTokenizer
+from remedy.settings import build
 
 LIMIT = 8192
 """Tokens that the model may have written, as HumanEval's report says."""

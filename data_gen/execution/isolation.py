@@ -11,8 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from remedy.data_gen.messages import one_line
-from remedy.data_gen.settings import ConfigError
+from remedy.messages import one_line
+from remedy.settings import ConfigError
 
 Isolation = Literal["auto", "bubblewrap", "landlock", "none", "trusted"]
 

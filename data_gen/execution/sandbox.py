@@ -37,7 +37,7 @@ from remedy.data_gen.execution.isolation import (
 from remedy.data_gen.execution.program import Program, Trace
 from remedy.data_gen.execution.replies import checked, parsed
 from remedy.data_gen.execution.wire import receive, receive_bytes, send
-from remedy.data_gen.settings import ConfigError, Settings
+from remedy.settings import ConfigError, Settings
 
 log = logging.getLogger(__name__)
 

@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.execution.program import MARKER, Program
-from remedy.data_gen.messages import shown, suggest
-from remedy.data_gen.registry import one_of
-from remedy.data_gen.settings import low_high
 from remedy.data_gen.splits import ALL, SPLITS, split_of, stream_of, text_hash
 from remedy.data_gen.tasks.families import FAMILIES, LETTERS, source
 from remedy.data_gen.tasks.small_spaces import outcomes
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, too_few_programs
+from remedy.messages import shown, suggest
+from remedy.registry import one_of
+from remedy.settings import low_high
 
 LONGEST = 10_000
 LISTED = 10_000

@@ -11,9 +11,9 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
-from remedy.data_gen.registry import Registry
-from remedy.data_gen.rng import Draws
 from remedy.data_gen.tasks import sequence_functions, string_functions, zoo_functions
+from remedy.registry import Registry
+from remedy.rng import Draws
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

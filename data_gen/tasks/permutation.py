@@ -9,10 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.execution.program import Trace
-from remedy.data_gen.messages import shown
-from remedy.data_gen.settings import low_high
 from remedy.data_gen.splits import in_split, stream_of
 from remedy.data_gen.tasks.permutation_arrays import batch_arrays, supports, vocabulary
 from remedy.data_gen.tasks.permutation_chance import chance
@@ -28,6 +26,8 @@ from remedy.data_gen.tasks.permutation_programs import (
 )
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Guesses, Task, TokenArrays, too_few_programs
 from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.messages import shown
+from remedy.settings import low_high
 
 LONGEST = 100_000
 

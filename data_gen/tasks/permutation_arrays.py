@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.roles import PAD_ROLE, Role, Special
 from remedy.data_gen.tasks.permutation_programs import NAMES, Moves, PermutationBatch, commands, states
 from remedy.data_gen.tasks.task import TokenArrays

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
 
 NAMES = "abcdefgh"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.program import Program
-from remedy.data_gen.messages import shown
-from remedy.data_gen.registry import Registry
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import humaneval
+from remedy.messages import shown
+from remedy.registry import Registry
+from remedy.settings import ConfigError
 
 log = logging.getLogger(__name__)
 

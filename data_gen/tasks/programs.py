@@ -14,13 +14,13 @@ from pydantic import model_validator
 from remedy.data_gen.execution.pool import Outcome, environment, retrace_shallower, trace_all
 from remedy.data_gen.execution.program import Trace
 from remedy.data_gen.execution.sandbox import Environment, TracerConfig
-from remedy.data_gen.messages import shown, suggest
-from remedy.data_gen.registry import one_of
 from remedy.data_gen.rewrites import RewriteName, rewrite_program
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.splits import ALL, SPLITS, split_of, text_hash
 from remedy.data_gen.tasks.program_sources import BENCHMARKS, Case, read_cases
 from remedy.data_gen.tasks.task import TASKS, Drawn, Task
+from remedy.messages import shown, suggest
+from remedy.registry import one_of
+from remedy.settings import ConfigError
 
 
 @TASKS.register("programs")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import TypeVar
 
-from remedy.data_gen import rng
+from remedy import rng
 
 T = TypeVar("T")
 PROBES = 16

@@ -15,10 +15,10 @@ from remedy.data_gen.execution.pool import Outcome, environment
 from remedy.data_gen.execution.program import Event, Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import Environment, TracerConfig
 from remedy.data_gen.execution.tracer import trace
-from remedy.data_gen.registry import Registry
-from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.values import same_value
+from remedy.registry import Registry
+from remedy.settings import ConfigError, Settings
 
 MAX_ATTEMPTS = 1000
 """Draws before a task is said to have no program of a split."""

@@ -6,12 +6,12 @@ from itertools import repeat
 from typing import Annotated
 
 from remedy.data_gen.execution.program import Trace
-from remedy.data_gen.registry import Registry, one_of
 from remedy.data_gen.traces.cwm import Cwm, NumberAlone, Numbered, Unseeded
 from remedy.data_gen.traces.frames import Format, Rendered, WrittenFrame
 from remedy.data_gen.traces.repl import Repl
 from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, reveal
 from remedy.data_gen.traces.symbolic import Symbolic
+from remedy.registry import Registry, one_of
 
 FORMATS: Registry[Format] = Registry("trace format")
 FORMATS["cwm"] = Cwm()

@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.execution.program import Event, Frame, Value
-from remedy.data_gen.settings import Settings
+from remedy.settings import Settings
 
 UNCHANGED = Value("..", "unchanged")
 """Stands for a value equal to the one last shown."""

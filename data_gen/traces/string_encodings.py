@@ -14,7 +14,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Annotated, NamedTuple
 
 from remedy.data_gen.execution.program import Value
-from remedy.data_gen.registry import Registry, one_of
+from remedy.registry import Registry, one_of
 
 Encoding = Callable[[str], str | list[str]]
 """Gives what the trace shows instead of a string: another value for every string, so that nothing is lost."""

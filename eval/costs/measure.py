@@ -10,19 +10,19 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from remedy.checksums import digest_of, read_json, write_json, write_table
 from remedy.data_gen.execution.pool import environment, trace_one
-from remedy.data_gen.owner import owned
-from remedy.data_gen.sealed import digest_of, read_json, write_json, write_table
-from remedy.data_gen.settings import Settings, UserError
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks.program_sources import Case
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
-from remedy.data_gen.workers import worker_pool
-from remedy.eval.costs.cut_patterns import cut_rows
+from remedy.eval.costs.split_patterns import cut_rows
 from remedy.eval.costs.token_costs import CostSettings, token_rows
 from remedy.models import tokenizer as tokenizers
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import AnyTokenizer
+from remedy.owner import owned
+from remedy.settings import Settings, UserError
+from remedy.workers import worker_pool
 
 REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
 

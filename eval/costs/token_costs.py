@@ -11,14 +11,14 @@ from pydantic import Field, field_validator
 from remedy.data_gen.execution.pool import Outcome, retrace_shallower
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
-from remedy.data_gen.settings import Settings
 from remedy.data_gen.traces.budget import densest_reveal
 from remedy.data_gen.traces.render import FORMATS, FormatName, render
 from remedy.data_gen.traces.reveal import RevealConfig, levels, whole_spacing
 from remedy.data_gen.traces.string_encodings import EncodingName
-from remedy.eval.records import ROLE_COLUMNS
-from remedy.eval.sections import text
+from remedy.eval.records.schema import ROLE_COLUMNS
+from remedy.eval.tables.sections import text
 from remedy.models.tokenizer import TraceTokenizer
+from remedy.settings import Settings
 
 
 class CostSettings(Settings):

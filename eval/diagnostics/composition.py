@@ -11,12 +11,9 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.registry import one_of
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.families import FAMILIES
-from remedy.eval import baselines
 from remedy.eval.diagnostics.composition_null import (
     ATOMIC,
     Line,
@@ -26,10 +23,13 @@ from remedy.eval.diagnostics.composition_null import (
     published_line,
 )
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
-from remedy.eval.records import answered, label, rank
-from remedy.eval.sections import WITHOUT, Rows, Section, constant, interval, named, rate_table
+from remedy.eval.records import baselines
+from remedy.eval.records.schema import answered, label, rank
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import rate
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.tables.sections import WITHOUT, Rows, Section, constant, interval, named, rate_table
+from remedy.registry import one_of
+from remedy.settings import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -192,7 +192,7 @@ def _groups(records: pd.DataFrame) -> list[_Group]:
 
 def composition_figure(records: pd.DataFrame) -> Figure:
     """Accuracy by depth, nested and flattened, beside what single calls let expect; a panel for every run, family and forcing."""
-    from remedy.eval import plotting
+    from remedy.eval.tables import plotting
 
     groups = _groups(records)
     figure, axes = plotting.panels(len(groups))

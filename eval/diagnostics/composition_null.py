@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
-from remedy.eval.forcings import gives_half_an_action
+from remedy.eval.decoding.forcings import gives_half_an_action
 from remedy.eval.stats import compound, pooled, rate
 
 ATOMIC = "atomic"

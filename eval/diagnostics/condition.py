@@ -10,18 +10,18 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.memory import Memory, memory_name
-from remedy.data_gen.registry import Registry
+from remedy.data_gen.context_window import Memory, memory_name
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import ConfigError, Settings
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.constraints import check_data
-from remedy.eval.forcings import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
-from remedy.eval.records import MEMORY, Label, LabelValue
-from remedy.eval.sections import Published, Section
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.decoding.constraints import check_data
+from remedy.eval.decoding.forcings import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
+from remedy.eval.records.schema import MEMORY, Label, LabelValue
+from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.tables.sections import Published, Section
+from remedy.registry import Registry
+from remedy.settings import ConfigError, Settings
 
 MOST_EXAMPLES = 10_000_000
 

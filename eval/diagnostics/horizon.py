@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from remedy.eval.records import LabelValue
-from remedy.eval.sections import Line, Rows, Section, in_order, lines, text, title, varying
+from remedy.eval.records.schema import LabelValue
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import BAR
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.tables.sections import Line, Rows, Section, in_order, lines, text, title, varying
 
 AXIS = "horizon"
 NOTE = (

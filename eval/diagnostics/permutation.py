@@ -9,15 +9,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.memory import Memory
-from remedy.data_gen.settings import ConfigError
+from remedy.data_gen.context_window import Memory
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, remembering
 from remedy.eval.diagnostics.horizon import solved_horizon_section
-from remedy.eval.records import MEMORY, label
-from remedy.eval.sections import Section
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.records.schema import MEMORY, label
+from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.tables.sections import Section
+from remedy.settings import ConfigError
 
 LENGTH = label("length", "Commands of a permutation program.")
 HORIZON = label(

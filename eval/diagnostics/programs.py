@@ -9,16 +9,16 @@ from typing import Annotated, Literal
 from pydantic import Field, SerializeAsAny, model_validator
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.memory import Memory
-from remedy.data_gen.registry import by_kind
+from remedy.data_gen.context_window import Memory
 from remedy.data_gen.rewrites import REWRITES, Rewriting, rewrites_of
 from remedy.data_gen.tasks import TASKS, Task
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
+from remedy.eval.decoding.forcings import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent, remembering
-from remedy.eval.forcings import Forcing
-from remedy.eval.records import MEMORY, label
-from remedy.eval.sections import Published
+from remedy.eval.records.schema import MEMORY, label
+from remedy.eval.tables.sections import Published
+from remedy.registry import by_kind
 
 BENCHMARK = label("benchmark", "Where the programs come from: a benchmark, a file, or a task that generates them.")
 REWRITE = label("rewrite", "The rewrite applied to every program, or `none`, or `all`.", ("none", *REWRITES, "all"))

@@ -11,12 +11,12 @@ from pydantic import Field, field_validator
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.tasks import Task
-from remedy.eval import baselines
+from remedy.eval.decoding.forcings import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent
-from remedy.eval.forcings import Forcing
-from remedy.eval.sections import WITHOUT, Rows, Section, constant, in_order, interval, named, percent, telling
+from remedy.eval.records import baselines
+from remedy.eval.records.summary import ConditionSummary, Interval, as_interval
 from remedy.eval.stats import mean, rate
-from remedy.eval.summary import ConditionSummary, Interval, as_interval
+from remedy.eval.tables.sections import WITHOUT, Rows, Section, constant, in_order, interval, named, percent, telling
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,8 +165,8 @@ def _share(cell: Found, outcomes: pd.Series) -> str:
 def cells_figure(cells: Sequence[Found]) -> Figure:
     """States right where actions are written, fed, or all is fed; and actions right where states are. A bar for every variant: the
     mean of its runs, which are points with their intervals."""
-    from remedy.eval import plotting
-    from remedy.eval.colours import COLOURS
+    from remedy.eval.tables import plotting
+    from remedy.eval.tables.colours import COLOURS
 
     names = list(dict.fromkeys(cell.name for cell in cells))
     figure, axes = plotting.panels(2)

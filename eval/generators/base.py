@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from remedy.data_gen.memory import Memory
-from remedy.data_gen.registry import Registry
+from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
-from remedy.eval.allowed import Heard, Place, unheard
-from remedy.eval.constrained import ConstrainedCursor
-from remedy.eval.decoding import Cursor, Generated, runs_of
-from remedy.models.limits import ContextLimit
+from remedy.eval.decoding.constrained import ConstrainedCursor
+from remedy.eval.decoding.cursor import Cursor, Generated, runs_of
+from remedy.eval.decoding.protocol import Heard, Place, unheard
+from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
+from remedy.registry import Registry
 
 
 class Writing(NamedTuple):

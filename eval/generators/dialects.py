@@ -15,9 +15,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from remedy.data_gen.messages import shown
-from remedy.data_gen.settings import UserError
 from remedy.eval.generators.scores import Scores
+from remedy.messages import shown
+from remedy.settings import UserError
 
 PATH = "/v1/completions"
 LIKELIEST = 2

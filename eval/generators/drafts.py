@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from remedy.eval.decoding import Cursor
+from remedy.eval.decoding.cursor import Cursor
 
 GRAMS = (3, 1)
 """Tokens that have to be alike for what followed them to be guessed again: fewer, where so many are nowhere."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from remedy.data_gen.control_flow import ControlFlowError
-from remedy.eval.allowed import Place
-from remedy.eval.constrained import ConstrainedCursor
-from remedy.eval.control_flow import TokenWalk
-from remedy.eval.decoding import Cursor
-from remedy.eval.grammar import LarkGrammar, beginning
+from remedy.eval.control_flow import ControlFlowError
+from remedy.eval.decoding.constrained import ConstrainedCursor
+from remedy.eval.decoding.control_flow import TokenWalk
+from remedy.eval.decoding.cursor import Cursor
+from remedy.eval.decoding.grammar import LarkGrammar, beginning
+from remedy.eval.decoding.protocol import Place
 
 
 class Sent(NamedTuple):

@@ -16,10 +16,10 @@ from typing import Any
 
 import httpx
 
-from remedy.data_gen.messages import one_line, shown
-from remedy.data_gen.settings import UserError
-from remedy.data_gen.speed import duration
-from remedy.eval.backend import KEY, Backend
+from remedy.eval.generators.backend import KEY, Backend
+from remedy.messages import one_line, shown
+from remedy.settings import UserError
+from remedy.speed import duration
 
 log = logging.getLogger(__name__)
 BUSY = frozenset({408, 425, 429})

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from remedy.data_gen.roles import Role
-from remedy.eval.allowed import Heard, Place
+from remedy.eval.decoding.protocol import Heard, Place
 from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, listening, nothing, starting
 from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.generators.rows import Row
 from remedy.eval.generators.session import Session
-from remedy.models.limits import ContextLimit
+from remedy.models.context_length import ContextLimit
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 

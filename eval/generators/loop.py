@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from remedy.data_gen.memory import Memory
+from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
-from remedy.eval.allowed import Heard, Place
-from remedy.eval.decoding import Cursor, Generated
+from remedy.eval.decoding.cursor import Cursor, Generated
+from remedy.eval.decoding.protocol import Heard, Place
+from remedy.eval.decoding.teacher_forced_windows import read_in_windows
 from remedy.eval.generators.base import (
     GENERATORS,
     Done,
@@ -22,8 +23,7 @@ from remedy.eval.generators.base import (
     starting,
 )
 from remedy.eval.generators.scores import most_likely
-from remedy.eval.memory import read_in_windows
-from remedy.models.limits import ContextLimit
+from remedy.models.context_length import ContextLimit
 from remedy.models.protocol import Reader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 

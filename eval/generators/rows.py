@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from remedy.eval.decoding import Cursor
+from remedy.eval.decoding.cursor import Cursor
 from remedy.eval.generators.drafts import Drafter, Guess, Source
 from remedy.eval.generators.schedule import MEMORY, Record
 from remedy.eval.generators.scores import Prediction, Scores

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from remedy.eval.allowed import UNCUT, UNKNOWN, Cut
+from remedy.eval.decoding.protocol import UNCUT, UNKNOWN, Cut
 
 BLOCK = 2**24
 """Logits that are looked through at once."""

@@ -16,21 +16,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from remedy.data_gen.memory import Memory
+from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import UserError
-from remedy.data_gen.windows import windows
-from remedy.eval.allowed import Heard, Place
-from remedy.eval.backend import Backend
-from remedy.eval.decoding import Cursor, Generated
+from remedy.data_gen.window_examples import windows
+from remedy.eval.decoding.cursor import Cursor, Generated
+from remedy.eval.decoding.protocol import Heard, Place
+from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, listening, nothing, predictions
 from remedy.eval.generators.drafts import NOTHING, Guess, Source
 from remedy.eval.generators.grammars import FREELY, Begun, Sent, begun, outside
 from remedy.eval.generators.http_client import Gone, HttpClient
 from remedy.eval.generators.rows import Asked, Row
 from remedy.eval.generators.server import About, Server, connect, try_grammar
-from remedy.models.limits import ContextLimit
+from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
+from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

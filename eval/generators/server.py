@@ -8,14 +8,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from remedy.data_gen.messages import one_line, shown, suggest
 from remedy.data_gen.roles import Special
-from remedy.data_gen.settings import UserError
 from remedy.eval.generators.dialects import PATH, Answer, BadReply, Question, ask, read
 from remedy.eval.generators.http_client import LARGEST_PAGE, HttpClient, Refused
 from remedy.eval.generators.scores import Scores
-from remedy.models.limits import ContextLimit
+from remedy.messages import one_line, shown, suggest
+from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import TraceTokenizer
+from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
 COMPARED = 64

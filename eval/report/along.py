@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from remedy.eval import baselines, plotting
-from remedy.eval.colours import COLOURS
-from remedy.eval.sections import Line, in_order, lines, telling
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.records import baselines
+from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.tables import plotting
+from remedy.eval.tables.colours import COLOURS
+from remedy.eval.tables.sections import Line, in_order, lines, telling
 
 
 class Drawn(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from remedy.data_gen.memory import Memory
+from remedy.data_gen.context_window import Memory
 from remedy.eval.checkpoint import Checkpoint
 from remedy.eval.report.reading import Evaluations
-from remedy.eval.sections import Rows
+from remedy.eval.tables.sections import Rows
 
 Request = Mapping[str, Any]
 """What an evaluation's folder says it holds: `checkpoint` and, of runs that were trained here, `training`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.records import LabelValue, rank
+from remedy.eval.records.schema import LabelValue, rank
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.verdicts import Aim, Comparison, Side
-from remedy.eval.sections import in_order, named, text, varying
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.tables.sections import in_order, named, text, varying
 
 Variants = Mapping[str, str]
 """Each run's variant; a run without other seeds is its own."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remedy.eval.failures import WrongAction
-from remedy.eval.sections import Rows, Section, in_order, percent, text, title, varying
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.records.failures import WrongAction
+from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.tables.sections import Rows, Section, in_order, percent, text, title, varying
 
 EFFECT = (
     "Written: tokens that the model wrote. Certain: tokens that could be no others, which were fed without asking it, and their share "

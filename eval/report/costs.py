@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from remedy.data_gen.roles import Role
-from remedy.eval import plotting
-from remedy.eval.colours import COLOURS, ROLE_COLOURS
-from remedy.eval.plotting import LINES
-from remedy.eval.records import ROLE_COLUMNS, TRACE_COLUMNS
+from remedy.eval.records.schema import ROLE_COLUMNS, TRACE_COLUMNS
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.cuts import CUT_NOTE, Measurement, cut_table, failures_by_cut, with_total
-from remedy.eval.sections import Rows, Section
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.tables import plotting
+from remedy.eval.tables.colours import COLOURS, ROLE_COLOURS
+from remedy.eval.tables.plotting import LINES
+from remedy.eval.tables.sections import Rows, Section
 
 
 def measure_sections(

@@ -8,9 +8,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from remedy.eval import plotting
-from remedy.eval.colours import COLOURS
-from remedy.eval.sections import Section
+from remedy.eval.tables import plotting
+from remedy.eval.tables.colours import COLOURS
+from remedy.eval.tables.sections import Section
 
 NOTE = (
     "Held-out examples while training, each token after true ones: the loss of a token, and the share of examples without a wrong one. "

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from remedy.eval.records import TRACE_COLUMNS, LabelValue, answered
-from remedy.eval.sections import Rows, in_order, interval, named, points
+from remedy.eval.records.schema import TRACE_COLUMNS, LabelValue, answered
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import rate, stratified
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.tables.sections import Rows, in_order, interval, named, points
 
 CUT_NOTE = (
     "Programs that use a pattern, by whether the run's own tokenizer cuts one; compared only where they have as many uses (1, 2, 3, "

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from remedy.eval import plotting
-from remedy.eval.colours import COLOURS
+from remedy.eval.calibration.judge import BELIEVED, BY_NUMBER, Judged, by_cluster, reliability, scores
 from remedy.eval.stats import aurc, risk_by_coverage
-from remedy.eval.trust.judge import BELIEVED, BY_NUMBER, Judged, by_cluster, reliability, scores
+from remedy.eval.tables import plotting
+from remedy.eval.tables.colours import COLOURS
 
 GREY = "0.45"
 STEPS = 60

@@ -10,14 +10,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from remedy.data_gen.roles import Role
-from remedy.eval import plotting
-from remedy.eval.colours import ROLE_COLOURS
-from remedy.eval.failures import Failure
+from remedy.eval.records.failures import Failure
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.verdicts import Comparison, merged
 from remedy.eval.scoring.operations import OPERATIONS
-from remedy.eval.sections import Rows, Section, in_order, interval, named, percent, telling, text, title, varying
 from remedy.eval.stats import rate
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.tables import plotting
+from remedy.eval.tables.colours import ROLE_COLOURS
+from remedy.eval.tables.sections import Rows, Section, in_order, interval, named, percent, telling, text, title, varying
 
 RULES = (
     "One class for every example whose answer is wrong. Truncated: the true trace has more tokens than may be written. Runaway: the "

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from remedy.eval import baselines
-from remedy.eval.records import answered
-from remedy.eval.sections import WITHOUT, Rows, Section, in_order, interval, places, text, title, varying
+from remedy.eval.records import baselines
+from remedy.eval.records.schema import answered
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import rate
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.tables.sections import WITHOUT, Rows, Section, in_order, interval, places, text, title, varying
 
 NOTE = (
     "Right answers on programs without and with a function that the run's data keeps from training (`held_out_functions`), and at "

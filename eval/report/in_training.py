@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from remedy.data_gen.settings import low_high
 from remedy.data_gen.tasks.families import FAMILIES
 from remedy.data_gen.tasks.permutation_programs import move_table, sequences
-from remedy.eval.sections import Section
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.tables.sections import Section
+from remedy.settings import low_high
 
 LEAST = 0.01
 """A smaller share of what is to be learnt than this is not worth a line."""

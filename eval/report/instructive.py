@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from remedy.eval.failures import Failure
-from remedy.eval.records import ROLE_COLUMNS
+from remedy.eval.records.failures import Failure
+from remedy.eval.records.schema import ROLE_COLUMNS
 
 MOST = 10
 """Records of a failure class."""

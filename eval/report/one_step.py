@@ -10,12 +10,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from remedy.eval import baselines, plotting
-from remedy.eval.colours import COLOURS
-from remedy.eval.forcings import gives_half_an_action
-from remedy.eval.plotting import MARKERS
-from remedy.eval.records import LabelValue, traced_only
-from remedy.eval.sections import (
+from remedy.eval.decoding.forcings import gives_half_an_action
+from remedy.eval.records import baselines
+from remedy.eval.records.schema import LabelValue, traced_only
+from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.stats import apart, compound
+from remedy.eval.tables import plotting
+from remedy.eval.tables.colours import COLOURS
+from remedy.eval.tables.plotting import MARKERS
+from remedy.eval.tables.sections import (
     WITHOUT,
     Line,
     Rows,
@@ -30,8 +33,6 @@ from remedy.eval.sections import (
     title,
     varying,
 )
-from remedy.eval.stats import apart, compound
-from remedy.eval.summary import ConditionSummary
 
 PARALLEL = "teacher_forced"
 RATES = (

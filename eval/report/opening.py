@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from remedy.eval.report.seeds import solved
 from remedy.eval.report.verdicts import ALONE, Verdict
 from remedy.eval.report.wording import drawn, in_these_runs, margin_of, rate_of, scope, seeds_of, told_idle
-from remedy.eval.sections import points
 from remedy.eval.stats import VerdictWord
 from remedy.eval.stats.differences import SEEDS_A_SIDE
 from remedy.eval.stats.words import least_p
+from remedy.eval.tables.sections import points
 
 NOTHING = (
     "Nothing is compared here, so nothing is said to cure a failure.",

@@ -9,11 +9,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from remedy.data_gen.messages import suggest
-from remedy.data_gen.owner import owned
-from remedy.data_gen.settings import UserError
 from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.records import label_columns
+from remedy.eval.records.schema import label_columns
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.budgets import NOTE as BUDGET_NOTE
 from remedy.eval.report.budgets import as_it_is, runs_table
 from remedy.eval.report.comparable import judged
@@ -44,8 +42,10 @@ from remedy.eval.report.token_costs import token_cost_sections
 from remedy.eval.report.trust import doubt
 from remedy.eval.report.verdicts import Comparison, Verdict, decide
 from remedy.eval.report.wording import DIAGNOSIS_NOTE, diagnosis_rows
-from remedy.eval.sections import Section
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.tables.sections import Section
+from remedy.messages import suggest
+from remedy.owner import owned
+from remedy.settings import UserError
 
 MISSING_NOTE = (
     "Conditions that were asked for and have no records yet: `remedy evaluate`, run again, goes on with them. All of a run: its "

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remedy.data_gen.sealed import read_json, write_json
+from remedy.checksums import read_json, write_json
 
 PLAN = "experiment.json"
 EVALUATION = "evaluation"

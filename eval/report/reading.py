@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from remedy.data_gen.sealed import digest_of, read_json, read_table
-from remedy.data_gen.settings import UserError
+from remedy.checksums import digest_of, read_json, read_table
 from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
-from remedy.eval.folder import READING, RECORDS, REQUEST, SUMMARY, read_request, refuse_unprintable
-from remedy.eval.records import ROLE_COLUMNS, LabelValue, read_records, traced_only
-from remedy.eval.remarks import untrained
+from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_request, refuse_unprintable
+from remedy.eval.records.remarks import untrained
+from remedy.eval.records.schema import ROLE_COLUMNS, LabelValue, read_records, traced_only
+from remedy.eval.records.summary import ConditionSummary, read_summary, summarise
 from remedy.eval.report.cuts import Measurement
 from remedy.eval.report.planned import Missing
 from remedy.eval.report.selection import SELECTION
-from remedy.eval.summary import ConditionSummary, read_summary, summarise
+from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
 

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from remedy.data_gen.files import replace_file
-from remedy.data_gen.settings import UserError
-from remedy.eval.failures import Failure
-from remedy.eval.folder import GENERATIONS
-from remedy.eval.records import label_columns
+from remedy.eval.records.failures import Failure
+from remedy.eval.records.folder import GENERATIONS
+from remedy.eval.records.schema import label_columns
 from remedy.eval.report.instructive import RULE, Turn, surest, turns
-from remedy.eval.sections import Section, named
+from remedy.eval.tables.sections import Section, named
 from remedy.eval.view.evaluation import Opened
 from remedy.eval.view.page import page
+from remedy.files import replace_file
+from remedy.settings import UserError
 
 FOLDER = "records"
 TITLE = "Failures to look at"

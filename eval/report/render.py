@@ -15,12 +15,12 @@ import jinja2
 import torch
 from matplotlib.figure import Figure
 
-from remedy.data_gen.files import replace_file, writing
-from remedy.data_gen.messages import as_markdown
 from remedy.eval.report.opening import opening
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import VERDICT_HEAD, VERDICT_NOTE, verdict_row
-from remedy.eval.sections import Rows, Section
+from remedy.eval.tables.sections import Rows, Section
+from remedy.files import replace_file, writing
+from remedy.messages import as_markdown
 
 MARKDOWN, PAGE = "report.md", "report.html"
 

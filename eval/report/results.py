@@ -8,13 +8,16 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from remedy.eval import baselines, plotting
-from remedy.eval.colours import COLOURS
-from remedy.eval.plotting import MARKERS
-from remedy.eval.records import LABELS, TRACE_COLUMNS, answered
-from remedy.eval.remarks import NOTE
+from remedy.eval.records import baselines
+from remedy.eval.records.remarks import NOTE
+from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, answered
+from remedy.eval.records.summary import ConditionSummary, Interval
 from remedy.eval.report.along import Drawn, figure_along
-from remedy.eval.sections import (
+from remedy.eval.stats import rate
+from remedy.eval.tables import plotting
+from remedy.eval.tables.colours import COLOURS
+from remedy.eval.tables.plotting import MARKERS
+from remedy.eval.tables.sections import (
     WITHOUT,
     Line,
     Published,
@@ -32,8 +35,6 @@ from remedy.eval.sections import (
     title,
     varying,
 )
-from remedy.eval.stats import rate
-from remedy.eval.summary import ConditionSummary, Interval
 
 RATES = (
     "Share of right answers with its Wilson 95 % interval over clusters, and the mean tokens of a true trace without its program and "

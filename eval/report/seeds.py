@@ -9,12 +9,14 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from remedy.eval import baselines
-from remedy.eval.records import TRACE_COLUMNS
-from remedy.eval.remarks import remarks
+from remedy.eval.records import baselines
+from remedy.eval.records.remarks import remarks
+from remedy.eval.records.schema import TRACE_COLUMNS
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.along import Drawn, figure_along
 from remedy.eval.report.verdicts import PAIRED
-from remedy.eval.sections import (
+from remedy.eval.stats import BAR, Repeated, over_seeds
+from remedy.eval.tables.sections import (
     WITHOUT,
     Line,
     Rows,
@@ -27,8 +29,6 @@ from remedy.eval.sections import (
     title,
     varying,
 )
-from remedy.eval.stats import BAR, Repeated, over_seeds
-from remedy.eval.summary import ConditionSummary
 
 NOTE = (
     "Mean over the runs of a variant and the programs that all of them have, with a 95 % interval for other seeds and other programs, "

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from remedy.data_gen.sealed import read_json
-from remedy.eval.sections import Rows, Section
+from remedy.checksums import read_json
+from remedy.eval.tables.sections import Rows, Section
 
 SELECTION = "selection.json"
 NOTE = (

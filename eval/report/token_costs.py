@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remedy.eval.sections import Rows, Section, in_order, text, title, varying
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.tables.sections import Rows, Section, in_order, text, title, varying
 
 NOTE = (
     "Mean tokens for a trace. Written: by the model. Read: by it for that, by the plain loop with a cache: the context and all that is "

@@ -9,17 +9,17 @@ from typing import Any
 
 import pandas as pd
 
-from remedy.data_gen.settings import UserError
+from remedy.eval.calibration.calibrator import RISK, Identity, Trust, identity_of
+from remedy.eval.calibration.judge import RULES, Judged, allowed, judge, kept, scores
+from remedy.eval.calibration.observed import Observed, common_labels, observe, read_condition
+from remedy.eval.calibration.signals import SIGNALS
 from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.folder import RECORDS
-from remedy.eval.records import COMMON, label_columns
+from remedy.eval.records.folder import RECORDS
+from remedy.eval.records.schema import COMMON, label_columns
 from remedy.eval.report.doubt_figures import acceptance, reliability_figure
-from remedy.eval.sections import Rows, Section, interval, places, text, title
 from remedy.eval.stats import Estimate, aurc, auroc
-from remedy.eval.trust.calibrator import RISK, Identity, Trust, identity_of
-from remedy.eval.trust.judge import RULES, Judged, allowed, judge, kept, scores
-from remedy.eval.trust.observed import Observed, common_labels, observe, read_condition
-from remedy.eval.trust.signals import SIGNALS
+from remedy.eval.tables.sections import Rows, Section, interval, places, text, title
+from remedy.settings import UserError
 
 RISKS = (0.01, 0.05, 0.1, 0.2)
 """Risks at which traces are believed."""

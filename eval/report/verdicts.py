@@ -11,11 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import Field, field_validator, model_validator
 
-from remedy.data_gen.messages import suggest
-from remedy.data_gen.settings import ConfigError, Settings
-from remedy.eval import baselines
-from remedy.eval.forcings import fed_as
-from remedy.eval.records import LABELS, TRACE_COLUMNS, label_columns
+from remedy.eval.decoding.forcings import fed_as
+from remedy.eval.records import baselines
+from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, label_columns
 from remedy.eval.stats import (
     BAR,
     MARGIN,
@@ -32,6 +30,8 @@ from remedy.eval.stats import (
     word_of_runs,
 )
 from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
+from remedy.messages import suggest
+from remedy.settings import ConfigError, Settings
 
 Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetting", "any"]
 ALONE = 0.05

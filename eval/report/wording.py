@@ -6,9 +6,9 @@ import math
 
 from remedy.eval.report.seeds import each_seed, solved
 from remedy.eval.report.verdicts import ALONE, Verdict
-from remedy.eval.sections import WITHOUT, Rows, interval, p_value, places, points
 from remedy.eval.stats import Question, Repeated, VerdictWord, clopper_pearson
 from remedy.eval.stats.exact import most_failing
+from remedy.eval.tables.sections import WITHOUT, Rows, interval, p_value, places, points
 
 VERDICT_HEAD = ["Compared", "Verdict", "Baseline", "With it", WITHOUT, "Difference", "p", "Tokens", "Failure"]
 VERDICT_NOTE = (

@@ -7,16 +7,16 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
-from remedy.data_gen.control_flow.guide.contradiction import against_state, check
 from remedy.data_gen.examples import Example
 from remedy.data_gen.traces.cwm import Cwm, Numbered
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.constraints import exceptions_of
-from remedy.eval.control_flow import check_traces
-from remedy.eval.failures import WrongAction
-from remedy.eval.guided import check_states
+from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
+from remedy.eval.control_flow.guide.contradiction import against_state, check
+from remedy.eval.decoding.constraints import exceptions_of
+from remedy.eval.decoding.control_flow import check_traces
+from remedy.eval.decoding.guided import check_states
+from remedy.eval.records.failures import WrongAction
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.reading import read
 from remedy.models.tokenizer import TraceTokenizer

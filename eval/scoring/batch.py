@@ -8,13 +8,13 @@ from typing import NamedTuple
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
-from remedy.data_gen.windows import longest_seen
-from remedy.eval.constraints import starts_of
+from remedy.data_gen.window_examples import longest_seen
+from remedy.eval.decoding.constraints import starts_of
+from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
 from remedy.eval.diagnostics.condition import Condition
-from remedy.eval.forcings import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
-from remedy.eval.generations import Generation, generation
 from remedy.eval.generators.base import Generator, Writing, Written
-from remedy.eval.records import Score
+from remedy.eval.records.generations import Generation, generation
+from remedy.eval.records.schema import Score
 from remedy.eval.scoring.actions import contradictions
 from remedy.eval.scoring.common import Decoded, not_decoded
 from remedy.eval.scoring.frames import score_frames

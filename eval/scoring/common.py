@@ -12,10 +12,10 @@ from remedy.data_gen.execution.program import Frame
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.parse import ReadFrame, restore
-from remedy.eval.decoding import Generated
-from remedy.eval.failures import TOO_LONG, UNTRACED, Failure
-from remedy.eval.forcings import ANSWERS, TEACHER_FORCED
-from remedy.eval.records import Constrained, OutOf, Score
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED
+from remedy.eval.records.failures import TOO_LONG, UNTRACED, Failure
+from remedy.eval.records.schema import Constrained, OutOf, Score
 from remedy.eval.scoring.operations import causing_frame, operation_of
 from remedy.models.tokenizer import Encoded
 

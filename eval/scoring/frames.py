@@ -11,8 +11,8 @@ from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.traces.values import same_value
-from remedy.eval.failures import Failure
-from remedy.eval.records import Matches, Score
+from remedy.eval.records.failures import Failure
+from remedy.eval.records.schema import Matches, Score
 from remedy.eval.scoring.actions import ENDED, wrong_action
 from remedy.eval.scoring.answers import answer_text, same_answer
 from remedy.eval.scoring.common import (

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.call_depth import CallDepth
-from remedy.eval.decoding import Generated
-from remedy.eval.generations import TokenPlace
+from remedy.eval.decoding.call_depth import CallDepth
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.records.generations import TokenPlace
 from remedy.eval.scoring.common import Decoded
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 

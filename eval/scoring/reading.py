@@ -8,7 +8,7 @@ from typing import NamedTuple
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.decoding import Generated
+from remedy.eval.decoding.cursor import Generated
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.places import by_frame
 from remedy.models.tokenizer import TraceTokenizer

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.render import FORMATS
-from remedy.data_gen.windows import windows
+from remedy.data_gen.window_examples import windows
+from remedy.eval.decoding.context_window import Sight
 from remedy.eval.scoring.common import Decoded
-from remedy.eval.sight import Sight
 from remedy.models.tokenizer import TraceTokenizer
 
 

@@ -9,8 +9,8 @@ from difflib import SequenceMatcher
 from itertools import repeat
 
 from remedy.data_gen.traces.parse import Reader
-from remedy.eval.allowed import FREELY
-from remedy.eval.decoding import Generated
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.protocol import FREELY
 from remedy.eval.view.structure import Block, Token, blocks_of
 from remedy.eval.view.text import token_texts
 from remedy.models.tokenizer import TraceTokenizer

@@ -11,29 +11,29 @@ from typing import Any
 
 import pandas as pd
 
+from remedy.checksums import digest_of
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
-from remedy.data_gen.messages import suggest
-from remedy.data_gen.sealed import digest_of
-from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.allowed import Held
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding import Generated
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles
+from remedy.eval.decoding.protocol import Held
 from remedy.eval.diagnostics import Condition
-from remedy.eval.folder import GENERATIONS, RECORDS, REQUEST, read_request
-from remedy.eval.forcings import TEACHER_FORCED, fed_roles
-from remedy.eval.generations import read_generations
-from remedy.eval.records import read_records
+from remedy.eval.records.folder import GENERATIONS, RECORDS, REQUEST, read_request
+from remedy.eval.records.generations import read_generations
+from remedy.eval.records.schema import read_records
 from remedy.eval.view.comparison import Comparison, frame_at
 from remedy.eval.view.structure import Block, Part, View, tokens_of
 from remedy.eval.view.text import token_texts, visible
+from remedy.messages import suggest
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.models.tokenizer import load as load_tokenizer
+from remedy.settings import ConfigError, UserError, build
 
 AGAINST = "the states written before lead elsewhere, or the program cannot come here"
 """What is said of a frame that contradicts what was written before it."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import jinja2
 
-from remedy.eval.colours import ROLE_COLOURS, mixed
+from remedy.eval.tables.colours import ROLE_COLOURS, mixed
 from remedy.eval.view.doubt import NAMES, doubt, shown
 from remedy.eval.view.structure import MEANINGS, Piece, Token, View, lines_of
 from remedy.eval.view.text import visible

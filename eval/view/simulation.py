@@ -10,16 +10,16 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from remedy.data_gen.messages import cut
 from remedy.data_gen.traces.parse import ReadFrame
-from remedy.eval.colours import ROLE_COLOURS
-from remedy.eval.model_frames import ModelFrame
+from remedy.eval.calibration.calibrator import Belief
+from remedy.eval.records.model_frames import ModelFrame
 from remedy.eval.simulate import Simulation
-from remedy.eval.trust.calibrator import Belief
+from remedy.eval.tables.colours import ROLE_COLOURS
 from remedy.eval.view.doubt import NAMES, shown
 from remedy.eval.view.structure import Token
 from remedy.eval.view.terminal import DOUBTS, ERROR, FAINT, tokens_text
 from remedy.eval.view.text import token_texts, visible
+from remedy.messages import cut
 from remedy.models.tokenizer import TraceTokenizer
 
 LONGEST = 240

@@ -8,7 +8,7 @@ from dataclasses import replace
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.model_frames import ModelFrame
+from remedy.eval.records.model_frames import ModelFrame
 from remedy.eval.simulate import Prepared, Simulation, first_written
 from remedy.eval.view.comparison import Comparison, frame_at
 from remedy.eval.view.simulation import UNKNOWN, changes, cut_mass, frame_tokens, least, marks

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remedy.data_gen.roles import Role
-from remedy.eval.colours import ROLE_COLOURS, mixed
+from remedy.eval.tables.colours import ROLE_COLOURS, mixed
 from remedy.eval.view.doubt import doubt
 from remedy.eval.view.structure import MEANINGS, Block, Token, View, lines_of
 from remedy.eval.view.text import visible

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remedy.data_gen.messages import escaped
+from remedy.messages import escaped
 from remedy.models.tokenizer import TraceTokenizer
 
 _SHOWN = str.maketrans({"\n": "↵", "\t": "⇥"})

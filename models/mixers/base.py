@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from remedy.data_gen.registry import Registry
 from remedy.models.kernels import Use
+from remedy.registry import Registry
 
 if TYPE_CHECKING:  # settings are checked against the mixers, and need not wait for Transformers
     from remedy.models.cache import MixerCache

@@ -12,9 +12,9 @@ from pydantic import SerializeAsAny
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
-from remedy.data_gen.registry import Registry, by_kind
 from remedy.data_gen.roles import Special
-from remedy.data_gen.settings import Settings, UserError
+from remedy.registry import Registry, by_kind
+from remedy.settings import Settings, UserError
 
 Offsets = Sequence[tuple[int, int]]
 """For each token, the first character that it stands for and the one after the last."""

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import tokenizers
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.messages import shown
 from remedy.data_gen.roles import CWM_IDS, Special
+from remedy.messages import shown
 from remedy.models.tokenizer_backends.base import TOKENIZERS, Offsets, SubwordBackend, SubwordSettings, TokenizerError
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class HuggingFace(SubwordBackend):
     def __init__(self, name: str) -> None:
         from transformers import AutoTokenizer
 
-        from remedy.models.foreign import read
+        from remedy.models.hub_loading import read
 
         tokenizer: Any = read(
             f"tokenizer {name!r} cannot be loaded: give the folder of a local copy as tokenizer.name_or_path, or check the hub's "
@@ -112,7 +112,7 @@ class HuggingFace(SubwordBackend):
         self.tokenizer.save_pretrained(folder)
 
     def _encoded(self, text: str, **options: bool) -> Any:
-        from remedy.models.foreign import read
+        from remedy.models.hub_loading import read
 
         return read(
             f"tokenizer {self.name!r} fails on the text {shown(text)}",

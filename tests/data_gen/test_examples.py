@@ -14,8 +14,8 @@ from remedy.data_gen.examples import example, examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special, spans_text
-from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.traces.render import render
+from remedy.settings import ConfigError, build
 
 TASKS = [
     {"task": {"kind": "permutation", "n": 3, "length": [2, 9]}, "format": "repl"},

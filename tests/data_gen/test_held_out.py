@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.examples import examples
-from remedy.data_gen.settings import ConfigError, build
 from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
 from remedy.launch.generate import GenerateConfig
+from remedy.settings import ConfigError, build
 from remedy.train.config import RunConfig
 
 SWAPS = {"kind": "permutation", "n": 3, "length": [2, 6]}

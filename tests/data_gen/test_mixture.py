@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples, token_arrays
 from remedy.data_gen.mixture import MOST_SEEDS, STRIDE, Mixture, Part
-from remedy.data_gen.settings import ConfigError, build
+from remedy.settings import ConfigError, build
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "symbolic"})
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, SerializeAsAny
 
-from remedy.data_gen.reference import REQUIRED, SECTION, as_help, places, rows
-from remedy.data_gen.registry import Registry, by_kind, one_of
-from remedy.data_gen.settings import Settings
+from remedy.reference import REQUIRED, SECTION, as_help, places, rows
+from remedy.registry import Registry, by_kind, one_of
+from remedy.settings import Settings
 
 COLOURS: Registry[int] = Registry("colour")
 COLOURS["red"], COLOURS["blue"] = 1, 2

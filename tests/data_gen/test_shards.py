@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remedy.data_gen.sealed import digest_of, write_json
+from remedy.checksums import digest_of, write_json
 from remedy.data_gen.shards import ShardError, read_manifest, read_shard
 from remedy.launch.generate import generate as run_generate
 

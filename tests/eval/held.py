@@ -11,17 +11,17 @@ import torch
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
-from remedy.data_gen.settings import build
-from remedy.eval.allowed import Place
 from remedy.eval.config import EvalConfig
-from remedy.eval.constraints import starts_of
-from remedy.eval.decoding import Generated
-from remedy.eval.forcings import FREE
+from remedy.eval.decoding.constraints import starts_of
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import FREE
+from remedy.eval.decoding.protocol import Place
 from remedy.eval.generators import Writing, Written
 from remedy.models.chunks import Form, Rewind
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends.characters import CharacterSettings
+from remedy.settings import build
 from tests.eval.scripted import Next, Scripted, drafting, erring
 
 CHARACTERS = build_tokenizer(CharacterSettings())

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from remedy.data_gen.sealed import digest_of, write_json, write_table
-from remedy.eval.records import Record, label_columns
-from remedy.eval.summary import ConditionSummary, summarise, write_summary
+from remedy.checksums import digest_of, write_json, write_table
+from remedy.eval.records.schema import Record, label_columns
+from remedy.eval.records.summary import ConditionSummary, summarise, write_summary
 
 COMMON = {
     "format": "cwm",

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from remedy.data_gen.memory import Memory
-from remedy.eval.decoding import Generated
-from remedy.eval.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
+from remedy.data_gen.context_window import Memory
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
 from remedy.eval.generators import LocalGenerator, Written
+from remedy.models.cache_memory import Footprint
+from remedy.models.call_cost import Pace
 from remedy.models.chunks import Chunk, Form, Rewind
-from remedy.models.pace import Pace
-from remedy.models.room import Footprint
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 FORCED = {"free": FREE, "line": LINE_FORCED, "action": ACTION_FORCED, "state": STATE_FORCED}

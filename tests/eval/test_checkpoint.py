@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 import torch
 
-from remedy.data_gen.settings import ConfigError, build
 from remedy.eval.checkpoint import describe, for_checkpoint, weights_digest
 from remedy.eval.config import EvalConfig
 from remedy.models.config import DecoderSettings
@@ -16,6 +15,7 @@ from remedy.models.decoder_config import DecoderConfig
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings
+from remedy.settings import ConfigError, build
 
 
 def changing(changes: dict[str, Any]) -> EvalConfig:

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 import torch
 
+from remedy.checksums import read_json
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.sealed import read_json
-from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.checkpoint import Subject, for_checkpoint, load_evaluated
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.evaluate import evaluate
-from remedy.eval.records import read_records
+from remedy.eval.records.schema import read_records
+from remedy.settings import ConfigError, UserError, build
 from tests.eval.test_evaluate import PERMUTATION, model_for
 
 PROGRAMS = {"kind": "programs", "path": "examples/functions.jsonl"}
@@ -77,7 +77,7 @@ def evaluation(**settings: Any) -> EvalConfig:
 
 def test_every_setting_of_an_evaluation_does_something(tmp_path: Path) -> None:
     tested = "diagnostics set split trained_on batch_size max_new_tokens threads precision backend"
-    elsewhere = "load_in_4bit device_map"  # tests/models/test_four_bit.py, tests/models/test_placing.py
+    elsewhere = "load_in_4bit device_map"  # tests/models/test_four_bit.py, tests/models/test_devices.py
     assert {*tested.split(), *elsewhere.split()} == set(EvalConfig.model_fields)
     data = build(DataConfig, DATA["permutation"], "x")
     found = {c.split for split in ("test", "validation") for c in conditions_of(evaluation(split=split), Subject(data))}

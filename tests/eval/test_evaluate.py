@@ -8,21 +8,21 @@ import pandas as pd
 import pytest
 import torch
 
+from remedy.checksums import read_json
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.owner import owned
 from remedy.data_gen.roles import Role
-from remedy.data_gen.sealed import read_json
-from remedy.data_gen.settings import UserError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import ConditionDone, evaluate
-from remedy.eval.records import answered
-from remedy.eval.remarks import of_condition
+from remedy.eval.records.remarks import of_condition
+from remedy.eval.records.schema import answered
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.owner import owned
+from remedy.settings import UserError, build
 from tests.tiny_models import tiny_model
 
 PERMUTATION = DataConfig.model_validate(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from remedy.eval.folder import GENERATIONS, RECORDS, UNFINISHED
+from remedy.eval.records.folder import GENERATIONS, RECORDS, UNFINISHED
 from remedy.models.loading import load_checkpoint
 from tests.contract_server import ContractServer
 from tests.evaluations import assert_the_same, of_random_weights, unfinished

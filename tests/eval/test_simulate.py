@@ -15,13 +15,12 @@ from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import MARKER, Event, Program
 from remedy.data_gen.prompts import prompt_spans, read_program
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import UserError
-from remedy.eval.backend import Backend
-from remedy.eval.decoding import Generated
-from remedy.eval.forcings import FREE
-from remedy.eval.generations import FrameProbability, generation
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import FREE
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, ServedGenerator, Writing
-from remedy.eval.model_frames import FrameStream, ModelFrame, kept_frames
+from remedy.eval.generators.backend import Backend
+from remedy.eval.records.generations import FrameProbability, generation
+from remedy.eval.records.model_frames import FrameStream, ModelFrame, kept_frames
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.places import depths_written, places_written
 from remedy.eval.simulate import Prepared, prepared, simulate
@@ -29,6 +28,7 @@ from remedy.models.chunks import Rewind
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
+from remedy.settings import UserError
 from tests.contract_server import ContractServer
 from tests.eval.held import CHARACTERS, LOOPS, Noisy
 from tests.eval.scripted import drafting

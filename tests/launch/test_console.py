@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.owner import owned
 from remedy.launch import console
 from remedy.launch.console import command_line, in_words
+from remedy.owner import owned
 from tests.launch.in_process import Ended, remedy
 
 ROOT = Path(__file__).resolve().parents[2]

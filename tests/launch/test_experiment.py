@@ -9,10 +9,10 @@ import pytest
 import yaml
 from rich.console import Console
 
-from remedy.data_gen.settings import ConfigError, apply_changes, build, load
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.progress import QUIET_SECONDS, Board, Progress, Watch, note_condition
 from remedy.launch.runner import prepare
+from remedy.settings import ConfigError, apply_changes, build, load
 from tests.eval.made_records import made, write_evaluation
 from tests.launch.in_process import remedy
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from transformers import CwmForCausalLM
 
-from remedy.data_gen.settings import build, load
 from remedy.eval.report.page import compose
 from remedy.launch.experiment import ExperimentConfig, Job, expand
 from remedy.launch.job import evaluate_run
 from remedy.launch.runner import prepare, report_all
-from remedy.models.finished import read_training
 from remedy.models.loading import load_checkpoint
+from remedy.models.model_manifest import read_training
+from remedy.settings import build, load
 from remedy.train.config import RunConfig
 from remedy.train.data import TraceDataset
 from remedy.train.run import train

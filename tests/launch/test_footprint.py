@@ -17,12 +17,12 @@ from tokenizers.pre_tokenizers import ByteLevel
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedTokenizerFast
 
-from remedy.data_gen.settings import UserError, load
 from remedy.launch.footprint import footprint, print_footprint
 from remedy.models.config import PretrainedSettings
 from remedy.models.flops import training_flops
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer import build_tokenizer
+from remedy.settings import UserError, load
 from remedy.train.config import RunConfig
 from remedy.train.memory import parameter_counts
 from remedy.train.run import build_model, train

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from remedy.data_gen.settings import build, dump, load
 from remedy.launch.experiment import TrainingJob
 from remedy.launch.fork_server import ForkServer, begin
 from remedy.launch.runner import longest
+from remedy.settings import build, dump, load
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from tests.train.launching import CONFIG

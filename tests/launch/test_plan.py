@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from remedy.data_gen.settings import UserError, build
 from remedy.eval.stats import compare, over_seeds, weigh
 from remedy.eval.stats.power import smallest_difference
 from remedy.launch.cli import app
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.plan import print_plan
+from remedy.settings import UserError, build
 
 GROUP: dict[str, Any] = {
     "base": {

@@ -12,15 +12,15 @@ import pytest
 import yaml
 from rich.console import Console
 
-from remedy.data_gen.sealed import read_json, write_json
-from remedy.data_gen.settings import ConfigError, UserError, build
+from remedy.checksums import read_json, write_json
 from remedy.eval.report.selection import Tried, read_selection, selection_sections
 from remedy.launch.experiment import ExperimentConfig, Trial, expand, trials
 from remedy.launch.job import TRAINED
 from remedy.launch.plan import print_plan
 from remedy.launch.selection import choose, judged
 from remedy.launch.sweep import sweep
-from remedy.models.finished import TRAINING, read_training
+from remedy.models.model_manifest import TRAINING, read_training
+from remedy.settings import ConfigError, UserError, build
 from remedy.train.config import DIVERGED
 from tests.launch.test_sweep import SWEEP, remedy
 

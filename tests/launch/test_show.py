@@ -14,8 +14,7 @@ from rich.console import Console
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.roles import Role, spans_text
-from remedy.data_gen.settings import UserError, load
-from remedy.eval.colours import ROLE_COLOURS
+from remedy.eval.tables.colours import ROLE_COLOURS
 from remedy.eval.view.page import page
 from remedy.eval.view.structure import MEANINGS, Token, View, lines_of
 from remedy.eval.view.terminal import show_view, token_style
@@ -23,6 +22,7 @@ from remedy.eval.view.text import token_texts, visible
 from remedy.launch.generate import generate
 from remedy.launch.show import config_view, show
 from remedy.models.tokenizer import build_tokenizer
+from remedy.settings import UserError, load
 from remedy.train.config import RunConfig
 from remedy.train.data import Collator
 from remedy.train.run import build_rows

@@ -12,13 +12,13 @@ import yaml
 from rich.console import Console
 
 from remedy.data_gen.execution.program import Program
-from remedy.data_gen.settings import load
+from remedy.eval.calibration.bound import bound
+from remedy.eval.calibration.calibrator import Trust
+from remedy.eval.calibration.hazard import Hazard
 from remedy.eval.simulate import data_of
-from remedy.eval.trust.bound import bound
-from remedy.eval.trust.calibrator import Trust
-from remedy.eval.trust.hazard import Hazard
 from remedy.launch.simulate import simulate, written_by
 from remedy.models.loading import load_checkpoint
+from remedy.settings import load
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from tests.contract_server import ContractServer

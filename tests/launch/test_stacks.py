@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from remedy.data_gen.settings import ConfigError, UserError, build, load
 from remedy.launch import job
 from remedy.launch.experiment import ExperimentConfig, expand, trials
 from remedy.launch.job import TRAINED
 from remedy.launch.runner import prepare, words
 from remedy.launch.stacks import stacks
 from remedy.launch.sweep import sweep
-from remedy.models.finished import check_model, read_training
+from remedy.models.model_manifest import check_model, read_training
+from remedy.settings import ConfigError, UserError, build, load
 from remedy.train import stacked
 from remedy.train.config import RunConfig
 from tests.launch.test_sweep import SWEEP

@@ -14,9 +14,9 @@ import psutil
 import pytest
 import yaml
 
-from remedy.data_gen.settings import ConfigError, build, load
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.groups import Group, members
+from remedy.settings import ConfigError, build, load
 from remedy.train.tracking import read_metrics
 from tests.evaluations import assert_the_same
 from tests.launch.in_process import remedy as in_process

@@ -5,12 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from remedy.data_gen.settings import build
 from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
-from remedy.eval.folder import RECORDS
+from remedy.eval.records.folder import RECORDS
 from remedy.models.loading import load_checkpoint
+from remedy.settings import build
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig
 
-from remedy.data_gen.settings import ConfigError, build
 from remedy.models.config import SIZES, DecoderSettings, LoraSettings, PretrainedSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -21,6 +20,7 @@ from remedy.models.mixers import MIXERS, Mixer
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
+from remedy.settings import ConfigError, build
 from remedy.train.config import RunConfig
 from tests.models.end_to_end import trained_and_evaluated
 from tests.tiny_cwm import write_tiny_cwm

@@ -8,7 +8,6 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from remedy.data_gen.roles import Special
-from remedy.data_gen.settings import UserError
 from remedy.models import tokenizer as tokenizers
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
@@ -16,6 +15,7 @@ from remedy.models.decoder_config import DecoderConfig
 from remedy.models.loading import load_checkpoint
 from remedy.models.mixers import MIXERS
 from remedy.models.tokenizer_backends import CharacterSettings, Symbols, SymbolSettings
+from remedy.settings import UserError
 
 
 def build(mixers: tuple[str, ...]) -> DecoderForCausalLM:

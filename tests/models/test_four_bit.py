@@ -12,15 +12,15 @@ import torch
 import yaml
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from remedy.data_gen.settings import UserError
 from remedy.eval.checkpoint import weights_digest
-from remedy.eval.folder import read_request
+from remedy.eval.records.folder import read_request
 from remedy.models import tokenizer as tokenizers
 from remedy.models.config import PretrainedSettings
-from remedy.models.finished import seal_model
 from remedy.models.loading import load_checkpoint, merge
+from remedy.models.model_manifest import seal_model
 from remedy.models.pretrained import beside, build_pretrained, is_in_4bit
 from remedy.models.tokenizer_backends import HuggingFaceSettings
+from remedy.settings import UserError
 from tests.launch.in_process import remedy
 from tests.models.test_tokenizer import pretrained
 from tests.tiny_cwm import write_tiny_cwm

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from remedy.data_gen.settings import UserError
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.packing import Packing, refuse_unpackable, try_packing
+from remedy.settings import UserError
 from tests.models.small_decoders import FORMS, decoder, named
 from tests.tiny_models import FAMILIES, tiny_model
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from transformers import DynamicCache, pipeline
 
 from remedy.data_gen.examples import examples
-from remedy.data_gen.settings import build
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.loading import load_checkpoint
+from remedy.settings import build
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from tests.models.small_decoders import ALL, FORMS, decoder, named

@@ -5,11 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remedy.data_gen.settings import UserError
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.positions import drawn_positions
+from remedy.settings import UserError
 
 
 @settings(max_examples=30, deadline=None)

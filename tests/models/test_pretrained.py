@@ -15,7 +15,6 @@ from transformers import (
 )
 
 from remedy.data_gen.roles import Special
-from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.models import tokenizer as tokenizers
 from remedy.models.config import SIZES, DecoderSettings, PretrainedSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
@@ -24,6 +23,7 @@ from remedy.models.flops import training_flops
 from remedy.models.loading import load_checkpoint, merge
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer_backends import CharacterSettings, HuggingFaceSettings, Symbols, SymbolSettings
+from remedy.settings import ConfigError, UserError, build
 from remedy.train.config import RunConfig
 from tests.models.test_tokenizer import pretrained
 from tests.tiny_cwm import write_tiny_cwm

@@ -8,10 +8,10 @@ import pytest
 import torch
 from transformers import BertConfig, BertLMHeadModel
 
-from remedy.data_gen.settings import UserError
 from remedy.models.chunks import Form
-from remedy.models.limits import ContextLimit, context_limit
+from remedy.models.context_length import ContextLimit, context_limit
 from remedy.models.reader import ModelReader
+from remedy.settings import UserError
 from tests.tiny_models import FAMILIES, tiny_model
 
 VOCABULARY = 300

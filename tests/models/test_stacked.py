@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remedy.data_gen.settings import UserError
 from remedy.models.cache import MixerCache
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.mixers import GRU
 from remedy.models.stacked import clip_by_member, losses, stack, unstack
+from remedy.settings import UserError
 from tests.models.small_decoders import FORMS, decoder, named
 
 

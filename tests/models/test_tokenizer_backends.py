@@ -12,7 +12,6 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Special
-from remedy.data_gen.settings import ConfigError, build
 from remedy.models import tokenizer as tokenizers
 from remedy.models.tokenizer import TokenizerError, build_tokenizer
 from remedy.models.tokenizer_backends import (
@@ -24,6 +23,7 @@ from remedy.models.tokenizer_backends import (
     SymbolSettings,
     TokenizerSettings,
 )
+from remedy.settings import ConfigError, build
 from remedy.train.config import RunConfig
 from tests.models.end_to_end import trained_and_evaluated
 

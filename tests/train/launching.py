@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from remedy.data_gen.settings import load
+from remedy.settings import load
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics

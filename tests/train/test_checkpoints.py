@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from remedy.data_gen.settings import UserError
-from remedy.models.finished import check_model
+from remedy.models.model_manifest import check_model
+from remedy.settings import UserError
 from remedy.train.checkpoints import SEAL, digest, integrity_error, latest_intact, quarantine, seal
 from tests.train.launching import SCRIPT, curve, finished, in_process, start, written
 

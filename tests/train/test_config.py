@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.settings import ConfigError, Settings, apply_changes, build, dump, load
+from remedy.settings import ConfigError, Settings, apply_changes, build, dump, load
 from remedy.train import arguments, run
 from remedy.train.checkpoints import Checkpoints
 from remedy.train.config import DeepSpeedSettings, RunConfig, Stage, TrackingSettings, TrainSettings

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.context_window import Memory
 from remedy.data_gen.examples import example
-from remedy.data_gen.memory import Memory
 from remedy.data_gen.mixture import STRIDE
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import UserError, build
-from remedy.data_gen.windows import seen, windows_of
+from remedy.data_gen.window_examples import seen, windows_of
 from remedy.launch.generate import generate
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, SymbolSettings
+from remedy.settings import UserError, build
 from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.data import Collator, TraceDataset, as_tokens, by_length, encode_rows, example_lengths, parted
 from remedy.train.run import build_rows

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.settings import ConfigError, build
+from remedy.settings import ConfigError, build
 from remedy.train.config import TrainSettings
 from remedy.train.deepspeed import deepspeed_json, zero_stage
 

@@ -11,14 +11,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from remedy.data_gen.settings import UserError, build
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.finished import read_training
+from remedy.models.model_manifest import read_training
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
+from remedy.settings import UserError, build
 from remedy.train import losses
 from remedy.train.config import RunConfig
 from remedy.train.losses import Head, mean_loss

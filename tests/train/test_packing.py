@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from remedy.data_gen.settings import UserError, build
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.settings import UserError, build
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics

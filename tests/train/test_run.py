@@ -14,11 +14,11 @@ import pytest
 import torch
 import yaml
 
-from remedy.data_gen.owner import owned
-from remedy.data_gen.processes import Process
-from remedy.data_gen.settings import UserError, load
-from remedy.models.finished import check_model
 from remedy.models.mixers import Mixer
+from remedy.models.model_manifest import check_model
+from remedy.owner import owned
+from remedy.processes import Process
+from remedy.settings import UserError, load
 from remedy.train import run
 from remedy.train.arguments import slower_than_fp32
 from remedy.train.config import RunConfig

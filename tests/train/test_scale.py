@@ -12,9 +12,9 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from remedy.data_gen.settings import load
 from remedy.models.loading import load_checkpoint, merge
 from remedy.models.tokenizer import build_tokenizer
+from remedy.settings import load
 from remedy.train.config import RunConfig
 from remedy.train.data import TraceDataset
 from tests.tiny_cwm import write_tiny_cwm

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from remedy.data_gen.settings import ConfigError, UserError, build
-from remedy.models.finished import check_model, read_training
+from remedy.models.model_manifest import check_model, read_training
+from remedy.settings import ConfigError, UserError, build
 from remedy.train import stacked
 from remedy.train.config import RunConfig
 from remedy.train.members import StackedTrainer

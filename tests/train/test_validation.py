@@ -13,17 +13,17 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from remedy.data_gen.examples import examples
-from remedy.data_gen.processes import Process
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import LocalGenerator
-from remedy.models.finished import read_training
 from remedy.models.loading import load_checkpoint
+from remedy.models.model_manifest import read_training
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import build_tokenizer
+from remedy.processes import Process
+from remedy.settings import ConfigError, UserError, build
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.stopping import Stopped

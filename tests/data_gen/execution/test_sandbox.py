@@ -17,7 +17,7 @@ from remedy.data_gen.execution.isolation import PROBLEMS
 from remedy.data_gen.execution.program import Event, Program, ProgramError
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
 from remedy.data_gen.execution.tracer import trace
-from remedy.data_gen.settings import ConfigError
+from remedy.settings import ConfigError
 
 
 def program(body: str, before: str = "") -> Program:

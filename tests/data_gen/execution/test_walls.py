@@ -20,7 +20,7 @@ from remedy.data_gen.execution import isolation, sandbox
 from remedy.data_gen.execution.isolation import PROBLEMS, described, resolve
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
-from remedy.data_gen.settings import ConfigError, build
+from remedy.settings import ConfigError, build
 
 needs_landlock = pytest.mark.skipif(bool(PROBLEMS["landlock"]()), reason=PROBLEMS["landlock"]())
 ISOLATIONS = [*PROBLEMS, "none"]

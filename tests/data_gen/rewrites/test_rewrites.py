@@ -19,10 +19,10 @@ from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.rewrites import REWRITES, character_loops, rewrite_program, rewrite_source, rewrites_of
 from remedy.data_gen.rewrites.characters import LOOPS
 from remedy.data_gen.rewrites.names import Names
-from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.traces.values import same_value
 from remedy.launch.rewrite import rewrite as rewrite_file
+from remedy.settings import ConfigError, build
 
 KINDS = [(kind,) for kind in REWRITES] + [tuple(REWRITES)]
 

@@ -10,11 +10,11 @@ from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.pool import trace_all
 from remedy.data_gen.execution.program import ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.tasks.humaneval import executions
 from remedy.data_gen.tasks.program_sources import read_cases
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.traces.values import same_value
+from remedy.settings import ConfigError
 
 
 def test_humaneval_has_the_same_723_executions(shared: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.execution.program import Program

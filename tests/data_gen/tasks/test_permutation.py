@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples, token_arrays
 from remedy.data_gen.execution.program import Event, Program

@@ -16,8 +16,8 @@ from remedy.data_gen.execution.pool import environment, trace_all
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.roles import Role, spans_text
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.splits import SPLITS
+from remedy.settings import ConfigError
 
 GOOD = "def f(x):\n    return x * {n}"
 BAD = {

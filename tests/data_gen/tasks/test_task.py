@@ -9,11 +9,10 @@ import pytest
 import yaml
 from pydantic import Field
 
-from remedy.data_gen import rng
+from remedy import rng
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Program
-from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.splits import SPLITS, split_of, text_hash
 from remedy.data_gen.tasks import TASKS, Drawn, Task
 from remedy.eval.checkpoint import for_checkpoint
@@ -22,6 +21,7 @@ from remedy.eval.evaluate import evaluate
 from remedy.eval.report.page import report
 from remedy.launch.generate import generate
 from remedy.models.loading import load_checkpoint
+from remedy.settings import ConfigError, build
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 

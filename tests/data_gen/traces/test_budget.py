@@ -14,10 +14,10 @@ from remedy.data_gen.examples import Example, example, executions, fit_to_budget
 from remedy.data_gen.execution.program import Program, Trace
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Span
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.traces.budget import densest_reveal, describe
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, levels
+from remedy.settings import ConfigError
 
 CODE = """def f(n, s):
     for i in range(n):

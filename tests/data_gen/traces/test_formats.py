@@ -14,7 +14,6 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Event, Frame, Program, Trace, Value
 from remedy.data_gen.roles import Role, Special
-from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.traces.frames import Rendered, WrittenFrame
 from remedy.data_gen.traces.parse import Piece, Reader, ReadFrame, ReadTrace, restore
 from remedy.data_gen.traces.render import FORMATS, render
@@ -24,6 +23,7 @@ from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.launch.trace import trace as trace_file
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends.characters import CharacterSettings
+from remedy.settings import ConfigError, build
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT_FORMATS = [name for name, format in FORMATS.items() if not format.one_token]

@@ -15,12 +15,12 @@ from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.describe import describe
 from remedy.data_gen.execution.program import Value
 from remedy.data_gen.roles import Role
-from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.traces.string_encodings import ENCODINGS, escape, pieces, source_pieces
 from remedy.launch.trace import trace as trace_file
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends.characters import CharacterSettings
+from remedy.settings import ConfigError, build
 
 REVERSE = Path(__file__).resolve().parents[3] / "examples" / "reverse.py"
 

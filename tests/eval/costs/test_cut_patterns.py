@@ -2,7 +2,7 @@
 
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
-from remedy.eval.costs.cut_patterns import Use, discontinuous, uses
+from remedy.eval.costs.split_patterns import Use, discontinuous, uses
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import BytePairs, BytePairSettings
 from tests.eval.costs.test_measure import llama3

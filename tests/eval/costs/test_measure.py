@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from remedy.data_gen.settings import ConfigError, UserError, build
 from remedy.eval.costs.measure import MeasureConfig, measure
 from remedy.eval.costs.token_costs import CostSettings
 from remedy.eval.report.costs import measure_sections
@@ -15,6 +14,7 @@ from remedy.eval.report.cuts import Measurement, with_total
 from remedy.eval.report.reading import read_measurement
 from remedy.models.tokenizer import TokenizerError, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, Llama3Settings
+from remedy.settings import ConfigError, UserError, build
 
 SEEDED = 12
 """The reference counts the seeded first frame with its marker, and not the end: 12 tokens more for every program."""

@@ -10,7 +10,6 @@ import pytest
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
-from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks import Task
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
@@ -23,7 +22,8 @@ from remedy.eval.diagnostics.composition_null import (
     published_line,
 )
 from remedy.eval.evaluate import evaluate
-from remedy.eval.summary import read_summary
+from remedy.eval.records.summary import read_summary
+from remedy.settings import ConfigError, build
 from tests.eval.made_records import made, together
 from tests.eval.test_evaluate import model_for
 

@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks import Task
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS, Condition, Diagnostic
 from remedy.eval.evaluate import evaluate
-from remedy.eval.records import LABELS, label
+from remedy.eval.records.schema import LABELS, label
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.page import compose
-from remedy.eval.sections import Section
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.tables.sections import Section
+from remedy.settings import ConfigError, build
 from tests.eval.test_evaluate import PERMUTATION, model_for
 
 

@@ -5,14 +5,14 @@ import math
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import ConfigError
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.diagnostics.horizon import solved_horizon_section, solved_horizons
 from remedy.eval.diagnostics.permutation import horizon
 from remedy.eval.report.results import accuracy_by_axis
 from remedy.eval.report.seeds import accuracy_over_seeds
-from remedy.eval.sections import rate_table
+from remedy.eval.tables.sections import rate_table
+from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 4}, "format": "repl"})

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import ConfigError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
-from remedy.eval.records import read_records
-from remedy.eval.summary import read_summary
+from remedy.eval.records.schema import read_records
+from remedy.eval.records.summary import read_summary
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
+from remedy.settings import ConfigError, build
 from tests.eval.scoring.test_frames import TOKENIZER, config, write_programs
 
 

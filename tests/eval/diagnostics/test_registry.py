@@ -7,16 +7,16 @@ from typing import Literal
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import ConfigError, build
 from remedy.data_gen.tasks import Task
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS, Condition, Diagnostic
 from remedy.eval.evaluate import evaluate
-from remedy.eval.records import label, read_records
+from remedy.eval.records.schema import label, read_records
+from remedy.eval.records.summary import read_summary
 from remedy.eval.report.page import report
-from remedy.eval.summary import read_summary
+from remedy.settings import ConfigError, build
 from tests.eval.test_evaluate import PERMUTATION, model_for
 
 

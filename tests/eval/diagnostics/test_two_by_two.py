@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import ConfigError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics.two_by_two import CELLS, cells_figure, cells_table, found_cells
 from remedy.eval.evaluate import evaluate
 from remedy.eval.report.page import compose, report
+from remedy.settings import ConfigError, build
 from tests.eval.made_records import made, together
 from tests.eval.test_evaluate import PERMUTATION, model_for
 

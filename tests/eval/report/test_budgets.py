@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remedy.eval.folder import read_request
+from remedy.eval.records.folder import read_request
 from remedy.eval.report.budgets import as_it_is, runs_table, unequal
 from remedy.eval.report.page import compose
 from remedy.eval.report.reading import Evaluations

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.sealed import write_json
-from remedy.data_gen.settings import UserError
+from remedy.checksums import write_json
 from remedy.eval.report.comparable import same_weights, unequal_evaluations
 from remedy.eval.report.page import compose, report
 from remedy.eval.report.planned import Missing, missing_runs, write_plan
 from remedy.eval.report.verdicts import Comparison, Side, Verdict
 from remedy.eval.report.wording import verdict_cell
 from remedy.eval.stats import VerdictWord
+from remedy.settings import UserError
 from tests.eval.made_records import made, write_evaluation
 
 LABELS = {"length": 4, "horizon": 4}

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from remedy.eval.records import TRACE_COLUMNS
+from remedy.eval.records.schema import TRACE_COLUMNS
 from remedy.eval.report.costs import (
     Density,
     densest_table,

@@ -14,7 +14,7 @@ from remedy.eval.report.failures import (
     operation_counts,
 )
 from remedy.eval.report.verdicts import Comparison, Side
-from remedy.eval.sections import telling, text, title
+from remedy.eval.tables.sections import telling, text, title
 from tests.eval.made_records import made, together
 
 FAILED = {

@@ -5,9 +5,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.in_training import in_training_section
-from remedy.eval.sections import Rows
-from remedy.eval.summary import ConditionSummary
+from remedy.eval.tables.sections import Rows
 from tests.eval.made_records import made, together
 
 SWAPS: dict[str, Any] = {"kind": "permutation", "n": 3, "moves": "swaps", "repertoire": None}

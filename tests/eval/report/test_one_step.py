@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from remedy.data_gen.settings import ConfigError
-from remedy.eval.colours import COLOURS
 from remedy.eval.report.one_step import compound_figure, compound_table, compounded, one_step_sections, rates
 from remedy.eval.report.page import compose
 from remedy.eval.report.verdicts import Comparison, Side, decide
+from remedy.eval.tables.colours import COLOURS
+from remedy.settings import ConfigError
 from tests.eval.made_records import made, together, write_evaluation
 
 FED = {"length": 4, "forcing": "teacher_forced"}

@@ -8,18 +8,18 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.settings import build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
-from remedy.eval.failures import Failure
-from remedy.eval.generations import read_generations
-from remedy.eval.records import read_records
+from remedy.eval.records.failures import Failure
+from remedy.eval.records.generations import read_generations
+from remedy.eval.records.schema import read_records
 from remedy.eval.report.instructive import LONGEST, MOST, SHORTLIST, surest, turns
 from remedy.eval.report.page import report
 from remedy.eval.report.record_pages import TITLE
 from remedy.eval.view.evaluation import record_view
 from remedy.eval.view.page import page
+from remedy.settings import build
 from tests.eval.made_records import made, write_evaluation
 from tests.eval.test_evaluate import model_for
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from remedy.eval.report.render import write_pages
 from remedy.eval.report.verdicts import Comparison, Side, decide
 from remedy.eval.report.wording import VERDICT_HEAD, verdict_row
-from remedy.eval.sections import Section
+from remedy.eval.tables.sections import Section
 from tests.eval.made_records import made, together
 
 NAMED = Comparison(mitigation="<b> & | co", baseline=Side(run="a"), treatment=Side(run="b"))

@@ -3,7 +3,7 @@
 import pytest
 
 from remedy.eval.diagnostics.programs import ProgramsDiagnostic
-from remedy.eval.records import label
+from remedy.eval.records.schema import label
 from remedy.eval.report.results import (
     accuracy_by_axis,
     accuracy_by_cost,
@@ -13,7 +13,7 @@ from remedy.eval.report.results import (
     metric_table,
     said,
 )
-from remedy.eval.sections import Published
+from remedy.eval.tables.sections import Published
 from tests.eval.made_records import made, together
 
 MOSTLY = [True] * 9 + [False]

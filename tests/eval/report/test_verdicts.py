@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.settings import ConfigError
 from remedy.eval.report.opening import opening
 from remedy.eval.report.verdicts import Comparison, Verdict, decide
 from remedy.eval.report.wording import VERDICT_HEAD, diagnosis_rows, verdict_cell, verdict_row
 from remedy.eval.stats import VerdictWord
+from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
 
 WORSE, BETTER = [False] * 99 + [True], [True] * 100

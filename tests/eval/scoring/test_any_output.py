@@ -12,16 +12,16 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.roles import Role, Special
-from remedy.data_gen.settings import build
 from remedy.data_gen.traces.string_encodings import ENCODINGS
-from remedy.eval.decoding import Generated
-from remedy.eval.forcings import TEACHER_FORCED, fed_roles, feeds_answers
-from remedy.eval.generations import generation
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles, feeds_answers
+from remedy.eval.records.generations import generation
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.places import generated_places
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.settings import build
 
 CHARACTERS = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
 RESULTS = [

@@ -15,14 +15,14 @@ from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special
-from remedy.data_gen.settings import build
 from remedy.data_gen.traces.render import FORMATS, render
-from remedy.eval.decoding import Generated
-from remedy.eval.forcings import fed_roles
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.models.tokenizer import Encoded, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.settings import build
 
 TOKENIZER = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
 CODE = """def f(s, n):

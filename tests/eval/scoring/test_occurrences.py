@@ -3,7 +3,7 @@
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.eval.decoding import Generated
+from remedy.eval.decoding.cursor import Generated
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.occurrences import followed_another

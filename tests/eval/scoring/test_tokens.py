@@ -9,14 +9,14 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.roles import Role, Special
-from remedy.data_gen.settings import build
-from remedy.eval.decoding import Generated
-from remedy.eval.forcings import TEACHER_FORCED, fed_roles
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.places import generated_places
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.settings import build
 
 FORCINGS: list[Any] = [
     "free",

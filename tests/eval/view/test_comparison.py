@@ -9,7 +9,7 @@ from rich.console import Console
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.decoding import Generated
+from remedy.eval.decoding.cursor import Generated
 from remedy.eval.view.comparison import Comparison
 from remedy.eval.view.page import page
 from remedy.eval.view.structure import Block, Part, Token, View, tokens_of

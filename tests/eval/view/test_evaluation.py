@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from remedy.checksums import write_json
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.roles import spans_text
-from remedy.data_gen.sealed import write_json
-from remedy.data_gen.settings import UserError, build
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
-from remedy.eval.folder import REQUEST
-from remedy.eval.generations import read_generations
-from remedy.eval.records import read_records
+from remedy.eval.records.folder import REQUEST
+from remedy.eval.records.generations import read_generations
+from remedy.eval.records.schema import read_records
 from remedy.eval.view.evaluation import record_view
+from remedy.settings import UserError, build
 from tests.eval.test_evaluate import model_for
 
 CWM = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 2}})

@@ -1,0 +1,128 @@
+"""A memory of a trace's past: which of its frames are still in sight when the next one is written (`data.memory`).
+
+The last k frames; with `open_calls` also where every call stands that has not returned. Of such a call these are its call frame, its
+last line, and what that line has led to so far: the value of each call that it made, and what was raised. A line that is over leaves
+nothing, and a call that has returned its return alone. Frames are told apart by their special tokens, so that the same holds for true
+ones and for those that a model wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import Field, model_serializer, model_validator
+
+from remedy.data_gen.execution.program import Event
+from remedy.data_gen.roles import Special
+from remedy.data_gen.traces.cwm import EVENT_TOKENS
+from remedy.settings import Settings
+
+
+class Memory(Settings):
+    """Which frames a model still sees before the one being predicted, after the context. `4` is short for `{frames: 4}`."""
+
+    frames: int = Field(ge=1, le=1_000_000)
+    """The last so many."""
+    open_calls: bool = False
+    """And of every call that has not returned: its call frame, its last line, and the values and exceptions that came back to that
+    line."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        if isinstance(value, bool):  # which would be read as one frame, or none
+            raise ValueError("must be a number of frames, or {frames: 4, open_calls: true}")
+        return value if value is None or isinstance(value, Mapping | Memory) else {"frames": value}
+
+    @model_serializer
+    def _as_short(self) -> int | dict[str, int | bool]:
+        return {"frames": self.frames, "open_calls": True} if self.open_calls else self.frames
+
+    def __str__(self) -> str:
+        return f"{self.frames} with open calls" if self.open_calls else str(self.frames)
+
+
+ALL = "all"
+"""How records and reports call a memory that forgets nothing."""
+
+
+def memory_name(memory: Memory | None) -> str:
+    """How records and reports call a memory: `all`, `4` or `4 with open calls`."""
+    return ALL if memory is None else str(memory)
+
+
+class FrameEvents:
+    """Tells what a frame is by its special tokens."""
+
+    def __init__(self, special_ids: Mapping[Special, int]) -> None:
+        """`special_ids`: those of a tokenizer."""
+        self._specials = frozenset(special_ids.values())
+        self._forms: dict[tuple[int, ...], Event] = {}
+        for event, token in EVENT_TOKENS.items():
+            value = [Special.ARG_SEP] if event in (Event.RETURN, Event.EXCEPTION) else []
+            form = (token, Special.ACTION_SEP, *value, Special.FRAME_SEP)
+            self._forms[tuple(special_ids[one] for one in form)] = event
+
+    def of(self, frame: Sequence[int]) -> Event | None:
+        """The event of a whole frame, its end included; None of one that has not the special tokens of any, in their order."""
+        found = self._forms.get(tuple(token for token in frame if token in self._specials))
+        return found if found is not None and frame[0] in self._specials else None
+
+
+class _OpenCalls:
+    """Calls that have not returned, the entry point's first. Of each: its call frame, then the frames of the line that it is at."""
+
+    def __init__(self, stack: Sequence[Sequence[int]] = ((-1,),)) -> None:
+        self._stack = [list(call) for call in stack]
+        self.frames = {number for call in self._stack for number in call}
+
+    def copy(self) -> _OpenCalls:
+        return _OpenCalls(self._stack)
+
+    def take(self, number: int, event: Event | None) -> list[int]:
+        """After a frame with this number: those that say nothing any more of where an open call stands."""
+        over: list[int] = []
+        if event is Event.CALL:
+            self._stack.append([])
+        elif event is Event.LINE:
+            over, self._stack[-1] = self._stack[-1][1:], self._stack[-1][:1]
+        elif event is Event.RETURN and len(self._stack) > 1:
+            over = self._stack.pop()
+        elif event is not Event.EXCEPTION:
+            return []
+        self._stack[-1].append(number)
+        self.frames.add(number)
+        self.frames.difference_update(over)
+        return over
+
+
+class InSight:
+    """Which frames are in sight, by their numbers in order, while one after another is closed."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._closed = 0
+        self._numbers: dict[int, None] = {}
+        self._calls = _OpenCalls()
+
+    @property
+    def numbers(self) -> list[int]:
+        return list(self._numbers)
+
+    def copy(self) -> InSight:
+        other = InSight(self._memory)
+        other._closed, other._numbers, other._calls = self._closed, dict(self._numbers), self._calls.copy()
+        return other
+
+    def close(self, event: Event | None = None) -> list[int]:
+        """Close the next frame: the numbers of those that are forgotten. Events are those of frames where calls are remembered."""
+        self._numbers[self._closed] = None
+        over = self._calls.take(self._closed, event)
+        self._closed += 1
+        oldest = self._closed - self._memory.frames
+        held = self._calls.frames
+        gone = [one for one in {*over, oldest - 1} if one < oldest and one in self._numbers and one not in held]
+        for one in gone:
+            del self._numbers[one]
+        return gone

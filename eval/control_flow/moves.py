@@ -1,0 +1,301 @@
+"""Which events may come next at a point of a frame: rules that give the events of CPython 3.11's `sys.settrace` exactly.
+
+- LINE at an instruction: it has a line, and that is another than the last instruction's, or it stands before that one (and is no
+  SEND), or the frame has just begun. An instruction without a line fires nothing and makes the next one's another.
+- CALL shows the line of the RESUME that is reached: a function's first, or a generator's after its `yield`. Making a generator fires
+  nothing; closing one fires CALL, EXCEPTION and RETURN, even where it never ran.
+- EXCEPTION fires once in each frame, at the line that raised; raising again fires none. Leaving a frame by an exception fires RETURN.
+- A loop or delegation fires EXCEPTION and goes on where what it reads ends with a StopIteration that was raised.
+
+(`Python/ceval.c` of 3.11: `maybe_call_line_trace`, `call_exc_trace`, `FOR_ITER`, `SEND`, `exception_unwind`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from remedy.data_gen.execution.program import Event
+from remedy.eval.control_flow.bytecode import NO_LINE, Bytecode, Code
+from remedy.eval.control_flow.effects import Effects
+from remedy.eval.control_flow.handlers import Handlers
+
+
+class Point(Enum):
+    """What is about to happen in a frame at an instruction."""
+
+    RUN = 0
+    """It is about to run."""
+    AGAIN = 1
+    """It is about to run again: a loop's next round."""
+    RETURNED = 2
+    """What it called came back by returning."""
+    YIELDED = 3
+    RAISED = 4
+    """What it called came back by raising."""
+    CLOSED = 5
+    """It has closed what it read."""
+    FAILED = 6
+    """It has closed what it read, and raises."""
+    UNWIND = 7
+    """It raised, and that was shown."""
+    THROWN = 8
+    """It waits for a value and is given an exception."""
+    BEFORE = 9
+    """The entry is about to be called."""
+    END = 10
+    """The entry has returned."""
+
+    __hash__ = object.__hash__
+
+
+class Node(NamedTuple):
+    """A point of a frame of a code object."""
+
+    code: int
+    at: int
+    point: Point
+
+
+class Act(Enum):
+    """What an event does to the stack of frames."""
+
+    GO = 0
+    """The frame goes on at `node`."""
+    LEAVE = 1
+    """The frame is left; the one below goes on at `back`."""
+    ENTER = 2
+    """A function or generator begins at `node`; where it is left, this frame goes on after instruction `at`."""
+    RESUME = 3
+    """A waiting generator of `code` goes on, or is closed; `event` and line depend on where it waits."""
+
+    __hash__ = object.__hash__
+
+
+class Move(NamedTuple):
+    """One event that may come next."""
+
+    act: Act
+    event: Event
+    line: int
+    """RESUME: NO_LINE, since it is where the generator waits."""
+    node: Node | None = None
+    """GO, ENTER: where what runs next goes on."""
+    at: int = -1
+    """LEAVE, ENTER, RESUME: the instruction that this frame waits at."""
+    back: Point | None = None
+    """LEAVE: how. RESUME: at which point this frame goes on, if that does not depend on how the other is left."""
+    code: int = -1
+    """RESUME: the generator's."""
+    goes_on: bool = True
+    """RESUME: whether it may be given a value."""
+    closes: bool = True
+    """RESUME: whether it may be given an exception."""
+    caught: bool = True
+    """Whether, if an exception is or will be raised, it may end in this frame."""
+
+
+class Moves:
+    """The moves from each node, made when they are asked for."""
+
+    def __init__(self, bytecode: Bytecode, effects: Effects) -> None:
+        self.codes = bytecode.codes
+        self.effects = effects
+        names = effects.names
+        self.functions = frozenset(number for number in effects.escaped if not self.codes[number].runs_later)
+        """Functions that anything unknown may call."""
+        self.generators = frozenset(effects.escaped) - self.functions
+        self.finalizers = frozenset(code.number for code in self.codes if code.name == "__del__")
+        if names.at_any_time:
+            self.finalizers |= self.functions
+        self._found: dict[Node, tuple[Move, ...]] = {}
+        self.handlers = Handlers(bytecode)
+
+    def of(self, node: Node) -> tuple[Move, ...]:
+        found = self._found.get(node)
+        if found is None:
+            found = self._found[node] = tuple(dict.fromkeys(_Closure(self, node).moves))
+        return found
+
+    def stops(self, code: int, at: int) -> bool:
+        """Whether an exception of what an instruction called may end in this frame, by a handler or in what is no code of ours."""
+        known = self.effects.of[code][at]
+        unknown = known.reads is None and (known.calls is None or known.runs_escaped) and self.effects.names.may_swallow
+        return unknown or self.handlers.catches(code, at)
+
+
+class _Closure:
+    """Walks silently from a node over instructions, along all ways, to the events that end them."""
+
+    def __init__(self, program: Moves, node: Node) -> None:
+        self.program = program
+        self.node = node
+        self.code: Code = program.codes[node.code]
+        self.effects = program.effects.of[node.code]
+        self.moves: list[Move] = []
+        self._seen: set[tuple[int, bool]] = set()
+        self._waiting: list[tuple[int, bool]] = []
+        self._begin(node)
+        while self._waiting:
+            one = self._waiting.pop()
+            if one not in self._seen:
+                self._seen.add(one)
+                self._run(*one)
+
+    def _begin(self, node: Node) -> None:
+        at, point = node.at, node.point
+        effect = self.effects[at]
+        if point in (Point.RUN, Point.AGAIN):
+            self._waiting.append((at, point is Point.AGAIN))
+        elif point is Point.UNWIND:
+            self._unwind(at, {at})
+            if self.code.instructions[at].op in ("FOR_ITER", "SEND"):
+                self._edge(at, self.code.instructions[at].target)
+        elif point is Point.THROWN:
+            self._raise(at, caught=True)
+        elif point is Point.FAILED:
+            self._raise(at)
+        elif point is Point.CLOSED:
+            self._finish(at)
+        elif point in (Point.RETURNED, Point.YIELDED, Point.RAISED):
+            if effect.reads is not None:
+                self._read(at, point)
+            elif effect.calls is not None and not effect.runs_escaped:
+                self._finish(at) if point is not Point.RAISED else self._raise(at)
+            else:
+                self._came_back(at, point)
+
+    def _came_back(self, at: int, point: Point) -> None:
+        """After something unknown ran: there may be more of it."""
+        if point is Point.RAISED or self.effects[at].raises:
+            self._raise(at)
+        if point is not Point.RAISED or self.program.effects.names.may_swallow:
+            self._others(at)
+            if (called := self.effects[at].calls) is not None:
+                self._enter(called, at)
+            self._finish(at)
+
+    def _read(self, at: int, point: Point) -> None:
+        """After the generator that an instruction reads came back."""
+        effect, one = self.effects[at], self.code.instructions[at]
+        assert effect.reads is not None
+        if point is Point.RAISED:
+            self._raise(at)
+        elif one.op == "FOR_ITER":
+            if point is Point.YIELDED:
+                self._edge(at, self.code.following(at))
+            else:
+                self._edge(at, one.target)
+                if effect.reads in self.program.effects.names.returning:
+                    self._raise(at, caught=True)
+        elif point is Point.YIELDED:
+            self._resume(effect.reads, at, closes=False)
+            if effect.stops_early:
+                self._resume(effect.reads, at, goes_on=False, back=Point.CLOSED)
+            else:
+                self._resume(effect.reads, at, goes_on=False, back=Point.FAILED)
+        else:
+            self._raise(at)
+            self._finish(at)
+
+    def _run(self, at: int, again: bool) -> None:
+        """An instruction is reached and nothing was shown yet."""
+        effect, one = self.effects[at], self.code.instructions[at]
+        if effect.raises and one.op != "RAISE_VARARGS":
+            self._raise(at)
+        if effect.calls is not None:
+            self._others(at)
+            self._enter(effect.calls, at)
+        elif effect.reads is not None:
+            if again:
+                self._resume(effect.reads, at, closes=False)
+            else:
+                self._enter(effect.reads, at)
+        else:
+            if effect.closes is not None:
+                self._resume(effect.closes, at, goes_on=False, back=Point.CLOSED)
+            self._others(at)
+            self._finish(at)
+
+    def _others(self, at: int) -> None:
+        """All that an instruction may run and nothing says that it does."""
+        effect = self.effects[at]
+        for number in sorted(effect.runs):
+            self._enter(number, at)
+        if effect.runs_escaped:
+            for number in sorted(self.program.functions | self.program.generators):
+                self._enter(number, at)
+            for number in sorted(self.program.generators):
+                self._resume(number, at)
+
+    def _finish(self, at: int) -> None:
+        """An instruction is done."""
+        one = self.code.instructions[at]
+        if one.op == "RETURN_VALUE":
+            self._leave(at, one.line, Point.RETURNED)
+        elif one.op == "YIELD_VALUE":
+            self._leave(at, one.line, Point.YIELDED)
+        elif one.op == "RAISE_VARARGS":
+            if one.arg == 0:
+                self._unwind(at, {at})  # what is being handled is raised again
+            self._raise(at)
+        elif one.op == "RERAISE":
+            self._unwind(at, self.program.handlers.places(self.node.code, at))
+        else:
+            if one.op == "END_ASYNC_FOR":
+                self._unwind(at, {at})
+            self._edge(at, one.target)
+            self._edge(at, self.code.following(at))
+
+    def _unwind(self, at: int, places: Iterable[int]) -> None:
+        """An exception that was shown leaves an instruction, as if from one of the places."""
+        handler = self.code.instructions[at].handler
+        for place in places:
+            if handler is not None:
+                self._edge(place, handler)
+            else:
+                self._leave(at, self.code.instructions[place].line, Point.RAISED)
+
+    def _edge(self, before: int, at: int | None) -> None:
+        """The frame goes on from one instruction to another."""
+        if at is None:
+            return
+        one = self.code.instructions[at]
+        point = Point.AGAIN if at <= before and one.op == "FOR_ITER" else Point.RUN
+        if self.code.shows(before, at):
+            self.moves.append(Move(Act.GO, Event.LINE, one.line, Node(self.node.code, at, point)))
+        else:
+            self._waiting.append((at, point is Point.AGAIN))
+
+    def _raise(self, at: int, caught: bool | None = None) -> None:
+        """An instruction raises, which is shown."""
+        one = self.code.instructions[at]
+        runs_code = bool(self.effects[at].runs_escaped and self.program.effects.escaped)
+        caught = (
+            caught
+            or (one.op in ("FOR_ITER", "SEND") and (runs_code or self.program.effects.names.may_swallow))
+            or self.program.handlers.catches(self.node.code, at)
+        )
+        for line in self._lines(one.line):
+            self.moves.append(
+                Move(Act.GO, Event.EXCEPTION, line, Node(self.node.code, at, Point.UNWIND), caught=bool(caught))
+            )
+
+    def _leave(self, at: int, line: int, how: Point) -> None:
+        for shown in self._lines(line):
+            self.moves.append(Move(Act.LEAVE, Event.RETURN, shown, None, at, how))
+
+    def _enter(self, number: int, at: int) -> None:
+        code = self.program.codes[number]
+        self.moves.append(Move(Act.ENTER, Event.CALL, code.first_line, Node(number, code.start, Point.RUN), at))
+
+    def _resume(
+        self, number: int, at: int, goes_on: bool = True, closes: bool = True, back: Point | None = None
+    ) -> None:
+        caught = back is not Point.FAILED or self.program.handlers.catches(self.node.code, at)
+        self.moves.append(Move(Act.RESUME, Event.CALL, NO_LINE, None, at, back, number, goes_on, closes, caught))
+
+    def _lines(self, line: int) -> Iterable[int]:
+        """The lines that an instruction may show: without one of its own, the last one's."""
+        return {one.line for one in self.code.instructions} - {NO_LINE} if line == NO_LINE else (line,)

@@ -1,0 +1,129 @@
+"""Which variables stand for one function of the program whenever they are bound, and what the program's names tell of it."""
+
+from __future__ import annotations
+
+import builtins
+from collections import Counter
+from collections.abc import Iterator
+
+from remedy.eval.control_flow.bytecode import Bytecode, Code, Instruction
+from remedy.eval.control_flow.known import (
+    DROP_MODULES,
+    DYNAMIC_MODULES,
+    DYNAMIC_NAMES,
+    ENDS_ITERATION,
+    PLAIN_MODULES,
+    UNPLAIN_NAMES,
+)
+
+Variable = tuple[int, str]
+"""The code object whose variable it is (the module's: GLOBAL) and its name."""
+GLOBAL = 0
+
+
+class Names:
+    """A program's variables. `functions`: the code of the function that a variable always stands for."""
+
+    def __init__(self, bytecode: Bytecode) -> None:
+        self.codes = bytecode.codes
+        instructions = [one for code in self.codes for one in code.instructions]
+        self._used = {one.name for one in instructions if not one.op.startswith(("BINARY", "KW_NAMES", "LOAD_CONST"))}
+        modules = {one.name.split(".")[0] for one in instructions if one.op == "IMPORT_NAME"}
+        star = any(one.op == "IMPORT_STAR" for one in instructions)
+        self.dynamic = star or bool(self._used & DYNAMIC_NAMES) or bool(modules & DYNAMIC_MODULES)
+        """Whether functions can be reached and replaced in ways that their names do not show."""
+        classes = any(one.op == "LOAD_BUILD_CLASS" for one in instructions)
+        unplain = self._used & UNPLAIN_NAMES - ({"type"} if _asks_types(instructions) else set())
+        self.plain = not (self.dynamic or classes or modules - PLAIN_MODULES or unplain)
+        """Whether all objects are of Python's own types, whose operators run nothing of the program's."""
+        self.at_any_time = bool(modules & DROP_MODULES)
+        """Whether functions may run when an object is dropped, or by themselves."""
+        self.may_swallow = not self.plain or bool(self._used & ENDS_ITERATION)
+        """Whether an exception of a function may end in what called it, if that is no code of the program."""
+        self.raises_again = any(one.op == "RAISE_VARARGS" and one.arg == 0 for one in instructions)
+        """Whether an exception may leave a place without being shown there."""
+        self.returning = {code.number for code in self.codes if _returns_values(code)}
+        """Codes that may return something else than None."""
+        bound = Counter(variable for code in self.codes for variable in self._bound(code))
+        self.stored_attributes = {one.name for one in instructions if one.op in ("STORE_ATTR", "DELETE_ATTR")}
+        """Attributes that the program gives objects, functions among them."""
+        self.shows_values = self.plain and not self._used & {"wraps", "update_wrapper", "__qualname__", "__name__"}
+        """Whether what a trace shows as a literal can only be that, and what it shows as a function that one."""
+        shown = Counter(code.qualified_name for code in self.codes[1:])
+        self.shown = {
+            f"<function {code.qualified_name}>": code.number
+            for code in self.codes[1:]
+            if shown[code.qualified_name] == 1 and not self.dynamic
+        }
+        """Functions by their reprs, where only one has it."""
+        self.all_defined = not any(
+            one.target is not None or one.handler is not None for one in self.codes[0].instructions
+        )
+        """Whether loading the program binds all its global variables."""
+        self.modules = {
+            (GLOBAL, stores.name): loads.name
+            for loads, stores in zip(self.codes[0].instructions, self.codes[0].instructions[1:])
+            if loads.op == "IMPORT_NAME" and stores.op == "STORE_NAME" and bound[GLOBAL, stores.name] == 1
+        }
+        """The modules that global variables always stand for."""
+        self.stored_cells = {one.name for one in instructions if one.op in ("STORE_DEREF", "DELETE_DEREF")}
+        """Variables that functions inside others share and that are bound after the beginning."""
+        self.deleted_cells = {one.name for one in instructions if one.op == "DELETE_DEREF"}
+        self._globals = {name for owner, name in bound if owner == GLOBAL}
+        self.functions = {
+            variable: number
+            for variable, number in self._defined()
+            if bound[variable] == 1
+            and not self.dynamic
+            and not (
+                variable[0] == GLOBAL and (hasattr(builtins, variable[1]) or variable[1] in self.stored_attributes)
+            )
+        }
+
+    def variable(self, code: Code, op: str, name: str) -> Variable | None:
+        """What an instruction names; None: a variable of a class body, or no variable."""
+        kind = op.partition("_")[2]
+        if kind == "GLOBAL" or (kind == "NAME" and code.number == GLOBAL):
+            return GLOBAL, name
+        if kind == "FAST":
+            return code.number, name
+        if kind in ("DEREF", "CLASSDEREF"):
+            owner: Code | None = code
+            while owner is not None and name not in owner.cells:
+                owner = None if owner.parent is None else self.codes[owner.parent]
+            return (owner.number, name) if owner else None
+        return None
+
+    def is_builtin(self, name: str) -> bool:
+        """Whether a global name can only be Python's own."""
+        return hasattr(builtins, name) and name not in self._globals and not self.dynamic
+
+    def _bound(self, code: Code) -> Iterator[Variable]:
+        """The variables that a code object binds or deletes, once for each place where it does."""
+        for name in code.parameters:
+            yield code.number, name
+        for one in code.instructions:
+            if one.op.startswith(("STORE_", "DELETE_")) and (variable := self.variable(code, one.op, one.name)):
+                yield variable
+
+    def _defined(self) -> Iterator[tuple[Variable, int]]:
+        """The variables that a function is stored in as soon as it is made."""
+        for code in self.codes:
+            for at, stores in enumerate(code.instructions[2:], start=2):
+                loads, makes = code.instructions[at - 2 : at]
+                made = loads.code is not None and makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_")
+                if made and code.before(at) is makes:
+                    variable = self.variable(code, stores.op, stores.name)
+                    if variable is not None and loads.code is not None:
+                        yield variable, loads.code
+
+
+def _asks_types(instructions: list[Instruction]) -> bool:
+    """Whether `type` is only called with one argument, which makes no type."""
+    calls = zip(instructions, instructions[2:])
+    return all(two.op == "PRECALL" and two.arg == 1 for one, two in calls if one.name == "type" and "LOAD" in one.op)
+
+
+def _returns_values(code: Code) -> bool:
+    given = [code.before(at) for at, one in enumerate(code.instructions) if one.op == "RETURN_VALUE"]
+    return any(last is None or (last.op, last.name) != ("LOAD_CONST", "None") for last in given)

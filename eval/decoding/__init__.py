@@ -1,0 +1,1 @@
+"""Decoding of traces: cursor, forcings and constraints."""

@@ -1,0 +1,265 @@
+"""Forced decoding: a walk over one example that hands out the tokens that are fed (`forcings`) and takes those that a model writes."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import NamedTuple
+
+from remedy.data_gen.context_window import Memory
+from remedy.data_gen.roles import Role, Special
+from remedy.eval.decoding.context_window import Sight
+from remedy.eval.decoding.protocol import FREELY, UNCUT, Cut, Heard, Held, unheard
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+
+
+class Generated(NamedTuple):
+    """Tokens generated in place of the true ones from `start` to `stop` (exclusive), with the log-probability of each.
+
+    `complete` is false when a limit cut them. `held`: under a constraint, how each came about; a token that was fed has the
+    log-probability 0, one that ends a text that of the special token which the model wrote for it. `margins`: as `Generation`.
+    """
+
+    start: int
+    stop: int
+    ids: list[int]
+    logprobs: list[float]
+    complete: bool
+    held: tuple[Held, ...] = ()
+    margins: tuple[float, ...] = ()
+
+    @property
+    def asked(self) -> int:
+        """How many of them the model wrote."""
+        return len(self.ids) - sum(one.certain for one in self.held)
+
+
+class Cursor:
+    """Walks one example: hands out fed tokens, takes generated ones, and knows when a generated run ends.
+
+    It knows no model: whoever asks one, here or on a server, hands it what was predicted, and may guess what is read next: from what is
+    `ahead` in the truth or, out of step, from what the run looks like. Guesses change nothing but how often the model is asked.
+
+    A run between fed tokens ends when the model writes the token that truly follows it or any special token, neither of
+    which belongs to it, or at a limit, which alone ends it where `exact` is asked for; an event is a run of its own, of one
+    token, whatever that is. A run at the end of the example ends with the end-of-text token. `longest`: how many tokens the
+    model can read at once; where a row comes to it, its run is cut, and later runs are left empty.
+
+    `memory`: which frames it sees before the one that it is at (None: all). Where it forgets one it waits to be read anew. Frames
+    that are written freely end where the model says so; else, and where every token has its place, they are the true ones. What they
+    are, calls or returns, the tokens say that it has read, whoever wrote them.
+    """
+
+    def __init__(
+        self,
+        truth: Encoded,
+        fed: frozenset[Role],
+        tokenizer: TraceTokenizer,
+        exact: bool,
+        max_new_tokens: int,
+        longest: int | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        self.ids = truth.ids
+        self.roles = truth.roles
+        self.frames = truth.frames
+        self.tokenizer = tokenizer
+        self.exact = exact
+        self.max_new_tokens = max_new_tokens
+        self.runs = runs_of(truth, fed)
+        self.written = max((number for number, (_, _, is_fed) in enumerate(self.runs) if not is_fed), default=-1)
+        self.run = 0
+        context = next((at for at, role in enumerate(truth.roles) if role != Role.CONTEXT), len(truth.ids))
+        self.offset = context if Role.CONTEXT in fed else 0
+        self.sight = Sight(truth.ids[: self.offset], memory, tokenizer.special_ids)
+        self.waits = True
+        own = Role.STRUCTURE not in fed and not exact
+        self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if own else None
+        self.read = 0
+        self.in_step = True
+        self.longest = longest
+        self.current: list[int] = []
+        self.logprobs: list[float] = []
+        self.margins: list[float] = []
+        self.generated: list[Generated] = []
+        self.heard: Heard = unheard
+
+    @property
+    def done(self) -> bool:
+        return self.run == len(self.runs)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left for the model to write: what is fed after its last run is read for nothing."""
+        return self.run > self.written
+
+    @property
+    def settled(self) -> bool:
+        """Whether the next token, or the end, is known without asking the model."""
+        if self.done or self.waits:
+            return True
+        start, stop, is_fed = self.runs[self.run]
+        if is_fed:
+            return start + self.offset < stop
+        last = self.run + 1 == len(self.runs)
+        full = len(self.current) >= self._limit(stop - start, last)
+        if last:
+            return full or (bool(self.current) and self.current[-1] == self.tokenizer.eos_id)
+        ends = bool(self.current) if self.roles[start] == Role.EVENT else self.exact and full
+        return ends and self.runs[self.run + 1][2]
+
+    def ahead(self, most: int) -> tuple[int, list[int]] | None:
+        """Where in the truth the row is, as long as what is read is in step with it, and at most so many true tokens that follow and
+        are seen together; None in a run that has left it."""
+        if self.done or not self.in_step:
+            return None
+        start, _, is_fed = self.runs[self.run]
+        place = start + (self.offset if is_fed else len(self.current))
+        stop = min(len(self.ids), place + most)
+        seen = self.sight.reach((self.ids[at], self._is_last(at)) for at in range(place, stop))
+        return place, list(self.ids[place : stop if seen is None else place + seen])
+
+    @property
+    def among(self) -> list[int] | None:
+        """The tokens that the next one is chosen among; None: all there are, or it is settled."""
+        return None
+
+    def resumed(self, tokens: list[int], count: int) -> list[int]:
+        """Of tokens that may be read next those up to the first that ends the run, and what is fed after it; at most `count`."""
+        stop = self.runs[self.run][1]
+        if stop == len(self.ids):
+            return tokens
+        for at, token in enumerate(tokens):
+            if token == self.ids[stop] or self.tokenizer.is_special(token):
+                return [*tokens[:at], *self.ids[stop : stop + count - at]]
+        return tokens
+
+    @property
+    def room(self) -> int:
+        """How many tokens the model may yet write of its run, with the one that ends it where that is not read."""
+        start, stop, last, length = self._writing()
+        if self.roles[start] == Role.EVENT and not last:
+            return 1
+        return self._limit(stop - start, last) - length + (not last and not self.exact)
+
+    @property
+    def stops(self) -> list[int]:
+        """The tokens of which any ends the model's run."""
+        start, stop, last, _ = self._writing()
+        if last:
+            forgets = self.frame_end is not None and self.sight.forgets
+            return [self.tokenizer.eos_id, self.tokenizer.special_ids[Special.FRAME_SEP]][: 1 + forgets]
+        if self.exact or self.roles[start] == Role.EVENT:
+            return []
+        return sorted({*self.tokenizer.special_ids.values(), self.ids[stop]})
+
+    def _writing(self) -> tuple[int, int, bool, int]:
+        """Start and stop of the run that the model's next token is of, whether it is the last, and how much of it is written."""
+        first = self.run
+        if self.current and self.run < self.written and self.roles[self.runs[self.run][0]] == Role.EVENT:
+            first += 1  # an event is one token, and the next one is of what follows
+        run = next(number for number in range(first, len(self.runs)) if not self.runs[number][2])
+        return *self.runs[run][:2], run + 1 == len(self.runs), len(self.current) if run == self.run else 0
+
+    def prompt(self) -> list[int]:
+        """What the model reads at once: all that is seen here, and what is fed before the next token that it writes, if it writes any;
+        else, or where that is more than it can read, the example is done."""
+        start, stop, is_fed = self.runs[self.run]
+        if is_fed:
+            for at in range(start + self.offset, stop):
+                self.sight.take(self.ids[at], self._is_last(at))
+            self.run, self.offset = self.run + 1, 0
+        self.waits = False
+        tokens = self.sight.tokens()
+        self.read = len(tokens)
+        if self.longest is not None and self.read > self.longest:
+            self._cut()
+        return tokens
+
+    def next_token(self, predicted: int, logprob: float, cut: Cut = UNCUT, margin: float = math.inf) -> int | None:
+        """The token that is read next; `predicted`: what was written, one of those to choose `among`. None: complete, or waits."""
+        token = None if self.waits else self._next(predicted, logprob, cut, margin)
+        if token is None:
+            return None
+        self.read += 1
+        self.waits = self.sight.take(token, self._closes(token))
+        if self.waits:
+            return None
+        if self.longest is not None and self.read > self.longest:
+            self._cut()
+            return None
+        return token
+
+    def _closes(self, token: int) -> bool:
+        """Whether a token that was just handed out is the last of its frame."""
+        if self.frame_end is not None:
+            return token == self.frame_end
+        start, _, is_fed = self.runs[self.run]
+        if is_fed:
+            return self._is_last(start + self.offset - 1)
+        return self.exact and self._is_last(start + len(self.current) - 1)
+
+    def _is_last(self, at: int) -> bool:
+        """Whether a place of the true sequence is the last of its frame, and another follows."""
+        return at + 1 < len(self.frames) and self.frames[at] != self.frames[at + 1]
+
+    def _next(self, predicted: int, logprob: float, cut: Cut, margin: float) -> int | None:
+        while not self.done:
+            start, stop, is_fed = self.runs[self.run]
+            if is_fed:
+                if start + self.offset < stop:
+                    self.offset += 1
+                    return self.ids[start + self.offset - 1]
+                self.run, self.offset = self.run + 1, 0
+                continue
+            complete = self._ended(start, stop, predicted)
+            if complete is not None:
+                self._close(complete)
+                continue
+            self.in_step &= start + len(self.current) < stop and self.ids[start + len(self.current)] == predicted
+            self.current.append(predicted)
+            self.logprobs.append(logprob)
+            self.margins.append(margin)
+            self.heard(predicted, logprob, margin, FREELY)
+            return predicted
+        return None
+
+    def _ended(self, start: int, stop: int, predicted: int) -> bool | None:
+        """Whether the run, which ends before the predicted token, is complete; None: it goes on."""
+        last = self.run + 1 == len(self.runs)
+        if self.roles[start] == Role.EVENT and not last:
+            return True if self.current else None
+        if last and self.current and self.current[-1] == self.tokenizer.eos_id:
+            return True
+        if not last and not self.exact and (predicted == self.ids[stop] or self.tokenizer.is_special(predicted)):
+            return True
+        return self.exact and not last if len(self.current) >= self._limit(stop - start, last) else None
+
+    def _cut(self) -> None:
+        """End the example here, its last token having no room to be read."""
+        while not self.done:
+            if self.runs[self.run][2]:
+                self.run += 1
+            else:
+                self._close(complete=False)
+
+    def _limit(self, length: int, last: bool) -> int:
+        if last:
+            return self.max_new_tokens
+        return length if self.exact else 2 * length + 16
+
+    def _close(self, complete: bool) -> None:
+        start, stop, _ = self.runs[self.run]
+        found = Generated(start, stop, self.current, self.logprobs, complete, margins=tuple(self.margins))
+        self.generated.append(found)
+        self.current, self.logprobs, self.margins, self.in_step = [], [], [], True
+        self.run += 1
+
+
+def runs_of(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]:
+    """Maximal stretches of fed and of other tokens, as (start, stop, fed); an event between fed separators stands alone."""
+    flags = [role in fed for role in truth.roles]
+    alone = {Role.EVENT} - fed if Role.STRUCTURE in fed else frozenset()
+    events = [role in alone for role in truth.roles]
+    borders = [i for i in range(1, len(flags)) if (flags[i], events[i]) != (flags[i - 1], events[i - 1])]
+    return [(a, b, flags[a]) for a, b in pairwise([0, *borders, len(flags)])]

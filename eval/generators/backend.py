@@ -1,0 +1,44 @@
+"""Settings of a server that runs the model in place of this process."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from remedy.settings import Settings
+
+KEY = "REMEDY_API_KEY"
+"""The environment variable with the server's key, if it asks for one: no configuration or record holds it."""
+
+
+class Backend(Settings):
+    """A server of the OpenAI completions protocol with vLLM's additions."""
+
+    url: str
+    """Where it is, such as `http://localhost:8000`. A key that it asks for is read from the environment variable REMEDY_API_KEY."""
+    model: str
+    """The model's name there, as `vllm serve NAME` or `--served-model-name` gives it."""
+    timeout: float = Field(default=300.0, gt=0, le=86_400)
+    """Seconds that a reply may take up to its last byte; after a time-out twice as many are given."""
+    patience: float = Field(default=600.0, ge=0, le=604_800)
+    """Seconds for which a request that fails (time-outs, dropped connections, broken replies, status 429 or 5xx) is tried again."""
+    batch_invariant: bool = False
+    """It was started with VLLM_BATCH_INVARIANT=1, which it says itself in development mode only (VLLM_SERVER_DEV_MODE=1)."""
+
+    @field_validator("url")
+    @classmethod
+    def _plain(cls, value: str) -> str:
+        try:
+            url = urlsplit(value.strip())
+            if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                "must begin with http:// or https:// and name a host, such as http://localhost:8000"
+            ) from None
+        if url.username or url.password or url.query or url.fragment:
+            raise ValueError(
+                f"must not hold a password or a key, which records would repeat: set {KEY} in the environment"
+            )
+        return value.strip().rstrip("/").removesuffix("/v1").rstrip("/")

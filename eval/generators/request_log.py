@@ -1,0 +1,130 @@
+"""What was written so far of a condition that is not done: a line for each trace. An evaluation that is killed, or whose server goes
+away, goes on from there, on any number of processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.protocol import Heard, Held, Place
+from remedy.eval.generators.base import Done, Generator, Writing, Written, nothing
+from remedy.eval.progress import Meter
+from remedy.files import writing as writing_to
+from remedy.models.context_length import ContextLimit
+from remedy.models.tokenizer import Encoded
+from remedy.settings import UserError
+
+
+class Journal:
+    """A folder of files of lines, each with a digest of its own: one that is damaged, or was being written, is written again. All files
+    are read, and the process's own is written."""
+
+    def __init__(self, folder: Path, evaluation: str, rank: int = 0) -> None:
+        """`evaluation`: which one it belongs to; lines of another are not looked at. `rank`: the process's number."""
+        self.folder = folder
+        self.path = folder / f"{rank}.jsonl"
+        self.evaluation = evaluation
+        self._held: dict[str, Written] = {}
+        self._torn = False
+        for path in sorted(folder.glob("*.jsonl")):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if path == self.path:
+                self._torn = bool(text) and not text.endswith("\n")
+            for line in text.splitlines():
+                self._take(line)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def find(self, truth: Encoded, writing: Writing) -> Written | None:
+        """What was written of an example, if that is known."""
+        return self._held.get(self._key(truth, writing)) if self._held else None
+
+    def add(self, truth: Encoded, writing: Writing, written: Written) -> None:
+        """Keep what was written of an example, at once."""
+        text = json.dumps([self._key(truth, writing), written.near_ties, [list(run) for run in written.runs]])
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with writing_to(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write("\n" * self._torn + f"{_digest(text)} {text}\n")
+        self._torn = False
+
+    def clear(self) -> None:
+        """Forget all: it is kept elsewhere."""
+        self._held, self._torn = {}, False
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+    def _take(self, line: str) -> None:
+        digest, _, text = line.partition(" ")
+        if digest != _digest(text):
+            return
+        key, near_ties, runs = json.loads(text)
+        found = [Generated(*run) for run in runs]
+        self._held[key] = Written(
+            [one._replace(held=tuple(Held(*how) for how in one.held), margins=tuple(one.margins)) for one in found],
+            near_ties,
+        )
+
+    def _key(self, truth: Encoded, writing: Writing) -> str:
+        fed, exact, most, predicted, memory, constraint = writing
+        about = [self.evaluation, truth.ids, truth.roles, truth.frames, sorted(map(int, fed)), exact, most]
+        about += [sorted(map(int, predicted)), memory and memory.model_dump(mode="json"), constraint]
+        return _digest(json.dumps(about))
+
+
+class Kept:
+    """A generator whose traces are kept as they come, and counted: those that the journal has are not written again."""
+
+    def __init__(self, generator: Generator, journal: Journal, meter: Meter) -> None:
+        self.generator = generator
+        self.journal = journal
+        self.meter = meter
+        self.name = generator.name
+
+    @property
+    def context(self) -> ContextLimit | None:
+        return self.generator.context
+
+    @property
+    def limit(self) -> int | None:
+        return self.generator.limit
+
+    def report(self) -> dict[str, Any]:
+        return self.generator.report()
+
+    def generate(
+        self,
+        examples: Sequence[Encoded],
+        writing: Writing,
+        done: Done = nothing,
+        starts: Sequence[Place] = (),
+        heard: Sequence[Heard] = (),
+    ) -> list[Written]:
+        found = {number: held for number, one in enumerate(examples) if (held := self.journal.find(one, writing))}
+        rest = [number for number in range(len(examples)) if number not in found]
+        self.meter.skip(len(found))
+
+        def keep(place: int, written: Written) -> None:
+            number = rest[place]
+            self.journal.add(examples[number], writing, written)
+            found[number] = written
+            self.meter.step()
+            done(number, written)
+
+        try:
+            begin = [starts[number] for number in rest] if starts else ()
+            told = [heard[number] for number in rest] if heard else ()
+            self.generator.generate([examples[number] for number in rest], writing, keep, begin, told)
+        except UserError as error:
+            kept = f"{self.meter.all_done:,} of {self.meter.traces:,} traces of this condition are kept"
+            raise UserError(f"{error} ({kept})") from None
+        return [found[number] for number in range(len(examples))]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

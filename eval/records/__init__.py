@@ -1,0 +1,1 @@
+"""Records of an evaluation: their schema, files, summaries and baselines."""

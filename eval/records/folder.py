@@ -1,0 +1,95 @@
+"""An evaluation's folder: what lies where in it, and which evaluation it holds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, write_json
+from remedy.files import clear_partials
+from remedy.messages import shown
+from remedy.settings import UserError
+
+log = logging.getLogger(__name__)
+RECORDS = "records"
+GENERATIONS = "generations"
+SUMMARY = "summary.json"
+REQUEST = "evaluation.json"
+READING = "reading.json"
+UNFINISHED = "unfinished"
+"""What is written of conditions that are not done: a folder for each, with a file of each process."""
+NAMED = 4
+"""Keys that are named at most where two evaluations differ."""
+
+
+def claim(directory: Path, request: dict[str, Any]) -> str:
+    """Make the folder this evaluation's, whose digest is returned: its records and summary carry it.
+
+    Raises:
+        UserError: it is another one's.
+    """
+    evaluation = digest_of(request)
+    path = directory / REQUEST
+    for folder in (directory / RECORDS, directory / GENERATIONS):
+        clear_partials(folder)
+        if not path.exists() and (other := foreign_table(folder, evaluation)):
+            raise UserError(f"{other}: belongs to another evaluation; choose another --out or delete it")
+    if not path.exists():
+        write_json(path, request)
+    elif digest_of(held := read_request(directory)) != evaluation:
+        differing = _differing(held, request)
+        some = ", ".join(differing[:NAMED]) + (f" and {len(differing) - NAMED} more" if len(differing) > NAMED else "")
+        raise UserError(
+            f"{directory}: holds another evaluation (it differs in {some}); choose another --out or delete it"
+        )
+    return evaluation
+
+
+def _differing(held: dict[str, Any], request: dict[str, Any]) -> list[str]:
+    """The keys in which two requests differ, those of a section one by one."""
+    found = []
+    for key in dict.fromkeys([*request, *held]):
+        one, other = held.get(key), request.get(key)
+        if isinstance(one, dict) and isinstance(other, dict):
+            found += [f"{key}.{inner}" for inner in _differing(one, other)]
+        elif digest_of({key: one}) != digest_of({key: other}):
+            found.append(key)
+    return found
+
+
+def read_request(folder: Path) -> dict[str, Any]:
+    """What an evaluation's folder says it holds.
+
+    Raises:
+        UserError: it holds no evaluation, or its file is damaged.
+    """
+    if not (folder / REQUEST).exists():
+        raise UserError(f"{folder}: holds no evaluation ({REQUEST} is missing)")
+    request = read_json(folder / REQUEST, "delete the file and evaluate again, which keeps the records that fit")
+    for name in (request.get("run", ""), request.get("variant", "")):
+        refuse_unprintable(name, str(folder))
+    return request
+
+
+def refuse_unprintable(name: Any, where: str) -> None:
+    """Refuse a run's name or a label that terminals and figures cannot show.
+
+    Raises:
+        UserError: the name, and `where` it is.
+    """
+    if isinstance(name, str) and not name.isprintable():
+        raise UserError(f"{where}: the name {shown(name)} holds characters that cannot be shown: give it another")
+
+
+def keep_reading(directory: Path, report: Callable[[], Mapping[str, Any]]) -> None:
+    """Keep how the model is read beside the results; `report` is asked where the file is missing or damaged."""
+    path = directory / READING
+    try:
+        if path.exists():
+            read_json(path, "it is written again")
+            return
+    except DamagedFile as error:
+        log.warning("%s", error)
+    write_json(path, report())

@@ -1,0 +1,179 @@
+"""What a model wrote, kept beside the records: text, token ids, and how sure it was of every frame.
+
+A record leads to its generation by `condition` (the file's name) and `index` (the row).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from remedy.checksums import read_table, write_table
+from remedy.data_gen.roles import Role
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.protocol import FREELY, Held
+from remedy.eval.records.schema import CURE
+
+
+class FrameProbability(NamedTuple):
+    """How sure the model was of what it wrote of one frame."""
+
+    place: int
+    tokens: int
+    logprob_sum: float
+    logprob_min: float
+    margin_min: float
+    cut: float
+    depth: float = math.nan
+
+
+class Generation(TypedDict):
+    """What a model wrote for one example; all lists are empty for one that was not decoded."""
+
+    index: int
+    """The example's index in its split, as in its record."""
+    text: str
+    """What the model and the forcing wrote together, after the context; special tokens under their names."""
+    run_starts: list[int]
+    """Of each run of generated tokens: the position in the true sequence of the first token that it stands for."""
+    run_stops: list[int]
+    """The position after the last one."""
+    run_lengths: list[int]
+    """How many tokens it has."""
+    ids: list[int]
+    """The generated tokens of all runs, one after another."""
+    frame_places: list[int]
+    """Frames that the model wrote tokens of, by their place among the written frames, counted from 0."""
+    frame_tokens: list[int]
+    """How many tokens of each it wrote."""
+    frame_logprob_sum: list[float]
+    """The sum of the natural logarithms of their probabilities; null where one of them is unknown, and so are the next two."""
+    frame_logprob_min: list[float]
+    """The least of them."""
+    frame_margin_min: list[float]
+    """The least of their margins (`margins`)."""
+    frame_cut: list[float]
+    """Under a constraint, how likely the model would have left it in that frame, along what it wrote: 1 less the product, over these
+    tokens, of the probability that it gave to what was allowed."""
+    frame_depth: list[float]
+    """How many calls it stands below the entry point, by the events that were written or fed up to it (`eval.call_depth`); null where
+    the format writes none."""
+    logprobs: list[float]
+    """The natural logarithm of the probability of each of `ids`, among all tokens; 0 for one that was certain, null for one that a
+    server chose among several."""
+    margins: list[float]
+    """How far that is above the next likeliest token's, of those that could have come; infinite for one that was certain."""
+    places: list[int]
+    """The frame that each of `ids` belongs to, by its place among the written ones."""
+    roles: list[str]
+    """The role of each: of the true token in whose place it stands, or where it stands in what was written freely."""
+    certain: list[bool]
+    """Under a constraint, whether each of `ids` could be no other and so was fed; else empty."""
+    cut: list[float]
+    """Under a constraint, the probability of all tokens that were not allowed in the place of each of `ids`; else empty. Null where a
+    server chose, as in `changed`."""
+    changed: list[bool | None]
+    """Under a constraint, whether another token than each of `ids` was the likeliest; else empty."""
+    contradictions: list[int] | None
+    """Frames that the states written before do not lead to, or the program never allows, by their place; null where that cannot
+    be told (`eval.scoring.actions.contradictions`)."""
+    near_ties: int
+    """Tokens of which the two likeliest were nearer than rounding: other hardware, or another batch, may write another there."""
+
+
+NUMBERS = [name for name, kind in Generation.__annotations__.items() if "list[float]" in str(kind)]
+"""Columns of real numbers, in which what is null is read as NaN."""
+
+
+class TokenPlace(NamedTuple):
+    """Where a generated token stands: the place of its frame among the written ones, and its role."""
+
+    frame: int
+    role: Role
+
+
+def generation(
+    index: int,
+    text: str,
+    runs: Sequence[Generated],
+    places: Sequence[TokenPlace],
+    near_ties: int = 0,
+    contradictions: list[int] | None = None,
+    depths: Sequence[float] = (),
+) -> Generation:
+    """The row of one example. `places`: of the tokens of all runs, one after another; `contradictions`: as `Generation`; `depths`: of
+    the frames at each place, as far as they are known."""
+    tokens = [
+        one for run in runs for one in zip(run.logprobs, run.margins or repeat(math.nan), run.held or repeat(FREELY))
+    ]
+    frames = frame_probabilities(tokens, places)
+    return {
+        "index": index,
+        "text": text,
+        "run_starts": [run.start for run in runs],
+        "run_stops": [run.stop for run in runs],
+        "run_lengths": [len(run.ids) for run in runs],
+        "ids": [token for run in runs for token in run.ids],
+        "frame_places": [frame.place for frame in frames],
+        "frame_tokens": [frame.tokens for frame in frames],
+        "frame_logprob_sum": [frame.logprob_sum for frame in frames],
+        "frame_logprob_min": [frame.logprob_min for frame in frames],
+        "frame_margin_min": [frame.margin_min for frame in frames],
+        "frame_cut": [frame.cut for frame in frames],
+        "frame_depth": [depths[frame.place] if frame.place < len(depths) else math.nan for frame in frames],
+        "logprobs": [logprob for logprob, _, _ in tokens],
+        "margins": [margin for _, margin, _ in tokens],
+        "places": [place.frame for place in places],
+        "roles": [place.role.label for place in places],
+        "certain": [one.certain for run in runs for one in run.held],
+        "cut": [one.cut for run in runs for one in run.held],
+        "changed": [one.changed for run in runs for one in run.held],
+        "contradictions": contradictions,
+        "near_ties": near_ties,
+    }
+
+
+def frame_probabilities(
+    tokens: Sequence[tuple[float, float, Held]], places: Sequence[TokenPlace]
+) -> list[FrameProbability]:
+    """How sure the model was of each frame that it wrote tokens of, in the order of their places. `tokens`: the log-probability of
+    each, its margin, and how it came about; those that were certain are not the model's."""
+    found: dict[int, list[tuple[float, float, Held]]] = {}
+    for place, one in zip(places, tokens, strict=True):
+        if not one[2].certain:
+            found.setdefault(place.frame, []).append(one)
+    return [_probability(place, part) for place, part in sorted(found.items())]
+
+
+def _probability(place: int, tokens: Sequence[tuple[float, float, Held]]) -> FrameProbability:
+    logprobs = [logprob for logprob, _, _ in tokens]
+    total = sum(logprobs)
+    least = total if math.isnan(total) else min(logprobs)
+    margin = min(margin for _, margin, _ in tokens)
+    cut = 1 - math.prod(1 - held.cut for _, _, held in tokens)
+    return FrameProbability(place, len(tokens), total, least, margin, cut)
+
+
+def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -> None:
+    """Write one condition's generations, the whole file or none of it. `evaluation`: which they are a part of."""
+    table = pd.DataFrame(list(rows), columns=list(Generation.__annotations__))
+    write_table(path, pa.Table.from_pandas(table), evaluation)
+
+
+def read_generations(path: Path, evaluation: str | None = None) -> pd.DataFrame:
+    """One condition's generations, by the index of the example. Every byte of the file is checked.
+
+    Raises:
+        DamagedFile: as `read_records`.
+    """
+    found: pd.DataFrame = read_table(path, CURE, evaluation).to_pandas()
+    for name in {*NUMBERS} & {*found.columns}:  # a list of nulls alone has no type in the file
+        found[name] = [np.array(one, dtype=float) for one in found[name]]
+    return found.set_index("index", drop=False)

@@ -1,0 +1,214 @@
+"""The frames of a trace as a model wrote them, each with how sure it was of every token: from tokens as they come, or from a kept
+generation. A frame is known once it is closed; what it means follows from those before it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from remedy.data_gen.execution.program import Event
+from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.traces.parse import LastShown, ReadFrame
+from remedy.data_gen.traces.render import FORMATS
+from remedy.eval.control_flow.guide.contradiction import Check
+from remedy.eval.decoding.call_depth import CallDepth
+from remedy.eval.decoding.protocol import FREELY, Held
+from remedy.eval.records.generations import FrameProbability, TokenPlace, frame_probabilities
+from remedy.models.tokenizer import TraceTokenizer
+
+
+class ModelFrame(NamedTuple):
+    """One frame that a model wrote, or what it wrote after the last. Columns have an entry for each of its tokens."""
+
+    number: int
+    """Its place among the written frames, counted from 0; one that the prompt gives is none of them."""
+    ids: tuple[int, ...]
+    roles: tuple[Role, ...]
+    logprobs: tuple[float, ...]
+    """Natural logarithms of probabilities; 0 for a token that was certain, NaN where a server chose among several."""
+    margins: tuple[float, ...]
+    """How far these are above the next likeliest tokens'; infinite for a token that was certain."""
+    held: tuple[Held, ...]
+    """How each came about under a constraint."""
+    read: ReadFrame | None = None
+    """What it says; None: it is no frame, or the end."""
+    problem: str = ""
+    """Why it is no frame."""
+    full: ReadFrame | None = None
+    """What it says with every `..` spelled out."""
+    changed: Mapping[str, str] = {}
+    """Of its state, the variables that the call has not shown with these values before."""
+    contradiction: str = ""
+    """What the states before it lead to, where that is something else; or that the program never comes here."""
+    depth: float = math.nan
+    """How many calls it stands below the entry point, by the events up to it; NaN where the format writes none."""
+    wrong: bool = False
+    """Where the truth is known: whether it is the first frame that differs."""
+
+    @property
+    def event(self) -> Event | None:
+        """None where the format writes none, and of what is no frame."""
+        return self.read.event if self.read is not None else None
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the end of the text, after the last frame."""
+        return self.read is None and not self.problem
+
+    @property
+    def label(self) -> str:
+        """What it is, in a word."""
+        if self.read is None:
+            return "unread" if self.problem else "end"
+        return self.event.value if self.event is not None else "frame"
+
+    @property
+    def asked(self) -> int:
+        """How many of its tokens the model wrote; the others were certain."""
+        return sum(not one.certain for one in self.held)
+
+    @property
+    def doubt(self) -> FrameProbability | None:
+        """How sure the model was of what it wrote of it; None where all of it was certain."""
+        places = [TokenPlace(self.number, role) for role in self.roles]
+        found = frame_probabilities(list(zip(self.logprobs, self.margins, self.held)), places)
+        return found[0]._replace(depth=self.depth) if found else None
+
+    @property
+    def probability(self) -> float:
+        """That of all its tokens that the model wrote, each given those before it; NaN where that is unknown."""
+        return math.exp(sum(self.logprobs))
+
+    @property
+    def least(self) -> int | None:
+        """The place of its least likely token, of those whose probability is known; None where there is none."""
+        written = [
+            place for place, one in enumerate(self.held) if not one.certain and not math.isnan(self.logprobs[place])
+        ]
+        return min(written, key=lambda place: self.logprobs[place], default=None)
+
+    @property
+    def cut(self) -> float:
+        """How likely the model would have left a constraint in this frame, along what it wrote; NaN where that is unknown."""
+        return 1 - math.prod(1 - one.cut for one in self.held)
+
+
+class FrameStream:
+    """Tokens to frames, each as soon as it is closed."""
+
+    def __init__(self, tokenizer: TraceTokenizer, format: str, answer_only: bool = False) -> None:
+        self._tokenizer = tokenizer
+        self._form = FORMATS[format]
+        self._answer_only = answer_only
+        self._reader = self._form.reader(answer_only)
+        self._open: list[_Token] = []
+        self._closed = 0
+        self._depth = CallDepth(format, tokenizer)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end was written, after frames that can all be read."""
+        return self._reader.trace().valid
+
+    def take(self, token: int, logprob: float, margin: float, held: Held = FREELY) -> list[ModelFrame]:
+        """The frames that one more token closes."""
+        for piece in self._tokenizer.pieces([token]):
+            self._reader.feed(piece)
+        self._open.append(_Token(token, logprob, margin, held, self._reader.place, len(self._reader.roles)))
+        return [self._frame(number) for number in range(self._closed, len(self._reader.frames))]
+
+    def rest(self) -> list[ModelFrame]:
+        """What was written after the last frame: the end, or what is no frame."""
+        return [self._frame(self._closed)] if self._open else []
+
+    def _frame(self, number: int) -> ModelFrame:
+        last = number == len(self._reader.frames)
+        # In a session a text may seem to begin a command, and turn out to go on with a value: frames are stretches all the same.
+        stop = max((at for at, one in enumerate(self._open, start=1) if last or one.place <= number), default=0)
+        mine, self._open = self._open[:stop], self._open[stop:]
+        self._closed = number + 1
+        ids = tuple(one.id for one in mine)
+        # The role of a token may be known only once what follows it is read.
+        roles = tuple(self._reader.roles[one.pieces - 1] if one.pieces else Role.STRUCTURE for one in mine)
+        read = None if last else self._read(number, ids)
+        problem = self._reader.trace().problem or ("" if self._reader.ended else "the end is missing") if last else ""
+        logprobs, margins = tuple(one.logprob for one in mine), tuple(one.margin for one in mine)
+        held, depth = tuple(one.held for one in mine), self._depth.take(zip(ids, roles))
+        return ModelFrame(number, ids, roles, logprobs, margins, held, read, problem, depth=depth)
+
+    def _read(self, number: int, ids: Sequence[int]) -> ReadFrame:
+        """The frame, read in one piece: a character may lie in several tokens."""
+        asked = self._answer_only and number == 0
+        found = self._form.read([*self._tokenizer.pieces(ids), Special.END_OF_TEXT], asked)
+        return found.frames[0] if found.valid and len(found.frames) == 1 else self._reader.frames[number]
+
+
+class _Token(NamedTuple):
+    """A token of a frame that is not closed: `place` is that frame's, and `pieces` were read with it."""
+
+    id: int
+    logprob: float
+    margin: float
+    held: Held
+    place: int
+    pieces: int
+
+
+class Following:
+    """What frames mean after those before them. `check`: follows the program's control flow, where that can be done."""
+
+    def __init__(self, check: Check | None = None) -> None:
+        self._check = check
+        self._memory = LastShown()
+        self._calls: list[Mapping[str, str]] = [{}]
+        """What each call that has not returned has shown last."""
+
+    def take(self, frame: ModelFrame) -> ModelFrame:
+        """The next frame, with what follows from those before it."""
+        if frame.read is None:
+            against = self._contradiction(None) if frame.is_end else ""
+            return frame._replace(contradiction=against)
+        full = self._memory.in_full(frame.read)
+        self._memory.take(full)
+        return frame._replace(full=full, changed=self._changed(full), contradiction=self._contradiction(full))
+
+    def _changed(self, full: ReadFrame) -> Mapping[str, str]:
+        if full.event is Event.CALL:
+            self._calls.append({})
+        before, now = self._calls[-1], full.locals
+        if full.event is Event.RETURN and len(self._calls) > 1:
+            self._calls.pop()
+        if now is None:
+            return {}
+        self._calls[-1] = {**before, **now}
+        return {name: value for name, value in now.items() if before.get(name) != value}
+
+    def _contradiction(self, full: ReadFrame | None) -> str:
+        if self._check is None:
+            return ""
+        found = self._check.found
+        before, was_outside = len(found.contradictions), found.outside is not None
+        self._check.take(full)
+        if found.outside is not None:
+            return "" if was_outside else "the program cannot come here"
+        if len(found.contradictions) == before:
+            return ""
+        expected = sorted(_said(event, source) for event, source in found.contradictions[-1].expected)
+        return f"the state written before it leads to {' or '.join(expected)}"
+
+
+def _said(event: Event | None, source: str) -> str:
+    return "the end" if event is None else f"{event.value} {source.strip()!r}"
+
+
+def kept_frames(
+    row: Mapping[str, Any], tokenizer: TraceTokenizer, format: str, answer_only: bool = False
+) -> Iterator[ModelFrame]:
+    """The frames of a kept generation (`generations.Generation`) that was written freely or under a constraint."""
+    stream, following = FrameStream(tokenizer, format, answer_only), Following()
+    held = [Held(bool(c), 0, float(m), bool(n)) for c, m, n in zip(row["certain"], row["cut"], row["changed"])]
+    columns = zip(row["ids"], row["logprobs"], row["margins"], held or [FREELY] * len(row["ids"]))
+    for token, logprob, margin, how in columns:
+        yield from map(following.take, stream.take(int(token), float(logprob), float(margin), how))
+    yield from map(following.take, stream.rest())

@@ -1,0 +1,50 @@
+"""What is said beside a rate that would mislead by itself: traces cut short, floors, ceilings, guesses, models without training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from remedy.eval.records import baselines
+
+if TYPE_CHECKING:
+    from remedy.eval.records.summary import ConditionSummary
+
+NOTE = (
+    "Chance guesses among the answers that are possible, which a model need not know: a model can be below it. At a floor or a ceiling "
+    "two models look alike, whatever they are."
+)
+
+
+def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, float] | None) -> list[str]:
+    """What to say beside one rate of these conditions, given as its mean and the ends of its interval; None where there is none."""
+    found = list(dict.fromkeys(said for one in conditions if (said := one.get("untrained", ""))))
+    examples = sum(one["examples"] for one in conditions)
+    cut = round(sum(one["truncated"] * one["examples"] for one in conditions))
+    if cut:
+        found.append(f"{'all' if cut == examples else f'{cut} of {examples}'} truncated by a limit on tokens")
+    if rate is None or not examples:
+        return found
+    mean, low, high = rate
+    name, share = baselines.highest(conditions)
+    if mean in (0.0, 1.0):
+        found.append("floor: none right" if mean == 0.0 else "ceiling: all right")
+    if name and high < share:
+        found.append(f"below {baselines.NAMES[name]} ({share:.0%})")
+    elif name and mean and low <= share:
+        found.append(f"not distinguishable from {baselines.NAMES[name]} ({share:.0%})")
+    return found
+
+
+def of_condition(condition: ConditionSummary) -> list[str]:
+    """What to say beside the rate of one condition."""
+    right = condition["right"]
+    return remarks([condition], right and (right["mean"], right["low"], right["high"]))
+
+
+def untrained(training: Mapping[str, Any] | None, new_tokens: int) -> str:
+    """Why a model cannot know traces, in words; empty where it may. `training`: what it took, of a run; `new_tokens`: how many trace
+    tokens its vocabulary did not have."""
+    if training is not None:
+        return "" if training["steps"] else "untrained: 0 steps"
+    return f"untrained: {new_tokens} trace tokens are new to it" if new_tokens else ""

@@ -1,0 +1,1 @@
+"""Tables and figures that diagnostics and the report share."""

@@ -1,0 +1,169 @@
+"""What the report's figures share: colours, markers, panels, legends, and lines of rates with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from matplotlib import rcParams
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+from matplotlib.transforms import ScaledTranslation, Transform
+
+from remedy.eval.tables.colours import COLOURS
+
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+Style = Literal["-", "--", ":", "-.", ""]
+LINES: list[Style] = ["-", "--", ":", "-."]
+PANEL_COLUMNS = 3
+LEGEND_CHARACTERS = 105
+"""Characters of a legend's row that fit below a figure of full width."""
+MOST_ASIDE = 56.0
+"""What stands beside each other at one place takes no more typographic points than this."""
+
+rcParams.update(
+    {
+        "font.size": 11,
+        "axes.titlesize": 11,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.25,
+        "figure.dpi": 110,
+        "svg.hashsalt": "remedy",
+        "legend.frameon": False,
+    }
+)
+
+Interval = tuple[float, float, float]
+"""An estimate and the ends of its interval."""
+Thing = TypeVar("Thing", bound=Hashable)
+
+
+def panels(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels that share their vertical axis."""
+    lines = -(-count // PANEL_COLUMNS)
+    columns = -(-count // lines)  # so that no line is much emptier than others
+    size = (max(6.4, 3.7 * columns), 3.6 * lines + 0.3)
+    figure = Figure(figsize=size)
+    grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
+    axes = [axis for line in grid for axis in line]
+    for unused in axes[count:]:
+        unused.set_visible(False)
+    return figure, axes[:count]
+
+
+def line(
+    panel: Axes,
+    points: Mapping[Any, Interval],
+    label: str,
+    number: int,
+    style: Style = "-",
+    marker: int | None = None,
+    aside: float = 0.0,
+    band: bool = True,
+) -> None:
+    """Estimates with their intervals against numbers. `number` gives the colour, and the marker where `marker` gives no other;
+    `aside`: how far to the right of its place it is drawn, in typographic points. Intervals are a band, or else, and of one point,
+    bars."""
+    xs = sorted(points)
+    if not xs:
+        return
+    centre, low, high = zip(*(points[x] for x in xs))
+    colour, shape = COLOURS[number % len(COLOURS)], MARKERS[(number if marker is None else marker) % len(MARKERS)]
+    place = moved(panel, aside)
+    if band and len(xs) > 1:
+        panel.fill_between(xs, low, high, color=colour, alpha=0.13, lw=0)
+    else:
+        panel.vlines(xs, low, high, color=colour, alpha=0.5, lw=1.2, transform=place)
+    panel.plot(xs, centre, style, marker=shape, color=colour, label=label, transform=place)
+
+
+def moved(panel: Axes, aside: float) -> Transform:
+    """Where data stand in a panel, moved to the right by so many typographic points."""
+    return panel.transData + ScaledTranslation(aside / 72, 0.0, panel.figure.dpi_scale_trans)
+
+
+def asides(things: Sequence[Thing]) -> dict[Thing, float]:
+    """How far to the right each of several things stands that would else be drawn upon each other, in typographic points."""
+    step = min(6.0, MOST_ASIDE / max(1, len(things)))
+    return {thing: step * (number - (len(things) - 1) / 2) for number, thing in enumerate(things)}
+
+
+def rates(panel: Axes) -> None:
+    """Make an axis of rates: 0 to 100 %, with room for the markers at both ends."""
+    panel.set_ylim(-0.03, 1.03)
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+
+
+def numbers(panel: Axes, values: Sequence[float]) -> None:
+    """Make the horizontal axis show these values, by doublings where they range widely."""
+    shown = sorted(set(values))
+    if shown[0] > 0 and shown[-1] >= 8 * shown[0]:
+        panel.set_xscale("log", base=2)
+    panel.set_xticks(shown, [f"{value:g}" for value in shown])
+    panel.minorticks_off()
+
+
+def powers(panel: Axes) -> None:
+    """Make the horizontal axis one of counts by doublings."""
+    panel.set_xscale("log", base=2)
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
+
+
+def stacked_shares(counts: Mapping[str, Mapping[str, int]], colours: Mapping[str, str], what: str) -> Figure:
+    """One horizontal bar for every name in `counts`, of the shares of its parts, in the order of `colours`."""
+    names = list(counts)
+    figure = Figure(figsize=(9, 0.36 * len(names) + 1.2))
+    axis = figure.subplots()
+    left = [0.0] * len(names)
+    for part, colour in colours.items():
+        shares = [counts[name].get(part, 0) / max(1, sum(counts[name].values())) for name in names]
+        if any(shares):
+            axis.barh(names, shares, left=left, height=0.75, color=colour, label=part)
+            left = [start + share for start, share in zip(left, shares)]
+    axis.set(xlabel=what, xlim=(0, 1), ylim=(len(names) - 0.5, -0.5))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    axis.grid(axis="y", visible=False)
+    legend(figure, [axis])
+    return figure
+
+
+def called(name: str, kind: str) -> str:
+    """What a line of a name and a kind is called."""
+    return f"{name}, {kind}" if kind else name
+
+
+def key(
+    figure: Figure, axes: Sequence[Axes], names: Sequence[str], kinds: Sequence[str], alone: Collection[str] = ()
+) -> None:
+    """Lay the figure out with a legend of its lines, which are `called` by name and kind: where there are several kinds, a colour
+    for every name and a style and marker for every kind, in place of an entry for each of both. `alone`: kinds of one point."""
+    if len(kinds) < 2:
+        return legend(figure, axes)
+    entries: dict[str, Any] = {
+        name: Line2D([], [], color=COLOURS[number % len(COLOURS)], lw=4) for number, name in enumerate(names)
+    }
+    for number, kind in enumerate(kinds):
+        style: Style = "" if kind in alone else LINES[number % len(LINES)]
+        marker = MARKERS[number % len(MARKERS)]
+        entries[kind or "otherwise"] = Line2D([], [], color="0.25", linestyle=style, marker=marker)
+    legend(figure, axes, entries, {called(name, kind) for name in names for kind in kinds})
+
+
+def legend(
+    figure: Figure, axes: Sequence[Axes], entries: Mapping[str, Any] | None = None, hidden: Collection[str] = ()
+) -> None:
+    """Lay the figure out with one legend of all panels below it: `entries` first, then what is drawn but for what is `hidden`."""
+    found: dict[str, Any] = dict(entries or {})
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        found |= {label: handle for label, handle in zip(labels, handles) if label not in found and label not in hidden}
+    figure.tight_layout()
+    longest = max(map(len, found), default=1) + 6
+    columns = max(1, min(4, len(found), LEGEND_CHARACTERS // longest))
+    figure.legend(
+        list(found.values()), list(found), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=columns, fontsize=10
+    )

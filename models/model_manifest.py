@@ -1,0 +1,141 @@
+"""A finished model's folder: sealed with a digest of every file that is loaded from it, which is checked before it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import TypedDict, cast
+
+from remedy.checksums import DamagedFile, file_digest, read_json, write_json
+from remedy.settings import UserError
+
+log = logging.getLogger(__name__)
+SEAL = "complete.json"
+CONFIG_FILE = "config.yaml"
+"""The configuration that made the weights beside it; in a seal with them."""
+TRAINING = "training.json"
+_CURE = "train again with --resume, which writes it from the last checkpoint, or put the file back from a copy"
+_LOADED = {".safetensors", ".json", ".yaml", ".txt", ".model"}
+_LONG = 4e9
+"""Bytes of which checking takes seconds (1 to 2 GB/s), so that it is said."""
+
+
+class Computed(TypedDict):
+    """What computed a training."""
+
+    mixers: dict[str, str]
+    """Of a decoder of ours, by mixer, each operation's kernel, or why PyTorch; empty of other models."""
+    all_logits: str | None
+    """Why the logits of all tokens were held at once; null where those of supervised tokens were, in chunks."""
+
+
+class Training(TypedDict):
+    """What a run's training took, for reports to compare budgets, and what it validated."""
+
+    steps: int
+    """Optimizer steps."""
+    examples: int
+    """Examples read."""
+    tokens: int
+    """Tokens read, without padding."""
+    flops: float
+    """Estimated operations of forward and backward passes."""
+    learning_rate: float
+    """The peak of the schedule."""
+    seed: int
+    """Of the initial weights."""
+    data_seed: int
+    """Of the examples' choice and order."""
+    kept_step: int
+    """The step whose model was kept: the last, or the best by validation."""
+    stopped_early: bool
+    """Whether validation ended it before its last step."""
+    validation: dict[str, float] | None
+    """Figures of the model that was kept, as `loss` and `exact_match`; null without validation."""
+    curve: list[tuple[float, float, float]]
+    """Of every validation, its step, loss and exact match."""
+    computed: Computed | None
+    """How; null where nothing was trained."""
+
+
+def read_training(folder: Path) -> Training | None:
+    """What the training of a finished run took; None of models that were not trained here, or before this was written down.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = folder / TRAINING
+    return cast("Training", read_json(path, _CURE)) if path.exists() else None
+
+
+def seal_model(folder: Path) -> None:
+    """List what will be loaded from a folder: weights, settings and tokenizer, with sizes and digests. Written last.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    files = sorted(p for p in folder.iterdir() if p.suffix in _LOADED and p.name != SEAL and p.is_file())
+    write_json(folder / SEAL, {"files": {p.name: [p.stat().st_size, file_digest(p)] for p in files}})
+
+
+def check_model(folder: Path) -> None:
+    """Compare a folder with its seal, to the last byte of its weights. Folders without a seal or a run's configuration are not ours.
+
+    Raises:
+        UserError: a file is missing or is not what was written, or the folder is a checkpoint or a run that was not trained to the end.
+    """
+    if not (folder / SEAL).exists():
+        if (folder / CONFIG_FILE).exists():
+            raise UserError(
+                f"{folder}: has no {SEAL}, so that nothing says that its weights are those of its {CONFIG_FILE}: train it to the end "
+                "with --resume, or copy the whole folder of a finished run"
+            )
+        return
+    sealed = read_json(folder / SEAL, _CURE)
+    if "step" in sealed:
+        raise UserError(
+            f"{folder}: is a checkpoint that training goes on from (step {sealed['step']}), without a tokenizer and its data's "
+            "settings: let the training end, with --resume or a smaller train.max_steps, and give the run's folder"
+        )
+    files = sealed["files"]
+    size = sum(size for size, _ in files.values())
+    if size > _LONG:
+        log.info("%s: checking %.0f GB", folder, size / 1e9)
+    for name, (size, digest) in files.items():
+        path = folder / name
+        try:
+            if path.stat().st_size == size and file_digest(path) == digest:
+                continue
+            problem = "is damaged (its digest is not that of its content)"
+        except FileNotFoundError:
+            problem = "is missing"
+        except OSError as error:
+            problem = f"cannot be read ({error.strerror or error})"
+        raise UserError(f"{path}: {problem}: {_CURE}")
+
+
+def weights_are_gone(folder: Path) -> bool:
+    """Whether a model was finished in a folder and none of its weights are there any more."""
+    try:
+        files = read_json(folder / SEAL, _CURE)["files"]
+    except DamagedFile:
+        return False
+    weights = [name for name in files if name.endswith(".safetensors")]
+    return bool(weights) and not any((folder / name).exists() for name in weights)
+
+
+def recorded_weights(folder: Path) -> str:
+    """A digest of all of a sealed model's weights, from what its seal says of them.
+
+    Empty without a seal, and of adapters, whose model is elsewhere.
+    """
+    try:
+        files = read_json(folder / SEAL, _CURE)["files"]
+    except DamagedFile:
+        return ""
+    weights = {name: about for name, about in files.items() if name.endswith(".safetensors")}
+    if any(name.startswith("adapter") for name in files):
+        return ""
+    return hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,271 @@
+"""Settings: typed configuration from YAML, and the one way to change it.
+
+Each component's settings are a class that stands beside the component and is nested in what builds it. A field's description
+is the string below it: `--help` and docs/config.md are made of these. Changes are written `{"reveal.spacing": 4}` wherever
+there are any: on the command line, in curriculum stages, mixture parts, grids, runs, evaluations and diagnostics.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from remedy import yaml_text
+from remedy.messages import cut, one_line, shown, suggest
+from remedy.yaml_text import YamlError
+
+S = TypeVar("S", bound="Settings")
+_ABSENT = object()
+_NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
+"""Mappings whose keys are dotted keys of other settings, and how many names stand before these (`runs.NAME.train.seed`)."""
+_PLAIN = {
+    **dict.fromkeys(("tuple_type", "list_type"), "must be a list, such as [a, b]"),
+    **dict.fromkeys(("model_type", "dict_type"), "must be a section, such as {key: value}"),
+}
+"""Messages in YAML's words for pydantic's in Python's."""
+
+
+class UserError(Exception):
+    """Something the user can put right: printed as one message without a traceback; exit status 2."""
+
+
+class ConfigError(UserError):
+    """A configuration that does not validate; the message names file, key and value."""
+
+
+def _named(value: str) -> str:
+    if not value.strip():
+        raise ValueError(
+            "must not be empty, which would mean the current folder: name a folder, or give . for this one"
+        )
+    return value
+
+
+Folder = Annotated[str, AfterValidator(_named)]
+"""A setting that names a folder."""
+
+
+class Settings(BaseModel):
+    """The base of all settings: frozen, and closed to unknown keys."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        ser_json_inf_nan="constants",  # "null" in changes reads back as None
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            unknown = [str(key) for key in value if key not in cls.model_fields]
+            if unknown:
+                raise unknown_keys({key: suggest(key, cls.model_fields) for key in unknown})
+        return value
+
+    def refuse_idle(self, idle: Mapping[str, str]) -> None:
+        """Refuse values of settings that do nothing here: a mapping from dotted keys to the reason, "with answer_only".
+
+        Values are compared with the defaults, so that a written-out configuration reads back.
+
+        Raises:
+            ValueError: one of them has another value than its default; the message says to remove it.
+        """
+        for key, because in idle.items():
+            *sections, last = key.split(".")
+            holder: Settings = self
+            for section in sections:
+                holder = getattr(holder, section)
+            value = getattr(holder, last)
+            if value != type(holder).model_fields[last].get_default(call_default_factory=True):
+                words = f"{value:g}" if isinstance(value, float) else cut(str(value))
+                raise ValueError(f"{key} {words} does nothing {because}: remove it")
+
+    def changed(self: S, changes: Mapping[str, Any], where: str = "") -> S:
+        """These settings with `{"a.b.0.c": value}` applied and validated anew; a value for a section replaces it whole.
+
+        Raises:
+            ConfigError: a key names nothing, or the result does not validate; the message starts with `where`.
+        """
+        return build(type(self), apply_changes(self.model_dump(), changes, where), where) if changes else self
+
+
+def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
+    """Read a YAML file, apply `a.b=value` overrides (values are YAML), and validate.
+
+    Raises:
+        ConfigError: the file is missing or not YAML, an override is malformed, or the result does not validate.
+    """
+    path = Path(path)
+    return build(model, apply_changes(read_yaml(path), parse_overrides(overrides), "override"), str(path))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file whose top level is a mapping.
+
+    Raises:
+        ConfigError: it cannot be read, or is not one.
+    """
+    try:
+        data = yaml_text.read(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is no UTF-8 text") from None
+    except YamlError as error:
+        raise ConfigError(f"{path}: not valid YAML: {one_line(str(error))}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected `key: value` lines at the top level")
+    return data
+
+
+def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
+    """The command line's `a.b=value` words as changes.
+
+    Raises:
+        ConfigError: a word is not of this form.
+    """
+    changes = {}
+    for override in overrides:
+        key, separator, text = override.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"override {shown(override)}: write key=value, for example train.max_steps=100")
+        try:
+            changes[key.strip()] = yaml_text.read(text)
+        except YamlError as error:
+            raise ConfigError(f"override {shown(override)}: not valid YAML: {one_line(str(error))}") from None
+    return changes
+
+
+def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """A copy of `data` with every `a.b.0.c: value` set; a part that is a number indexes a list, and a key that itself
+    holds dots (`set: {task.length: 4}`) is found under its whole name. Below a mapping of changes a key stays whole, so that
+    `set.reveal.spacing=4` changes one setting and does not replace the section `reveal`.
+
+    Raises:
+        ConfigError: a key leads through something that has no keys.
+    """
+    result: dict[str, Any] = copy.deepcopy(dict(data))
+    for key, value in changes.items():
+        name = f"{where}: {cut(key)}" if where else cut(key)
+        target: Any = result
+        parts = key.split(".")
+        while len(parts) > 1:
+            if isinstance(target, dict) and ".".join(parts) in target:
+                break
+            part = parts.pop(0)
+            target = _descend(target, part, name)
+            if isinstance(target, dict) and part in _NAMES_BEFORE and len(parts) > 1 + _NAMES_BEFORE[part]:
+                for _ in range(_NAMES_BEFORE[part]):
+                    target = _descend(target, parts.pop(0), name)
+                break
+        last = ".".join(parts)
+        if isinstance(target, list):
+            _descend(target, last, name)
+            target[int(last)] = value
+        elif isinstance(target, dict):
+            target[last] = value
+        else:
+            raise ConfigError(f"{name}: {cut(key.rpartition('.')[0])} is not a section")
+    return result
+
+
+def _descend(target: Any, part: str, name: str) -> Any:
+    if isinstance(target, list):
+        if not part.isdecimal() or int(part) >= len(target):
+            raise ConfigError(f"{name}: {shown(part)} is not an index of a list of {len(target)}")
+        return target[int(part)]
+    if isinstance(target, dict):
+        inside = target.get(part)
+        if isinstance(inside, tuple):
+            inside = list(inside)
+        target[part] = {} if inside is None else inside
+        return target[part]
+    raise ConfigError(f"{name}: nothing below {shown(part)} can be set")
+
+
+def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
+    """Validate `data`; `where` (a file's name) starts the message of an error.
+
+    Raises:
+        ConfigError: it does not validate; a line for every mistake.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        start = f"{where}: " if where else ""
+        lines = dict.fromkeys(one_line(line) for line in _explain(data, error.errors()))
+        raise ConfigError("\n".join(start + line for line in lines)) from None
+
+
+def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
+    """The least and the most of what is fixed or drawn from [low, high]."""
+    return (chosen, chosen) if isinstance(chosen, int) else chosen
+
+
+def dump(config: BaseModel) -> str:
+    """The resolved configuration as YAML, defaults included."""
+    text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:
+    """What a validator raises for keys that a section does not have. `hints`: for each, what to do."""
+    says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
+    return PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": dict(hints)})
+
+
+def _explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
+    """The mistakes in words: one line for each place, and for each key that is unknown there."""
+    found: dict[tuple[str, ...], list[ErrorDetails]] = {}
+    for detail in details:
+        found.setdefault(tuple(_path(data, detail)), []).append(detail)
+    # What is wrong further down is why a list is too short, or a choice between types has no match.
+    outer = {path[:end] for path in found for end in range(len(path))}
+    for path, here in found.items():
+        if path not in outer:
+            yield from _explain_place(path, here)
+
+
+def _explain_place(path: tuple[str, ...], here: Sequence[ErrorDetails]) -> Iterator[str]:
+    """What is wrong at one place; several details are of one value that may have several types."""
+    key, first = cut(".".join(path)), here[0]
+    if first["type"] == "unknown_keys":
+        for name, hint in first["ctx"]["hints"].items():
+            yield _unknown(path, name, hint)
+        return
+    if all(detail["type"] == "missing" for detail in here):
+        yield f"missing key {key!r}"
+        return
+    own = [detail["msg"].removeprefix("Value error, ") for detail in here if detail["type"] == "value_error"]
+    if own:  # of a validator of ours: its message says it all
+        yield f"{key}: {own[0]}" if path else own[0]
+        return
+    says = dict.fromkeys(_PLAIN.get(detail["type"], detail["msg"]) for detail in here)
+    yield f"key {key or '(top level)'!r}: {', or '.join(says)}, got {shown(first['input'])}"
+
+
+def _unknown(path: Sequence[str], name: str, hint: str) -> str:
+    return f"unknown key {cut('.'.join([*path, name]))!r}; {hint}"
+
+
+def _path(data: Any, detail: ErrorDetails) -> list[str]:
+    """Where a mistake is, as the user writes it: what of pydantic's location the data has, without names of union branches."""
+    path: list[str] = []
+    for part in detail["loc"]:
+        here = data.get(part, _ABSENT) if isinstance(data, Mapping) else _ABSENT
+        if isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data):
+            here = data[part]
+        if here is not _ABSENT:
+            data = here
+        elif detail["type"] != "missing" or part != detail["loc"][-1]:
+            continue
+        path.append(str(part))
+    return path

@@ -1,0 +1,98 @@
+"""What really happens is never outside the control flow: benchmarks, generated programs, the standard library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.tasks.families import FAMILIES
+from tests.data_gen.execution.library_programs import library_programs
+from tests.data_gen.execution.random_programs import Writer
+from tests.eval.control_flow.following import follow, follow_all, true_trace
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10**9))
+def test_generated_programs(number: int) -> None:
+    found = true_trace(Writer(number).program(), frames=1_000)
+    if found is not None:
+        follow(found)
+        if not found.raised:
+            follow(found, "caught")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("flatten", [False, True], ids=["nested", "flat"])
+def test_compositions(family: str, flatten: bool) -> None:
+    task = {"kind": "composition", "family": family, "depth": 3, "flatten": flatten}
+    for example in examples(DataConfig.model_validate({"task": task}), "test", range(8)):
+        follow(example.trace)
+        follow(example.trace, "caught")
+
+
+@pytest.mark.parametrize("moves", ["swaps", "full"])
+@pytest.mark.parametrize("answer", ["string", "print", "none"])
+def test_on_straight_line_programs_one_frame_can_follow_though_lines_repeat(moves: str, answer: str) -> None:
+    task = {"kind": "permutation", "n": 3, "moves": moves, "length": [20, 60], "answer": answer}
+    for example in examples(DataConfig.model_validate({"task": task, "format": "cwm"}), "test", range(6)):
+        counted = follow(example.trace, "caught")
+        assert counted.most == 1
+        assert counted.frames == len(example.trace.frames)
+
+
+@pytest.mark.slow
+def test_a_thousand_generated_programs() -> None:
+    assert follow_all((Writer(number).program() for number in range(1_000)), most=300).traces > 900
+
+
+@pytest.mark.slow
+def test_modules_of_the_standard_library() -> None:
+    assert follow_all(library_programs(), most=1_000).traces > 60
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def cruxeval(shared: Path) -> list[Program]:
+    return [Program.from_call(row["code"], row["input"], row["id"]) for row in read(shared / "cruxeval.jsonl")]
+
+
+def humaneval(shared: Path) -> list[Program]:
+    problems = {row["task_id"]: row["prompt"] + row["canonical_solution"] for row in read(shared / "humaneval.jsonl")}
+    return [
+        Program.from_call(problems[row["task_id"]], row["input"], row["id"], row["entry_point"])
+        for row in read(shared / "humaneval_cases.jsonl")
+    ]
+
+
+def test_some_of_cruxeval_and_how_often_a_frame_is_certain(shared: Path) -> None:
+    counted = follow_all(cruxeval(shared)[::8], "caught")
+    assert counted.share_certain > 0.55
+    assert counted.mean_candidates < 1.5
+    assert counted.most <= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exceptions", ["all", "caught"])
+def test_cruxeval(shared: Path, exceptions: str) -> None:
+    counted = follow_all(cruxeval(shared), "all" if exceptions == "all" else "caught", most=20_000)
+    assert counted.traces == 800
+    if exceptions == "caught":
+        assert counted.share_certain > 0.58
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exceptions", ["all", "caught"])
+def test_humaneval(shared: Path, exceptions: str) -> None:
+    counted = follow_all(humaneval(shared), "all" if exceptions == "all" else "caught")
+    assert counted.traces > 700
+    if exceptions == "caught":
+        assert counted.share_certain > 0.42

@@ -1,0 +1,261 @@
+"""Decoding under control flow: no event or line is written that the program does not allow; certain tokens are fed, without a truth."""
+
+import random
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.roles import Role, Special
+from remedy.eval.decoding.forcings import ACTION_FORCED
+from remedy.eval.decoding.protocol import Place, continued
+from remedy.eval.generators import Journal, LocalGenerator, LoopGenerator, Writing
+from remedy.eval.generators.base import cursor_of
+from remedy.eval.scoring.common import spliced
+from remedy.models.chunks import Form, Rewind
+from remedy.models.mixers import MIXERS
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import Encoded, build_tokenizer
+from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
+from tests.eval.decoding.test_decoding import small_model
+from tests.eval.held import (
+    CHARACTERS,
+    CONSTRAINED,
+    RAISING,
+    S3,
+    STRINGS,
+    Prepared,
+    assert_alike,
+    assert_held,
+    never_masked,
+    programs,
+)
+from tests.eval.scripted import MEMORIES, drafting
+from tests.tiny_models import FAMILIES, tiny_model
+
+
+@pytest.fixture(scope="module")
+def permutations() -> Prepared:
+    return Prepared(S3, 5)
+
+
+@pytest.mark.parametrize("rewind", Rewind)
+def test_whatever_a_model_writes_is_what_the_plain_loop_writes(loops: Prepared, rewind: Rewind) -> None:
+    draws = random.Random(str(rewind))
+    for seed in range(6):
+        writing = CONSTRAINED._replace(max_new_tokens=draws.choice([3, 60, 250]), memory=draws.choice(MEMORIES))
+        rate = draws.choice([0.0, 0.02, 0.2, 1.0])
+        how = draws.choice([Form.WHOLE, Form.ALONE, Form.TOGETHER, Form.TOGETHER])
+        reader = loops.reader(
+            loops.erring(seed, rate, draws.choice([1, 2, 5])), Rewind.CROP if how is Form.WHOLE else rewind, how
+        )
+        reader.limit = draws.choice([None, max(len(truth.ids) for truth in loops.truths) + 3])
+        expected = LoopGenerator(reader, CHARACTERS).generate(loops.truths, writing, starts=loops.starts)
+        found = drafting(reader, CHARACTERS, draws.choice([1, 3])).generate(loops.truths, writing, starts=loops.starts)
+        assert_alike(found, expected)
+        for one, start in zip(expected, loops.starts):
+            (run,) = one.runs
+            assert_held(run, start, CHARACTERS, writing.max_new_tokens)
+
+
+@pytest.mark.parametrize("format", ["cwm", "cwm_unseeded", "cwm_numbered", "cwm_numbers"])
+@pytest.mark.parametrize("reveal", [{}, {"locals": "diff"}, {"spacing": 3}], ids=["full", "diff", "spaced"])
+def test_a_model_that_writes_the_truth_is_never_masked(loops: Prepared, format: str, reveal: dict[str, Any]) -> None:
+    made = Prepared({**loops.data.model_dump(), "format": format, "reveal": reveal}, 2, split="all")
+    assert all(example.returns for example in made.examples)
+    never_masked(made, made.starts)
+
+
+def test_programs_that_raise_are_no_exception() -> None:
+    """Where the data do not say that a program returns, exceptions may be raised that nothing catches."""
+    made = Prepared(RAISING, 1, split="all")
+    assert any(example.trace.raised for example in made.examples)
+    assert not any(example.returns for example in made.examples)
+    never_masked(made, made.starts)
+
+
+@pytest.mark.parametrize("moves", ["swaps", "full"])
+@pytest.mark.parametrize("answer", ["string", "none"])
+def test_on_straight_line_programs_it_is_action_forcing_without_the_truth(moves: str, answer: str) -> None:
+    """To the token, whatever is written of states and values, though lines repeat."""
+    made = Prepared({**S3, "task": {**S3["task"], "moves": moves, "answer": answer}}, 4)  # type: ignore[dict-item]
+    compared = 0
+    for seed in range(4):
+        reader = made.reader(made.erring(seed, (0.01, 0.1, 0.3, 0.0)[seed], 2))
+        forced = LoopGenerator(reader, CHARACTERS).generate(made.truths, Writing(ACTION_FORCED))
+        prompts = [_prompt(truth) for truth in made.truths]
+        found = LoopGenerator(reader, CHARACTERS).generate(prompts, CONSTRAINED, starts=made.starts)
+        for truth, one, other in zip(made.truths, forced, found):
+            (run,) = other.runs
+            if all(part.complete for part in one.runs):
+                compared += 1
+                assert run.ids == spliced(truth.ids, one.runs)[run.start :]
+                assert run.asked == sum(len(part.ids) + 1 for part in one.runs)  # each text is ended by a token
+    assert compared >= 10
+
+
+def _prompt(truth: Encoded) -> Encoded:
+    """The same without what is asked for."""
+    context = list(truth.roles).count(int(Role.CONTEXT))
+    return Encoded(*(list(part[:context]) for part in truth))
+
+
+@pytest.mark.parametrize("generator", ["loop", "local"])
+def test_the_truth_changes_nothing(loops: Prepared, generator: str) -> None:
+    reader = loops.reader(loops.erring(3, 0.05))
+
+    def written(truths: list[Encoded]) -> Any:
+        made: Any = LoopGenerator(reader, CHARACTERS) if generator == "loop" else drafting(reader, CHARACTERS, 3)
+        return [
+            one.runs[0].ids
+            for one in made.generate(truths, CONSTRAINED._replace(max_new_tokens=300), starts=loops.starts)
+        ]
+
+    expected = written(loops.truths)
+    assert written([_prompt(truth) for truth in loops.truths]) == expected
+    context = int(Role.CONTEXT)
+    tails = [[part[list(other.roles).count(context) :] for part in other] for other in reversed(loops.truths)]
+    mixed = [Encoded(*([*a, *b] for a, b in zip(_prompt(one), tail))) for one, tail in zip(loops.truths, tails)]
+    assert written(mixed) == expected
+
+
+def test_choices_are_the_likeliest_of_what_is_allowed_and_what_was_cut_is_said(loops: Prepared) -> None:
+    """Against the softmax of what a model says after everything that was written before."""
+    reader = loops.reader(loops.erring(1, 0.3))
+    truth, start = loops.truths[0], loops.starts[0]
+    (written,) = LoopGenerator(reader, CHARACTERS).generate(
+        [truth], CONSTRAINED._replace(max_new_tokens=300), starts=[start]
+    )
+    (run,) = written.runs
+    place: Place | None = start
+    masked = 0
+    for at, (token, logprob, held) in enumerate(zip(run.ids, run.logprobs, run.held)):
+        assert place is not None
+        chances = reader.logits([*truth.ids[: run.start], *run.ids[:at]]).softmax(-1)
+        if held.choices:
+            masked += 1
+            ids = sorted(place.allowed().ids)
+            assert token == ids[int(chances[ids].argmax())]
+            assert held.cut == pytest.approx(1 - float(chances[ids].sum()), abs=1e-5)
+            assert held.changed == (int(chances.argmax()) != token)
+            assert logprob == pytest.approx(float(chances[token].log()), abs=1e-4)
+        place = place.after(token)
+    assert masked
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10**9), st.integers(1, 120))
+def test_a_model_that_writes_anything_stays_within_the_program(loops: Prepared, seed: int, most: int) -> None:
+    def anything(read: list[int]) -> int:
+        return random.Random(zlib.crc32(repr((seed, len(read), read[-2:])).encode())).randrange(CHARACTERS.vocab_size)
+
+    reader = loops.reader(anything)
+    writing = CONSTRAINED._replace(max_new_tokens=most)
+    found = drafting(reader, CHARACTERS, 2).generate(loops.truths, writing, starts=loops.starts)
+    for one, start in zip(found, loops.starts):
+        assert_held(one.runs[0], start, CHARACTERS, most)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_guess_goes_on_as_the_program_allows(loops: Prepared, data: st.DataObject) -> None:
+    """However it is wrong: nothing that is refused is guessed, and of what is right nothing is lost."""
+    number = data.draw(st.integers(0, 1))
+    truth, place = loops.truths[number], loops.starts[number]
+    true = list(truth.ids[list(truth.roles).count(int(Role.CONTEXT)) :])
+    known, most = data.draw(st.integers(0, len(true) - 1)), data.draw(st.integers(1, 80))
+    for token in true[:known]:
+        after = place.after(token)
+        assert after is not None
+        place = after
+    right = data.draw(st.integers(0, 60))
+    wrong = data.draw(st.lists(st.integers(0, CHARACTERS.vocab_size - 1), max_size=10))
+    found = continued(place, [*true[known : known + right], *wrong], most)
+    assert len(found) <= most
+    assert found[: min(right, most)] == true[known : known + right][:most]
+    for token in found:
+        after = place.after(token)
+        assert after is not None
+        place = after
+
+
+def test_what_is_kept_as_it_comes_is_what_was_written(loops: Prepared, tmp_path: Path) -> None:
+    """With how each token came about; and what was written freely is something else."""
+    writing = CONSTRAINED._replace(max_new_tokens=300)
+    found = drafting(loops.reader(loops.erring(1, 0.1)), CHARACTERS, 2).generate(
+        loops.truths, writing, starts=loops.starts
+    )
+    journal = Journal(tmp_path / "unfinished", "x")
+    for truth, one in zip(loops.truths, found):
+        journal.add(truth, writing, one)
+    again = Journal(tmp_path / "unfinished", "x")
+    assert [again.find(truth, writing) for truth in loops.truths] == found
+    assert again.find(loops.truths[0], writing._replace(constraint="")) is None
+
+
+def test_a_loop_without_an_end_is_ended(tmp_path: Path) -> None:
+    data = programs(
+        tmp_path, {"code": "def f(n):\n    while n < 9:\n        n = n\n    return n\n", "input": "9", "output": "9"}
+    )
+    made = Prepared(data, 1, split="all")
+    (blank,), special = CHARACTERS.string_ids(" "), CHARACTERS.special_ids[Special.ACTION_SEP]
+    reader = made.reader(lambda read: blank if read[-1] == blank else special)
+    (written,) = drafting(reader, CHARACTERS, 1).generate(
+        made.truths, CONSTRAINED._replace(max_new_tokens=50), starts=made.starts
+    )
+    assert not written.runs[0].complete
+    assert len(written.runs[0].ids) == 50 > written.runs[0].asked
+
+
+QUICK = ("attention", "gated_deltanet", "lstm", "mamba", "gemma3_text")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize(
+    "name",
+    [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in dict.fromkeys([*MIXERS, *FAMILIES])],
+)
+def test_models_write_what_the_plain_loop_writes(permutations: Prepared, name: str, batch: int) -> None:
+    """Every mixer, and families of Transformers."""
+    model = small_model(name, CHARACTERS) if name in MIXERS else tiny_model(name, CHARACTERS.vocab_size)
+    generator = LocalGenerator(ModelReader(model), CHARACTERS, batch)
+    fits = [
+        pair
+        for pair in zip(permutations.truths, permutations.starts)
+        if generator.limit is None or len(pair[0].ids) <= generator.limit
+    ][:3]
+    truths, starts = [truth for truth, _ in fits], [start for _, start in fits]
+    for memory in MEMORIES[1::2]:
+        writing = CONSTRAINED._replace(max_new_tokens=20, memory=memory)
+        expected = LoopGenerator(generator.reader, CHARACTERS).generate(truths, writing, starts=starts)
+        assert_alike(generator.generate(truths, writing, starts=starts), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("benchmark", "every", "least"), [("cruxeval", 1, 0.3), ("humaneval", 6, 0.3)])
+def test_no_true_token_of_a_benchmark_is_masked(shared: Path, benchmark: str, every: int, least: float) -> None:
+    """A model that writes them is asked for the rest alone, and never given a choice without the true token."""
+    task = {"kind": "programs", "benchmark": benchmark, "path": str(shared / f"{benchmark}.jsonl")}
+    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DataConfig.model_validate(STRINGS))
+    data = {"task": {**task, "tracer": {"isolation": "trusted", "max_frames": 2000}}, "reveal": {"locals": "diff"}}
+    total = asked = 0
+    for start in range(0, 720, 80):
+        made = Prepared(data, range(start, start + 80, every), tokenizer, "all")
+        for truth, place in zip(made.truths, made.starts):
+            cursor = cursor_of(truth, CONSTRAINED._replace(max_new_tokens=10**6), tokenizer, None, place)
+            cursor.prompt()
+            while not cursor.over:
+                at = cursor.runs[1][0] + len(cursor.current)
+                token = truth.ids[at] if at < len(truth.ids) else -1
+                assert cursor.among is None or token in cursor.among
+                cursor.next_token(token, -1.0)
+            (run,) = cursor.generated
+            assert run.ids == list(truth.ids[run.start :])
+            total, asked = total + len(run.ids), asked + run.asked
+    assert least < 1 - asked / total < 0.5

@@ -1,0 +1,193 @@
+"""Tokens under a program's control flow: no true one is refused, on straight-line programs no other event or line can be written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example, examples
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.traces.render import render
+from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.eval.control_flow import ControlFlow, ControlFlowError
+from remedy.eval.decoding.control_flow import TokenWalk, TraceGrammar
+from remedy.eval.decoding.forcings import ACTION_FORCED
+from remedy.eval.decoding.protocol import Place
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TokenizerError
+from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
+from remedy.models.tokenizer_backends.characters import CharacterSettings
+from remedy.models.tokenizer_backends.llama3 import Llama3Settings
+
+DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 3]}})
+BPE = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+SPLIT = build_tokenizer(BytePairSettings(vocab_size=400, string_tokenization="characters"), DATA)
+CHARACTERS = build_tokenizer(CharacterSettings())
+TASK: dict[str, Any] = {"kind": "permutation", "n": 5, "length": [8, 40]}
+STRAIGHT = {"task": TASK, "format": "cwm"}
+
+
+def certain_run(place: Place) -> list[int]:
+    """The tokens that must come next, up to the first that need not, or to the end."""
+    found: list[int] = []
+    at: Place | None = place
+    while at is not None and not at.done and (token := at.allowed().certain) is not None:
+        found.append(token)
+        at = at.after(token)
+    return found
+
+
+def drawn(data: dict[str, Any], count: int = 6) -> list[Example]:
+    return list(examples(DataConfig.model_validate(data), "test", range(count)))
+
+
+def start(example: Example, tokenizer: TraceTokenizer, data: DataConfig, exceptions: Any = "caught") -> TokenWalk:
+    flow = ControlFlow(example.trace.program)
+    return TraceGrammar(flow, tokenizer, data.format, data.reveal).start(exceptions)
+
+
+def written(encoded: Encoded) -> list[tuple[int, int]]:
+    """The tokens after the prompt, with their roles."""
+    return [(token, role) for token, role in zip(encoded.ids, encoded.roles) if role != Role.CONTEXT]
+
+
+def follow(place: TokenWalk, encoded: Encoded) -> tuple[int, int]:
+    """Follow the true tokens: how many there were, and how many were certain. Fails where one is refused, or another is certain."""
+    tokens = [token for token, _ in written(encoded)]
+    certain = known = 0
+    for number, token in enumerate(tokens):
+        if number >= known:
+            run = certain_run(place)
+            assert run == tokens[number : number + len(run)]
+            known, certain = number + len(run), certain + len(run)
+        after = place.after(token)
+        assert after is not None, (number, token)
+        place = after
+    assert place.done
+    return len(tokens), certain
+
+
+@pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARACTERS], ids=["bytes", "split", "characters"])
+@pytest.mark.parametrize("exceptions", ["all", "caught"])
+def test_no_true_token_is_refused(tokenizer: TraceTokenizer, exceptions: str) -> None:
+    for example in examples(DATA, "test", range(12)):
+        follow(start(example, tokenizer, DATA, exceptions), tokenizer.encode(example.spans))
+
+
+@pytest.mark.parametrize("format", ["cwm", "cwm_unseeded", "cwm_numbered", "cwm_numbers"])
+@pytest.mark.parametrize("reveal", [{}, {"locals": "diff"}, {"spacing": 4}], ids=["full", "diff", "spaced"])
+def test_all_formats_with_events(format: str, reveal: dict[str, Any]) -> None:
+    data = DataConfig.model_validate({**DATA.model_dump(), "format": format, "reveal": reveal})
+    for example in examples(data, "test", range(3)):
+        follow(start(example, BPE, data), BPE.encode(example.spans))
+
+
+@pytest.mark.parametrize("format", ["cwm_numbered", "cwm_numbers"])
+def test_lines_are_numbered_from_where_the_program_stands(format: str) -> None:
+    data = DataConfig.model_validate({**DATA.model_dump(), "format": format, "first_line": [95, 105]})
+    for example in examples(data, "test", range(6)):
+        follow(start(example, BPE, data), BPE.encode(example.spans))
+
+
+@pytest.mark.parametrize("moves", ["swaps", "full"])
+def test_on_straight_line_programs_whatever_is_written_of_states_the_rest_is_the_truth_that_action_forcing_feeds(
+    moves: str,
+) -> None:
+    """Though lines repeat, and nothing of the truth is known."""
+    data = DataConfig.model_validate({**STRAIGHT, "task": {**TASK, "moves": moves}})
+    nonsense = BPE.encode(drawn(STRAIGHT, 1)[0].spans).ids[3]
+    for example in examples(data, "test", range(6)):
+        encoded = BPE.encode(example.spans)
+        place: TokenWalk | None = start(example, BPE, data)
+        found: list[int] = []
+        while place is not None and not place.done:
+            run = certain_run(place)
+            if not run:  # a state or a value
+                closing = place.allowed().closing
+                assert closing is not None
+                run = [closing]
+                place = place.after(nonsense)
+            found += run
+            for token in run:
+                assert place is not None
+                place = place.after(token)
+        assert place is not None
+        assert found == [token for token, role in written(encoded) if role in ACTION_FORCED]
+
+
+def test_a_line_that_cannot_follow_is_refused_at_its_first_token_that_none_has() -> None:
+    program = Program(
+        "def main():  # << START_OF_TRACE\n    x = 1\n    if x:\n        y = 2\n    else:\n        z = 3\n    return x\n"
+    )
+    encoded = CHARACTERS.encode(render(trace(program)).spans)
+    place = TraceGrammar(ControlFlow(program), CHARACTERS).start("caught")
+    tokens = [token for token, _ in written(encoded)]
+    branch = next(n for n in range(len(tokens)) if CHARACTERS.decode(tokens[n : n + 13]) == "        y = 2")
+    for token in tokens[:branch]:
+        after = place.after(token)
+        assert after is not None
+        place = after
+    assert CHARACTERS.decode(certain_run(place)) == " " * 8
+    assert {step.line for step in place.steps} == {4, 6}
+    for _ in range(8):
+        after = place.after(tokens[branch])
+        assert after is not None
+        place = after
+    y, z, x = (
+        CHARACTERS.encode(render(trace(program)).spans[:0]).ids or CHARACTERS.string_ids(letter) for letter in "yzx"
+    )
+    assert place.allowed().ids == {*y, *z}
+    assert place.after(x[0]) is None
+    other = place.after(z[0])
+    assert other is not None
+    assert {step.line for step in other.steps} == {6}
+    assert {step.line for step in place.steps} == {4, 6}
+
+
+def test_special_tokens_cannot_be_written_as_text() -> None:
+    example = drawn(STRAIGHT, 1)[0]
+    place = start(example, BPE, DataConfig.model_validate(STRAIGHT))
+    event = certain_run(place)[0]
+    state = place.after(event)
+    assert state is not None
+    assert state.allowed().closing == BPE.special_ids[Special.ACTION_SEP]
+    assert state.after(BPE.special_ids[Special.FRAME_SEP]) is None
+    assert state.after(BPE.eos_id) is None
+
+
+@pytest.mark.parametrize(
+    ("format", "reveal", "message"),
+    [
+        ("repl", {}, "format: repl does not write events"),
+        ("cwm", {"call_depth": 1}, "reveal.call_depth"),
+        ("cwm", {"answer_only": True}, "reveal.answer_only"),
+    ],
+)
+def test_what_leaves_frames_or_events_out_is_refused(format: str, reveal: dict[str, Any], message: str) -> None:
+    flow = ControlFlow(Program("def main():  # << START_OF_TRACE\n    pass\n"))
+    with pytest.raises(ControlFlowError, match=message):
+        TraceGrammar(flow, BPE, format, RevealConfig.model_validate(reveal))
+
+
+@pytest.mark.slow
+def test_tokens_of_cruxeval_that_need_no_model(shared: Path) -> None:
+    """With the vocabulary of Llama 3, in diffs: four tenths, at control flow alone."""
+    try:
+        llama = build_tokenizer(Llama3Settings(kind="llama3"))
+    except TokenizerError as error:
+        pytest.skip(str(error))
+    total = certain = 0
+    for line in (shared / "cruxeval.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        program = Program.from_call(row["code"], row["input"], row["id"])
+        rendered = render(trace(program), config=RevealConfig(locals="diff"))
+        place = TraceGrammar(ControlFlow(program), llama).start("caught")
+        more, known = follow(place, llama.encode(rendered.spans))
+        total, certain = total + more, certain + known
+    assert 0.32 < certain / total < 0.45

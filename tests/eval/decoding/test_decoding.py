@@ -1,0 +1,232 @@
+"""Forced decoding: what is fed, what the model writes and how surely, in batches as alone, under every mixer."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+import torch
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
+from remedy.data_gen.roles import Role, Special
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
+from remedy.eval.generators.loop import decode, predict
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.mixers import MIXERS
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
+from tests.tiny_models import FAMILIES, tiny_model
+
+FORMS = {
+    "cwm": {"task": {"kind": "composition", "depth": 1, "functions": ["mirror_str", "repeat_str"]}},
+    "repl": {"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "repl", "reveal": {"spacing": 2}},
+    "symbolic": {
+        "task": {"kind": "permutation", "n": 3, "length": [2, 6]},
+        "format": "symbolic",
+        "reveal": {"spacing": 2},
+    },
+}
+
+
+class Reciter:
+    """Stands for a model that knows the truths by heart: it continues each row as its truth does from where the row has
+    come to, whatever was written, except that at the positions in `mistakes` it writes `wrong` instead."""
+
+    limit: int | None = None
+
+    def __init__(
+        self, truths: list[Encoded], vocab: int, mistakes: dict[int, int] | None = None, wrong: int = 0
+    ) -> None:
+        self.truths, self.vocab, self.mistakes, self.wrong = truths, vocab, mistakes or {}, wrong
+        self.read: list[int] = []
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
+        self.read = [len(prompt) for prompt in prompts]
+        return torch.stack([self.logits(row, read) for row, read in enumerate(self.read)])
+
+    def step(self, tokens: Sequence[int | None]) -> torch.Tensor:
+        self.read = [read + (token is not None) for read, token in zip(self.read, tokens)]
+        return torch.stack([self.logits(row, read) for row, read in enumerate(self.read)])
+
+    def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
+        for row, sequence in enumerate(sequences):
+            yield torch.stack([self.logits(row, read) for read in range(1, len(sequence) + 1)])
+
+    def logits(self, row: int, position: int) -> torch.Tensor:
+        ids = self.truths[row].ids
+        token = ids[position] if position < len(ids) else 0
+        logits = torch.zeros(self.vocab)
+        logits[self.wrong if self.mistakes.get(row) == position else token] = 1
+        return logits
+
+
+def prepared(form: str, count: int = 4) -> tuple[TraceTokenizer, list[Encoded]]:
+    data = DataConfig.model_validate(FORMS[form])
+    kind = "symbols" if form == "symbolic" else "chars"
+    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
+    return tokenizer, [tokenizer.encode(one.spans) for one in examples(data, "test", range(count))]
+
+
+def small_model(mixer: str, tokenizer: TraceTokenizer) -> DecoderForCausalLM:
+    torch.manual_seed(1)
+    settings = DecoderSettings.model_validate({"mixers": [mixer], "hidden_size": 32})
+    return DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size)).eval()
+
+
+def assert_same(left: list[Generated], right: list[Generated]) -> None:
+    """The same runs; log-probabilities of a batch are rounded otherwise."""
+    assert [run._replace(logprobs=[], margins=()) for run in left] == [
+        run._replace(logprobs=[], margins=()) for run in right
+    ]
+    for one, other in zip(left, right):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+        assert one.margins == pytest.approx(other.margins, abs=2e-4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "fed", [FREE, LINE_FORCED, ACTION_FORCED, STATE_FORCED], ids=["free", "line", "action", "state"]
+)
+def test_a_model_that_knows_the_truth_writes_it(form: str, fed: frozenset[Role]) -> None:
+    tokenizer, truths = prepared(form)
+    decoded = decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, fed, exact=form == "symbolic")
+    for truth, runs in zip(truths, decoded):
+        assert [run.ids for run in runs] == [list(truth.ids[run.start : run.stop]) for run in runs]
+        assert all(run.complete for run in runs)
+        assert sum(len(run.ids) for run in runs) == sum(Role(role) not in fed for role in truth.roles)
+
+
+@pytest.mark.parametrize("fed", [LINE_FORCED, STATE_FORCED], ids=["line", "state"])
+def test_an_event_is_one_token_whatever_that_is(fed: frozenset[Role]) -> None:
+    """A special token ends any other run: a wrong event is read as it is, and the line that truly follows is fed all the same."""
+    tokenizer, (truth,) = prepared("cwm", 1)
+    at = truth.roles.index(Role.EVENT)
+    wrong = tokenizer.special_ids[Special.RETURN_SEP]
+    (runs,) = decode(Reciter([truth], tokenizer.vocab_size, {0: at}, wrong), tokenizer, [truth], fed)
+    assert runs[0] == Generated(at, at + 1, [wrong], runs[0].logprobs, True, margins=runs[0].margins)
+    assert all(run.ids == list(truth.ids[run.start : run.stop]) for run in runs[1:])
+    assert [truth.roles[run.start] for run in runs].count(Role.EVENT) == truth.roles.count(Role.EVENT)
+
+
+def test_a_run_that_never_ends_is_cut() -> None:
+    tokenizer, truths = prepared("cwm", 1)
+    (run,) = decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, FREE, max_new_tokens=10)[0]
+    assert (len(run.ids), run.complete) == (10, False)
+
+
+def test_teacher_forcing_gives_a_run_for_every_stretch_of_the_roles_asked_for() -> None:
+    tokenizer, truths = prepared("repl", 2)
+    reciter = Reciter(truths, tokenizer.vocab_size, {0: list(truths[0].roles).index(Role.STATE)}, wrong=99)
+    predicted = predict(reciter, tokenizer, truths, frozenset({Role.STATE}))
+    for truth, runs in zip(truths, predicted):
+        assert [at for run in runs for at in range(run.start, run.stop)] == [
+            at for at, role in enumerate(truth.roles) if role == Role.STATE
+        ]
+    assert predicted[0][0].ids == [99, *truths[0].ids[predicted[0][0].start + 1 : predicted[0][0].stop]]
+    assert all(run.ids == list(truths[1].ids[run.start : run.stop]) for run in predicted[1])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("fed", [FREE, ACTION_FORCED, TEACHER_FORCED], ids=["free", "action", "teacher"])
+def test_every_token_has_the_log_probability_it_was_written_with(fed: frozenset[Role]) -> None:
+    tokenizer, truths = prepared("repl", 2)
+    model = small_model("gru", tokenizer)
+    reader = ModelReader(model)
+    if fed == TEACHER_FORCED:
+        decoded = predict(reader, tokenizer, truths, frozenset({Role.STATE, Role.VALUE}))
+    else:
+        decoded = decode(reader, tokenizer, truths, fed, max_new_tokens=30)
+    for truth, runs in zip(truths, decoded):
+        read = list(truth.ids)
+        if fed != TEACHER_FORCED:
+            for run in reversed(runs):
+                read[run.start : run.stop] = run.ids
+        logprobs = model(torch.tensor([read])).logits[0].log_softmax(-1)
+        shift = 0
+        for run in runs:
+            at = run.start + shift
+            expected = [float(logprobs[at + i - 1, token]) for i, token in enumerate(run.ids)]
+            assert run.logprobs == pytest.approx(expected, abs=1e-4)
+            shift += 0 if fed == TEACHER_FORCED else len(run.ids) - (run.stop - run.start)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mixer", MIXERS)
+@torch.no_grad()
+def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mixer: str) -> None:
+    tokenizer, truths = prepared("repl", 3)
+    model = small_model(mixer, tokenizer)
+    reader = ModelReader(model)
+    together = decode(reader, tokenizer, truths, FREE, max_new_tokens=15)
+    for runs, truth in zip(together, truths):
+        assert_same(runs, decode(reader, tokenizer, [truth], FREE, max_new_tokens=15)[0])
+    for runs, truth in zip(decode(reader, tokenizer, truths, ACTION_FORCED), truths):
+        assert_same(runs, decode(reader, tokenizer, [truth], ACTION_FORCED)[0])
+    prompt = truths[0].ids[: truths[0].roles.count(int(Role.CONTEXT))]
+    generated = model.generate(
+        torch.tensor([prompt]), max_new_tokens=15, do_sample=False, eos_token_id=tokenizer.eos_id
+    )
+    assert generated[0, len(prompt) :].tolist() == together[0][0].ids
+
+
+@pytest.mark.parametrize(
+    "family",
+    [name if name in ("gemma3_text", "mamba") else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES],
+)
+@torch.no_grad()
+def test_every_family_is_forced_in_batches_as_alone_and_reads_what_it_wrote(family: str) -> None:
+    tokenizer, truths = prepared("symbolic", 3)
+    assert len({truth.roles.count(int(Role.CONTEXT)) for truth in truths}) > 1
+    reader = ModelReader(tiny_model(family, tokenizer.vocab_size), family)
+    answers = frozenset({Role.STATE, Role.VALUE})
+    for truth, runs, predicted in zip(
+        truths,
+        decode(reader, tokenizer, truths, ACTION_FORCED, exact=True),
+        predict(reader, tokenizer, truths, answers),
+        strict=True,
+    ):
+        assert_same(runs, decode(reader, tokenizer, [truth], ACTION_FORCED, exact=True)[0])
+        assert_same(predicted, predict(reader, tokenizer, [truth], answers)[0])
+        read = list(truth.ids)
+        for run in reversed(runs):
+            read[run.start : run.stop] = run.ids
+        best = next(reader.parallel([read])).argmax(-1).tolist()
+        shift = 0
+        for run in runs:
+            start = run.start + shift
+            assert best[start - 1 : start - 1 + len(run.ids)] == run.ids
+            shift += len(run.ids) - (run.stop - run.start)
+
+
+@pytest.mark.parametrize("fed", [FREE, ACTION_FORCED], ids=["free", "action"])
+def test_a_row_that_comes_to_the_end_of_the_context_is_cut_there(fed: frozenset[Role]) -> None:
+    tokenizer, truths = prepared("repl", 2)
+    reciter = Reciter(truths, tokenizer.vocab_size, {0: truths[0].roles.count(int(Role.CONTEXT))}, wrong=99)
+    reciter.limit = len(truths[0].ids) - 5
+    cut, _ = decode(reciter, tokenizer, truths, fed)
+    assert reciter.read[0] <= reciter.limit
+    assert not cut[-1].complete
+    assert [(run.start, run.stop) for run in cut] == [
+        (run.start, run.stop) for run in decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, fed)[0]
+    ]  # all runs are there: what is missing is not taken for the truth
+
+
+@torch.no_grad()
+def test_action_forcing_reads_the_models_own_states_and_the_true_actions() -> None:
+    tokenizer, truths = prepared("repl", 1)
+    model = small_model("gru", tokenizer)
+    reader = ModelReader(model)
+    runs = decode(reader, tokenizer, truths, ACTION_FORCED)[0]
+    read = list(truths[0].ids)
+    for run in reversed(runs):
+        read[run.start : run.stop] = run.ids
+    # Replaying what was read must predict exactly what was written.
+    best = model(torch.tensor([read])).logits[0].argmax(-1).tolist()
+    shift = 0
+    for run in runs:
+        start = run.start + shift
+        assert [best[start + i - 1] for i in range(len(run.ids))] == run.ids
+        shift += len(run.ids) - (run.stop - run.start)

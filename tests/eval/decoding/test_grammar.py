@@ -1,0 +1,292 @@
+"""What a program allows, as a grammar: a parser masks what the walk does, token for token, and a server writes what is written here."""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from remedy.data_gen.context_window import Memory
+from remedy.data_gen.execution.program import Program
+from remedy.data_gen.roles import Role
+from remedy.eval.checkpoint import Subject
+from remedy.eval.config import EvalConfig
+from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions
+from remedy.eval.decoding.constraints import starts_of
+from remedy.eval.decoding.control_flow import TokenWalk, TraceGrammar
+from remedy.eval.decoding.grammar import LarkGrammar
+from remedy.eval.evaluate import evaluate, run_condition
+from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, Written
+from remedy.eval.generators.backend import Backend
+from remedy.eval.view.evaluation import record_view
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import Encoded
+from remedy.settings import UserError, build
+from tests.contract_server import ContractServer
+from tests.data_gen.test_corpus import programs as corpus
+from tests.eval.control_flow.test_soundness import cruxeval, humaneval
+from tests.eval.decoding.test_decoding import small_model
+from tests.eval.held import CHARACTERS, CONSTRAINED, LOOPS, S3, Prepared, branching, condition, programs
+from tests.lark import Matcher, tokens_of
+
+SIZE = CHARACTERS.vocab_size
+OPEN_CALLS = {"frames": 1, "open_calls": True}
+NESTED = (
+    "def f(n):\n    return n if n < 1 else f(n - 1) + f(n - 2)\n",
+    "def g(a):\n    for one in a:\n        if one > 1:\n            yield one\n"
+    "def f(a):\n    return sum(one + 1 for one in g(a)) + max(map(lambda x: -x, a))\n",
+    "def f(n):\n    if n:\n        raise ValueError(n)\n    while n < 1:\n        n = n\n    return n\n",
+)
+"""Recursion; generators and callbacks; what nothing catches, and a loop that the code cannot leave."""
+
+
+def place_of(program: Program, exceptions: Exceptions = "caught", format: str = "cwm") -> TokenWalk:
+    return TraceGrammar(ControlFlow(program), CHARACTERS, format).start(exceptions)
+
+
+def masked(place: TokenWalk) -> Tensor:
+    """Which tokens are allowed, (V,)."""
+    allowed = place.allowed()
+    found = torch.full((SIZE,), allowed.text)
+    found[list(CHARACTERS.special_ids.values())] = allowed.text  # any special token ends a text
+    found[list(allowed.ids)] = True
+    return found
+
+
+def follow(place: TokenWalk, draws: random.Random, most: int, again: int | None = None) -> int:
+    """Write tokens that are allowed, mostly as they close texts soon, and hold the grammar to the walk at every place; with `again`
+    the grammar of a place that far on is taken in its stead. How many were written."""
+    grammar, tokens = LarkGrammar(place.grammar), tokens_of(CHARACTERS)
+    matcher = Matcher(tokens, grammar.after(place))
+    for count in range(most):
+        expected = masked(place)
+        if not place.allowed().ids:
+            return count
+        found = matcher.allowed()
+        assert found.tolist() == expected.tolist(), f"{place.grammar.flow.program.code}\nafter {count} tokens"
+        ids = sorted(place.allowed().ids)
+        token = draws.choice(ids) if draws.random() < 0.5 or not place.allowed().text else CHARACTERS.string_ids("a")[0]
+        matcher.take(token)
+        after = place.after(token)
+        assert after is not None
+        place = after
+        if again is not None and (count + 1) % again == 0 and not place.done:
+            matcher = Matcher(tokens, grammar.after(place))
+    return most
+
+
+def calls(codes: Sequence[str]) -> list[Program]:
+    return [
+        Program.from_call(code, given, f"p{at}")
+        for at, (code, given) in enumerate(zip(codes, ("1", "[1, 2]", "0", "1", "2")))
+    ]
+
+
+@pytest.mark.parametrize("program", calls([*LOOPS, *NESTED]), ids=lambda program: program.name)
+@pytest.mark.parametrize("exceptions", ["caught", "all"])
+def test_a_grammar_masks_what_the_walk_does(program: Program, exceptions: Exceptions) -> None:
+    """From the beginning, and from any place in the middle: of a text, of a line, of nested calls."""
+    for seed, (most, again) in enumerate([(300, None), (200, 60), (60, 15), (12, 1)]):
+        follow(place_of(program, exceptions), random.Random(seed), most, again)
+
+
+@pytest.mark.parametrize("format", ["cwm_unseeded", "cwm_numbered", "cwm_numbers"])
+def test_of_every_format(format: str) -> None:
+    for program in calls(LOOPS):
+        follow(place_of(program, format=format), random.Random(format), 200, 23)
+
+
+@pytest.mark.slow
+def test_of_rare_constructs() -> None:
+    """Those that are not refused, as most with classes and with generators that are handed around are."""
+    found, refused = 0, []
+    for number, program in enumerate(corpus("rare.txt")):
+        try:
+            found += follow(place_of(program, "all"), random.Random(number), 100) > 0
+        except ControlFlowError as error:
+            refused.append((program.name, str(error)))
+    assert found > 20
+    assert all(
+        re.match(rf"{re.escape(name)}: (there are more than|a grammar of|a parser of)", said) for name, said in refused
+    )
+
+
+@pytest.mark.slow
+def test_true_traces_of_benchmarks_are_in_their_grammars(shared: Path) -> None:
+    """Every eighth program: at each place the mask is the walk's, of which the true traces are held elsewhere."""
+    for number, program in enumerate([*cruxeval(shared), *humaneval(shared)][::8]):
+        follow(place_of(program), random.Random(number), 250)
+
+
+def test_what_is_more_than_a_server_reads_is_refused_with_the_programs_name() -> None:
+    tokens_of(CHARACTERS)
+    lines = "".join(f"    if n > {at}:\n        n += {at}\n" for at in range(120))
+    fits = Program.from_call(f"def f(n):\n{lines}    return n\n", "1", "fits")
+    follow(place_of(fits), random.Random(0), 60)
+    longer = "".join(f"    if n > {at}:\n        n += {at}\n" for at in range(900))
+    place = place_of(Program.from_call(f"def f(n):\n{longer}    return n\n", "1", "long"))
+    with pytest.raises(
+        ControlFlowError, match=r"^long: a parser of its traces would hold more than 2,000 alternatives at once, "
+    ):
+        LarkGrammar(place.grammar).after(place)
+
+
+class Whimsical(nn.Module):
+    """A causal language model whose logits depend on the last tokens it has read alone; most of the time a truth's is the likeliest."""
+
+    def __init__(self, truths: Sequence[Sequence[int]], rate: float, seed: int) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(model_type="whimsical")
+        self.embedding = nn.Embedding(SIZE, 1)
+        self.following = {tuple(ids[max(0, at - 3) : at]): ids[at] for ids in truths for at in range(1, len(ids))}
+        self.rate, self.seed = rate, seed
+        self.known: dict[tuple[int, ...], Tensor] = {}
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embedding
+
+    def get_output_embeddings(self) -> None:
+        return None
+
+    def forward(self, input_ids: Tensor) -> SimpleNamespace:
+        rows = [
+            [self.after(tuple(ids[max(0, at - 2) : at + 1])) for at in range(len(ids))] for ids in input_ids.tolist()
+        ]
+        return SimpleNamespace(logits=torch.stack([torch.stack(row) for row in rows]), loss=None)
+
+    def after(self, read: tuple[int, ...]) -> Tensor:
+        if read not in self.known:
+            seed = zlib.crc32(repr((self.seed, read)).encode())
+            logits, draws = torch.rand(SIZE, generator=torch.Generator().manual_seed(seed)), random.Random(seed)
+            logits[draws.randrange(SIZE) if draws.random() < self.rate else self.following.get(read, 0)] += 3
+            self.known[read] = logits
+        return self.known[read]
+
+
+def same(mine: Written, other: Written) -> bool:
+    """The tokens are the same, and how each came about, but for what a server does not tell."""
+    (one,), (two,) = mine.runs, other.runs
+    told = [(held.certain, held.choices) for held in one.held] == [(held.certain, held.choices) for held in two.held]
+    return (one.ids, one.complete) == (two.ids, two.complete) and told
+
+
+def assert_served_as_here(
+    made: Prepared, model: Any, asked: Writing, truths: Sequence[Encoded] = ()
+) -> tuple[list[Written], ContractServer]:
+    """A server's model writes what the plain loop does. What was written, and the server."""
+    tokens_of(CHARACTERS)
+    starts = starts_of(asked.constraint, made.examples, made.data, CHARACTERS)
+    expected = LoopGenerator(ModelReader(model), CHARACTERS).generate(made.truths, asked, starts=starts)
+    server = ContractServer(model, CHARACTERS)
+    with server.running() as url:
+        served = ServedGenerator(Backend(url=url, model="tiny", patience=20), CHARACTERS)
+        found = served.generate(truths or made.truths, asked, starts=starts)
+    assert all(map(same, found, expected))
+    for one in found:
+        for held, logprob in zip(one.runs[0].held, one.runs[0].logprobs):
+            assert (held.changed is None) == (held.choices > 0)
+            assert (held.cut != held.cut) == (logprob != logprob) == (held.choices > 0)
+    return found, server
+
+
+@pytest.mark.parametrize("memory", [None, 2, OPEN_CALLS])
+def test_a_server_writes_what_is_written_here(tmp_path: Path, memory: Any) -> None:
+    """Whatever the model writes: where it is right, where it leaves the truth, and where it ends texts by other tokens."""
+    made = branching(tmp_path)
+    for seed, rate in enumerate((0.05, 0.3, 1.0)):
+        model = Whimsical([truth.ids for truth in made.truths], rate, seed)
+        asked = CONSTRAINED._replace(max_new_tokens=(60, 60, 10)[seed], memory=memory and Memory.model_validate(memory))
+        assert_served_as_here(made, model, asked)
+
+
+def test_what_was_cut_is_unknown_where_a_server_chose(tmp_path: Path) -> None:
+    tokens_of(CHARACTERS)
+    made = Prepared(programs(tmp_path, {"code": LOOPS[0], "input": "1", "output": "3"}), 1, split="all")
+    model: Any = Whimsical([truth.ids for truth in made.truths], 0.0, 0)
+    config = build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "max_new_tokens": 2000}, "x")
+    with ContractServer(model, CHARACTERS).running() as url:
+        served = ServedGenerator(Backend(url=url, model="tiny", patience=20), CHARACTERS)
+        ran = run_condition(served, CHARACTERS, condition(made.data.model_dump()), config)
+    (row,) = ran.rows
+    assert row["masked_tokens"] > 0
+    assert row["changed_tokens"] is None
+    assert row["cut_mass"] != row["cut_mass"]
+    assert any(cut != cut for cut in ran.kept[0]["cut"])
+
+
+def test_a_record_of_what_a_server_chose_can_be_looked_at(tmp_path: Path) -> None:
+    made = branching(tmp_path)
+    model: Any = Whimsical([truth.ids for truth in made.truths], 0.0, 0)
+    diagnostic = {"kind": "programs", "forcing": ["control_flow"], "answer_only": [False]}
+    with ContractServer(model, CHARACTERS).running() as url:
+        settings = {"diagnostics": [diagnostic], "backend": {"url": url, "model": "tiny"}}
+        described = small_model("gru", CHARACTERS)  # whatever is served
+        evaluate(described, CHARACTERS, Subject(made.data), build(EvalConfig, settings, "x"), tmp_path / "out", "x")
+    blocks = record_view(tmp_path / "out", 0).parts[0].blocks
+    unknown = [block for block in blocks if "p unknown: a server chose" in block.note]
+    assert 0 < len(unknown) < len(blocks)
+    assert all(block.probability is None for block in unknown)
+    assert all(token.logprob == token.logprob for block in blocks for token in block.written or ())
+
+
+def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> None:
+    made = Prepared(S3, 1)
+    model: Any = Whimsical([truth.ids for truth in made.truths], 0.5, 1)
+    server = ContractServer(model, CHARACTERS, guided=False)
+    with server.running() as url:
+        served = ServedGenerator(Backend(url=url, model="tiny", patience=0.1), CHARACTERS)
+        begin = server.posts
+        with pytest.raises(UserError, match="does not hold a model to a grammar of token ids") as error:
+            served.generate(made.truths, CONSTRAINED, starts=made.starts)
+        assert "--structured-outputs-config.backend guidance" in str(error.value)
+        assert server.posts == begin + 1
+        served.holds = True
+        with pytest.raises(UserError, match="the server did not hold to the grammar: token") as error:
+            served.generate(made.truths, CONSTRAINED, starts=made.starts)
+        assert str(error.value).startswith(url)
+    assert "\n" not in str(error.value)
+
+
+def test_a_program_that_is_too_large_is_held_choice_by_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remedy.eval.decoding.grammar.SIZE", 20)
+    made = branching(tmp_path)
+    for seed, rate in enumerate((0.05, 0.3)):
+        model = Whimsical([truth.ids for truth in made.truths], rate, seed)
+        _, server = assert_served_as_here(made, model, CONSTRAINED._replace(max_new_tokens=150))
+        assert max(map(len, grammars_of(server))) < 200
+
+
+def grammars_of(server: ContractServer) -> list[str]:
+    """What each request was held to."""
+    return [one.get("structured_outputs", {}).get("grammar", "") for one in server.contents]
+
+
+@pytest.mark.parametrize(("memory", "known"), [(None, True), (2, True), (OPEN_CALLS, False)])
+def test_a_server_is_guided_as_a_model_here(tmp_path: Path, memory: Any, known: bool) -> None:
+    """Whether there is a truth to be scored or not: values are written freely, and what is chosen among goes with the request."""
+    made = branching(tmp_path)
+    chosen, prompts = 0, [] if known else [prompt_of(truth) for truth in made.truths]
+    for seed, (rate, most) in enumerate([(0.0, 400), (0.05, 150), (0.3, 150), (1.0, 40)]):
+        model = Whimsical([truth.ids for truth in made.truths], rate, seed)
+        asked = CONSTRAINED._replace(
+            max_new_tokens=most, memory=memory and Memory.model_validate(memory), constraint="guided"
+        )
+        found, server = assert_served_as_here(made, model, asked, prompts)
+        chosen += sum(held.choices > 0 for one in found for held in one.runs[0].held)
+        _, *grammars = filter(None, grammars_of(server))
+        assert all(re.fullmatch(r"%llguidance {}\nstart: first rest\n(.*\n)+rest: .*\n", one) for one in grammars)
+    assert chosen >= 5
+
+
+def prompt_of(truth: Encoded) -> Encoded:
+    """The same without what is asked for, but for an end."""
+    kept = [at for at, role in enumerate(truth.roles) if role == Role.CONTEXT]
+    return Encoded(*([column[at] for at in [*kept, -1]] for column in truth))

@@ -1,0 +1,391 @@
+"""Tokens of a trace that agrees with its own states: no true one is refused, no other is certain; what is new is left to the writer."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import Example, examples
+from remedy.data_gen.execution.program import MARKER, Program
+from remedy.data_gen.execution.tracer import trace
+from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.traces.render import render
+from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.eval.config import EvalConfig
+from remedy.eval.control_flow import ControlFlow, ControlFlowError
+from remedy.eval.decoding.guided import GuidedGrammar, GuidedWalk
+from remedy.eval.decoding.protocol import Place
+from remedy.eval.evaluate import run_condition
+from remedy.eval.generators.loop import LoopGenerator
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TokenizerError
+from remedy.models.tokenizer_backends.llama3 import Llama3Settings
+from remedy.settings import ConfigError, build
+from tests.eval.control_flow.following import true_trace
+from tests.eval.control_flow.plain_programs import Writer
+from tests.eval.control_flow.test_soundness import cruxeval, humaneval
+from tests.eval.decoding.test_control_flow import BPE, CHARACTERS, DATA, SPLIT, STRAIGHT, TASK, certain_run, written
+from tests.eval.held import (
+    CONSTRAINED,
+    STRINGS,
+    Prepared,
+    assert_alike,
+    assert_held,
+    condition,
+    never_masked,
+)
+from tests.eval.scripted import drafting
+
+
+def start(example: Example, tokenizer: TraceTokenizer, data: DataConfig, exceptions: Any = "caught") -> GuidedWalk:
+    flow = ControlFlow(example.trace.program)
+    return GuidedGrammar(flow, tokenizer, data.format, data.reveal).start(exceptions)
+
+
+def follow(place: GuidedWalk, encoded: Encoded) -> dict[Role, tuple[int, int]]:
+    """Follow the true tokens: by role how many were certain, and how many there were. Fails where one is refused, or another is."""
+    tokens = written(encoded)
+    found = dict.fromkeys(Role, (0, 0))
+    known = 0
+    for number, (token, role) in enumerate(tokens):
+        if number >= known:
+            run = certain_run(place)
+            true = [one for one, _ in tokens[number : number + len(run)]]
+            text = place._grammar.tokenizer.decode
+            assert run == true, f"{text(run)} is not {text(true)}"
+            known = number + len(run)
+        certain, total = found[Role(role)]
+        found[Role(role)] = certain + (number < known), total + 1
+        after = place.after(token)
+        assert after is not None, (number, token)
+        place = after
+    assert place.done
+    return found
+
+
+def share(found: dict[Role, tuple[int, int]]) -> float:
+    return sum(certain for certain, _ in found.values()) / sum(total for _, total in found.values())
+
+
+@pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARACTERS], ids=["bytes", "split", "characters"])
+@pytest.mark.parametrize("locals", ["full", "diff"])
+def test_no_true_token_is_refused(tokenizer: TraceTokenizer, locals: str) -> None:
+    data = DataConfig.model_validate({**DATA.model_dump(), "reveal": {"locals": locals}})
+    for number, example in enumerate(examples(data, "test", range(8))):
+        exceptions = "caught" if number % 2 else "all"
+        assert share(follow(start(example, tokenizer, data, exceptions), tokenizer.encode(example.spans))) > 0.4
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10**9), st.sampled_from(["full", "diff"]))
+def test_programs_with_many_names_for_one_value(number: int, locals: Any) -> None:
+    found = true_trace(Writer(number).program(), frames=400)
+    if found is not None:
+        reveal = RevealConfig(locals=locals)
+        place = GuidedGrammar(ControlFlow(found.program), CHARACTERS, reveal=reveal).start()
+        follow(place, CHARACTERS.encode(render(found, config=reveal).spans))
+
+
+@pytest.mark.parametrize("format", ["cwm", "cwm_unseeded", "cwm_numbered", "cwm_numbers"])
+def test_all_formats_with_events(format: str) -> None:
+    data = DataConfig.model_validate({**DATA.model_dump(), "format": format, "reveal": {"locals": "diff"}})
+    for example in examples(data, "test", range(3)):
+        follow(start(example, BPE, data), BPE.encode(example.spans))
+
+
+@pytest.mark.parametrize("moves", ["swaps", "full"])
+def test_on_straight_line_programs_only_new_values_are_left(moves: str) -> None:
+    data = DataConfig.model_validate({**STRAIGHT, "task": {**TASK, "moves": moves}, "reveal": {"locals": "diff"}})
+    for example in examples(data, "test", range(4)):
+        found = follow(start(example, CHARACTERS, data), CHARACTERS.encode(example.spans))
+        for role in (Role.EVENT, Role.ACTION, Role.STRUCTURE):
+            certain, total = found[role]
+            assert certain >= total - 2  # the separator after a value that is written
+        assert share(found) > 0.8
+
+
+LOOP = Program(
+    f"""\
+def main():  {MARKER}
+    x = [1, 2]
+    for i in x:
+        if i > 1:
+            y = 'aa'
+        else:
+            y = 'b'
+    return y
+"""
+)
+
+
+def at(text: str, locals: Any = "diff") -> GuidedWalk:
+    """The place after the first tokens of the true trace that spell this, one for each character."""
+    reveal = RevealConfig(locals=locals)
+    place = GuidedGrammar(ControlFlow(LOOP), CHARACTERS, reveal=reveal).start("caught")
+    tokens = [token for token, _ in written(CHARACTERS.encode(render(trace(LOOP), config=reveal).spans))]
+    ends = next(n for n in range(len(tokens) + 1) if CHARACTERS.decode(tokens[:n]).endswith(text))
+    for token in tokens[:ends]:
+        after = place.after(token)
+        assert after is not None
+        place = after
+    return place
+
+
+def wrote(place: GuidedWalk, text: str) -> GuidedWalk:
+    for token in CHARACTERS.string_ids(text):
+        after = place.after(token)
+        assert after is not None, (text, token)
+        place = after
+    return place
+
+
+def test_it_is_certain_up_to_a_new_value_and_after_it() -> None:
+    place = at('"i": "')
+    assert not certain_run(place)
+    assert place.allowed().closing == CHARACTERS.special_ids[Special.ACTION_SEP]
+    place = wrote(place, "1")
+    assert not certain_run(place)
+    certain = CHARACTERS.decode(certain_run(wrote(place, '"')))
+    assert certain.startswith("}<|action_sep|>        if i > 1:\n<|frame_sep|><|line_sep|>")
+    assert '"i": ".."}<|action_sep|>            y = \'b\'\n<|frame_sep|><|line_sep|>' in certain
+    assert certain.endswith('"y": "')
+
+
+def test_the_writers_own_value_decides_whatever_is_true() -> None:
+    certain = CHARACTERS.decode(certain_run(wrote(at('"i": "'), '5"')))
+    assert "y = 'aa'" in certain
+    assert "y = 'b'" not in certain
+
+
+@pytest.mark.parametrize("value", ["nan", "[1", "__import__('os')", "x" * 300])
+def test_a_value_that_is_no_literal_leaves_both_ways(value: str) -> None:
+    certain = CHARACTERS.decode(certain_run(wrote(at('"i": "'), value + '"')))
+    assert certain.endswith("y = '")  # both begin so
+
+
+def test_after_what_is_no_json_nothing_is_certain() -> None:
+    assert not certain_run(wrote(at('"i": "'), '\\u00"'))
+
+
+def test_a_state_that_is_left_early_says_nothing() -> None:
+    after = wrote(at('"i": "'), "1").after(CHARACTERS.special_ids[Special.ACTION_SEP])
+    assert after is not None
+    assert CHARACTERS.decode(certain_run(after)).endswith("<|line_sep|>{")
+
+
+def test_in_certain_text_nothing_else_is_allowed() -> None:
+    place = wrote(at('"i": "'), '1"')
+    [token] = place.allowed().ids
+    assert not place.allowed().text
+    assert CHARACTERS.decode([token]) == "}"
+    assert place.after(CHARACTERS.string_ids(",")[0]) is None
+    assert place.after(CHARACTERS.special_ids[Special.ACTION_SEP]) is None
+
+
+def test_returned_values_that_are_kept_are_certain() -> None:
+    place = at("return y\n<|arg_sep|>")
+    assert CHARACTERS.decode(certain_run(place)) == "\"'aa'\"<|frame_sep|><|end_of_text|>"
+
+
+def test_guesses_can_be_taken_back() -> None:
+    place = at('"i": "')
+    before = place.allowed(), certain_run(place)
+    wrote(place, '12345"')
+    wrote(place, '1"')
+    assert (place.allowed(), certain_run(place)) == before
+
+
+VALUES = [
+    *(
+        "1",
+        "0",
+        "-5",
+        "[]",
+        "[1, 2]",
+        "{}",
+        "{'a': 1}",
+        "'x'",
+        "None",
+        "True",
+        "(1,)",
+        "nan",
+        "<f>",
+        "..",
+        "[[1], [1]]",
+        "1e400",
+    ),
+    *(
+        "{1, 2}",
+        "set()",
+        "frozenset({1})",
+        "range(0, 3)",
+        "<function grow>",
+        "<built-in function len>",
+        "<class 'int'>",
+        "1j",
+    ),
+    *(
+        "<module 'math'>",
+        "b'a'",
+        "[...]",
+        "''",
+        "9" * 400,
+        "(((",
+        "{[]:1}",
+        "{'a': 1, 'a': 2}",
+        "Counter()",
+        "1 2",
+        "",
+        '\\"',
+        "\\n",
+    ),
+]
+
+
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10**9), st.sampled_from(["full", "diff"]), st.sampled_from(["all", "caught"]))
+def test_whatever_a_writer_writes_it_can_go_on(number: int, locals: Any, exceptions: Any) -> None:
+    drawn = random.Random(number)
+    flow = ControlFlow(Writer(number).program())
+    place = GuidedGrammar(flow, CHARACTERS, reveal=RevealConfig(locals=locals)).start(exceptions)
+    for _ in range(150):
+        if place.done:
+            break
+        allowed = place.allowed()
+        assert allowed.ids
+        tokens = [drawn.choice(sorted(allowed.ids))]
+        if allowed.text and drawn.random() < 0.9:
+            tokens = CHARACTERS.string_ids(drawn.choice(VALUES) + drawn.choice(['"', '"', '"', '"', '"', ""]))
+        for token in tokens:
+            after = place.after(token)
+            if after is None:
+                assert place.allowed().certain is not None
+                break
+            place = after
+
+
+@pytest.mark.parametrize(
+    ("reveal", "encoding", "message"),
+    [
+        ({"spacing": 2}, "plain", "reveal.spacing"),
+        ({"locals": "one_in_turn"}, "plain", "reveal.locals"),
+        ({}, "spaced", "string_encoding"),
+        ({"call_depth": 1}, "plain", "reveal.call_depth"),
+    ],
+)
+def test_states_that_do_not_show_all_are_refused(reveal: dict[str, Any], encoding: str, message: str) -> None:
+    with pytest.raises(ControlFlowError, match=message):
+        GuidedGrammar(ControlFlow(LOOP), BPE, "cwm", RevealConfig.model_validate(reveal), encoding)
+
+
+def guided(made: Prepared) -> list[Place]:
+    """Where traces begin that are held to their own states."""
+    return [start(one, made.tokenizer, made.data, "caught" if one.returns else "all") for one in made.examples]
+
+
+@pytest.mark.parametrize("locals", ["full", "diff"])
+def test_a_decoder_that_writes_the_truth_is_never_masked_and_asks_less(locals: str) -> None:
+    data = {"task": {"kind": "composition", "depth": 2}, "reveal": {"locals": locals}}
+    made = Prepared(data, 2)
+    total, asked = never_masked(made, guided(made))
+    assert asked < 0.5 * total
+    assert asked < 0.6 * never_masked(made, made.starts)[1]
+
+
+def test_a_decoder_with_guesses_writes_what_the_plain_loop_writes() -> None:
+    made = Prepared({**STRINGS, "reveal": {"locals": "diff"}}, 1)
+    writing = CONSTRAINED._replace(max_new_tokens=60)
+    for seed, rate in enumerate([0.05, 1.0]):
+        reader = made.reader(made.erring(seed, rate))
+        expected = LoopGenerator(reader, CHARACTERS).generate(made.truths, writing, starts=guided(made))
+        found = drafting(reader, CHARACTERS, 2).generate(made.truths, writing, starts=guided(made))
+        assert_alike(found, expected)
+        for one, begin in zip(expected, guided(made)):
+            assert_held(one.runs[0], begin, CHARACTERS, 60)
+
+
+def llama() -> TraceTokenizer:
+    try:
+        return build_tokenizer(Llama3Settings(kind="llama3"))
+    except TokenizerError as error:
+        pytest.skip(str(error))
+
+
+def certain_share(programs: list[Program], tokenizer: TraceTokenizer, locals: Any) -> float:
+    certain = total = 0
+    for program in programs:
+        found = true_trace(program, 500)
+        if found is not None and not found.raised:
+            reveal = RevealConfig(locals=locals)
+            place = GuidedGrammar(ControlFlow(program), tokenizer, reveal=reveal).start("caught")
+            counted = follow(place, tokenizer.encode(render(found, config=reveal).spans))
+            certain += sum(one for one, _ in counted.values())
+            total += sum(one for _, one in counted.values())
+    return certain / total
+
+
+@pytest.mark.parametrize("locals", ["full", "diff"])
+def test_some_of_cruxeval(shared: Path, locals: str) -> None:
+    """With the vocabulary of Llama 3: four fifths need no model."""
+    assert certain_share(cruxeval(shared)[::40], llama(), locals) > 0.75
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("locals", "least"), [("full", 0.80), ("diff", 0.78)])
+def test_cruxeval(shared: Path, locals: str, least: float) -> None:
+    assert certain_share(cruxeval(shared), llama(), locals) > least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("locals", "least"), [("full", 0.88), ("diff", 0.86)])
+def test_humaneval(shared: Path, locals: str, least: float) -> None:
+    assert certain_share(humaneval(shared), llama(), locals) > least
+
+
+@pytest.mark.slow
+def test_a_diff_of_the_32b_model(shared: Path) -> None:
+    """Its own outputs, byte for byte, are among what may be written."""
+    tokenizer = llama()
+    for line in (shared / "cwm_real_traces.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        program = Program.from_call(row["code"], row["input"], row["id"])
+        assert certain_share([program], tokenizer, "diff") > 0.6
+
+
+def test_as_a_forcing_it_decides_what_control_flow_leaves_open() -> None:
+    made = Prepared({**STRINGS, "reveal": {"locals": "diff"}}, 3)
+    config = build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "max_new_tokens": 2000}, "x")
+    asked = {}
+
+    def true(read: list[int]) -> int:
+        of = max(made.truths, key=lambda one: sum(a == b for a, b in zip(one.ids, read)))
+        return of.ids[len(read)] if len(read) < len(of.ids) else 0
+
+    for forcing in ("control_flow", "guided"):
+        generator: Any = drafting(made.reader(true), CHARACTERS, 2)
+        asks = condition(made.data.model_dump(), forcing).model_copy(update={"examples": len(made.examples)})
+        ran = run_condition(generator, CHARACTERS, asks, config)
+        assert all(row["right"] for row in ran.rows)
+        asked[forcing] = [(row["written_tokens"], row["masked_tokens"]) for row in ran.rows]
+    assert all(few < many for (few, _), (many, _) in zip(asked["guided"], asked["control_flow"]))
+    assert sum(masked for _, masked in asked["guided"]) < sum(masked for _, masked in asked["control_flow"])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"reveal": {"spacing": 2}}, "forcing guided: reveal.spacing: lines are evaluated on states"),
+        ({"reveal": {"locals": "one_in_turn"}}, "forcing guided: reveal.locals"),
+        ({"string_encoding": "spaced"}, "forcing guided: string_encoding: .*; use plain"),
+    ],
+)
+def test_as_a_forcing_it_refuses_states_that_do_not_show_all(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        condition({**STRINGS, **data}, "guided")

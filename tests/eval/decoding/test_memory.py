@@ -1,0 +1,362 @@
+"""Decoding with a memory: the model reads precisely what a row of training shows it, under every forcing, with every kind of model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.context_window import Memory
+from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.window_examples import longest_seen, seen, windows
+from remedy.eval.config import EvalConfig
+from remedy.eval.decoding.cursor import Generated, runs_of
+from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
+from remedy.eval.diagnostics import Condition
+from remedy.eval.evaluate import run_condition
+from remedy.eval.generators import LocalGenerator
+from remedy.eval.generators.loop import decode, predict
+from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.reading_cost import read_tokens
+from remedy.models.encoding import encoded_examples
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.train.data import as_tokens
+from tests.eval.decoding.test_decoding import small_model
+from tests.tiny_models import tiny_model
+
+FORMS: dict[str, dict[str, Any]] = {
+    "cwm_numbered": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": [2, 3], "answer": "none"}},
+    "symbolic": {
+        "task": {"kind": "permutation", "n": 4, "moves": "full", "length": [3, 7]},
+        "reveal": {"spacing": 2},
+    },
+    "cwm_numbers": {
+        "task": {"kind": "composition", "depth": 1, "functions": ["recursive_reverse"], "input_length": [2, 2]}
+    },
+}
+PERMUTATIONS = ("cwm_numbered", "symbolic")
+ONE = Memory(frames=1)
+MEMORIES = dict.fromkeys(FORMS, Memory(frames=2)) | {"cwm_numbers": Memory(frames=1, open_calls=True)}
+FORCINGS = {"free": FREE, "line": LINE_FORCED, "action": ACTION_FORCED, "state": STATE_FORCED}
+MODELS = ("attention", "deltanet", "mamba", "llama", "gpt2")
+
+
+def prepared(form: str, count: int = 2) -> tuple[TraceTokenizer, list[Encoded]]:
+    data = DataConfig.model_validate({**FORMS[form], "format": form})
+    kind = "symbols" if form == "symbolic" else "chars"
+    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
+    return tokenizer, [encoded for _, encoded in encoded_examples(data, tokenizer, "test", range(count))]
+
+
+def model_of(name: str, tokenizer: TraceTokenizer) -> Any:
+    family = name in ("llama", "gpt2")
+    return tiny_model(name, tokenizer.vocab_size) if family else small_model(name, tokenizer)
+
+
+def training_rows(truth: Encoded, memory: Memory, tokenizer: TraceTokenizer) -> list[tuple[list[int], list[int]]]:
+    """Ids of the rows that training makes of an example, and the places in each that are predicted."""
+    tokens = as_tokens(*truth)
+    rows = [seen(tokens, window) for window in windows(*truth[:3], memory, tokenizer.special_ids)]
+    return [(row.ids.tolist(), [at for at, role in enumerate(row.roles) if role != Role.CONTEXT]) for row in rows]
+
+
+class Puppet:
+    """Writes the truth, and keeps what a model would have said at every place, by all that was read there."""
+
+    limit: int | None = None
+
+    def __init__(
+        self, reader: ModelReader, truths: Sequence[Encoded], memory: Memory, tokenizer: TraceTokenizer
+    ) -> None:
+        self.reader = reader
+        self.rows = [ids for truth in truths for ids, _ in training_rows(truth, memory, tokenizer)]
+        self.said: dict[tuple[int, ...], torch.Tensor] = {}
+        self.prefilled = 0
+        self._read: list[list[int]] = []
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
+        self._read = [list(prompt) for prompt in prompts]
+        self.prefilled += sum(map(len, prompts))
+        return self._answer(self.reader.prefill(prompts), prompts)
+
+    def step(self, tokens: Sequence[int | None]) -> torch.Tensor:
+        for read, token in zip(self._read, tokens):
+            read += [] if token is None else [token]
+        return self._answer(self.reader.step(tokens), tokens)
+
+    def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
+        return self.reader.parallel(sequences)
+
+    def _answer(self, logits: torch.Tensor, moved: Sequence[Any]) -> torch.Tensor:
+        following = []
+        for read, row, last in zip(self._read, logits, moved):
+            known = [ids for ids in self.rows if ids[: len(read)] == read]
+            assert known, "it reads what no row of training shows"
+            if last is not None:
+                self.said[tuple(read)] = row
+            following.append(next((ids[len(read)] for ids in known if len(ids) > len(read)), 0))
+        return torch.nn.functional.one_hot(torch.tensor(following), logits.shape[-1]).float()
+
+
+@pytest.mark.parametrize("forcing", FORCINGS)
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        pytest.param(form, name, marks=() if form == "symbolic" or name == "llama" else pytest.mark.slow)
+        for form in FORMS
+        for name in MODELS
+    ],
+)
+@torch.no_grad()
+def test_the_model_says_in_decoding_what_it_says_in_a_row_of_training(name: str, form: str, forcing: str) -> None:
+    fed, memory = FORCINGS[forcing], MEMORIES[form]
+    tokenizer, truths = prepared(form)
+    model = model_of(name, tokenizer)
+    puppet = Puppet(ModelReader(model), truths, memory, tokenizer)
+    decoded = decode(puppet, tokenizer, truths, fed, exact=form == "symbolic", memory=memory)
+    rows = [row for truth in truths for row in training_rows(truth, memory, tokenizer)]
+    assert len(rows) > 2 * len(truths)
+    for truth, runs in zip(truths, decoded):
+        assert [run.ids for run in runs] == [truth.ids[run.start : run.stop] for run in runs]
+        assert all(run.complete for run in runs)
+        written = {at for run in runs for at in range(run.start, run.stop)}
+        cut = windows(*truth[:3], memory, tokenizer.special_ids)
+        for window, (ids, predicted) in zip(cut, training_rows(truth, memory, tokenizer), strict=True):
+            logits = model(torch.tensor([ids])).logits[0]
+            for place in predicted:
+                if place - window.shift in written:
+                    assert torch.allclose(puppet.said[tuple(ids[:place])], logits[place - 1], atol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@torch.no_grad()
+def test_teacher_forcing_predicts_each_token_from_its_window(form: str) -> None:
+    tokenizer, truths = prepared(form)
+    model = model_of("deltanet", tokenizer)
+    everything, memory = frozenset(Role) - {Role.CONTEXT}, MEMORIES[form]
+    for truth, (run,) in zip(truths, predict(ModelReader(model), tokenizer, truths, everything, memory)):
+        expected: list[int] = []
+        for ids, predicted in training_rows(truth, memory, tokenizer):
+            best = model(torch.tensor([ids])).logits[0].argmax(-1).tolist()
+            expected += [best[place - 1] for place in predicted]
+        assert run.ids == expected
+
+
+class Chopper(ModelReader):
+    """A model that closes a frame wherever that is among its likelier tokens, so that an untrained one writes frames too."""
+
+    def __init__(self, model: Any, close: int) -> None:
+        super().__init__(model)
+        self.close: int | None = None
+        assert self.form  # which is found without it
+        self.close = close
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
+        return self.pushed(super().prefill(prompts))
+
+    def step(self, tokens: Sequence[int | None]) -> torch.Tensor:
+        return self.pushed(super().step(tokens))
+
+    def pushed(self, logits: torch.Tensor) -> torch.Tensor:
+        if self.close is None:
+            return logits
+        found = logits.clone()
+        closes = logits[:, self.close] > logits.mean(-1) + logits.std(-1)
+        found[closes, self.close] += 10 * logits.std(-1)[closes]
+        return found
+
+
+@pytest.mark.parametrize("name", ["llama", pytest.param("mamba", marks=pytest.mark.slow)])
+@torch.no_grad()
+def test_frames_that_the_model_closes_itself_are_forgotten(name: str) -> None:
+    tokenizer, truths = prepared("cwm_numbered")
+    model = tiny_model(name, tokenizer.vocab_size)
+    close = tokenizer.special_ids[Special.FRAME_SEP]
+    reader = Chopper(model, close)
+    decoded = decode(reader, tokenizer, truths, FREE, max_new_tokens=40, memory=ONE)
+    assert any(run.ids.count(close) > 3 for (run,) in decoded)
+    for truth, (run,) in zip(truths, decoded):
+        context = truth.ids[: run.start]
+        frames: list[list[int]] = [[]]
+        for token, logprob in zip(run.ids, run.logprobs):
+            read = [*context, *(one for frame in frames[-2:] for one in frame)]
+            logits = reader.pushed(model(torch.tensor([read])).logits[:, -1])[0]
+            assert int(logits.argmax()) == token
+            assert float(logits.log_softmax(-1)[token]) == pytest.approx(logprob, abs=1e-4)
+            frames[-1].append(token)
+            frames += [[]] if token == close else []
+        assert_same([run], decode(reader, tokenizer, [truth], FREE, max_new_tokens=40, memory=ONE)[0])
+
+
+def assert_same(left: list[Generated], right: list[Generated]) -> None:
+    assert [run._replace(logprobs=[], margins=()) for run in left] == [
+        run._replace(logprobs=[], margins=()) for run in right
+    ]
+    for one, other in zip(left, right):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+        assert one.margins == pytest.approx(other.margins, abs=2e-4)
+
+
+@torch.no_grad()
+def test_forced_frames_are_the_true_ones_whatever_the_model_writes_in_them() -> None:
+    tokenizer, truths = prepared("cwm_numbered")
+    model = small_model("attention", tokenizer)
+    for fed in (ACTION_FORCED, LINE_FORCED):
+        for truth, runs in zip(truths, decode(ModelReader(model), tokenizer, truths, fed, memory=ONE)):
+            order = list(dict.fromkeys(truth.frames))
+            read: dict[int, list[int]] = {frame: [] for frame in order}
+            end = 0
+            for run in runs:
+                for at in range(end, run.start):
+                    read[truth.frames[at]].append(truth.ids[at])
+                place = order.index(truth.frames[run.start])
+                frames = [order[0], *order[max(1, place - 1) : place + 1]]
+                ids = [one for frame in frames for one in read[frame]]
+                best = model(torch.tensor([[*ids, *run.ids]])).logits[0].argmax(-1).tolist()
+                assert best[len(ids) - 1 : -1] == run.ids
+                read[truth.frames[run.start]] += run.ids
+                end = run.stop
+
+
+@pytest.mark.parametrize(
+    ("form", "forcing"),
+    [
+        pytest.param(form, forcing, marks=() if form == "symbolic" or forcing == "teacher" else pytest.mark.slow)
+        for form in PERMUTATIONS
+        for forcing in [*FORCINGS, "teacher"]
+        if (form, forcing) != ("symbolic", "line")
+    ],
+)
+@torch.no_grad()
+def test_a_memory_longer_than_the_trace_changes_nothing(form: str, forcing: str) -> None:
+    """Not a bit of what is written and how surely, nor of any record."""
+    name = {"teacher": "teacher_forced"}.get(forcing, f"{forcing}_forced" if forcing != "free" else forcing)
+    tokenizer, _ = prepared(form)
+    reader = ModelReader(small_model("deltanet", tokenizer))
+    config = EvalConfig.model_validate(
+        {
+            "diagnostics": [{"kind": "permutation", "lengths": [3]}],
+            "batch_size": 2,
+            "max_new_tokens": 80 if form == "symbolic" else 1500,
+        }
+    )
+    found = []
+    for memory in (None, 50):
+        data = DataConfig.model_validate({**FORMS[form], "format": form, "memory": memory})
+        condition = Condition(diagnostic="x", data=data, forcing=name, examples=3, split="test", own_labels={})
+        found.append(run_condition(LocalGenerator(reader, tokenizer), tokenizer, condition, config))
+    assert repr(found[0]) == repr(found[1])
+
+
+@torch.no_grad()
+def test_a_limit_of_the_model_is_one_of_what_is_seen_at_once() -> None:
+    tokenizer, truths = prepared("symbolic", 6)
+    model = model_of("llama", tokenizer)
+    longest = max(longest_seen(*truth[:3], ONE, {}) for truth in truths)
+    assert longest < max(len(truth.ids) for truth in truths)
+
+    def cut(limit: int, memory: Memory | None) -> int:
+        puppet = Puppet(ModelReader(model), truths, memory or Memory(frames=1000), tokenizer)
+        puppet.limit = limit
+        decoded = decode(puppet, tokenizer, truths, ACTION_FORCED, exact=True, memory=memory)
+        return sum(not run.complete for runs in decoded for run in runs)
+
+    assert cut(longest, ONE) == 0
+    assert cut(longest, None) > 0
+    assert cut(longest - 4, ONE) > 0
+
+
+FIBONACCI = "def f(n):\n    if n < 2:\n        return n\n    return f(n - 1) + f(n - 2)\n"
+
+
+def test_what_is_seen_of_a_recursion_tells_its_next_frame_with_open_calls_alone(tmp_path: Path) -> None:
+    """One view after which several frames follow is one that does not say how to go on."""
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps({"code": FIBONACCI, "input": "6"}) + "\n")
+    task = {"kind": "programs", "path": str(path), "tracer": {"isolation": "trusted"}}
+    data = DataConfig.model_validate({"task": task, "format": "cwm_numbered"})
+    tokenizer, _ = prepared("cwm_numbered")
+    [(_, truth)] = encoded_examples(data, tokenizer, "all", [0])
+    borders = [at + 1 for at in range(len(truth.ids) - 1) if truth.frames[at] != truth.frames[at + 1]]
+    several = {}
+    for memory in (Memory(frames=4), Memory(frames=1, open_calls=True)):
+        followed: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+        for window in windows(*truth[:3], memory, tokenizer.special_ids):
+            starts = [
+                at for at in (window.start, *borders) if truth.roles.count(0) <= at and window.start <= at < window.stop
+            ]
+            for start, stop in pairwise([*dict.fromkeys(starts), window.stop]):
+                view = tuple(truth.ids[place] for place in window.places if place < start)
+                followed.setdefault(view, set()).add(tuple(truth.ids[start:stop]))
+        several[memory.open_calls] = sum(len(frames) > 1 for frames in followed.values())
+    assert several[False] > 3
+    assert several[True] == 0
+
+
+class Counting:
+    """Counts what a model reads."""
+
+    def __init__(self, reader: ModelReader) -> None:
+        self.reader, self.limit, self.read, self.last = reader, reader.limit, 0, 0
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
+        self.last = sum(map(len, prompts))
+        self.read += self.last
+        return self.reader.prefill(prompts)
+
+    def step(self, tokens: Sequence[int | None]) -> torch.Tensor:
+        self.read += sum(token is not None for token in tokens)
+        return self.reader.step(tokens)
+
+
+@pytest.mark.parametrize("memory", [None, ONE, Memory(frames=1, open_calls=True)])
+@torch.no_grad()
+def test_tokens_read_are_those_of_the_plain_loop(memory: Memory | None) -> None:
+    """Whatever a model writes; the token with which a frame is forgotten is read anew, and what is left after the last for nothing."""
+    data = DataConfig.model_validate({**FORMS["cwm_numbered"], "format": "cwm_numbered", "memory": memory})
+    tokenizer, _ = prepared("cwm_numbered")
+    [(example, truth)] = encoded_examples(data, tokenizer, "test", [0])
+    close = tokenizer.special_ids[Special.FRAME_SEP]
+    counting = Counting(Chopper(tiny_model("llama", tokenizer.vocab_size), close))
+    [[run]] = decode(counting, tokenizer, [truth], FREE, max_new_tokens=60, memory=memory)  # type: ignore[arg-type]
+    forgotten = 0 if memory is None else run.ids.count(close) - 1
+    assert forgotten > 3 or memory is None
+    in_vain = counting.last if forgotten and run.ids[-1] == close else 0
+    decoded = Decoded(example, truth, [run], FREE, data)
+    assert read_tokens(decoded, tokenizer) == counting.read - in_vain + forgotten
+    if memory is None:
+        assert counting.read == run.start + len(run.ids)
+
+
+@pytest.mark.parametrize("forcing", [*FORCINGS, "teacher"])
+@pytest.mark.parametrize("form", FORMS)
+def test_tokens_read_for_the_truth_are_those_of_its_windows(form: str, forcing: str) -> None:
+    fed = FORCINGS.get(forcing, TEACHER_FORCED)
+    for memory in (None, ONE, MEMORIES[form]):
+        data = DataConfig.model_validate({**FORMS[form], "format": form, "memory": memory})
+        tokenizer, _ = prepared(form)
+        [(example, truth)] = encoded_examples(data, tokenizer, "test", [1])
+        own = [(start, stop) for start, stop, is_fed in runs_of(truth, fed) if not is_fed]
+        runs = [Generated(start, stop, list(truth.ids[start:stop]), [], True) for start, stop in own]
+        end = own[-1][1] if own else len(truth.ids)
+        cut = windows(*truth[:3], memory, tokenizer.special_ids)
+        expected = sum(one._replace(stop=min(one.stop, end)).size for one in cut if one.start < end)
+        assert read_tokens(Decoded(example, truth, runs, fed, data), tokenizer) == expected
+
+
+def test_all_roles_that_are_fed_ahead_are_read_at_once() -> None:
+    """A forcing that leaves a model the returned value alone reads one window, not the frames before it one by one."""
+    tokenizer, truths = prepared("cwm_numbered")
+    puppet = Puppet(ModelReader(model_of("attention", tokenizer)), truths, ONE, tokenizer)
+    fed = TEACHER_FORCED - {Role.VALUE}
+    decoded = decode(puppet, tokenizer, truths, fed, memory=ONE)
+    assert all(run.ids == truth.ids[run.start : run.stop] for truth, runs in zip(truths, decoded) for run in runs)
+    assert puppet.prefilled <= sum(2 * longest_seen(*truth[:3], ONE, {}) for truth in truths)

@@ -1,0 +1,173 @@
+"""Guessing and judging in parallel writes what the plain loop writes, for any model, forcing, batch and limit."""
+
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, STATE_FORCED
+from remedy.eval.generators import LocalGenerator, LoopGenerator, Writing
+from remedy.models.call_cost import Pace
+from remedy.models.chunks import Chunk, Form, Rewind
+from remedy.models.mixers import MIXERS
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+from tests.eval.decoding.test_decoding import prepared, small_model
+from tests.eval.scripted import FORCED, MEMORIES, Scripted, drafting, erring, runs
+from tests.tiny_models import FAMILIES, tiny_model
+
+
+@pytest.mark.parametrize("rewind", Rewind)
+@pytest.mark.parametrize("name", FORCED)
+@pytest.mark.parametrize("form", ["cwm", "symbolic"])
+def test_whatever_a_model_writes_is_what_the_plain_loop_writes(form: str, name: str, rewind: Rewind) -> None:
+    """Departing at once, late, often or never, for good or to come back, ending early or never, in runs of other lengths."""
+    if form == "symbolic" and name == "line":
+        pytest.skip("no events")
+    tokenizer, truths = prepared(form, 3 if form == "cwm" else 5)
+    draws = random.Random(f"{form} {name} {rewind}")
+    for seed in range(2 if form == "cwm" else 12):
+        limit = draws.choice([None, None, max(len(truth.ids) for truth in truths) - draws.randrange(30)])
+        memory = draws.choice(MEMORIES[: 5 if form == "cwm" else 4])
+        writing = Writing(FORCED[name], form == "symbolic", draws.choice([3, 40, 150]), frozenset(), memory)
+        rate = draws.choice([0.0, 0.01, 0.1, 0.5, 1.0])
+        model = erring(truths, tokenizer.vocab_size, seed, rate, draws.choice([1, 2, 5, 1000]))
+        how = draws.choice([Form.WHOLE, Form.ALONE, Form.TOGETHER, Form.TOGETHER])
+        reader = Scripted(model, tokenizer.vocab_size, Rewind.CROP if how is Form.WHOLE else rewind, how, limit)
+        fitting = [truth for truth in truths if limit is None or len(truth.ids) <= limit]
+        if not fitting:
+            continue
+        expected = LoopGenerator(reader, tokenizer).generate(fitting, writing)  # type: ignore[arg-type]
+        batch = draws.choice([1, 2, 5])
+        found = drafting(reader, tokenizer, batch).generate(fitting, writing)
+        assert runs(found) == runs(expected), (seed, rate, batch, memory)
+
+
+def assert_written_alike(
+    model: Any, tokenizer: TraceTokenizer, truths: list[Encoded], writing: Writing, batch: int
+) -> None:
+    generator = LocalGenerator(ModelReader(model), tokenizer, batch)
+    expected = LoopGenerator(generator.reader, tokenizer).generate(truths, writing)
+    found = generator.generate(truths, writing)
+    assert runs(found) == runs(expected)
+    for one, other in zip(found, expected):
+        for mine, true in zip(one.runs, other.runs):
+            assert mine.logprobs == pytest.approx(true.logprobs, abs=1e-4)
+            assert mine.margins == pytest.approx(true.margins, abs=2e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mixer", ["attention", "deltanet"])
+def test_with_a_memory_a_model_writes_what_the_plain_loop_writes(mixer: str) -> None:
+    tokenizer, truths = prepared("symbolic", 3)
+    model = small_model(mixer, tokenizer)
+    for fed in (FREE, ACTION_FORCED):
+        for memory in MEMORIES[2:4]:
+            assert_written_alike(model, tokenizer, truths, Writing(fed, True, 25, frozenset(), memory), 3)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_every_mixer_writes_what_the_plain_loop_writes(mixer: str, batch: int) -> None:
+    tokenizer, truths = prepared("symbolic", 4)
+    model = small_model(mixer, tokenizer)
+    for fed in (FREE, ACTION_FORCED, STATE_FORCED):
+        assert_written_alike(model, tokenizer, truths, Writing(fed, True, 25), batch)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize(
+    "family",
+    [name if name in ("gemma3_text", "mamba") else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES],
+)
+@torch.no_grad()
+def test_every_family_writes_what_the_plain_loop_writes(family: str, batch: int) -> None:
+    tokenizer, truths = prepared("symbolic", 3)
+    model = tiny_model(family, tokenizer.vocab_size)
+    for fed in (FREE, ACTION_FORCED):
+        assert_written_alike(model, tokenizer, truths, Writing(fed, True, 25), batch)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["gpt2", "opt"])
+def test_rows_that_come_to_the_end_of_a_table_of_positions_are_cut_there(family: str) -> None:
+    tokenizer, truths = prepared("symbolic", 4)
+    longest = max(len(truth.ids) for truth in truths) + 2
+    sizes = {"gpt2": {"n_positions": longest}, "opt": {"max_position_embeddings": longest}}
+    model = tiny_model(family, tokenizer.vocab_size, **sizes[family])
+    for batch in (1, 4):
+        assert_written_alike(model, tokenizer, truths, Writing(FREE, True, 100), batch)
+
+
+def trained(mixers: list[str], tokenizer: TraceTokenizer, truths: list[Encoded], steps: int) -> Any:
+    """A model that has learnt these truths, but not to the last token."""
+    from remedy.models.config import DecoderSettings
+    from remedy.models.decoder import DecoderForCausalLM
+    from remedy.models.decoder_config import DecoderConfig
+
+    torch.manual_seed(0)
+    settings = DecoderSettings.model_validate({"mixers": mixers, "hidden_size": 64, "num_hidden_layers": 2})
+    model = DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    width = max(len(truth.ids) for truth in truths)
+    ids = torch.tensor([[*truth.ids, *[0] * (width - len(truth.ids))] for truth in truths])
+    labels = torch.tensor([[*truth.ids, *[-100] * (width - len(truth.ids))] for truth in truths])
+    for _ in range(steps):
+        model(ids, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.eval()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mixers", [["attention"], ["gated_deltanet"], ["attention", "deltanet"]], ids="+".join)
+@pytest.mark.parametrize("form", ["repl", "symbolic"])
+def test_trained_models_write_the_same_in_a_fraction_of_the_calls(form: str, mixers: list[str]) -> None:
+    tokenizer, truths = prepared(form, 6)
+    model = trained(mixers, tokenizer, truths, 100)
+    for fed in (FREE, ACTION_FORCED):
+        for batch in (1, 6):
+            assert_written_alike(model, tokenizer, truths, Writing(fed, form == "symbolic", 200), batch)
+    generator = LocalGenerator(ModelReader(model), tokenizer, 1)
+    keeper = generator.reader.keeper
+    assert generator.report()
+    calls = [keeper.calls]
+    LoopGenerator(generator.reader, tokenizer, 1).generate(truths, Writing(ACTION_FORCED, form == "symbolic", 200))
+    calls.append(keeper.calls)
+    generator.generate(truths, Writing(ACTION_FORCED, form == "symbolic", 200))
+    calls.append(keeper.calls)
+    assert 3 * (calls[2] - calls[1]) < calls[1] - calls[0]
+
+
+def test_a_reader_whose_steps_depart_is_read_by_the_loop() -> None:
+    tokenizer, truths = prepared("repl", 2)
+    reader = Scripted(erring(truths, tokenizer.vocab_size, 0, 0.1, 2), tokenizer.vocab_size, Rewind.CROP)
+    reader.steady = False
+    expected = LoopGenerator(reader, tokenizer).generate(truths, Writing(FREE, False, 60))  # type: ignore[arg-type]
+    assert runs(drafting(reader, tokenizer, 2).generate(truths, Writing(FREE, False, 60))) == runs(expected)
+    assert not reader.open
+
+
+def test_where_memory_runs_out_fewer_examples_are_written_at_a_time() -> None:
+    tokenizer, truths = prepared("repl", 4)
+
+    class Small(Scripted):
+        def extend(self, chunks: Mapping[int, Chunk]) -> dict[int, torch.Tensor]:
+            if len(chunks) > 1:
+                raise torch.OutOfMemoryError("no room")
+            return super().extend(chunks)
+
+    model = erring(truths, tokenizer.vocab_size, 0, 0.05, 2)
+    expected = LoopGenerator(Scripted(model, tokenizer.vocab_size, Rewind.CROP), tokenizer).generate(
+        truths, Writing(FREE)
+    )  # type: ignore[arg-type]
+    small = Small(model, tokenizer.vocab_size, Rewind.CROP)
+    small.pace = Pace(1000.0, 0.0)
+    generator = drafting(small, tokenizer, 4)
+    assert runs(generator.generate(truths, Writing(FREE))) == runs(expected)
+    assert generator.batch_size == 1
+    assert all(math.isfinite(logprob) for one in expected for run in one.runs for logprob in run.logprobs)

@@ -1,0 +1,66 @@
+"""What is served in tests: small models, and evaluations of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from remedy.data_gen.config import DataConfig
+from remedy.eval.checkpoint import Subject
+from remedy.eval.config import EvalConfig
+from remedy.eval.evaluate import evaluate
+from remedy.eval.generators import http_client
+from remedy.eval.generators.backend import KEY
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.settings import build
+
+FORCINGS = ["free", "line_forced", "action_forced", "state_forced", "teacher_forced", ["context", "structure", "value"]]
+CWM = DataConfig.model_validate(
+    {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 1, "answer": "none"}, "reveal": {"spacing": 1}}
+)
+SYMBOLIC = DataConfig.model_validate(
+    {
+        "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4},
+        "format": "symbolic",
+        "reveal": {"spacing": 2},
+    }
+)
+
+
+def model_for(data: DataConfig, seed: int = 0) -> tuple[Any, TraceTokenizer]:
+    kind = "symbols" if data.format == "symbolic" else "chars"
+    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
+    torch.manual_seed(seed)
+    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=16)
+    return DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size)).eval(), tokenizer
+
+
+def settings_for(
+    forcings: Sequence[Any] = ("free",), backend: Mapping[str, Any] | None = None, examples: int = 3, **settings: Any
+) -> EvalConfig:
+    diagnostic = {"kind": "permutation", "lengths": [4], "forcing": list(forcings), "examples": examples}
+    found = {"diagnostics": [diagnostic], "max_new_tokens": 100, "batch_size": 3, **settings}
+    return build(EvalConfig, {**found, **({"backend": backend} if backend else {})}, "x")
+
+
+def backend_for(url: str, **settings: Any) -> dict[str, Any]:
+    return {"url": url, "model": "tiny", "patience": 20.0, **settings}
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
+    monkeypatch.delenv(KEY, raising=False)
+
+
+def evaluated(model: Any, tokenizer: TraceTokenizer, config: EvalConfig, folder: Path) -> Path:
+    evaluate(model, tokenizer, Subject(SYMBOLIC, weights="w"), config, folder, "run")
+    return folder

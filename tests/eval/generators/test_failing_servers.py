@@ -1,0 +1,265 @@
+"""What may pass is tried again, what will not is one line, and what was done is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import fed_roles
+from remedy.eval.generators import Journal, ServedGenerator, Writing, Written, http_client
+from remedy.eval.generators.backend import KEY, Backend
+from remedy.eval.records.folder import UNFINISHED
+from remedy.models.encoding import encoded_examples
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+from remedy.settings import UserError
+from tests.contract_server import Bend, ContractServer
+from tests.eval.generators.serving import (
+    CWM,
+    FORCINGS,
+    SYMBOLIC,
+    backend_for,
+    evaluated,
+    model_for,
+    settings_for,
+    short_pauses,  # noqa: F401 (a fixture)
+)
+from tests.evaluations import assert_the_same, unfinished
+
+FAULTS: dict[str, Any] = {
+    "no reply in time": "late",
+    "a reply that is not compressed as it says": "zip",
+    "the connection was dropped": "drop",
+    "a reply that is no JSON, or is cut": "cut",
+    "status 429": 429,
+    "status 500": 500,
+    "status 503": 503,
+}
+
+
+def test_what_may_pass_is_tried_again_and_counted() -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(3))]
+    asked = Writing(fed_roles("action_forced"), True, 100)
+    server = ContractServer(model, tokenizer)
+    server.late = 1.0
+    faults = [*FAULTS.values(), "half", "drip"]
+    with server.running() as url:
+        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer, batch_size=1)
+        expected = served.generate(truths, asked)
+        begin = server.posts
+        served.client.backend = served.backend.model_copy(update={"timeout": 0.9})
+        server.script = lambda number, content: (
+            faults[(number - begin) // 2] if (number - begin) % 2 == 0 and (number - begin) // 2 < len(faults) else None
+        )
+        assert served.generate(truths, asked) == expected
+    again = dict.fromkeys(FAULTS, 1) | {"the connection was dropped": 2, "no reply in time": 2}
+    assert served.client.failures == again
+
+
+def test_a_server_that_goes_away_leaves_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    local = evaluated(model, tokenizer, settings_for(FORCINGS[:1]), tmp_path / "local")
+    server = ContractServer(model, tokenizer)
+    programs = [truth.ids[:6] for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(3))]
+    server.script = lambda number, content: (
+        "gone"
+        if sum(one["prompt"][:6] in programs and "prompt_logprobs" in one for one in server.contents) > 2
+        else None
+    )
+    folder = tmp_path / "served"
+    with server.running() as url:
+        config = settings_for(FORCINGS[:1], backend_for(url, patience=0.2), batch_size=1)
+        with pytest.raises(UserError) as raised:
+            evaluated(model, tokenizer, config, folder)
+    told = re.fullmatch(
+        rf"{re.escape(url)}/v1/completions: the connection was dropped \(.*\), for 0 s: start the server again and give the same "
+        r"command, which goes on from there \(([12]) of 3 traces of this condition are kept\)",
+        str(raised.value),
+    )
+    assert told, raised.value
+    kept = unfinished(folder)
+    assert len(kept) == int(told[1])
+    server = ContractServer(model, tokenizer)  # at another address
+    with server.running() as url:
+        evaluated(model, tokenizer, settings_for(FORCINGS[:1], backend_for(url), batch_size=2), folder)
+    assert_the_same(local, folder)
+    assert not (folder / UNFINISHED).exists()
+
+
+def test_interrupted_and_rerun_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a condition, with a server or without; the lines of two examples are not asked for again."""
+    model, tokenizer = model_for(SYMBOLIC)
+    add = Journal.add
+    kept: list[str] = []
+
+    def interrupted(journal: Journal, *what: Any) -> None:
+        if len(kept) == 2:
+            raise KeyboardInterrupt
+        add(journal, *what)
+        kept.append("one")
+
+    local = evaluated(model, tokenizer, settings_for(["action_forced"]), tmp_path / "whole")
+    server = ContractServer(model, tokenizer)
+    with server.running() as url:
+        for place in (None, backend_for(url)):
+            config, folder = settings_for(["action_forced"], place), tmp_path / ("served" if place else "local")
+            kept.clear()
+            with monkeypatch.context() as patched:
+                patched.setattr(Journal, "add", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    evaluated(model, tokenizer, config, folder)
+            assert len(unfinished(folder)) == 2
+            with monkeypatch.context() as patched:
+                patched.setattr(Journal, "add", lambda journal, *what: kept.append("another"))
+                evaluated(model, tokenizer, config, folder)
+            assert kept == ["one", "one", "another"]
+            assert_the_same(local, folder)
+
+
+def test_a_request_that_fails_for_long_is_said_to(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    server = ContractServer(model, tokenizer)
+    server.script = lambda number, content: 503 if number < 3 else None
+    monkeypatch.setattr(http_client, "QUIET", 0.02)
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.1)
+    with server.running() as url:
+        ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+    assert any(
+        re.fullmatch(r"http.*/v1/completions: status 503 \(a fault by script\), for 0 s; tried again for 20 s", one)
+        for one in caplog.messages
+    )
+
+
+def test_lines_that_are_damaged_or_anothers_are_written_again(tmp_path: Path) -> None:
+    truth = Encoded([1, 2, 3], [0, 3, 3], [0, 0, 0], [False] * 3)
+    asked = Writing(fed_roles("free"))
+    written = Written([Generated(1, 3, [5, 6], [-0.1, -2e-7], True, margins=(1.5, float("inf")))], 1)
+    Journal(tmp_path, "a").add(truth, asked, written)
+    assert Journal(tmp_path, "a").find(truth, asked) == Journal(tmp_path, "a", rank=1).find(truth, asked) == written
+    assert Journal(tmp_path, "a").find(truth, asked._replace(exact=True)) is None
+    assert Journal(tmp_path, "b").find(truth, asked) is None
+    (path,) = tmp_path.iterdir()
+    for damaged in (path.read_text()[:-9], path.read_text().replace("5", "7"), "\0\0\xff", "null"):
+        path.write_text(damaged)
+        journal = Journal(tmp_path, "a")
+        assert journal.find(truth, asked) is None
+        journal.add(truth, asked, written)
+        assert Journal(tmp_path, "a").find(truth, asked) == written
+
+
+def refused(server: ContractServer, tokenizer: TraceTokenizer, **settings: Any) -> str:
+    with server.running() as url, pytest.raises(UserError) as raised:
+        ServedGenerator(Backend.model_validate(backend_for(url, patience=0.1, **settings)), tokenizer, "mine")
+    message = str(raised.value)
+    assert "\n" not in message
+    assert message.startswith(url)
+    return message.removeprefix(url)
+
+
+NAN, INFINITE = float("nan"), float("-inf")
+ID, LOGPROB = "stands where a token's id should", "stands where a log-probability should"
+FALSE = [(1.5, ID), (True, ID), (-1, ID), (2**31, ID), (10**400, ID)]
+WRONG = [(NAN, LOGPROB), (INFINITE, LOGPROB), (True, LOGPROB), ("-1", LOGPROB), (-1e308, "which none can")]
+
+
+def bends() -> Iterator[tuple[Bend, str]]:
+    """Replies with one false value each, and what is said of it."""
+
+    def bend(part: str, value: Any) -> Bend:
+        def bent(reply: Any) -> None:
+            choice = reply["choices"][0]
+            if part == "id":
+                choice["token_ids"][0] = value
+            elif part == "logprob":
+                choice["logprobs"]["token_logprobs"][0] = value
+            elif part == "top":
+                choice["logprobs"]["top_logprobs"][0] = {"token_id:1": value, "token_id:2": value}
+            else:
+                choice["prompt_logprobs"][1] = {str(n): {"logprob": value} for n in range(2)}
+
+        return bent
+
+    for value, says in FALSE:
+        yield bend("id", value), says
+    for value, says in WRONG:
+        yield bend("logprob", value), says if value != -1e308 else "is not the likeliest"
+        yield bend("scored", value), says
+    for value in (NAN, INFINITE):
+        yield bend("top", value), LOGPROB
+
+
+def test_false_values_are_one_line() -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    for bend, says in bends():
+        server = ContractServer(model, tokenizer)
+        server.script = lambda number, content, bend=bend: bend  # type: ignore[misc]
+        assert says in refused(server, tokenizer)
+
+
+def test_a_reply_of_any_size_or_length_ends() -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    for fault, seconds, says in (("large", 30, "a reply of more than 4 MiB"), ("drip", 0.3, "no reply in time, for ")):
+        server = ContractServer(model, tokenizer)
+        server.script = lambda number, content, fault=fault: fault  # type: ignore[misc]
+        assert says in refused(server, tokenizer, timeout=seconds)
+
+
+def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    wider, characters = model_for(CWM)
+
+    def served(**settings: Any) -> ContractServer:
+        return ContractServer(model, tokenizer, **settings)
+
+    assert refused(served(), tokenizer, model="tinny") == ": serves no model 'tinny'; did you mean 'tiny'?"
+    assert "/v1/completions: the server gives no log-probabilities (logprobs: 2): " in refused(
+        served(silent=True), tokenizer
+    )
+    assert "which is greater than max allowed: 0: the server gives no log-probabilities" in refused(
+        served(max_logprobs=0), tokenizer
+    )
+    assert "strips special tokens" in refused(served(strip=True), tokenizer)
+    assert "something between adds or cuts tokens" in refused(served(extra=1), tokenizer)
+    assert re.search(
+        r"the vocabulary of tiny there is smaller than that of mine \(\d+ ids\)", refused(served(), characters)
+    )
+    other = refused(ContractServer(wider, characters, names=tokenizer), characters)
+    assert re.search(r": the tokenizer of tiny is not that of mine: id \d+ is '.*' there, and '.*' here", other)
+    assert "asks for a key: set the environment variable REMEDY_API_KEY" in refused(served(key="secret"), tokenizer)
+    monkeypatch.setenv(KEY, "wrong")
+    message = refused(served(key="secret"), tokenizer)
+    assert "does not take the key in the environment variable REMEDY_API_KEY" in message
+    assert "wrong" not in message
+    monkeypatch.setenv(KEY, "secret\n")
+    with pytest.raises(UserError, match=r"^the environment variable REMEDY_API_KEY holds a character that") as raised:
+        ServedGenerator(Backend.model_validate(backend_for("http://127.0.0.1:1")), tokenizer)
+    assert "secret" not in str(raised.value)
+    monkeypatch.setenv(KEY, "secret")
+    with served(key="secret").running() as url:
+        ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+    assert refused(served(max_model_len=4), tokenizer) == ": reads 4 tokens only (max_model_len)"
+    with (
+        served(invariant=False).running() as url,
+        pytest.raises(UserError, match=r"^backend.batch_invariant true: .* says that it is not"),
+    ):
+        ServedGenerator(Backend.model_validate(backend_for(url, batch_invariant=True)), tokenizer)
+
+
+def test_an_endpoint_that_is_not_there(tmp_path: Path) -> None:
+    tokenizer = model_for(SYMBOLIC)[1]
+    for url in ("http://a\x07b", "http://xn--a"):
+        with pytest.raises(UserError, match=r"^backend\.url 'http://.*' is no address"):
+            ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+    with ContractServer(*model_for(SYMBOLIC)).running() as url:
+        pass
+    with pytest.raises(
+        UserError, match=r"^http://127.*/v1/models: nothing answers \(.*\): is the server started, and is this"
+    ):
+        ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)

@@ -1,0 +1,227 @@
+"""A served model's records are the local one's to the token, in as few requests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from remedy.data_gen.context_window import Memory
+from remedy.data_gen.roles import Role
+from remedy.data_gen.window_examples import longest_seen
+from remedy.eval.decoding.forcings import ANSWERS, fed_roles
+from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing
+from remedy.eval.generators.backend import Backend
+from remedy.eval.generators.dialects import BadReply, Question, ask, read
+from remedy.eval.progress import Meter, Underway
+from remedy.eval.records.folder import UNFINISHED
+from remedy.models.encoding import encoded_examples
+from remedy.models.loading import load_checkpoint
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
+from tests.contract_server import ContractServer
+from tests.eval.generators.serving import (
+    CWM,
+    FORCINGS,
+    SYMBOLIC,
+    backend_for,
+    evaluated,
+    model_for,
+    settings_for,
+    short_pauses,  # noqa: F401 (a fixture)
+)
+from tests.evaluations import assert_the_same
+from tests.launch.in_process import Ended, remedy
+from tests.mock_models import Known, Mock, mistaken
+from tests.tiny_cwm import write_tiny_cwm
+
+
+def test_records_are_the_local_ones_under_every_forcing(tmp_path: Path) -> None:
+    """Of a model that is wrong nearly everywhere, in a format whose runs have as many tokens as the true ones."""
+    model, tokenizer = model_for(SYMBOLIC)
+    forcings = [one for one in FORCINGS if one != "line_forced"]
+    local = evaluated(model, tokenizer, settings_for(forcings), tmp_path / "local")
+    server = ContractServer(model, tokenizer)
+    with server.running() as url:
+        served = evaluated(model, tokenizer, settings_for(forcings, backend_for(url)), tmp_path / "served")
+    assert_the_same(local, served)
+    assert 1 < server.most_at_once <= 4
+    about = json.loads((served / "evaluation.json").read_text())["backend"]
+    assert about == {
+        "server": "vllm",
+        "version": "0.0.contract",
+        "model": "tiny",
+        "longest": 4096,
+        "batch_invariant": "unknown",
+    }
+    assert not (served / UNFINISHED).exists()
+
+
+@pytest.mark.parametrize("wrong", [frozenset(), frozenset({Role.STATE}), frozenset({Role.ACTION})], ids=str)
+def test_what_a_model_gets_right_is_asked_for_once(wrong: frozenset[Role]) -> None:
+    """Models that are right everywhere, or wrong in every state or action, in frames of text."""
+    tokenizer = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}), CWM)
+    batch = encoded_examples(CWM, tokenizer, "test", range(3))
+    truths = [truth for _, truth in batch]
+    known = [
+        Known(truth.ids[: truth.roles.count(int(Role.CONTEXT))], mistaken(truth, wrong, False, tokenizer))
+        for truth in truths
+    ]
+    model = Mock(known, tokenizer.vocab_size)
+    server = ContractServer(model, tokenizer)
+    with server.running() as url:
+        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+        for forcing in FORCINGS if not wrong else ("free", "action_forced"):
+            fed = fed_roles(tuple(forcing) if isinstance(forcing, list) else forcing)
+            asked = Writing(fed, False, 500, frozenset(Role) - {Role.CONTEXT})
+            served.asked.clear()
+            local = LoopGenerator(ModelReader(model), tokenizer).generate(truths, asked)
+            for mine, other in zip(served.generate(truths, asked), local):
+                assert [run[:3] for run in mine.runs] == [run[:3] for run in other.runs]
+                assert [run.complete for run in mine.runs] == [run.complete for run in other.runs]
+            if not wrong & (frozenset(Role) - fed) or forcing == "teacher_forced":
+                assert served.asked == {"score": len(truths)}
+            if forcing == "free" and wrong:
+                assert served.asked["score"] == len(truths)
+
+
+def test_a_near_tie_is_decided_by_a_token_that_is_written() -> None:
+    """Where the server's two ways of computing are far apart, nearly all that is scored is."""
+    model, tokenizer = model_for(SYMBOLIC)
+    truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(2))]
+    with ContractServer(model, tokenizer).running() as url:
+        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+        asked = Writing(fed_roles("action_forced"), True, 100)
+        plain = served.generate(truths, asked)
+        served.server.departure = 10.0
+        tied = served.generate(truths, asked)
+    assert [[run.ids for run in one.runs] for one in plain] == [[run.ids for run in one.runs] for one in tied]
+    assert [one.near_ties for one in plain] == [0, 0]
+    assert all(one.near_ties >= len(one.runs) for one in tied)
+
+
+def test_what_a_memory_forgets_is_not_asked_for() -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(2))]
+    loop = LoopGenerator(ModelReader(model), tokenizer)
+    server = ContractServer(model, tokenizer)
+    with server.running() as url:
+        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+        tried = len(server.contents)
+        for forcing in ("action_forced", "teacher_forced"):
+            asked = Writing(fed_roles(forcing), True, 100, ANSWERS, Memory(frames=1))
+            for mine, other in zip(served.generate(truths, asked), loop.generate(truths, asked)):
+                assert [run[:3] for run in mine.runs] == [run[:3] for run in other.runs]
+    longest = max(len(content["prompt"]) for content in server.contents[tried:])
+    assert longest <= max(longest_seen(*truth[:3], Memory(frames=1), {}) for truth in truths)
+
+
+def test_a_line_now_and_then_says_how_many_traces_are_done_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were written before are done, and took no time."""
+    clock = [100.0]
+    monkeypatch.setattr("remedy.eval.progress.time.monotonic", lambda: clock[0])
+    said: list[Underway] = []
+    meter = Meter(2, 5, 100, said.append)
+    meter.skip(20)
+    for _ in range(40):
+        clock[0] += 0.5
+        meter.step()
+    assert list(map(str, said)) == [
+        "2/5 40 of 100 traces, 2 traces/s, 30 s left",
+        "2/5 60 of 100 traces, 2 traces/s, 20 s left",
+    ]
+    assert said[0].finished == pytest.approx(1.4)
+
+
+def test_the_command_evaluates_a_hub_model_of_which_only_the_server_has_weights(tmp_path: Path) -> None:
+    """A code world model's architecture: the folder has configuration and tokenizer alone. Mistakes are one line and status 2."""
+    full = write_tiny_cwm(tmp_path / "full", layers=2)
+    bare = tmp_path / "bare"
+    shutil.copytree(full, bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    config = tmp_path / "any.yaml"
+    task = {"kind": "permutation", "n": 3, "moves": "swaps", "length": 1, "answer": "none"}
+    settings = {
+        "set": {"task": task, "format": "cwm"},
+        "diagnostics": [{"kind": "permutation", "lengths": [1], "forcing": ["action_forced"], "examples": 2}],
+    }
+    config.write_text(json.dumps(settings))
+    model, tokenizer = load_checkpoint(str(full))
+    server = ContractServer(model, tokenizer, invariant=True)
+
+    def command(*changes: str, checkpoint: Path = bare) -> Ended:
+        return remedy(["evaluate", checkpoint, config, "--out", tmp_path / "out", *changes, "--name", "tiny"], 300)
+
+    with server.running() as url:
+        where = [f"backend.url={url}/v1", "backend.model=tiny"]
+        done = command(*where, "batch_size=2")
+        assert (done.status, done.errors) == (0, "")
+        request = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+        assert request["backend"]["batch_invariant"] == "on"
+        assert request["checkpoint"]["parameters"] == sum(one.numel() for one in model.parameters())
+        assert request["checkpoint"]["weights"] == "served: tiny"
+        assert "backend" not in request["evaluation"]
+        assert url not in (tmp_path / "out" / "evaluation.json").read_text()
+        local = remedy(["evaluate", full, config, "--out", tmp_path / "local", "--name", "tiny"], 300)
+        assert local.status == 0
+        assert_the_same(tmp_path / "local", tmp_path / "out")
+        shown = remedy(["report", tmp_path / "out", "--out", tmp_path / "report"], 300)
+        assert shown.status == 0, shown.errors
+        assert "served by vllm 0.0.contract, batch-invariant" in (tmp_path / "report" / "report.md").read_text()
+        (bare / "adapter_config.json").write_text("{}")
+        mistakes = [
+            (command(*where), "holds adapters, and servers refuse those with rows of tokens: give `remedy merge"),
+            (
+                command(where[0], "backend.model=facebook/cwm", checkpoint=full),
+                "serves no model 'facebook/cwm'; valid here: tiny",
+            ),
+            (command(where[0], checkpoint=full), "missing key 'backend.model'"),
+            (
+                command("backend.url=http://me:secret@here", where[1], checkpoint=full),
+                "must not hold a password or a key",
+            ),
+            (command("backend.url=localhost:8000", where[1], checkpoint=full), "must begin with http:// or https://"),
+            (command(*where, "threads=1", checkpoint=full), "threads 1 does nothing with a backend: remove it"),
+        ]
+    for ended, words in mistakes:
+        assert ended.status == 2
+        assert words in ended.errors
+        assert len(ended.errors.strip().splitlines()) == 1
+
+
+def test_replies_of_vllm_itself_are_read() -> None:
+    """Recorded by hand from vLLM 0.32.0 on a CPU; its requests are those that are sent today."""
+    kept = json.loads((Path(__file__).parents[2] / "fixtures" / "vllm_replies.json").read_text())
+    special = kept["special"]
+    found = {}
+    for name, one in kept["replies"].items():
+        if one["status"] != 200:
+            assert one["reply"]["error"]["message"]
+            continue
+        content = one["content"]
+        question = Question(
+            content["prompt"],
+            content["max_tokens"],
+            content["stop_token_ids"],
+            one["first"],
+            content.get("allowed_token_ids", ()),
+        )
+        assert ask("tiny", question) == content
+        found[name] = read(one["reply"], question)
+    assert found["stopped by a special token"].predicted.tokens == [special]
+    assert found["special tokens alone"].predicted.tokens == [special, special]
+    scored = found["score"]
+    assert len(scored.predicted.tokens) == len(kept["replies"]["score"]["content"]["prompt"]) - 2 + 1
+    assert scored.names[special] == "<|frame_sep|>"
+    for answer in found.values():
+        assert all(logprob < 0 for logprob in answer.predicted.logprobs)
+        assert len(answer.predicted.margins) == len(answer.predicted.tokens)
+    assert all(margin >= 0 for margin in found["write"].predicted.margins)
+    one = kept["replies"]["write"]
+    one["reply"]["choices"][0]["logprobs"]["token_logprobs"][1] -= 1
+    with pytest.raises(BadReply, match="a token that is not the likeliest: the server samples, or penalises"):
+        read(one["reply"], Question(one["content"]["prompt"], one["content"]["max_tokens"]))
+    assert kept["models"]["data"][0]["owned_by"] == "vllm"
+    assert kept["models"]["data"][0]["max_model_len"] == 1024

@@ -1,0 +1,68 @@
+"""What is said beside a rate: the same words in the summary, the command's line and the report."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.eval.records.remarks import of_condition, remarks, untrained
+from remedy.eval.records.summary import read_summary, summarise
+from remedy.eval.report.results import metric_table
+from remedy.eval.report.seeds import seed_table
+from remedy.eval.tables.sections import rate_table
+from tests.eval.made_records import made, together, write_evaluation
+
+MANY = 60
+CASES: list[tuple[int, dict[str, Any], list[str]]] = [
+    (20, {}, []),
+    (20, {"chance": 0.1}, []),
+    (20, {"chance": 1 / 3}, ["not distinguishable from chance (33%)"]),
+    (20, {"chance": 0.9, "start_right": 0.0}, ["below chance (90%)"]),
+    (20, {"true_answer": "1"}, ["below most frequent answer (100%)"]),
+    (20, {"truncated": [True] * 9 + [False] * 51}, ["9 of 60 truncated by a limit on tokens"]),
+    (0, {}, ["floor: none right"]),
+    (0, {"truncated": True}, ["all truncated by a limit on tokens", "floor: none right"]),
+    (0, {"start_right": 0.01}, ["floor: none right"]),
+    (0, {"start_right": 0.5}, ["floor: none right", "below answering with the start (50%)"]),
+    (MANY, {"chance": 0.5}, ["ceiling: all right"]),
+]
+
+
+@pytest.mark.parametrize(("right", "columns", "said"), CASES)
+def test_a_rate_that_would_mislead_is_said_to(right: int, columns: dict[str, Any], said: list[str]) -> None:
+    (condition,) = summarise(made([True] * right + [False] * (MANY - right), **columns))
+    assert of_condition(condition) == said
+
+
+def test_rates_of_frames_alone_have_no_floor_but_may_be_cut() -> None:
+    (condition,) = summarise(made([False] * 4, truncated=True).assign(right=None))
+    assert condition["right"] is None
+    assert of_condition(condition) == ["all truncated by a limit on tokens"]
+
+
+def test_a_model_that_cannot_know_traces_is_untrained() -> None:
+    assert [untrained(*given) for given in (({"steps": 3}, 4), ({"steps": 0}, 0), (None, 0), (None, 9))] == [
+        "",
+        "untrained: 0 steps",
+        "",
+        "untrained: 9 trace tokens are new to it",
+    ]
+    (condition,) = summarise(made([False] * 4), "untrained: 0 steps")
+    assert of_condition(condition) == ["untrained: 0 steps", "floor: none right"]
+
+
+def test_summary_and_tables_say_it_where_the_rate_is(tmp_path: Path) -> None:
+    runs = [made([False] * MANY, f"gru{seed}", truncated=True) for seed in (0, 1)]
+    said = ["all truncated by a limit on tokens", "floor: none right"]
+    conditions, records = together(*runs, variants={"gru0": "gru", "gru1": "gru"})
+    assert remarks(conditions, (0.0, 0.0, 0.1)) == said
+    folder = write_evaluation(tmp_path / "one", runs[0])
+    assert of_condition(read_summary(folder / "summary.json")[0]) == said
+    small = "\n".join(said)
+    variants = {"gru0": "gru", "gru1": "gru"}
+    for table in (
+        metric_table(conditions),
+        rate_table(conditions, "forcing"),
+        seed_table(conditions, records, variants),
+    ):
+        assert any(cell.endswith(small) for cell in table[1]), table

@@ -1,0 +1,33 @@
+"""Holds what the report's figures share."""
+
+from remedy.eval.tables import plotting
+
+
+def test_one_legend_holds_the_lines_of_all_panels() -> None:
+    figure, (left, right) = plotting.panels(2)
+    plotting.line(left, {1: (0.5, 0.4, 0.6)}, "first", 0)
+    plotting.line(right, {1: (0.5, 0.4, 0.6), 2: (0.6, 0.5, 0.7)}, "second", 1)
+    plotting.line(right, {}, "nothing", 2)
+    plotting.legend(figure, [left, right])
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["first", "second"]
+
+
+def test_numbers_are_shown_by_doublings_where_they_range_widely() -> None:
+    _, (panel,) = plotting.panels(1)
+    plotting.numbers(panel, [4, 8, 4, 64])
+    assert panel.get_xscale() == "log"
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["4", "8", "64"]
+    _, (panel,) = plotting.panels(1)
+    plotting.numbers(panel, [1, 2, 3])
+    assert panel.get_xscale() == "linear"
+
+
+def test_bars_are_the_shares_of_their_parts_in_one_order() -> None:
+    counts = {"one": {"b": 1, "a": 3}, "two": {"b": 2}, "none": {}}
+    (axis,) = plotting.stacked_shares(counts, {"a": "red", "b": "blue", "c": "green"}, "share").axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axis.patches] == [
+        (0, 0.75), (0, 0), (0, 0),  # a
+        (0.75, 0.25), (0, 1), (0, 0),  # b
+    ]  # fmt: skip
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["one", "two", "none"]

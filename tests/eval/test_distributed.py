@@ -1,0 +1,195 @@
+"""Several processes evaluate as one does: under torchrun, whichever of them are killed, and on whatever number it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remedy.eval import distributed as world
+from remedy.eval.distributed import World, this_world
+from remedy.eval.generators import Journal
+from remedy.eval.records.folder import RECORDS, UNFINISHED
+from remedy.processes import Process, this_process
+from remedy.settings import UserError
+from tests.evaluations import assert_the_same, of_random_weights, unfinished
+from tests.launch.in_process import remedy
+from tests.train.launching import ROOT, finished, free_port, launcher, start
+
+EXAMPLES = 9
+DRIVER = str(Path(__file__).with_name("driver.py"))
+
+
+@given(st.lists(st.integers(1, 1000), max_size=60), st.integers(1, 9))
+def test_every_example_is_one_processs_and_parts_are_of_like_lengths(lengths: list[int], size: int) -> None:
+    parts = [World(Process(rank, rank, size)).share(lengths) for rank in range(size)]
+    assert sorted(place for part in parts for place in part) == list(range(len(lengths)))
+    sums = [sum(lengths[place] for place in part) for part in parts]
+    assert max(sums) - min(sums) <= max(lengths, default=0)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"WORLD_SIZE": "2"},
+        {"RANK": "1"},
+        {"RANK": "1", "WORLD_SIZE": "2"},
+        {"RANK": "2", "LOCAL_RANK": "0", "WORLD_SIZE": "2"},
+        {"RANK": "one", "LOCAL_RANK": "0", "WORLD_SIZE": "2"},
+        {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "0"},
+    ],
+    ids=str,
+)
+def test_an_environment_that_does_not_say_which_process_this_is_is_refused(
+    told: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(key, raising=False)
+    assert this_process() == Process(0, 0, 1)
+    for key, value in told.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(
+        UserError, match=f"^{' '.join(f'{k}={v}' for k, v in told.items())} in the environment do not say"
+    ):
+        this_world()
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The environment of the second of two processes, and the store of a launcher that outlives them."""
+    store = dist.TCPStore("127.0.0.1", 0, 2, True, wait_for_workers=False)
+    told = {
+        "RANK": "1",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+    }
+    for key, value in {**told, "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setattr(world, "CONNECTING", timedelta(seconds=1))
+    yield
+    del store
+
+
+def test_processes_that_torchrun_starts_again_begin_anew(launched: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = this_world()
+    assert first.fails_first()
+    assert not first.fails_first()
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert this_world().fails_first()
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    assert this_world().several
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")  # the other one is on another machine
+    with pytest.raises(UserError, match="--max_restarts=3: torchrun counts restarts on each machine by itself"):
+        this_world()
+
+
+@pytest.mark.parametrize("lacks", ["MASTER_ADDR", "MASTER_PORT", "a store"])
+def test_processes_that_do_not_find_each_other_say_so(
+    launched: None, lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacks == "a store":
+        monkeypatch.setenv("MASTER_PORT", free_port())
+    else:
+        monkeypatch.delenv(lacks)
+    with pytest.raises(
+        UserError, match=r"2 processes are to evaluate together, and did not find each other .*torchrun"
+    ):
+        this_world()
+
+
+def test_one_that_is_waited_for_has_to_give_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dist.HashStore()
+    first, second, third = (World(Process(rank, rank, 3), store) for rank in range(3))
+    third.finish("a")  # and has left
+    for _ in range(3):
+        second.beat()
+        first.listen("a")
+    monkeypatch.setattr(world, "SILENCE", -1.0)
+    with pytest.raises(UserError, match=r"nothing was heard of process 1 of 3 for .*give the same command again"):
+        first.listen("a")
+    second.beat()
+    first.listen("a")
+    second.finish("a")
+    first.listen("a")
+    assert second.fails_first()
+    with pytest.raises(UserError, match="another process failed"):
+        first.listen("a")
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """An evaluation of random weights in three conditions, without its folder."""
+    forcing = ["free", "action_forced", "teacher_forced"]
+    diagnostic = {"kind": "permutation", "lengths": [1, 3], "forcing": forcing, "examples": EXAMPLES}
+    model, config = of_random_weights(tmp_path_factory.mktemp("inputs"), diagnostic)
+    return [str(model), str(config), "--name", "x", "--out"]
+
+
+@pytest.fixture(scope="module")
+def alone(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process makes of it."""
+    folder = tmp_path_factory.mktemp("alone")
+    ended = remedy(["evaluate", *command, folder], 120)
+    assert ended.status == 0, ended.errors
+    return folder
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_records_of_one_and_one_of_them_halves_its_batch(
+    command: list[str], alone: Path, tmp_path: Path
+) -> None:
+    out = finished(start([*launcher(2), DRIVER, *command, str(tmp_path)], PYTHONPATH=str(ROOT), ROOMLESS="1"))
+    assert_the_same(alone, tmp_path)
+    assert (tmp_path / "summary.json").read_bytes() == (alone / "summary.json").read_bytes()
+    assert not (tmp_path / UNFINISHED).exists()
+    assert [line.split()[0] for line in out.splitlines() if "/6 " in line and "%" in line] == [
+        f"{n}/6" for n in range(1, 7)
+    ]
+    assert out.count("summary: ") == 1
+    assert out.count("out of memory; 1 examples are written at a time") == 1
+
+
+@pytest.mark.slow
+def test_whatever_ends_it_nothing_is_lost_and_it_goes_on_with_another_number_of_processes(
+    command: list[str], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One alone that is interrupted, a full disk of two, SIGKILL of both, of one; then one alone."""
+    add, held = Journal.add, []
+
+    def interrupted(journal: Journal, *what: Any) -> None:
+        if len(held) == 2:
+            raise KeyboardInterrupt
+        held.append(add(journal, *what))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "add", interrupted)
+        assert remedy(["evaluate", *command, tmp_path], 120).status == 130
+
+    def ended(**how: str) -> tuple[str, int]:
+        broken = start([*launcher(2), DRIVER, *command, str(tmp_path)], PYTHONPATH=str(ROOT), **how)
+        out, _ = broken.communicate(timeout=400)
+        assert broken.returncode
+        assert ("half a li" in unfinished(tmp_path)) == ("KILLED" in how)
+        done = len(list((tmp_path / RECORDS).glob("*.parquet")))
+        return out, EXAMPLES * done + sum(line != "half a li" for line in unfinished(tmp_path))
+
+    out, first = ended(FULL="0 1")
+    (line,) = [line for line in out.splitlines() if line.startswith("error: ")]
+    assert "No space left on device; make room and give the same command again" in line
+    assert "exitcode  : 2" in out
+    _, second = ended(KILLED="0 1")
+    _, third = ended(KILLED="1")
+    assert 2 < first < second < third
+    whole = remedy(["evaluate", *command, tmp_path], 120)
+    assert whole.status == 0, whole.errors
+    assert_the_same(alone, tmp_path)
+    assert not (tmp_path / UNFINISHED).exists()

@@ -1,0 +1,68 @@
+"""A finished model's folder is sealed: what is loaded from it is what was written, to the last bit, or is named."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.tasks.permutation import PermutationTask
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.loading import load_checkpoint
+from remedy.models.model_manifest import check_model, recorded_weights, seal_model
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import SymbolSettings
+from remedy.settings import UserError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tokenizer = build_tokenizer(SymbolSettings(), DataConfig(task=PermutationTask(n=3), format="symbolic"))
+    torch.manual_seed(0)
+    settings = DecoderSettings(mixers=("gru",), hidden_size=16)
+    DecoderForCausalLM(
+        DecoderConfig.from_settings(settings, tokenizer.vocab_size, tokenizer.fingerprint)
+    ).save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    (tmp_path / "config.yaml").write_text("data: {task: {kind: permutation}}")
+    seal_model(tmp_path)
+    return tmp_path
+
+
+def test_a_flipped_bit_anywhere_is_named_before_the_model_is_loaded(folder: Path) -> None:
+    load_checkpoint(str(folder))
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        for place in {0, len(content) // 3, len(content) // 2, len(content) - 1}:
+            damaged = bytearray(content)
+            damaged[place] ^= 2
+            path.write_bytes(damaged)
+            with pytest.raises(UserError, match=rf"{path.name}: is damaged.*train again with --resume"):
+                load_checkpoint(str(folder))
+        path.write_bytes(content)
+    load_checkpoint(str(folder))
+
+
+def test_missing_and_cut_files_are_named(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1])
+    with pytest.raises(UserError, match=r"model\.safetensors: is damaged"):
+        check_model(folder)
+    weights.unlink()
+    with pytest.raises(UserError, match=r"model\.safetensors: is missing"):
+        check_model(folder)
+
+
+def test_weights_beside_a_configuration_are_loaded_with_a_seal_of_both_alone(folder: Path) -> None:
+    assert len(recorded_weights(folder)) == 16
+    (folder / "complete.json").unlink()
+    with pytest.raises(
+        UserError, match=r"has no complete\.json, so that nothing says .*train it to the end with --resume"
+    ):
+        load_checkpoint(str(folder))
+    assert recorded_weights(folder) == ""
+    (folder / "config.yaml").unlink()  # a model from elsewhere
+    load_checkpoint(str(folder))

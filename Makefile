@@ -6,7 +6,7 @@ export HF_HUB_OFFLINE := 1
 export USE_HUB_KERNELS := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart format check docs test-fast test bench packages llama3 pretrained kernels clean
+.PHONY: help quickstart format check docs picture test-fast test bench packages llama3 pretrained kernels clean
 
 help: ## print these targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -25,6 +25,9 @@ check: .venv/ready-dev ## run linter, formatter (changing nothing) and type chec
 
 docs: .venv/ready ## write docs/config.md anew from the settings classes
 	$(BIN)/python -m remedy.launch.reference docs/config.md
+
+picture: .venv/ready-dev ## draw the chart of docs/architecture.md anew from the imports
+	$(BIN)/python -m benchmarks.picture
 
 test-fast: .venv/ready-dev ## run all tests but those marked slow (which train models or start many processes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import remedy
+from benchmarks.picture import chart
 from remedy.data_gen.roles import CWM_IDS
 from remedy.launch.reference import SETTINGS, markdown, settings_class
 from remedy.reference import fields, places
@@ -106,3 +107,7 @@ def test_continuous_integration_runs_what_anyone_can() -> None:
 def test_the_citation_names_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert remedy.__version__ in (citation["version"], "0+unknown")
+
+
+def test_the_chart_of_the_architecture_is_drawn_from_the_imports() -> None:
+    assert chart() in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), "run `make picture`"

@@ -25,7 +25,9 @@ CARD = 80 * GB
 PROMPT = 1024
 """Tokens before those that are written; CruxEval's and HumanEval's programs have fewer."""
 EXPERIMENTS = [ROOT / "configs" / "experiment" / name for name in ("cwm_actions.yaml", "cwm_lora.yaml")]
-PAGES = "".join((ROOT / name).read_text() for name in ("README.md", "docs/guide.md")).replace("\\\n", " ")
+PAGES = "".join(
+    (ROOT / name).read_text() for name in ("README.md", "docs/training.md", "docs/evaluation.md", "docs/serving.md")
+).replace("\\\n", " ")
 COMMANDS = [
     line.split("  #")[0]
     for line in re.findall(r"^(?:remedy evaluate|torchrun \S+ \d+ launch/evaluate\.py) .*$", PAGES, re.MULTILINE)

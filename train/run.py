@@ -104,8 +104,11 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     rows = build_rows(config, tokenizer)
     stop, progress = StopOnSignal(), ProgressLine(config.name)
     # The first, before anything shows that training has begun.
-    callbacks = [stop, *records(config), progress, *([FixUniversalOptimizerState()] if resharded else [])]
-    trainer = RowTrainer(**parts(config, tokenizer, arguments), model=model, train_dataset=rows, callbacks=callbacks)
+    wandb = WandbLogger(config)
+    callbacks = [stop, *records(config, wandb), progress, *([FixUniversalOptimizerState()] if resharded else [])]
+    shown = (tokenizer, wandb.samples) if config.tracking.wandb else None
+    given = parts(config, tokenizer, arguments)
+    trainer = RowTrainer(**given, model=model, train_dataset=rows, callbacks=callbacks, shown=shown)
     trainer.remove_callback(PrinterCallback)
     transformers_logging.disable_progress_bar()  # one for every checkpoint that is saved
     if process.is_main:
@@ -122,9 +125,9 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     keep_trained(config, trainer, tokenizer, {"mixers": mixers, "all_logits": trainer.all_logits})
 
 
-def records(config: RunConfig) -> list[TrainerCallback]:
-    """What writes down how a run goes."""
-    loggers: list[RunLogger] = [MetricsFile(Path(config.output)), WandbLogger(config)]
+def records(config: RunConfig, wandb: RunLogger) -> list[TrainerCallback]:
+    """Make the callbacks that write down how a run goes."""
+    loggers: list[RunLogger] = [MetricsFile(Path(config.output)), wandb]
     return [Tracking(loggers), Checkpoints(config)]
 
 

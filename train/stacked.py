@@ -41,6 +41,7 @@ from remedy.train.run import (
     records,
 )
 from remedy.train.stopping import INTERRUPTED, RESUMABLE, StopOnSignal, Stopped
+from remedy.train.wandb_runs import WandbLogger
 
 log = logging.getLogger(__name__)
 ON_A_CPU = "gru"
@@ -107,7 +108,13 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
     rows = [build_rows(config, tokenizer) for config in configs]
     made = [parts(config, tokenizer, own) for config, own in zip(configs, arguments)]
     members = [
-        Member(**made[n], model=models[n], train_dataset=rows[n], callbacks=records(config), checkpoint=places[n])
+        Member(
+            **made[n],
+            model=models[n],
+            train_dataset=rows[n],
+            callbacks=records(config, WandbLogger(config)),
+            checkpoint=places[n],
+        )
         for n, config in enumerate(configs)
     ]
 

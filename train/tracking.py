@@ -1,4 +1,4 @@
-"""Where a run's figures go: a list of loggers, each told every record that training logs. Tracking never fails a run."""
+"""Destinations of a run's figures: a list of loggers, each told every record that training logs. Tracking never fails a run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ TAIL = 1 << 14
 
 
 class RunLogger(Protocol):
-    """Something that keeps a run's records. To add one, write it in a file of its own and give it to `Tracking` in run.py."""
+    """Keeper of a run's records. To add one, write it in a file of its own and give it to `Tracking` in run.py."""
 
     def start(self, step: int) -> None:
-        """Training begins after `step`: 0, or the checkpoint's that it is resumed from."""
+        """Begin after `step`: 0, or the checkpoint's that training is resumed from."""
 
     def log(self, step: int, record: dict[str, Any]) -> None:
-        """Keep a record: loss, learning rate, gradient norm, tokens per second, ...; `eval_...` of validation."""
+        """Keep a record: loss, learning rate, gradient norm, tokens per second, ...; `eval_...` of validation; `tokens` and `flops`
+        so far."""
 
     def finish(self) -> None:
-        """Training has ended."""
+        """End with training."""
 
 
 class Tracking(TrainerCallback):
-    """Tells the loggers what training logs; on the main process only."""
+    """Passes on to the loggers what training logs; on the main process only."""
 
     def __init__(self, loggers: list[RunLogger]) -> None:
         self.loggers = loggers
@@ -53,8 +54,9 @@ class Tracking(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         if state.is_world_process_zero and logs:
+            record = {**logs, "tokens": state.num_input_tokens_seen, "flops": float(state.total_flos)}
             for logger in self.loggers:
-                logger.log(state.global_step, logs)
+                logger.log(state.global_step, record)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -83,16 +85,16 @@ class MetricsFile:
                 file.write(json.dumps({"step": step, **record}) + "\n")
 
     def finish(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of a metrics file, up to a line that is none: a last one that a kill cut off, or damage."""
+    """Read the records of a metrics file up to a line that is none: a last one that a kill cut off, or damage."""
     return _records(path.read_text(encoding="utf-8", errors="replace").splitlines()) if path.exists() else []
 
 
 def last_record(path: Path, key: str = "loss") -> dict[str, Any] | None:
-    """The last whole record with a key in a metrics file, found from its end; None before there is one."""
+    """Find the last whole record with a key, from the file's end; None before there is one."""
     if not path.exists():
         return None
     with path.open("rb") as file:

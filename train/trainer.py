@@ -8,7 +8,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,12 +25,13 @@ from remedy.models.flops import training_flops
 from remedy.models.mixers import Mixer
 from remedy.models.packing import try_packing
 from remedy.models.protocol import CausalLM
+from remedy.models.tokenizer import TraceTokenizer
 from remedy.processes import this_process
 from remedy.settings import UserError
 from remedy.train.data import Collator, by_length, example_lengths
 from remedy.train.losses import Head, mean_loss
 from remedy.train.processes import largest, summed
-from remedy.train.validation import Validation
+from remedy.train.validation import Sample, Validation
 
 log = logging.getLogger(__name__)
 
@@ -76,10 +77,10 @@ class RowTrainer(Trainer):
     """Reads rows in index order, those of a step in pieces of like lengths, validates, and saves what is better than before; logs
     tokens per second over all processes, the share of time spent on data, and MFU.
 
-    `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al., "PaLM", 2022, appendix B). `shape`: of the last
-    batch, (rows, tokens). `pack`: examples in a row, which a pretrained model must hold apart: it is tried before the first step, as is
-    whether it can do without the logits of all tokens (`train/losses.py`; `all_logits`: why not). A checkpoint is only saved, and a
-    record only logged, after all losses so far were finite.
+    `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al., "PaLM", 2022, appendix B). `shape`: (rows, tokens)
+    of the last batch. `shown`: receiver of samples after each validation. `pack`: examples in a row; a pretrained model must hold them
+    apart, which is tried before the first step. So is training without the logits of all tokens (`train/losses.py`; `all_logits`: why
+    not). A checkpoint is only saved, and a record only logged, after all losses so far were finite.
 
     Raises:
         UserError: an example, or here one of validation, is longer than the model's table of positions; or labels are to be smoothed
@@ -94,6 +95,7 @@ class RowTrainer(Trainer):
         patience: int | None = None,
         pack: int = 1,
         smoothing: float = 0.0,
+        shown: tuple[TraceTokenizer, Callable[[int, list[Sample]], None]] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -105,6 +107,7 @@ class RowTrainer(Trainer):
         self.validation = validation
         self.patience = patience
         self.pack = pack
+        self.shown = shown
         self.head: Head | None = Head(cast(CausalLM, self.model), smoothing)
         self.untried = not isinstance(self.model, DecoderForCausalLM)
         self.all_logits = "not tried: no step was made after the run was resumed" if self.untried else None
@@ -228,6 +231,11 @@ class RowTrainer(Trainer):
         model.eval()
         with self.compute_loss_context_manager():
             found = self.validation.figures(cast(CausalLM, model), self.args.device, this_process(), self.head)
+            if self.shown is not None:
+                tokenizer, show = self.shown
+                show(
+                    self.state.global_step, self.validation.samples(cast(CausalLM, model), self.args.device, tokenizer)
+                )
         model.train()
         figures = {f"eval_{name}": value for name, value in found.items()}
         self.log(figures)

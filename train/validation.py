@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +51,20 @@ def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[T
     return found
 
 
+SHOWN = 4
+"""Rows of which a table shows what the model predicts."""
+
+
+class Sample(NamedTuple):
+    """A row of validation from its first learnt token on: the true text, and that of the likeliest tokens given the true past."""
+
+    true: str
+    predicted: str
+    wrong: int
+
+
 class Validation:
-    """Held-out examples, each a list of rows, and what a model makes of them.
+    """Held-out examples, each a list of rows, and a model's figures on them.
 
     An example's role is an exact match if the model would have chosen each of its tokens, given the true tokens before. Where the
     learnt roles are all that a forcing leaves to the model, this is the share of examples that it decodes without a fault.
@@ -89,6 +102,24 @@ class Validation:
         names = ["", *(f"_{role.label}" for role in self.roles)]
         figures = {f"loss{name}": float(row[0] / row[1]) for name, row in zip(names, sums)}
         return figures | {f"exact_match{name}": float(share) for name, share in zip(names, exact)}
+
+    def samples(self, model: CausalLM, device: torch.device, tokenizer: TraceTokenizer) -> list[Sample]:
+        """Predict the learnt tokens of the first `SHOWN` examples' first rows, each from the true past, on every process alike."""
+        first = [self.rows[np.flatnonzero(self.example_of == number)[0]] for number in range(min(SHOWN, self.examples))]
+        ids, roles = padded(first, self.pad_id)
+        learnt = np.isin(roles[:, 1:], self.roles)
+        read = torch.from_numpy((roles != PAD_ROLE).astype(np.int64)).to(device)
+        with torch.no_grad():
+            logits = model(torch.from_numpy(ids).to(device), attention_mask=read, use_cache=False).logits
+        likeliest = logits[:, :-1].argmax(-1).cpu().numpy()
+        found = []
+        for true, written, mine in zip(ids[:, 1:], likeliest, learnt):
+            wrong = mine & (true != written)
+            start = int(np.flatnonzero(mine)[0]) if mine.any() else 0
+            length = int((true != self.pad_id).sum())
+            predicted = np.where(mine, written, true)
+            found.append(Sample(*(tokenizer.decode(ids[start:length]) for ids in (true, predicted)), int(wrong.sum())))
+        return found
 
     def _batches(self, process: Process) -> Iterator[tuple[int, bool]]:
         """The first row of each of this process's batches, and whether each counts: processes run equally many, since a divided model

@@ -14,26 +14,54 @@ from typing import Any
 
 from remedy.files import replace_file
 from remedy.train.config import RunConfig, TrackingSettings
+from remedy.train.validation import Sample
 
 log = logging.getLogger(__name__)
 RUN_ID = "wandb-id"
+PROGRESS = ("tokens", "examples", "flops")
+"""Axes beside W&B's own step: figures can be drawn against any of them."""
+
+
+def _named(record: dict[str, Any]) -> dict[str, Any]:
+    """Put a record's figures under `train/`, `eval/` (validation) and `progress/`."""
+    named = {}
+    for key, value in record.items():
+        if key in PROGRESS:
+            named[f"progress/{key}"] = value
+        else:
+            named[f"eval/{key[5:]}" if key.startswith("eval_") else f"train/{key.removeprefix('train_')}"] = value
+    return named
 
 
 class WandbLogger:
-    """Mirrors a training's records to W&B; the same W&B run when training is resumed. Does nothing without `tracking.wandb`."""
+    """Mirror of a training's records on W&B; one W&B run over all resumes. Does nothing without `tracking.wandb`."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.run: Any = None
 
     def start(self, step: int) -> None:
-        """Start the W&B run, or go on in it."""
+        """Start the W&B run, or continue it."""
         settings = self.config.model_dump(mode="json")
         # Runs of seeds that are trained at once are open at the same time.
         self.run = _open_training(self.config, config=settings, job_type="train", reinit="create_new")
 
     def log(self, step: int, record: dict[str, Any]) -> None:
-        """Send a record."""
+        """Send a record, with the examples read so far."""
+        examples = step * self.config.train.batch_size * self.config.train.pack
+        self._send(_named({**record, "examples": examples}), step)
+
+    def samples(self, step: int, samples: list[Sample]) -> None:
+        """Send a table of validation rows: the true text beside the model's likeliest tokens."""
+        if self.run is not None:
+            import wandb
+
+            rows: list[list[Any]] = [[step, *sample] for sample in samples]
+            self._send(
+                {"eval/samples": wandb.Table(columns=["step", "true", "predicted", "wrong tokens"], data=rows)}, step
+            )
+
+    def _send(self, record: dict[str, Any], step: int) -> None:
         if not _quietly(self.run, lambda: self.run.log(record, step=step)):
             self.run = None
 
@@ -52,7 +80,7 @@ def log_evaluation(config: RunConfig, summary: Path) -> None:
         rows = [_flat(row) for row in json.loads(summary.read_text(encoding="utf-8"))["conditions"]]
         columns: list[Any] = list(dict.fromkeys(key for row in rows for key in row))
         table = wandb.Table(columns=columns, data=[[row.get(key) for key in columns] for row in rows])
-        run.log({"evaluation": table})
+        run.log({"test/conditions": table})
         records = wandb.Artifact(f"evaluation-{run.id}", type="evaluation")
         records.add_dir(str(summary.parent))
         run.log_artifact(records)
@@ -131,7 +159,7 @@ def _open_training(run: RunConfig, **options: Any) -> Any:
 
 
 def _number(path: Path) -> str:
-    """What W&B knows a run by, from the file that keeps it; a new one if there is none, or it is damaged."""
+    """Read a W&B run's id from the file that keeps it; make a new one if there is none, or it is damaged."""
     with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
         kept = path.read_text(encoding="utf-8")
         if re.fullmatch("[0-9a-f]{12}", kept):

@@ -1,0 +1,53 @@
+"""Names and tables of what is sent to Weights & Biases, by a stand-in for its client."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from remedy.train.validation import Sample
+from remedy.train.wandb_runs import WandbLogger
+from tests.train.test_validation import settings
+
+
+def test_figures_have_namespaces_and_axes_and_samples_are_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[int, dict[str, Any]]] = []
+    run = SimpleNamespace(log=lambda record, step: sent.append((step, record)))
+    client = SimpleNamespace(init=lambda **_: run, login=lambda **_: False, Table=lambda **table: table)
+    monkeypatch.setitem(sys.modules, "wandb", client)
+    tmp_path.joinpath("run").mkdir()
+    config = settings(tmp_path / "run").changed({"tracking.wandb": True})
+    logger = WandbLogger(config)
+    logger.start(0)
+    logger.log(5, {"loss": 1.5, "train_runtime": 2.0, "tokens": 70, "flops": 9.0})
+    logger.log(5, {"eval_loss_state": 0.5})
+    logger.samples(5, [Sample("a 1", "a 2", 1)])
+    examples = 5 * config.train.batch_size
+    assert sent == [
+        (
+            5,
+            {
+                "train/loss": 1.5,
+                "train/runtime": 2.0,
+                "progress/tokens": 70,
+                "progress/flops": 9.0,
+                "progress/examples": examples,
+            },
+        ),
+        (5, {"eval/loss_state": 0.5, "progress/examples": examples}),
+        (
+            5,
+            {
+                "eval/samples": {
+                    "columns": ["step", "true", "predicted", "wrong tokens"],
+                    "data": [[5, "a 1", "a 2", 1]],
+                }
+            },
+        ),
+    ]

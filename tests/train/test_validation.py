@@ -89,12 +89,12 @@ def test_samples_show_the_likeliest_tokens_beside_the_true_ones() -> None:
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     rows = validation_rows(config, tokenizer)
     validation = Validation(rows, tokenizer.pad_id, config.train.supervised(), 4)
-    shift = 0
+    shift, size = 0, tokenizer.vocab_size
 
     class Shifted(torch.nn.Module):
         def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
             following = torch.cat([input_ids[:, 1:], input_ids[:, :1]], 1)
-            return type("Output", (), {"logits": torch.nn.functional.one_hot(following + shift, 500).float()})
+            return type("Output", (), {"logits": torch.nn.functional.one_hot((following + shift) % size, size).float()})
 
     right = validation.samples(Shifted(), torch.device("cpu"), tokenizer)  # type: ignore[arg-type]
     assert len(right) == 4

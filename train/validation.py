@@ -117,8 +117,8 @@ class Validation:
             wrong = mine & (true != written)
             start = int(np.flatnonzero(mine)[0]) if mine.any() else 0
             length = int((true != self.pad_id).sum())
-            predicted = np.where(mine, written, true)
-            found.append(Sample(*(tokenizer.decode(ids[start:length]) for ids in (true, predicted)), int(wrong.sum())))
+            texts = [tokenizer.decode(row[start:length]) for row in (true, np.where(mine, written, true))]
+            found.append(Sample(texts[0], texts[1], int(wrong.sum())))
         return found
 
     def _batches(self, process: Process) -> Iterator[tuple[int, bool]]:

@@ -1,4 +1,4 @@
-"""How much faster a generator that guesses writes traces than the plain loop, both measured in turn in one run, token for token.
+"""Speed of a generator with drafts against the plain loop, both measured in turn in one run, token for token.
 
 python benchmarks/decoding.py CHECKPOINT [--set KEY=VALUE ...] [--forcing NAME ...] [--batch N ...] [--examples N]
 """

@@ -1,5 +1,5 @@
-"""What a fine-tune of a pretrained model does to what it knew before: its loss on English prose and on Python source that no run is
-trained on, beside the model as it was, text by text.
+"""Forgetting of a fine-tuned pretrained model: its loss on English prose and on Python source that no run is trained on, beside the
+model as it was, text by text.
 
 python benchmarks/forgetting.py BEFORE RUN [RUN ...]     checkpoints: BEFORE the model as it was, RUN its fine-tunes
 

@@ -1,4 +1,4 @@
-"""How fast examples are made, on one core, beside reference loops measured in the same run.
+"""Speed of making examples, on one core, beside reference loops measured in the same run.
 
 python benchmarks/generation.py
 """

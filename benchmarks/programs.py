@@ -1,4 +1,4 @@
-"""How fast real programs are traced, sandboxed and in process, beside reference loops measured in the same run.
+"""Speed of tracing real programs, sandboxed and in process, beside reference loops measured in the same run.
 
 python benchmarks/programs.py [FILE]     FILE: CruxEval as a JSONL file; without it, from the Hugging Face hub
 """

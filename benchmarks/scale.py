@@ -124,7 +124,7 @@ def gathering(parameters: int, machines: int, network: float) -> float:
 
 
 def communication(models: dict[bool, Any], counts: dict[bool, ParameterCounts]) -> Iterator[str]:
-    """Of a step with one row on each GPU: seconds of computing, and of ZeRO-3's messages in three networks."""
+    """Compute, for a step with one row on each GPU, the seconds of computing and of ZeRO-3's messages in three networks."""
     heads = [f"messages, {name} between machines" for name in NETWORKS]
     yield table("ZeRO-3, one row a GPU", "tokens of a row", "computing, s", "messages in one machine, s", *heads)
     for lora in (True, False):

@@ -1,4 +1,4 @@
-"""How often intervals cover the truth, how often words are false, and what so many seeds decide, by simulation.
+"""Simulation of the judge: coverage of intervals, false words, and power by seeds.
 
 python benchmarks/verdicts.py [repetitions] [part ...]
 """
@@ -100,7 +100,7 @@ def difficulties(generator: Generator, of: Sequence[int]) -> Array:
 
 
 def covered_rate(generator: Generator, programs: str, share: float, correlation: float) -> tuple[bool, bool]:
-    """Whether the interval of a checkpoint's rate holds the truth, over clusters and as if there were none."""
+    """Say if the interval of a checkpoint's rate holds the truth, over clusters and as if there were none."""
     of = clusters(programs)
     right = (alike(generator, of, correlation) < share).tolist()
     found, naive = rate(right, of), rate(right)
@@ -151,7 +151,7 @@ def said(before: Array, after: Array, of: Sequence[int], margin: float = 0.02) -
 
 
 def report(generator: Generator, recipe: Recipe, seeds: int, arms: int) -> bool:
-    """Whether a report on a recipe against as many others that are the same calls any of them better or worse (Holm)."""
+    """Say if a report on a recipe against as many others that are the same calls any of them better or worse (Holm)."""
     of = clusters("200 programs")
     difficulty = difficulties(generator, of)
     before = outcomes(generator, recipe, seeds, difficulty)
@@ -231,8 +231,8 @@ SEEDS = (3, 4, 5, 6, 10)
 
 
 def same(repeats: int) -> None:
-    """How often a recipe is called other than itself, alone and as any of ten arms; with a star, where what is difficult in a program
-    differs between the arms."""
+    """Measure how often a recipe is called other than itself, alone and as any of ten arms; with a star, where what is difficult in
+    a program differs between the arms."""
     generator, rows = np.random.default_rng(0), []
     for name, recipe in SAME.items():
         for arms, draws in ((1, repeats), (10, max(repeats // 4, 1))):
@@ -249,7 +249,8 @@ def same(repeats: int) -> None:
 
 
 def otherwise(repeats: int) -> None:
-    """How often a recipe is called better whose mean is no better, since trainings that fail are missing, or seeds differ in number."""
+    """Measure how often a recipe is called better whose mean is no better, since trainings that fail are missing, or seeds differ in
+    number."""
     generator, rows = np.random.default_rng(0), []
     for name, baseline, treatment in (
         ("85 % against 93 % in 8 of 10, else 17 %", smooth(0.85, 0.05), bimodal(0.8, 0.93, 0.17)),
@@ -279,7 +280,7 @@ def otherwise(repeats: int) -> None:
 
 
 def as_good(repeats: int) -> None:
-    """How often a recipe that sometimes fails is called as good as one that never does, and one that never fails."""
+    """Measure how often a recipe that sometimes fails is called as good as one that never does, and one that never fails."""
     generator, rows = np.random.default_rng(0), []
     for margin, failing in ((0.02, 0.05), (0.05, 0.05), (0.05, 0.1), (0.1, 0.1), (0.1, 0.2), (0.1, 0.0), (0.05, 0.0)):
         cells = []
@@ -294,7 +295,7 @@ def as_good(repeats: int) -> None:
 
 
 def fixed(repeats: int) -> None:
-    """How often fixed is said where it is false: of half of all trainings that solve it, and of runs below the threshold."""
+    """Measure how often fixed is said where it is false: of half of all trainings that solve it, and of runs below the threshold."""
     generator, rows = np.random.default_rng(0), []
     for seeds in (5, 6, 8, 10):
         draws = [two_recipes(generator, bimodal(0.0), bimodal(0.5), seeds, "200 programs") for _ in range(repeats)]
@@ -331,7 +332,7 @@ EFFECTS = {
 
 
 def power(repeats: int) -> None:
-    """How often an effect is decided: helped or fixed, and by each test alone."""
+    """Measure how often an effect is decided: helped or fixed, and by each test alone."""
     generator, rows = np.random.default_rng(0), []
     for name, (baseline, treatment) in EFFECTS.items():
         cells = []
@@ -352,7 +353,7 @@ def power(repeats: int) -> None:
 
 
 def cover(repeats: int) -> None:
-    """How often the interval of two recipes' difference covers the truth."""
+    """Measure how often the interval of two recipes' difference covers the truth."""
     generator, rows = np.random.default_rng(0), []
     for name, (baseline, treatment) in {**EFFECTS, **{name: (one, one) for name, one in SAME.items()}}.items():
         truth, cells = treatment.truth() - baseline.truth(), []

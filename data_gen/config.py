@@ -1,4 +1,4 @@
-"""What is generated, and how it is written down: the settings of an example."""
+"""Settings of an example: what is generated, and how it is written down."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIGHEST_LINE = 1_000_000
 
 
 class DataConfig(Settings):
-    """What is generated (`task`) and how it is written down (the rest)."""
+    """Settings of generated data: `task` draws programs, the rest says how they are written down."""
 
     task: Annotated[SerializeAsAny[Task], by_kind(TASKS)]
     """Which programs there are; `kind` chooses the task."""
@@ -115,5 +115,5 @@ class DataConfig(Settings):
 
     @property
     def writes_sessions(self) -> bool:
-        """Whether the format writes a session of commands where the task has one."""
+        """Say if the format writes a session of commands where the task has one."""
         return FORMATS[self.format].session

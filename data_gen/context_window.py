@@ -20,7 +20,7 @@ from remedy.settings import Settings
 
 
 class Memory(Settings):
-    """Which frames a model still sees before the one being predicted, after the context. `4` is short for `{frames: 4}`."""
+    """Frames that a model still sees before the one being predicted, after the context. `4` is short for `{frames: 4}`."""
 
     frames: int = Field(ge=1, le=1_000_000)
     """The last so many."""
@@ -48,7 +48,7 @@ ALL = "all"
 
 
 def memory_name(memory: Memory | None) -> str:
-    """How records and reports call a memory: `all`, `4` or `4 with open calls`."""
+    """Name a memory in records and reports: `all`, `4` or `4 with open calls`."""
     return ALL if memory is None else str(memory)
 
 
@@ -98,7 +98,7 @@ class _OpenCalls:
 
 
 class InSight:
-    """Which frames are in sight, by their numbers in order, while one after another is closed."""
+    """Numbers of the frames in sight, in order, while one after another is closed."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory

@@ -37,7 +37,7 @@ NO_RESULT = "raised"
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What happened when the program at an index ran: its trace, or the error that says why there is none."""
+    """Execution of the program at an index: its trace, or the error that says why there is none."""
 
     index: int
     split: str
@@ -56,7 +56,7 @@ class Execution:
 
     @property
     def answer(self) -> str:
-        """What the program's result is, or the exception that it raised; empty where it has none."""
+        """Give the program's result, or the exception that it raised; empty where it has none."""
         if not isinstance(self.outcome, Trace):
             return ""
         if self.drawn.answer is not None:
@@ -118,7 +118,7 @@ def examples(data: DataConfig, split: str, indices: Sequence[int], workers: int 
 
 
 def executions(data: DataConfig, split: str, indices: Sequence[int], workers: int = 1) -> list[Execution]:
-    """What happened to the program at each index.
+    """Execute the program at each index.
 
     Raises:
         ConfigError: the task has no program of this split, or none at an index.

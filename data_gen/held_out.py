@@ -1,5 +1,5 @@
-"""What is held out of training must keep something from it, and from all of it: a misspelt value, or a part of a mixture that has
-none, would leave in what was meant to be kept out."""
+"""Checks that held-out values are really kept from every part of training: a misspelt value would keep nothing, and so would a part
+of a mixture that holds none out."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, Dat
 
 
 def _occurs(task: Task, key: str, value: Any) -> bool:
-    """Whether a task that does not hold a value out has programs with it."""
+    """Say if a task that does not hold a value out has programs with it."""
     try:
         several = isinstance(getattr(task, key, None), tuple)
         return task.changed({key: (value,) if several else value}).held_out().get((key, value)) == ""

@@ -78,7 +78,7 @@ class Mixture:
         }
 
     def place(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Place:
-        """Where the examples at these positions of the mixture come from."""
+        """Find the source and index of the examples at these positions of the mixture."""
         block, offset = np.divmod(np.asarray(numbers, dtype=np.int64), len(self.part_of))
         sources = self.part_of[offset]
         weights = np.array([source.weight for source in self.sources])
@@ -91,7 +91,7 @@ class Mixture:
 
 
 def _interleave(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Whose turn it is at each position, and how often it was that part's before: always the one furthest behind its share."""
+    """Give each position of the mixture its part, always the one furthest behind its share, and how often that part came before."""
     given, share = np.zeros(len(weights), np.int64), np.array(weights)
     turns, before = [], []
     for position in range(1, sum(weights) + 1):

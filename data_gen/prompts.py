@@ -86,7 +86,7 @@ def _parsed(code: str, name: str) -> ast.Module:
 
 
 def _defines(tree: ast.Module) -> bool:
-    """Whether the module itself binds `f`, as far as its text says."""
+    """Say if the module itself binds `f`, as far as its text says."""
     for node in tree.body:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if name == FUNCTION:
@@ -100,7 +100,7 @@ def _defines(tree: ast.Module) -> bool:
 
 
 def _check_arguments(arguments: str) -> None:
-    """Whether a text is what stands between the parentheses of a call, on one line."""
+    """Check that a text is what stands between the parentheses of a call, on one line."""
     whole = f"{FUNCTION}({arguments})"
     try:
         [called] = ast.parse(whole).body
@@ -113,7 +113,7 @@ def _check_arguments(arguments: str) -> None:
 
 
 def _has_parameters(program: Program, line: int) -> bool:
-    """Whether the marked function, whose `def` is on this line, can be given anything."""
+    """Say if the marked function, whose `def` is on this line, can be given anything."""
     for node in ast.walk(ast.parse(program.code)):
         if isinstance(node, ast.FunctionDef) and node.lineno == line:
             arguments = node.args

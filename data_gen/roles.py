@@ -13,7 +13,7 @@ from remedy.registry import Registry, one_of
 
 
 class Role(IntEnum):
-    """What a token of a trace is. The values are stored in data sets: append, never renumber."""
+    """Kind of a trace's token. The values are stored in data sets: append, never renumber."""
 
     CONTEXT = 0
     """Given, never written by a model: the program's source and the seeded first frame."""

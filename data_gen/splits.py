@@ -37,7 +37,7 @@ def stream_of(split: str) -> int:
 
 
 def in_split(hashes: rng.U64, split: str) -> npt.NDArray[bool_]:
-    """Which of the hashes belong to the split."""
+    """Mark the hashes that belong to the split."""
     if split == ALL:
         return np.ones(hashes.shape, dtype=bool_)
     _, low, high = SPLITS[split]

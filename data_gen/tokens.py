@@ -24,5 +24,5 @@ class Tokens(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many tokens there are."""
+        """Count the tokens."""
         return len(self.ids)

@@ -1,4 +1,4 @@
-"""What a model with a memory sees of an example: for each frame, the context, the frames that it remembers, and the frame.
+"""Windows of an example for a model with a memory: for each frame, the context, the frames that it remembers, and the frame.
 
 Context erasure (arXiv 2604.25166): where a state says all that was, the past is needless, and what is read for a frame does not grow
 with the trace. Frames are those that are written, whatever their numbers in the trace. A window goes on until a frame is forgotten:
@@ -31,7 +31,7 @@ class Window(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many tokens are seen."""
+        """Count the tokens that are seen."""
         return self.stop + self.shift
 
     @property
@@ -103,8 +103,8 @@ def drawn_window(
     bits: int,
     special_ids: Mapping[Special, int],
 ) -> Tokens:
-    """What is seen in one window of an example, which 64 random bits choose: all alike that predict a token whose role is learnt, so
-    that all these tokens are equally likely."""
+    """Draw one window of an example by 64 random bits: all windows that predict a token whose role is learnt, so that all these
+    tokens are equally likely."""
     if memory is None:
         return tokens
     found = windows_of(tokens, memory, special_ids)

@@ -1,4 +1,4 @@
-"""What an evaluation knows of a checkpoint: its identity, a description for reports, and the data that it was trained on."""
+"""Facts of a checkpoint for an evaluation: its identity, a description for reports, and the data that it was trained on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PIECE = 1 << 20
 
 
 class Checkpoint(TypedDict):
-    """What reports show of a checkpoint, field by field. `weights` and `tokenizer_fingerprint` identify it."""
+    """Description of a checkpoint in reports, field by field. `weights` and `tokenizer_fingerprint` identify it."""
 
     model_type: str
     """Transformers' name of the architecture."""
@@ -116,9 +116,9 @@ def weights_digest(model: CausalLM) -> str:
 
 
 class Subject(NamedTuple):
-    """What a checkpoint is evaluated on: `trained_on` is the task of its own data, if that is known; `weights` a digest of its
-    weights, if one was recorded with them; `training` what its training took (`models.finished.Training`), with the settings that
-    were `chosen` on validation and the stages of its `curriculum`."""
+    """Checkpoint under evaluation: `trained_on` is the task of its own data, if that is known; `weights` a digest of its weights, if
+    one was recorded with them; `training` its account (`models.model_manifest.Training`), with the settings that were `chosen` on
+    validation and the stages of its `curriculum`."""
 
     data: DataConfig
     trained_on: Task | None = None

@@ -65,7 +65,7 @@ class EvalConfig(Settings):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What makes an evaluation another one. A backend's part of that is what its server says of itself."""
+        """Collect what makes an evaluation another one. A backend's part of that is what its server says of itself."""
         idle = {"batch_size"} if self.backend else {"precision"} if self.precision is None else set()
         # In how many bits the weights are is a part of the checkpoint's description.
         return self.model_dump(mode="json", exclude={"backend", "load_in_4bit", "device_map"} | idle)

@@ -69,7 +69,7 @@ class ConditionDone(NamedTuple):
 
     @property
     def finished(self) -> float:
-        """How many conditions are done."""
+        """Count the conditions that are done."""
         return self.number
 
     @property
@@ -150,7 +150,7 @@ def evaluate(
 
 @dataclass
 class _Work:
-    """What is evaluated, and where. `untrained`: why the model cannot know traces, if so; `evaluation`: the evaluation's digest."""
+    """Work of an evaluation. `untrained`: why the model cannot know traces, if so; `evaluation`: the evaluation's digest."""
 
     generator: Generator
     tokenizer: TraceTokenizer
@@ -255,7 +255,7 @@ def _generator(
 
 
 def _served_weights(generator: Generator) -> str:
-    """What stands for weights that are elsewhere, where no digest of them was recorded: the name under which they are served."""
+    """Identify weights that are elsewhere, where no digest of them was recorded: by the name under which they are served."""
     return f"served: {generator.about.model}" if isinstance(generator, ServedGenerator) else ""
 
 
@@ -273,7 +273,7 @@ def _kept(directory: Path, condition: Condition, evaluation: str) -> pd.DataFram
 
 
 class Ran(NamedTuple):
-    """What became of every example of a condition."""
+    """Results of every example of a condition."""
 
     rows: list[dict[str, Any]]
     """Records that do not name the run yet."""
@@ -331,7 +331,7 @@ def _warn_of_long(generator: Generator, condition: Condition, lengths: list[int]
 
 
 def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, Any]:
-    """What a record says of its example."""
+    """Describe the example in its record."""
     guesses = condition.data.task.guesses(example.trace, example.answer)
     return {
         "diagnostic": condition.diagnostic,

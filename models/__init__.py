@@ -1,4 +1,4 @@
-"""What reads a trace: tokenizers, and a decoder whose only varying part is its sequence mixer.
+"""Models that read traces: tokenizers, and a decoder whose only varying part is its sequence mixer.
 
 Importing this package registers the decoder with Transformers' Auto classes.
 """

@@ -36,7 +36,7 @@ class MixerCache(Cache):
         self.padding = None if self.padding is None else self.padding[beam_idx.to(self.padding.device)]
 
     def places(self, steps: int, device: torch.device) -> Tensor:
-        """How many tokens stand before each of the next in its own row: (T,), or (B, T) where rows are of different lengths."""
+        """Count the tokens before each of the next in its own row: (T,), or (B, T) where rows are of different lengths."""
         places = torch.arange(self.seen, self.seen + steps, device=device)
         return places if self.padding is None else places - self.padding.to(device)[:, None]
 

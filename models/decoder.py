@@ -136,7 +136,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     def _read(
         self, x: Tensor, ids: Tensor | None, mask: Tensor | None, cache: MixerCache | None, position_ids: Tensor | None
     ) -> Tensor:
-        """What the layers make of rows (B, T, D) without padding before their tokens."""
+        """Run the layers on rows (B, T, D) without padding before their tokens."""
         packing = None
         if position_ids is not None and (cache is None or not cache.seen) and has_borders(position_ids):
             if cache is not None:

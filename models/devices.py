@@ -1,4 +1,4 @@
-"""Where a model's weights lie, and where its inputs go: on one device, or spread over all of them."""
+"""Devices of a model's weights and inputs: one, or all of the machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder:
 
 
 def input_device(model: CausalLM) -> torch.device:
-    """Where a model's inputs go: to its embeddings; where these are fetched when they are needed, where they are fetched to."""
+    """Find the device of a model's inputs: that of its embeddings; where these are fetched when they are needed, the one they are
+    fetched to."""
     table = model.get_input_embeddings()
     device: torch.device = table.weight.device
     if device.type != "meta":

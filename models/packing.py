@@ -64,12 +64,12 @@ class Packing:
         return cast(Tensor, flat[self.back].unflatten(0, self.shape))
 
     def real(self) -> list[Tensor]:
-        """Which places of the groups are tokens, each (N, L)."""
+        """Mark the places of the groups that are tokens, each (N, L)."""
         return [group.real for group in self.groups]
 
 
 def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where groups of examples begin and end, of lengths that fall."""
+    """Find where groups of examples begin and end, of lengths that fall."""
     first = 0
     for number, length in enumerate(lengths):
         if length < ALIKE * lengths[first]:

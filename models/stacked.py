@@ -55,7 +55,7 @@ class _RMSNorm(nn.RMSNorm):
 
 class _GroupNorm(nn.GroupNorm):
     def forward(self, x: Tensor) -> Tensor:
-        """Of x (N, C)."""
+        """Map x (N, C)."""
         return _scaled(F.group_norm(x, self.num_groups, None, None, self.eps), self.weight, self.bias)
 
 
@@ -83,7 +83,7 @@ class _Steps(nn.RNNBase):
         """Nothing: cuDNN's layout is of one member's weights."""
 
     def _given(self, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-        """What the input and a bias (M, gates) bring to the gates of each token: T of (M, B, gates)."""
+        """Compute what the input and a bias (M, gates) bring to the gates of each token: T of (M, B, gates)."""
         members = len(bias)
         given = torch.baddbmm(bias[:, None], x.reshape(members, -1, x.shape[-1]), self.weight_ih_l0.transpose(1, 2))
         return given.view(members, -1, x.shape[1], given.shape[-1]).unbind(2)
@@ -176,7 +176,7 @@ def unstack(state: dict[str, Tensor], member: int) -> dict[str, Tensor]:
 def losses(
     model: DecoderForCausalLM, ids: Tensor, labels: Tensor, mask: Tensor | None = None, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Of each member (M,) the sum of the losses of its supervised tokens, and their number; ids, labels, mask (M B, T)."""
+    """Sum the losses of each member's (M,) supervised tokens, and count them; ids, labels, mask (M B, T)."""
     logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
     targets = labels[:, 1:]
     each = F.cross_entropy(
@@ -191,7 +191,7 @@ def losses(
 
 
 def members_of(model: DecoderForCausalLM) -> int:
-    """How many members a stacked model has."""
+    """Count the members of a stacked model."""
     return int(model.norm.weight.shape[0])
 
 

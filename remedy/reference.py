@@ -60,7 +60,7 @@ def rows(settings: type[Settings], given: Settings | None = None, prefix: str = 
 
 
 def section_key(prefix: str, row: Row) -> str:
-    """Where the sections that a field holds begin: `train.curriculum.0`, `mixture.NAME`."""
+    """Name the place where the sections of a field begin: `train.curriculum.0`, `mixture.NAME`."""
     return f"{prefix}{row.key}{ {'one': '', 'list': '.0', 'dict': '.NAME'}[row.holds] }"
 
 

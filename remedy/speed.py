@@ -1,4 +1,4 @@
-"""How fast something is done, and how long the rest of it takes."""
+"""Speed of a command's steps, and the time that the rest takes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How a model learns: rows, loss on roles, Hugging Face's Trainer, tracking."""
+"""Training: rows, loss on roles, Hugging Face's Trainer, tracking."""

@@ -31,7 +31,7 @@ def rows_at_once(settings: TrainSettings, world_size: int) -> int:
 
 
 def slower_than_fp32(dtype: torch.dtype) -> float:
-    """How many times as long a product takes on this CPU as it does in float32.
+    """Time a product on this CPU in a precision, as a multiple of its time in float32.
 
     Timed, as what makes it slow, a library without instructions for that kind of number, has no name that holds on every
     architecture. The product is that of a linear layer, which libraries compute in other ways than a plain one, and the least of

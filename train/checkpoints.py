@@ -113,7 +113,7 @@ def digest(path: Path) -> int:
 
 
 def integrity_error(folder: Path) -> str | None:
-    """What is wrong with a checkpoint, or nothing."""
+    """Say what is wrong with a checkpoint; empty if nothing is."""
     try:
         if not (folder / SEAL).exists():
             return "it was not written to the end"

@@ -216,7 +216,7 @@ class TrainSettings(Settings):
 
 
 class TrackingSettings(Settings):
-    """Where a run's figures go besides `metrics.jsonl`, which is always written."""
+    """Destinations of a run's figures besides `metrics.jsonl`, which is always written."""
 
     wandb: bool = True
     """Weights & Biases: online when logged in, offline otherwise."""
@@ -309,7 +309,7 @@ class RunConfig(Settings):
         return [self.data.changed(s.set, where.format(i)) for i, s in enumerate(stages)] or [self.data]
 
     def _sources(self, stages: Sequence[DataConfig]) -> Iterator[tuple[str, DataConfig]]:
-        """What training draws from, each with the place in the configuration that makes it."""
+        """List the data that training draws from, each with the place in the configuration that makes it."""
         for number, data in enumerate(stages):
             stage = f"train.curriculum.{number}" if self.train.curriculum else ""
             yield from zip((f"mixture.{name}" for name in self.mixture), self._parts(data))

@@ -61,7 +61,7 @@ def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], s
 def trained_on(
     tokens: Tokens, data: DataConfig, index: int, learnt: frozenset[Role], special_ids: Mapping[Special, int]
 ) -> Tokens:
-    """What a row holds of an example: all of it, or with `data.memory` one window, a function of the example's index."""
+    """Cut from an example what a row holds: all of it, or with `data.memory` one window, a function of the example's index."""
     if data.memory is None:
         return tokens
     bits = rng.bits(rng.key(data.seed, rng.WINDOW, index), 0)
@@ -114,7 +114,7 @@ class TraceDataset(Dataset[Tokens]):
         return [Member(source.name, source.data, index) for source, index in zip(chosen, indices.tolist())]
 
     def describe(self, rows: range) -> str:
-        """Which examples a run of rows holds, in words."""
+        """Name the examples of a run of rows."""
         numbers = self._examples(rows)
         mixture = self.mixtures[int(np.searchsorted(self.ends, rows.start, side="right"))]
         sources, indices = mixture.place(numbers)
@@ -194,7 +194,7 @@ class Collator:
 
 
 def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
-    """Of a collated batch the tokens of each example, without padding."""
+    """Count the tokens of each example of a collated batch, without padding."""
     mask = batch["attention_mask"]
     places = batch.get("position_ids", mask.cumsum(1) - 1)[mask.bool()]
     starts = (places == 0).nonzero().squeeze(1)

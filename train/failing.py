@@ -1,4 +1,4 @@
-"""What can go wrong during training and a user can put right, in words that say how."""
+"""Failures of a training that a user can put right, in words that say how."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def explained(
 
 
 def diverged(error: NonFiniteLoss, rows: TraceDataset | ShardDataset, config: RunConfig) -> str:
-    """What a user reads of a loss that is none."""
+    """Explain a loss that is NaN or infinite."""
     step, size = error.step, config.train.batch_size
     examples = rows.describe(range((step - 1) * size, step * size))
     kept, _ = latest_intact(Path(config.output))

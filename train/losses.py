@@ -31,7 +31,7 @@ IGNORED = -100
 
 
 def tokens_at_once(classes: int) -> int:
-    """Of how many tokens the logits are in memory at once, with a vocabulary of so many."""
+    """Choose the number of tokens whose logits are in memory at once, for a vocabulary's size."""
     return max(1, CHUNK // classes)
 
 
@@ -58,7 +58,7 @@ class Head:
             del self.module.forward
 
     def refusal(self, model: CausalLM, device: torch.device) -> str | None:
-        """Why a model of Transformers', in evaluation mode, needs the logits of all tokens; None if it does not.
+        """Say why a model of Transformers', in evaluation mode, needs the logits of all tokens; None if it does not.
 
         It must add nothing behind its head: no scale and no cap of logits, and no loss but their mean cross entropy. To see that,
         the head is made to answer with known logits.
@@ -146,7 +146,7 @@ class Head:
 
 
 def scored(logits: Tensor, targets: Tensor) -> Tensor:
-    """Of each of `targets` (N,) its loss, and 1 if another token is likelier: (N, 2), given logits (N, V) in float32."""
+    """Score `targets` (N,) under logits (N, V) in float32: the loss of each, and 1 if another token is likelier; (N, 2)."""
     losses = cross_entropy(logits, targets, reduction="none")
     return torch.stack([losses, (logits.argmax(-1) != targets).float()], dim=-1)
 

@@ -204,7 +204,7 @@ class StackedTrainer(RowTrainer):
     def _maybe_log_save_evaluate(
         self, tr_loss: Tensor, grad_norm: Any, model: Any, trial: Any, epoch: Any, *args: Any, **kwargs: Any
     ) -> None:
-        """What HF's trainer does after a step, for each member."""
+        """Do for each member what Hugging Face's Trainer does after a step."""
         if not self.running:  # from the beginning: all were out of patience when they were cut off
             self.control.should_training_stop = True
             return

@@ -55,7 +55,7 @@ def parameter_counts(model: CausalLM) -> ParameterCounts:
 def model_states(
     counts: ParameterCounts, settings: TrainSettings, gpus: int, lora: bool, four_bit: bool = False
 ) -> ModelStates:
-    """What a run's settings make of the parameters, over the GPUs of one node.
+    """Compute the bytes of parameters, gradients and optimizer under a run's settings, over the GPUs of one node.
 
     In bytes, with P trained parameters, F frozen ones, N GPUs and weights of w bytes (4 in float32, 2 in half precision):
 

@@ -1,4 +1,4 @@
-"""How far training is: one line that moves on a terminal, a line for each logged record elsewhere."""
+"""Progress of a training: one line that moves on a terminal, a line for each logged record elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run starts: anew, or at the newest intact checkpoint of the same run."""
+"""Start of a run: anew, or at the newest intact checkpoint of the same run."""
 
 from __future__ import annotations
 

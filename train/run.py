@@ -132,7 +132,7 @@ def records(config: RunConfig, wandb: RunLogger) -> list[TrainerCallback]:
 
 
 def parts(config: RunConfig, tokenizer: TraceTokenizer, arguments: TrainingArguments) -> dict[str, Any]:
-    """What a run's trainer is made of, but for the model, the rows and the callbacks."""
+    """Make the parts of a run's trainer, but for the model, the rows and the callbacks."""
     return {
         "args": arguments,
         "data_collator": Collator(tokenizer.pad_id, config.train.supervised()),
@@ -171,7 +171,7 @@ def _keep_untrained(config: RunConfig, output: Path) -> None:
 def _finish(
     config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> None:
-    """What stands beside a finished run's model; sealed last, with the configuration that made it.
+    """Write what stands beside a finished run's model; the seal comes last, with the configuration that made it.
 
     Raises:
         UserError: the folder holds another configuration than began to train there.
@@ -189,7 +189,7 @@ def _finish(
 
 
 def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
-    """What the run trains.
+    """Build the model that the run trains.
 
     Raises:
         UserError: as `build_pretrained`, or a pretrained model cannot hold the examples of packed rows apart.
@@ -217,7 +217,7 @@ def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderC
 
 
 def build_validation(config: RunConfig, tokenizer: TraceTokenizer, batch_size: int) -> Validation | None:
-    """What the run is validated on, if it is.
+    """Build the run's validation, if it has one.
 
     Raises:
         ConfigError: as `validation_rows`.
@@ -229,7 +229,7 @@ def build_validation(config: RunConfig, tokenizer: TraceTokenizer, batch_size: i
 
 
 def training_account(config: RunConfig, state: TrainerState, computed: Computed | None) -> Training:
-    """What a training took that has come to its end in this state."""
+    """Account for a finished training: its steps, examples, tokens, FLOPs and validation."""
     settings = config.train
     kept = state.best_global_step if settings.keep_best else None
     step = state.global_step if kept is None else kept
@@ -253,7 +253,7 @@ def training_account(config: RunConfig, state: TrainerState, computed: Computed 
 
 
 def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | ShardDataset:
-    """What the run trains on, in order.
+    """Build the rows that the run trains on, in order.
 
     Raises:
         UserError: as `ShardDataset`, nothing is trained, or the first batch has no token to learn.
@@ -302,7 +302,7 @@ def prepare(
     checkpoint: Sealed | None,
     damaged: dict[Path, str],
 ) -> None:
-    """What one process does for all before training: the settings into the run's folder, its checkpoints into order."""
+    """Prepare the run's folder on one process for all: write the settings, put checkpoints into order."""
     _begin(config, output)
     if arguments.deepspeed is not None:
         text = json.dumps(arguments.deepspeed, indent=2)

@@ -72,7 +72,7 @@ class ShardDataset(Dataset[Tokens]):
         return [Member("", self.data, self._index(row * self.pack + i)) for i in range(self.pack)]
 
     def describe(self, rows: range) -> str:
-        """Which examples a run of rows holds, in words."""
+        """Name the examples of a run of rows."""
         return (
             f"train examples {ranges([self._index(i) for i in range(rows.start * self.pack, rows.stop * self.pack)])}"
         )
@@ -87,7 +87,7 @@ class ShardDataset(Dataset[Tokens]):
         return self.starts[turn] + place
 
     def _place(self, number: int) -> tuple[int, int]:
-        """Which shard's turn it is at a position of the data, and the place in that shard."""
+        """Find the shard at a position of the data, and the place in that shard."""
         position = number % self.count
         turn = int(np.searchsorted(self.ends, position, side="right"))
         begin = int(self.ends[turn - 1]) if turn else 0

@@ -67,7 +67,7 @@ class NonFiniteLoss(Exception):
 
 
 def out_of_patience(state: TrainerState, every: float | None, patience: int | None) -> bool:
-    """Whether so many validations, one `every` steps, have brought nothing better."""
+    """Say if so many validations, one `every` steps, have brought nothing better."""
     if patience is None or not every or state.best_global_step is None:
         return False
     return state.global_step - state.best_global_step >= patience * every
@@ -127,7 +127,7 @@ class RowTrainer(Trainer):
         return SequentialSampler(dataset)
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
-        """What weight decay shrinks: all but norms, biases, and the decay rates that mixers name."""
+        """Name the parameters that weight decay shrinks: all but norms, biases, and the decay rates that mixers name."""
         left_alone = {
             f"{name}.{parameter}"
             for name, module in model.named_modules()
@@ -244,7 +244,7 @@ class RowTrainer(Trainer):
         return figures
 
     def ended_early(self, checkpoint: Path | None) -> bool:
-        """Whether a checkpoint is the end of a run whose patience was out; then its state is this trainer's."""
+        """Say if a checkpoint is the end of a run whose patience was out; then its state becomes this trainer's."""
         if checkpoint is None or self.patience is None:
             return False
         state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))

@@ -110,7 +110,7 @@ def draw(benchmarks: Sequence[Benchmark], lines: composition.Lines, out: Path) -
 
 
 def _became(execution: Execution) -> str:
-    """What the figure calls what became of a failed execution."""
+    """Name the outcome of a failed execution as the figure does."""
     short = SHORT[execution.outcome]
     if not execution.erred or execution.judged is None:
         return short

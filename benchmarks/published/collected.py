@@ -42,12 +42,12 @@ class Execution(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """What became of a failed execution, one class each."""
+        """Classify the outcome of a failed execution."""
         return outcome(self.failed, self.judged) if self.failed is not None else "right"
 
     @property
     def erred(self) -> bool:
-        """Whether a frame that was written is wrong."""
+        """Say if a frame that was written is wrong."""
         return self.judged is not None and self.judged.place is not None
 
     def exposure(self, roles: Sequence[Role]) -> int:

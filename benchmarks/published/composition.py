@@ -58,8 +58,8 @@ def after_selection(tried: int = TRIED) -> Floats:
 
 
 def lines(traces: dict[int, Floats], worked: dict[int, Floats]) -> Lines:
-    """What single calls let one expect at each depth, in five ways. `traces`: tokens of the toolkit's own programs; `worked`:
-    characters of the values that have to be worked out in them."""
+    """Predict each depth from single calls, in five ways. `traces`: tokens of the toolkit's own programs; `worked`: characters of
+    the values that have to be worked out in them."""
     atomic = float(np.mean([ATOMIC[name] / TRIED for name in chosen()]))
     drawn = after_selection()
     alone = rate([True] * NESTED[1] + [False] * (OF - NESTED[1]))
@@ -130,7 +130,7 @@ def own_traces(tokenizer: TraceTokenizer) -> tuple[dict[int, Floats], dict[int, 
 
 
 def selection(depths: Sequence[int] = (1, 5)) -> Table:
-    """What selection on the same programs does, for as many programs of a function as there may have been."""
+    """Measure the effect of selection on the same programs, for as many programs of a function as there may have been."""
     rows = []
     for tried in (10, 20, 50):
         drawn = after_selection(tried)

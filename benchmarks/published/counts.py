@@ -1,4 +1,4 @@
-"""What counts alone say: the interventions, the S_5 diagnostic, teacher forcing. Each count has its source beside it."""
+"""Evidence of counts alone: the interventions, the S_5 diagnostic, teacher forcing. Each count has its source beside it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def recovered(failed: Sequence[Failed], name: str) -> Table:
 
 
 def losses(benchmark: Benchmark) -> Table:
-    """How many of the executions that were right, and were not run again, could be lost before the gain is no evidence."""
+    """Count the executions, of those that were right and not run again, that could be lost before the gain is no evidence."""
     gained = np.array([bool(one.failed and one.failed.recovered) for one in benchmark.executions])
     right = np.array([one.failed is None for one in benchmark.executions], dtype=float)
     clusters = [one.truth.cluster for one in benchmark.executions]
@@ -129,7 +129,7 @@ def size_to_decide(low: float = 0.9, high: float = 0.99, power: float = 0.8) -> 
 
 
 def sizes() -> Table:
-    """How many programs would decide."""
+    """Compute the number of programs that would decide."""
     rows = [[f"{low:.0%} against {high:.0%}", size_to_decide(low, high)] for low, high in ((0.9, 0.99), (0.9, 0.95))]
     return Table("Programs that would tell two rates apart with a power of 80 %", ["rates", "programs"], rows)
 

@@ -1,4 +1,4 @@
-"""What became of the published failures: whose they are, what the token limit cut, and where and in what outputs first go wrong."""
+"""Published failures: whose they are, what the token limit cut, and where and in what outputs first go wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIMITS = (8192, 32_768, 131_072)
 
 
 def bookkeeping(benchmarks: Sequence[Benchmark]) -> Table:
-    """What the reports' summaries say beside what their rows are."""
+    """Compare the reports' summaries with their rows."""
     rows: list[list[object]] = []
     for one in benchmarks:
         said = dict(summary(one.report))
@@ -98,7 +98,7 @@ def budget(benchmarks: Sequence[Benchmark]) -> Table:
 
 
 def truncated(benchmarks: Sequence[Benchmark]) -> Table:
-    """What the reports call truncated, and what else the limit cut, by what became of it and the tokens of the true trace."""
+    """List what the reports call truncated, and what else the limit cut, by outcome and the tokens of the true trace."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for one in benchmarks:
         for failed, execution in one.failed:
@@ -164,7 +164,7 @@ def actions(benchmarks: Sequence[Benchmark]) -> Table:
 
 
 def clusters(benchmarks: Sequence[Benchmark]) -> Table:
-    """How much the failures of one problem's executions go together."""
+    """Measure how far the failures of one problem's executions go together."""
     rows = []
     for one in benchmarks:
         outcomes = [execution.failed is None for execution in one.executions]

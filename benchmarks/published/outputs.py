@@ -53,7 +53,7 @@ class Restored(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What the package says of one output.
+    """Judgement of one output.
 
     `cut`: it has as many tokens as could be written. `place`: of the first frame that is wrong, None if none that was written is; its
     `role`; `wrong`: the first wrong value as it should be, None where it is none, `missed` where `..` stands for a change.
@@ -232,7 +232,7 @@ def _first_wrong(decoded: Decoded, restored: Restored, ended: bool, tokenizer: T
 
 
 def _starts_right(decoded: Decoded, restored: Restored, place: int) -> bool:
-    """Whether the frame that was cut begins as the true one does."""
+    """Say if the frame that was cut begins as the true one does."""
     if place >= len(decoded.example.frames):
         return False
     tail = restored.pieces[_after_frames(restored) :]
@@ -269,7 +269,7 @@ def _unchanged(frame: ReadFrame, name: str) -> bool:
 
 
 def answer_of(failed: Failed) -> str | None:
-    """What the first answer block says that the call is; None without one."""
+    """Read the call's value from the first answer block; None without one."""
     found = _ANSWER.search(failed.output)
     return found[1].removeprefix(f"assert {failed.call} == ") if found else None
 
@@ -280,6 +280,6 @@ def _answer_right(failed: Failed, truth: Example) -> bool | None:
 
 
 def _loops(text: str) -> bool:
-    """Whether a text ends in what it has written over and over."""
+    """Say if a text ends in what it has written over and over."""
     tail = text[-200:]
     return len(tail) == 200 and text.count(tail) >= REPEATS

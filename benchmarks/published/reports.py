@@ -57,7 +57,7 @@ class Failed(NamedTuple):
 
     @property
     def unchanged(self) -> bool:
-        """Whether both programs shown are one: the same syntax tree, or one alone is shown."""
+        """Say if both programs shown are one: the same syntax tree, or one alone is shown."""
         try:
             return len({ast.dump(ast.parse(code)) for code in self.code}) < 2
         except (SyntaxError, ValueError, RecursionError, MemoryError):

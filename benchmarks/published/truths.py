@@ -41,8 +41,8 @@ class Shown(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What is true of one execution. `tokens`: that the model has to write, in all, None where it is not traced whole; `roles`:
-    by a role's number, nothing where there are more than LIMIT, which no output can hold; `shown`: likewise."""
+    """Truth of one execution. `tokens`: that the model has to write, in all, None where it is not traced whole; `roles`: by a role's
+    number, nothing where there are more than LIMIT, which no output can hold; `shown`: likewise."""
 
     case: str
     cluster: str
@@ -86,7 +86,7 @@ def beginning(example: Example, data: DataConfig) -> Example:
 
 
 def truth_of(case: Case, data: DataConfig, tokenizer: TraceTokenizer) -> Truth:
-    """What is true of one execution of a benchmark."""
+    """Trace one execution of a benchmark."""
     example = example_of(case.program, case.group, data)
     if example.outcome != "ok":
         return Truth(case.id, case.group, None, [], [])
@@ -124,7 +124,7 @@ def shown(place: int, name: str, value: Value, tokenizer: TraceTokenizer, new: b
 
 
 def kind_of(value: Value) -> str:
-    """Which of KINDS a value is: a container that holds a string at any depth is one that does."""
+    """Classify a value by KINDS: a container that holds a string at any depth is one that does."""
     if value.is_string:
         return "string"
     if value.type in ("int", "float", "bool", "complex"):
@@ -135,7 +135,7 @@ def kind_of(value: Value) -> str:
 
 
 def _holds(text: str) -> bool:
-    """Whether a container's repr holds a string: it does where its literal does; one that is no literal, where it has a quote."""
+    """Say if a container's repr holds a string: it does where its literal does; one that is no literal, where it has a quote."""
     if len(text) > MOST_CHARACTERS:
         return "'" in text or '"' in text
     try:

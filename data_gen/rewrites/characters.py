@@ -87,7 +87,7 @@ def _hollow(statement: ast.stmt) -> ast.stmt:
 
 
 def _after_imports(tree: ast.Module) -> int:
-    """Where definitions can be put: after the docstring and `from __future__` imports."""
+    """Find the place for definitions: after the docstring and `from __future__` imports."""
     at = 0
     for statement in tree.body:
         docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

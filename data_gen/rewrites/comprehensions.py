@@ -39,7 +39,7 @@ class _Comprehensions(Hoister):
         return False
 
     def _movable(self, part: _Comprehension) -> bool:
-        """Whether no scope inside has the comprehension's variables, which a loop would share with it."""
+        """Say if no scope inside has the comprehension's variables, which a loop would share with it."""
         bound = _targets(part)
         for node in ast.walk(part):
             if isinstance(node, ast.NamedExpr | ast.Await):

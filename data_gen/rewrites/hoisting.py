@@ -31,7 +31,7 @@ class Hoister:
         self.changed = False
 
     def wanted(self, part: ast.expr, parent: ast.expr | None) -> bool:
-        """Whether a part of an expression, or with `parent` None a statement's whole expression, is to be taken out."""
+        """Say if a part of an expression, or with `parent` None a statement's whole expression, is to be taken out."""
         raise NotImplementedError
 
     def take_out(self, part: ast.expr) -> ast.expr:
@@ -100,7 +100,7 @@ class Hoister:
         return self.wanted(part, parent) or any(self._needs(get(), part) for get, _ in _operands(part))
 
     def _stable(self, part: ast.expr) -> bool:
-        """Whether evaluating the part later gives the same."""
+        """Say if evaluating the part later gives the same."""
         match part:
             case ast.Constant():
                 return True

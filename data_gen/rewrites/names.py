@@ -28,7 +28,7 @@ class Names:
 
 
 def looks_at_names(function: ast.AST) -> bool:
-    """Whether a function may ask for its own variables by name, so that one more would show."""
+    """Say if a function may ask for its own variables by name, so that one more would show."""
     return any(isinstance(node, ast.Name) and node.id in _SEES_NAMES for node in ast.walk(function))
 
 

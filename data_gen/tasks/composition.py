@@ -102,12 +102,12 @@ class CompositionTask(Task):
         return len({one.cluster or one.identity for one in self.draw(split, range(count), 0, session=False)})
 
     def learnt(self, composed: Composition) -> str:
-        """What of a program its split goes by: all of it, or of several functions which they are, in their order."""
+        """Name the part of a program that its split goes by: all of it, or its functions in their order."""
         whole = self.split_by == "program" or composed.depth == 1
         return composed.identity if whole else " ".join(composed.functions)
 
     def count(self, split: str) -> int | None:
-        """Of a small space, the number of its programs. Training draws them again and again. 0 of a split without a composition."""
+        """Count the programs of a small space, which training draws again and again; 0 for a split without a composition."""
         space = None if split == "train" else listed(self, split)
         if space is not None:
             return len(space)

@@ -19,7 +19,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Texts(Protocol):
-    """What random strings are made of."""
+    """Alphabet and lengths of random strings."""
 
     @property
     def alphabet(self) -> str:

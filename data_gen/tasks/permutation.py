@@ -128,7 +128,8 @@ class PermutationTask(Task):
         return batch_arrays(batch, keys, reveal, context)
 
     def guesses(self, trace: Trace, answer: str) -> Guesses:
-        """Of the final states that its commands can reach, where these are all that there are; and of the initial state."""
+        """Give the chance of a guess among the final states that the commands can reach, where these are all that there are, and of
+        the initial state."""
         whole = [list(f.locals.values()) for f in trace.frames if f.locals is not None and len(f.locals) == self.n]
         if not whole:
             return Guesses(None, None)
@@ -176,7 +177,7 @@ class PermutationTask(Task):
         return draw_batch(self.moves, self.n, self.length_range(), self.distinct_values, keys, self.repertoire_range())
 
     def _allowed(self, split: str, batch: PermutationBatch) -> npt.NDArray[np.bool_]:
-        """Which programs may be in a split."""
+        """Restrict programs to those that may be in a split."""
         allowed = in_split(content_hash(batch, values=self.split_by == "program"), split)
         if split == "train" and self.held_out_lengths:
             allowed &= ~np.isin(batch.lengths, self.held_out_lengths)

@@ -24,7 +24,7 @@ def vocabulary(n: int, kind: Moves) -> list[str]:
 
 
 def supports(reveal: RevealConfig) -> bool:
-    """Whether the array form covers the policy: its layout must not depend on the values."""
+    """Say if the array form covers the policy: its layout must not depend on the values."""
     return reveal.locals != "diff"
 
 
@@ -93,7 +93,7 @@ def _one_length(
 
 
 class _Plan(NamedTuple):
-    """Where everything stands in an example of one length; shared by all rows of a batch."""
+    """Layout of an example of one length; shared by all rows of a batch."""
 
     roles: npt.NDArray[np.int8]
     frames: npt.NDArray[np.int32]

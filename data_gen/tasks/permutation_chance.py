@@ -1,4 +1,4 @@
-"""How often is a guess right, of a final state that the commands can reach?"""
+"""Chance of guessing a final state that the commands can reach."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class PermutationBatch(NamedTuple):
 
     @property
     def n(self) -> int:
-        """How many variables there are."""
+        """Count the variables."""
         return int(self.values.shape[1])
 
     def rows(self, chosen: Ints, length: int) -> PermutationBatch:
@@ -174,7 +174,7 @@ def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -
 
 
 def sequences(moves: int, length: int, repertoire: int | None = None) -> int:
-    """How many sequences of so many commands there are over a table of moves, of at most `repertoire` different ones."""
+    """Count the sequences of so many commands over a table of moves, with at most `repertoire` different ones."""
     if repertoire is None:
         return int(moves**length)
     # Those of exactly k different commands: a choice of k, and inclusion and exclusion over those that do not occur.

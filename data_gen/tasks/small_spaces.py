@@ -32,7 +32,7 @@ class _Path(rng.Draws):
 
 
 def outcomes(draw: Callable[[rng.Draws], T], limit: int) -> list[T] | None:
-    """What `draw` makes of every sequence of choices, in order; None if there are more than `limit`.
+    """List what `draw` makes of every sequence of choices, in order; None if there are more than `limit`.
 
     Whether it is worth listing is estimated first, by the options along random draws (Knuth, "Estimating the efficiency of
     backtrack programs", Mathematics of Computation, 1975).

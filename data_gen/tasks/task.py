@@ -1,4 +1,4 @@
-"""What a task is: it draws programs, runs them, and says what is known about each."""
+"""Interface of tasks: a task draws programs, runs them, and says what is known about each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Drawn(NamedTuple):
 
 
 class Guesses(NamedTuple):
-    """How a true answer would have come out without any model; None where the task does not know."""
+    """Rates of true answers that need no model; None where the task does not know."""
 
     chance: float | None
     """The probability that a guess among the possible answers is right."""
@@ -90,15 +90,15 @@ class Task(Settings, ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """What the programs are, as a phrase for cards and reports."""
+        """Describe the programs in a phrase for cards and reports."""
 
     @property
     def name(self) -> str:
-        """How records and reports call this set of programs."""
+        """Name this set of programs in records and reports."""
         return self.kind
 
     def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
-        """What happened when each program ran; by default in this process, which trusts them.
+        """Run each program and record what happened; by default in this process, which trusts them.
 
         `partial`: a trace whose deepest calls are stepped over will do where the whole trace is too long.
         """
@@ -115,7 +115,7 @@ class Task(Settings, ABC):
         return None
 
     def count(self, split: str) -> int | None:
-        """How many programs a split has (of given programs, the split `all` has every one); None where they never end."""
+        """Count the programs of a split (of given programs, the split `all` has every one); None where they never end."""
         return None
 
     def clusters(self, split: str, count: int) -> int:
@@ -133,8 +133,7 @@ class Task(Settings, ABC):
         return None
 
     def guesses(self, trace: Trace, answer: str) -> Guesses:
-        """What guessing the answer of a traced program would be worth; by default, of answering with its input: the first
-        argument of the first call."""
+        """Rate a guess at a traced program's answer; by default, answering with its input: the first argument of the first call."""
         called = next((f.locals for f in trace.frames[1:] if f.event is Event.CALL), None)
         given = next(iter(called.values()), None) if called else None
         return Guesses(None, None if given is None else same_value(given.text, answer))
@@ -144,11 +143,11 @@ class Task(Settings, ABC):
         return {}
 
     def has_strings(self, session: bool) -> bool:
-        """Whether a value that is written may be a string, or hold one."""
+        """Say if a written value may be a string, or hold one."""
         return True
 
     def returns_nothing(self) -> bool:
-        """Whether traced programs return nothing, so that their answers are read from their last states."""
+        """Say if traced programs return nothing, so that their answers are read from their last states."""
         return False
 
     def without_effect(self, session: bool) -> Mapping[str, str]:
@@ -156,7 +155,7 @@ class Task(Settings, ABC):
         return {}
 
     def held_out(self) -> Mapping[tuple[str, Any], str]:
-        """What the settings keep from the train split, as (setting, value): the reason why this keeps nothing, or "".
+        """List what the settings keep from the train split, as (setting, value): the reason why this keeps nothing, or "".
 
         Given programs are not known before they are read: that each one held out is there is checked then.
         """

@@ -54,7 +54,7 @@ def densest_reveal(trace: Trace, config: RevealConfig, count: Callable[[RevealCo
 
 
 def allows_partial_trace(config: RevealConfig) -> bool:
-    """Whether calls may be stepped over, so that a program too long to be traced whole can be written all the same."""
+    """Say if calls may be stepped over, so that a program too long to be traced whole can be written all the same."""
     return config.max_tokens is not None or config.answer_only or config.call_depth is not None
 
 

@@ -97,7 +97,7 @@ class Numbered(Cwm):
         ]
 
     def action(self, program: Program, line: int, source: str) -> str:
-        """What a frame says of a line of the program, counted from 1."""
+        """Write a frame's ACTION for a line of the program, counted from 1."""
         return f"{program.first_line + line - 1} {source}"
 
 
@@ -232,7 +232,7 @@ def _parts(written: Sequence[Piece]) -> tuple[str | None, str | None, str | None
 
 
 def read_locals(text: str) -> dict[str, str]:
-    """What a STATE shows.
+    """Read a STATE's names and values.
 
     Raises:
         Malformed: it is no JSON object of strings.

@@ -1,4 +1,4 @@
-"""What a trace format is: it writes frames as spans, and says which frames a reader finds in them."""
+"""Interface of trace formats: a format writes frames as spans, and says which frames a reader finds in them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WrittenFrame(NamedTuple):
     """The returned or raised value."""
 
     def as_read(self, encoding: str = "plain") -> ReadFrame:
-        """What a reader finds where this frame is written under a string encoding."""
+        """Convert the frame to what a reader finds where it is written under a string encoding."""
         shown = self.locals
         if shown is not None:
             found = {name: value_text(value, encoding) for name, value in shown.items()}

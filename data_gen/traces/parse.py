@@ -34,7 +34,7 @@ class ReadFrame:
 
 @dataclass(frozen=True, slots=True)
 class ReadTrace:
-    """What was read."""
+    """Result of reading a trace's text."""
 
     frames: tuple[ReadFrame, ...]
     """The frames up to the first malformed one."""
@@ -85,7 +85,7 @@ class Reader(ABC):
             self.problem = str(error)
 
     def trace(self) -> ReadTrace:
-        """What has been read, if nothing follows."""
+        """Return the trace read so far, if nothing follows."""
         return ReadTrace(tuple(self.frames), self.problem or self._unfinished(), self.ended)
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Reader(ABC):
 
     @abstractmethod
     def _unfinished(self) -> str:
-        """What is missing, if nothing follows; empty if nothing is."""
+        """Say what is missing, if nothing follows; empty if nothing is."""
 
 
 def json_string(text: str, what: str) -> str:

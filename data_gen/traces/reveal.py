@@ -1,4 +1,4 @@
-"""Which frames are written, which of them keep their STATE, and what a kept STATE shows."""
+"""Choice of the frames that are written, of those that keep their STATE, and of what a kept STATE shows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def whole_spacing(value: float) -> float:
 
 
 class RevealConfig(Settings):
-    """Which frames of a trace are written, and what their STATE shows.
+    """Choice of a trace's written frames and of what their STATE shows.
 
     Four frames of `def f(a, b)`, called as `f(1, 2)`; a dash is a frame without STATE, `..` an unchanged value:
 
@@ -65,7 +65,7 @@ class RevealConfig(Settings):
         return self
 
     def keeps(self, ordinal: int, last: int) -> bool:
-        """Whether the frame with this ordinal, among those that have locals, keeps its STATE."""
+        """Say if the frame with this ordinal, among those that have locals, keeps its STATE."""
         return ordinal % self.spacing == 0 or ordinal == last
 
 
@@ -91,7 +91,7 @@ def levels(frames: Sequence[Frame]) -> list[int]:
 
 
 def reveal(frames: Sequence[Frame], config: RevealConfig, seed: int = 0) -> list[Shown | None]:
-    """What each frame's STATE shows; None for a frame without one.
+    """List what each frame's STATE shows; None for a frame without one.
 
     The last frame with locals always shows its state: all of it, unless `locals` is `diff` and a returned value follows
     that says the answer. The diff follows code world models' rule: a CALL shows every value, a LINE replaces by `..`
@@ -127,7 +127,7 @@ def reveal(frames: Sequence[Frame], config: RevealConfig, seed: int = 0) -> list
 
 
 def chosen_variable(config: RevealConfig, count: int, reveals: int, seed: int) -> int:
-    """Which of `count` variables the `reveals`-th partial reveal shows."""
+    """Choose the variable, of `count`, that the `reveals`-th partial reveal shows."""
     if config.locals == "one_in_turn":
         return reveals % count
     return rng.below(rng.bits(seed, REVEAL_POSITION + reveals), count)

@@ -26,7 +26,7 @@ _LITERAL = re.compile(
 
 
 def same_value(left: str, right: str) -> bool:
-    """Whether two reprs stand for equal values: as literals where both are, else as text.
+    """Say if two reprs stand for equal values: as literals where both are, else as text.
 
     Equality is Python's, as in the benchmarks' own assertions: `1 == True == 1.0`, sets and dicts have no order, lists and tuples
     differ. What is no literal, as `nan` or an object's repr, equals its own text only.

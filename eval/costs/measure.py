@@ -28,7 +28,7 @@ REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
 
 
 class MeasureConfig(Settings):
-    """Whose traces are counted, with which tokenizers, and in which variants."""
+    """Settings of a count of tokens: the traces, the tokenizers and the variants."""
 
     sources: tuple[ProgramsTask, ...] = Field(min_length=1)
     """Sets of programs, each written like a `programs` task of the data."""
@@ -61,7 +61,7 @@ class MeasureConfig(Settings):
 
 
 def source_name(source: ProgramsTask) -> str:
-    """How the rows of a source are labelled."""
+    """Name a source in the rows' labels."""
     name = source.benchmark or str(source.path)
     return f"{name}, rewritten ({', '.join(source.rewrites)})" if source.rewrites else name
 

@@ -63,7 +63,7 @@ def cut_rows(program: Program, tracer: TracerConfig, counters: Mapping[str, Trac
 
 
 def discontinuous(use: Use, counter: TraceTokenizer) -> bool:
-    """Whether the pattern's tokens do not occur, one after another, among the subject's."""
+    """Say if the pattern's tokens do not occur, one after another, among the subject's."""
     pattern = counter.string_ids(escape(repr(use.pattern)[1:-1]))
     subject = counter.string_ids(escape(repr(use.subject)))
     return not any(subject[at : at + len(pattern)] == pattern for at in range(len(subject) - len(pattern) + 1))

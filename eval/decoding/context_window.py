@@ -1,4 +1,4 @@
-"""What a row still sees, with a memory (`data.memory`).
+"""Context that a row still sees, with a memory (`data.memory`).
 
 A row forgets where a frame is closed: what it still sees is then read anew, at positions that begin anew, as in a row of training
 (`data_gen.windows`). Nothing here knows what is fed, or how the next token is found.
@@ -14,9 +14,9 @@ from remedy.data_gen.roles import Special
 
 
 class Sight:
-    """What one row still sees: its context, the closed frames that its memory holds (None: all), and the one that is open. Which calls
-    are open is told by the frames that it has read, by their special tokens: one that has not those of any event opens and ends none.
-    `size`: how many tokens these are."""
+    """Context of one row: its program, the closed frames that its memory holds (None: all), and the one that is open. Which calls
+    are open is told by the frames that it has read, by their special tokens: one that has not those of any event opens and ends
+    none. `size`: the number of these tokens."""
 
     def __init__(self, context: Sequence[int], memory: Memory | None, special_ids: Mapping[Special, int]) -> None:
         self._context = context
@@ -29,12 +29,12 @@ class Sight:
 
     @property
     def forgets(self) -> bool:
-        """Whether it ever does."""
+        """Say if it ever does."""
         return self._in_sight is not None
 
     @property
     def lasting(self) -> int:
-        """How many tokens at the beginning are there again whenever a frame was forgotten; none where that never is."""
+        """Count the tokens at the beginning that are there again whenever a frame was forgotten; none where that never is."""
         return len(self._context) if self.forgets else 0
 
     def take(self, token: int, closes: bool) -> bool:
@@ -51,7 +51,7 @@ class Sight:
         return bool(gone)
 
     def reach(self, tokens: Iterable[tuple[int, bool]]) -> int | None:
-        """How many of these tokens, as of `take`, come before the one with which a frame is forgotten; None: none is."""
+        """Count the tokens, of those given to `take`, that come before the one with which a frame is forgotten; None: none is."""
         if self._in_sight is None:
             return None
         in_sight, frame = self._in_sight.copy(), list(self._open)

@@ -30,7 +30,7 @@ class Generated(NamedTuple):
 
     @property
     def asked(self) -> int:
-        """How many of them the model wrote."""
+        """Count those that the model wrote."""
         return len(self.ids) - sum(one.certain for one in self.held)
 
 
@@ -90,12 +90,12 @@ class Cursor:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left for the model to write: what is fed after its last run is read for nothing."""
+        """Say if nothing is left for the model to write: what is fed after its last run is read for nothing."""
         return self.run > self.written
 
     @property
     def settled(self) -> bool:
-        """Whether the next token, or the end, is known without asking the model."""
+        """Say if the next token, or the end, is known without asking the model."""
         if self.done or self.waits:
             return True
         start, stop, is_fed = self.runs[self.run]
@@ -109,8 +109,8 @@ class Cursor:
         return ends and self.runs[self.run + 1][2]
 
     def ahead(self, most: int) -> tuple[int, list[int]] | None:
-        """Where in the truth the row is, as long as what is read is in step with it, and at most so many true tokens that follow and
-        are seen together; None in a run that has left it."""
+        """Find where in the truth the row is, as long as what is read is in step with it, and at most so many true tokens that
+        follow and are seen together; None in a run that has left it."""
         if self.done or not self.in_step:
             return None
         start, _, is_fed = self.runs[self.run]
@@ -125,7 +125,7 @@ class Cursor:
         return None
 
     def resumed(self, tokens: list[int], count: int) -> list[int]:
-        """Of tokens that may be read next those up to the first that ends the run, and what is fed after it; at most `count`."""
+        """Cut tokens that may be read next after the first that ends the run, and add what is fed after it; at most `count`."""
         stop = self.runs[self.run][1]
         if stop == len(self.ids):
             return tokens
@@ -136,7 +136,7 @@ class Cursor:
 
     @property
     def room(self) -> int:
-        """How many tokens the model may yet write of its run, with the one that ends it where that is not read."""
+        """Count the tokens that the model may yet write of its run, with the one that ends it where that is not read."""
         start, stop, last, length = self._writing()
         if self.roles[start] == Role.EVENT and not last:
             return 1
@@ -162,8 +162,8 @@ class Cursor:
         return *self.runs[run][:2], run + 1 == len(self.runs), len(self.current) if run == self.run else 0
 
     def prompt(self) -> list[int]:
-        """What the model reads at once: all that is seen here, and what is fed before the next token that it writes, if it writes any;
-        else, or where that is more than it can read, the example is done."""
+        """Collect what the model reads at once: all that is seen here, and what is fed before the next token that it writes, if it
+        writes any; else, or where that is more than it can read, the example is done."""
         start, stop, is_fed = self.runs[self.run]
         if is_fed:
             for at in range(start + self.offset, stop):
@@ -191,7 +191,7 @@ class Cursor:
         return token
 
     def _closes(self, token: int) -> bool:
-        """Whether a token that was just handed out is the last of its frame."""
+        """Say if a token that was just handed out is the last of its frame."""
         if self.frame_end is not None:
             return token == self.frame_end
         start, _, is_fed = self.runs[self.run]
@@ -200,7 +200,7 @@ class Cursor:
         return self.exact and self._is_last(start + len(self.current) - 1)
 
     def _is_last(self, at: int) -> bool:
-        """Whether a place of the true sequence is the last of its frame, and another follows."""
+        """Say if a place of the true sequence is the last of its frame, and another follows."""
         return at + 1 < len(self.frames) and self.frames[at] != self.frames[at + 1]
 
     def _next(self, predicted: int, logprob: float, cut: Cut, margin: float) -> int | None:
@@ -225,7 +225,7 @@ class Cursor:
         return None
 
     def _ended(self, start: int, stop: int, predicted: int) -> bool | None:
-        """Whether the run, which ends before the predicted token, is complete; None: it goes on."""
+        """Say if the run, which ends before the predicted token, is complete; None: it goes on."""
         last = self.run + 1 == len(self.runs)
         if self.roles[start] == Role.EVENT and not last:
             return True if self.current else None

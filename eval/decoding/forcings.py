@@ -1,4 +1,4 @@
-"""Which roles are fed to a model and which it writes: a set, by name or as a list of roles.
+"""Forcings: the roles that are fed to a model, by name or as a list; it writes the others.
 
 - `free` feeds the context only.
 - `action_forced` feeds structure, events, actions and queries too, so that the model's own states carry on. On programs with
@@ -51,17 +51,17 @@ def fed_roles(forcing: Forcing) -> frozenset[Role]:
 
 
 def feeds_answers(forcing: Forcing) -> bool:
-    """Whether a forcing feeds tokens that answers are read from, so that whether one is right is undefined."""
+    """Say if a forcing feeds tokens that answers are read from, so that whether one is right is undefined."""
     return bool(fed_roles(forcing) & ANSWERS)
 
 
 def forcing_name(forcing: Forcing) -> str:
-    """How records and reports call a forcing."""
+    """Name a forcing in records and reports."""
     return forcing if isinstance(forcing, str) else "+".join(forcing)
 
 
 def constraint_of(forcing: Forcing) -> str:
-    """What a forcing holds the model to; empty where that is nothing."""
+    """Name the constraint of a forcing; empty where it has none."""
     return forcing if isinstance(forcing, str) and forcing in CONSTRAINED else ""
 
 
@@ -71,14 +71,14 @@ def fed_as(name: str) -> str:
 
 
 def gives_half_an_action(name: str) -> bool:
-    """Whether the forcing of this name (`forcing_name`) feeds a frame's event or its source line, and not both. Shares of right
+    """Say if the forcing of this name (`forcing_name`) feeds a frame's event or its source line, and not both. Shares of right
     actions are of both together, so that under teacher forcing they say nothing of the half that the model writes here."""
     fed = fed_roles(name if name in FORCINGS else tuple(name.split("+")))
     return (Role.EVENT in fed) != (Role.ACTION in fed)
 
 
 def check_forcing(forcing: Forcing) -> None:
-    """Whether a forcing can be decoded.
+    """Check that a forcing can be decoded.
 
     Raises:
         ValueError: it names no forcing or role, or leaves out what the decoder needs.

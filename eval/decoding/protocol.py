@@ -1,4 +1,4 @@
-"""What may be written next, as whoever decodes asks it: a constraint is a place in the trace that is being written.
+"""Protocol of constraints: a constraint is a place in the trace that is being written, and says what may come next.
 
 What holds a model to some tokens, a program's control flow or more, is asked nothing else: where one token may come it is fed, where
 several may the likeliest of them is taken, and text is the model's own until the token that closes it.
@@ -30,7 +30,7 @@ class Allowed(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What a constraint took from a prediction."""
+    """Probability that a constraint took from a prediction."""
 
     mass: float = 0.0
     """The probability of all tokens that were not allowed; NaN where that is unknown."""
@@ -44,7 +44,7 @@ UNKNOWN = Cut(math.nan, None)
 
 
 class Held(NamedTuple):
-    """How a token came to be written under a constraint."""
+    """Origin of a token that was written under a constraint."""
 
     certain: bool = False
     """Whether no other was allowed: it was fed, and no model asked."""
@@ -70,10 +70,10 @@ class Place(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether the trace has ended."""
+        """Say if the trace has ended."""
 
     def allowed(self) -> Allowed:
-        """What may come next; nothing when the trace has ended."""
+        """List what may come next; nothing when the trace has ended."""
 
     def after(self, token: int) -> Place | None:
         """After one more token; None if it is not allowed."""

@@ -1,4 +1,4 @@
-"""How does accuracy fall as functions are composed: each function alone, then compositions by depth and form?"""
+"""Accuracy as functions are composed: each function alone, then compositions by depth and form."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class CompositionDiagnostic(Diagnostic):
 
 
 def _few(conditions: Sequence[ConditionSummary]) -> str:
-    """Which conditions have fewer programs than others, since there are no more; empty if none has."""
+    """Name the conditions that have fewer programs than others, since there are no more; empty if none has."""
     most = max((condition["programs"] for condition in conditions), default=0)
     said = {
         f"{named(condition['labels'], ('family', 'function', 'form', 'depth'))}: {condition['programs']}"

@@ -1,4 +1,4 @@
-"""What single calls let one expect of a composition, if nothing but their own errors went wrong.
+"""Expectation for a composition from single calls, if nothing but their own errors went wrong.
 
 Three lines by depth. *Published*: the product of the accuracies that a program's functions have alone. *Corrected*: the same
 after these accuracies, which a few programs each have measured, are drawn towards each other as a beta-binomial model says;
@@ -48,10 +48,10 @@ def corrected_line(rows: pd.DataFrame) -> Line:
 
 
 def given_true_inputs(rows: pd.DataFrame) -> Line:
-    """Of one-step records of one form: the share of right values among all that calls return or raise after a true past, to the power
-    of each program's number of them, and the mean of that over programs. Nothing where a trace steps over calls: then a program has
-    no more returns than calls. Its own return, a copy of a value that a frame before it holds, is one of them, which raises the line
-    a little: five calls, right in 80 %, should give 33 % and give 34."""
+    """Predict right compositions from one-step records of one form: the share of right values among all that calls return or raise
+    after a true past, to the power of each program's number of them, and the mean of that over programs. Nothing where a trace steps
+    over calls: then a program has no more returns than calls. Its own return, a copy of a value that a frame before it holds, is one
+    of them, which raises the line a little: five calls, right in 80 %, should give 33 % and give 34."""
     found: Line = {}
     for depth, one in _one_step(rows).groupby("depth"):
         called = one[one["returns"] > 0]
@@ -65,9 +65,9 @@ def given_true_inputs(rows: pd.DataFrame) -> Line:
 
 
 def every_frame_right(rows: pd.DataFrame, forcing: str = "free") -> Line:
-    """Of one-step records of one form: the share of composed programs in which every frame is right after true ones, as far as the
-    model writes it under `forcing`. Nothing where lines are fed and events are not: under teacher forcing the two are right or wrong
-    together."""
+    """Measure, in one-step records of one form, the share of composed programs in which every frame is right after true ones, as far
+    as the model writes it under `forcing`. Nothing where lines are fed and events are not: under teacher forcing the two are right
+    or wrong together."""
     if gives_half_an_action(forcing):
         return {}
     written = ["state_exact", "value_exact"] + (["action_exact"] if forcing != "action_forced" else [])

@@ -1,4 +1,4 @@
-"""What a diagnostic is: settings that spell out a grid of conditions over a checkpoint's data."""
+"""Interface of diagnostics: settings that spell out a grid of conditions over a checkpoint's data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Condition(Settings):
 
     @property
     def labels(self) -> dict[str, LabelValue]:
-        """What tells the condition from every other: its diagnostic's labels, and those that all conditions have."""
+        """Tell the condition from every other: its diagnostic's labels, and those that all conditions have."""
         return {**self.own_labels, **written_labels(self.data), "forcing": forcing_name(self.forcing)}
 
     @property
@@ -95,13 +95,13 @@ class Diagnostic(Settings, ABC):
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section] | None:
-        """What a report says of right answers, from the diagnostic's own conditions and the records of programs that could be
-        traced; None: what it says of any diagnostic."""
+        """Write a report's sections on right answers, from the diagnostic's own conditions and the records of programs that could be
+        traced; None: as for any diagnostic."""
         return None
 
     @classmethod
     def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
-        """What a report says of the diagnostic before its accuracies."""
+        """Introduce the diagnostic in a report, before its accuracies."""
         return []
 
     @abstractmethod

@@ -18,7 +18,7 @@ NOTE = (
 
 
 class SolvedHorizon(TypedDict):
-    """How far one run follows a state."""
+    """Horizon up to which one run follows a state."""
 
     run: str
     labels: dict[str, LabelValue]

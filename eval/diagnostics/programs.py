@@ -115,7 +115,7 @@ class ProgramsDiagnostic(Diagnostic):
         return found
 
     def _reveals(self, data: DataConfig) -> Iterator[tuple[RevealConfig, Forcing]]:
-        """How traces are written, with a forcing: whole traces first, then answers at once."""
+        """List how traces are written, with a forcing: whole traces first, then answers at once."""
         for answer_only in self.answer_only:
             if answer_only:
                 yield RevealConfig(answer_only=True, max_tokens=data.reveal.max_tokens), "free"

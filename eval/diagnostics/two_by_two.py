@@ -1,4 +1,4 @@
-"""Which of two failures is it: the wrong action, or a lost state? Who writes the actions, by who writes the states."""
+"""Wrong action or lost state: actions and states, each fed or written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Cell(NamedTuple):
-    """Who writes what under a forcing."""
+    """Writers of actions and of states under a forcing."""
 
     actions: str
     states: str

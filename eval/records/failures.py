@@ -1,4 +1,4 @@
-"""Why an example failed: one class each, by rules over the first frame that differs from the truth.
+"""Classes of failures: one for each example, by rules over the first frame that differs from the truth.
 
 The rules, in order, for an example whose answer is wrong:
 
@@ -32,7 +32,7 @@ class Failure(StrEnum):
 
 
 class WrongAction(StrEnum):
-    """What the program says of a wrong action, given the true frames before it."""
+    """Relation of a wrong action to the program, given the true frames before it."""
 
     OUTSIDE = "outside the control flow"
     """The program's code does not allow it there, whatever its variables are: a constraint makes it impossible."""

@@ -53,31 +53,31 @@ class ModelFrame(NamedTuple):
 
     @property
     def is_end(self) -> bool:
-        """Whether it is the end of the text, after the last frame."""
+        """Say if it is the end of the text, after the last frame."""
         return self.read is None and not self.problem
 
     @property
     def label(self) -> str:
-        """What it is, in a word."""
+        """Name its kind in a word."""
         if self.read is None:
             return "unread" if self.problem else "end"
         return self.event.value if self.event is not None else "frame"
 
     @property
     def asked(self) -> int:
-        """How many of its tokens the model wrote; the others were certain."""
+        """Count the tokens that the model wrote; the others were certain."""
         return sum(not one.certain for one in self.held)
 
     @property
     def doubt(self) -> FrameProbability | None:
-        """How sure the model was of what it wrote of it; None where all of it was certain."""
+        """Measure how sure the model was of what it wrote; None where all of it was certain."""
         places = [TokenPlace(self.number, role) for role in self.roles]
         found = frame_probabilities(list(zip(self.logprobs, self.margins, self.held)), places)
         return found[0]._replace(depth=self.depth) if found else None
 
     @property
     def probability(self) -> float:
-        """That of all its tokens that the model wrote, each given those before it; NaN where that is unknown."""
+        """Multiply the probabilities of the tokens that the model wrote, each given those before it; NaN where that is unknown."""
         return math.exp(sum(self.logprobs))
 
     @property
@@ -90,7 +90,7 @@ class ModelFrame(NamedTuple):
 
     @property
     def cut(self) -> float:
-        """How likely the model would have left a constraint in this frame, along what it wrote; NaN where that is unknown."""
+        """Give the probability that the model would have left a constraint in this frame; NaN where that is unknown."""
         return 1 - math.prod(1 - one.cut for one in self.held)
 
 
@@ -108,7 +108,7 @@ class FrameStream:
 
     @property
     def ended(self) -> bool:
-        """Whether the end was written, after frames that can all be read."""
+        """Say if the end was written, after frames that can all be read."""
         return self._reader.trace().valid
 
     def take(self, token: int, logprob: float, margin: float, held: Held = FREELY) -> list[ModelFrame]:
@@ -119,7 +119,7 @@ class FrameStream:
         return [self._frame(number) for number in range(self._closed, len(self._reader.frames))]
 
     def rest(self) -> list[ModelFrame]:
-        """What was written after the last frame: the end, or what is no frame."""
+        """Return the text after the last frame: the end, or what is no frame."""
         return [self._frame(self._closed)] if self._open else []
 
     def _frame(self, number: int) -> ModelFrame:
@@ -156,7 +156,7 @@ class _Token(NamedTuple):
 
 
 class Following:
-    """What frames mean after those before them. `check`: follows the program's control flow, where that can be done."""
+    """Meaning of frames after those before them. `check`: follows the program's control flow, where that can be done."""
 
     def __init__(self, check: Check | None = None) -> None:
         self._check = check

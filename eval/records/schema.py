@@ -86,7 +86,7 @@ MEMORY = label(
 
 
 class Matches(TypedDict):
-    """How much of a true trace was written, frame by frame and variable by variable, before and after a first error.
+    """Matches of a true trace, frame by frame and variable by variable, before and after a first error.
 
     A share is null where the model wrote nothing of its kind, since all of it was fed or there is none. Where separators are fed, a
     part of a frame is right or wrong by itself. States mean the same whether a value is repeated or said to be unchanged.
@@ -113,7 +113,7 @@ class Matches(TypedDict):
 
 
 class OutOf(TypedDict):
-    """What rates of first errors are out of: tokens that the model wrote, or predicted, up to its first error or to the end. Under a
+    """Denominators of first-error rates: tokens that the model wrote, or predicted, up to its first error or to the end. Under a
     constraint those are counted too that were certain."""
 
     out_of_structure: int
@@ -131,7 +131,7 @@ class OutOf(TypedDict):
 
 
 class Constrained(TypedDict):
-    """What a constraint did to what the model wrote; all 0 without one."""
+    """Effect of a constraint on what the model wrote; all 0 without one."""
 
     certain_tokens: int
     """Tokens that could not be others: they were fed, and are none that the model wrote."""
@@ -145,7 +145,7 @@ class Constrained(TypedDict):
 
 
 class Score(Matches, OutOf, Constrained):
-    """What became of one example. A field means the same whichever scorer wrote it."""
+    """Score of one example. A field means the same whichever scorer wrote it."""
 
     right: bool | None
     """Whether the answer is right: the returned value, the exception of a program that raised, or of a session all of its final

@@ -36,7 +36,7 @@ class Interval(TypedDict):
 
 
 class Hazard(TypedDict):
-    """How often the first error is in a role."""
+    """Rate of first errors in a role."""
 
     errors: int
     """Examples whose first error is in the role."""
@@ -51,7 +51,7 @@ class Hazard(TypedDict):
 
 
 class ConstraintEffect(TypedDict):
-    """What a constraint did to what was written under it."""
+    """Effect of a constraint on what was written under it."""
 
     written: int
     """Tokens that the model wrote."""

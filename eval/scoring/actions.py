@@ -1,4 +1,4 @@
-"""Of a wrong action: does the program's code allow it where it stands? Of any written trace: where does it contradict itself?"""
+"""Check of written actions: does the program's code allow a wrong one where it stands, and where does a trace contradict itself?"""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ ENDED = ReadFrame(None, "")
 
 
 class Known(NamedTuple):
-    """What is known of a program whose trace shows every frame's event and line."""
+    """Facts of a program whose trace shows every frame's event and line."""
 
     flow: ControlFlow
     form: Cwm
     exceptions: Exceptions
 
     def line(self, step: Step) -> str:
-        """How frames write the line of a step."""
+        """Write the line of a step as frames do."""
         source = self.flow.source(step)
         return self.form.action(self.flow.program, step.line, source) if isinstance(self.form, Numbered) else source
 
     @property
     def options(self) -> dict[str, Any]:
-        """How its traces are checked (`contradiction.check`)."""
+        """Give the options of `contradiction.check` for its traces."""
         return {"seeded": self.form.seeded, "exceptions": self.exceptions, "source": self.line}
 
 
 def known_of(example: Example, data: DataConfig) -> Known:
-    """What is known of an example's program, whatever of its trace is true.
+    """Collect the facts of an example's program, whatever of its trace is true.
 
     Raises:
         ControlFlowError: its control flow cannot be told, or the trace does not show it.
@@ -57,8 +57,8 @@ def known_of(example: Example, data: DataConfig) -> Known:
 
 
 def wrong_action(decoded: Decoded, place: int, frames: Sequence[ReadFrame | None]) -> WrongAction | None:
-    """What the program says of the first wrong event or line, which was written as the last of these frames, at a place of the true
-    ones (a frame is None where nothing can be read). None: it cannot be told."""
+    """Classify the first wrong event or line, written as the last of these frames at a place of the true ones (a frame is None where
+    nothing can be read), by the program. None: it cannot be told."""
     written, known = frames[-1], _known(decoded)
     if written is None or known is None:
         return None
@@ -101,7 +101,7 @@ def _known(decoded: Decoded) -> Known | None:
 
 
 def _shows_all(decoded: Decoded) -> bool:
-    """Whether states show all that evaluating a line needs."""
+    """Say if states show all that evaluating a line needs."""
     try:
         check_states(decoded.example.reveal, decoded.data.string_encoding)
     except ControlFlowError:

@@ -1,4 +1,4 @@
-"""Which frames of a trace say its answer, and does what was written say the same one?"""
+"""Answers: the frames of a trace that say its answer, and whether what was written says the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def answer_places(example: Example) -> list[int]:
 
 
 def same_answer(example: Example, true: Sequence[ReadFrame], read: Sequence[ReadFrame | None]) -> bool:
-    """Whether the written frames say the true answer: the same event with an equal value, or in a session all of the final state.
+    """Say if the written frames give the true answer: the same event with an equal value, or in a session all of the final state.
 
     Both are compared as they are written. Which strings are encoded is known from the truth, so a value that looks like an encoded
     string is none where the truth is a list; and an answer without a trace is one frame, not the last of several tries.
@@ -37,8 +37,7 @@ def same_answer(example: Example, true: Sequence[ReadFrame], read: Sequence[Read
 
 
 def answer_text(example: Example, true: Sequence[ReadFrame], read: Sequence[ReadFrame | None]) -> str:
-    """What is said where the true answer is, in the words of the true one: a value, or `name=value` for each variable; empty if
-    nothing is."""
+    """Read the written answer in the words of the true one: a value, or `name=value` for each variable; empty if there is none."""
     place = answer_places(example)[0]
     found = read[place] if len(read) >= -place else None
     if found is None:
@@ -51,8 +50,8 @@ def _assignments(shown: Mapping[str, str]) -> str:
 
 
 def _leaves_by_exception(frames: Sequence[ReadFrame | None]) -> bool:
-    """Whether the trace says that an exception left the program, in a format that writes events. (One that a `with` on the same line
-    holds back reads alike, which the truth then does too.)"""
+    """Say if the trace ends by an uncaught exception, in a format that writes events. (One that a `with` on the same line holds back
+    reads alike, which the truth then does too.)"""
     match frames:
         case [*_, ReadFrame(event=Event.EXCEPTION), ReadFrame(event=Event.RETURN, value="None")]:
             return True

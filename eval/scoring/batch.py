@@ -24,7 +24,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Result(NamedTuple):
-    """What became of one example: its score and what the model wrote."""
+    """Result of one example: its score and what the model wrote."""
 
     score: Score
     generation: Generation
@@ -87,7 +87,7 @@ def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Re
 
 
 def writing(condition: Condition, max_new_tokens: int) -> Writing:
-    """What is fed under a condition's forcing, and where runs end."""
+    """Choose what is fed under a condition's forcing, and where runs end."""
     exact, memory = FORMATS[condition.data.format].one_token, condition.data.memory
     constraint = constraint_of(condition.forcing)
     return Writing(fed_roles(condition.forcing), exact, max_new_tokens, written_roles(condition), memory, constraint)

@@ -1,4 +1,4 @@
-"""What both scorers share: spliced sequences, the operation behind an error, and the score of what is not decoded."""
+"""Common parts of both scorers: spliced sequences, the operation behind an error, and the score of what is not decoded."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Decoded(NamedTuple):
 
     @property
     def structure_fed(self) -> bool:
-        """Whether the borders of frames were given, so that each frame stands alone."""
+        """Say if the borders of frames were given, so that each frame stands alone."""
         return Role.STRUCTURE in self.fed
 
     @property
     def parallel(self) -> bool:
-        """Whether every token was predicted after true ones."""
+        """Say if every token was predicted after true ones."""
         return self.fed == TEACHER_FORCED
 
     @property
     def answer_fed(self) -> bool:
-        """Whether what answers are read from was given, so that no answer is the model's."""
+        """Say if what answers are read from was given, so that no answer is the model's."""
         return bool(self.fed & ANSWERS)
 
     @property
@@ -71,7 +71,7 @@ class Decoded(NamedTuple):
         return next((at for at, (frame, one) in enumerate(places) if frame == number and one == role), otherwise)
 
     def written(self, runs: Sequence[Generated]) -> list[int]:
-        """What follows the context, with runs in the place of true tokens."""
+        """Splice the runs in the place of true tokens, after the context."""
         start = next((at for at, role in enumerate(self.truth.roles) if role != Role.CONTEXT), len(self.truth.ids))
         return spliced(self.truth.ids, runs)[start:]
 
@@ -96,7 +96,7 @@ def spliced(true_ids: Sequence[int], runs: Sequence[Generated]) -> list[int]:
 
 
 def operation_behind(example: Example, number: int, role: Role | None) -> str:
-    """What the line does that brought about an error of this role in frame `number`."""
+    """Name the operation of the line that brought about an error of this role in frame `number`."""
     frames: Sequence[Frame] = example.trace.frames
     at = frames[causing_frame(frames, number, role is Role.VALUE)]
     # A frame that returns shows no state: its line's own frame does.
@@ -110,7 +110,7 @@ def judged(decoded: Decoded, roles: Collection[Role], part: int, whole: int) -> 
 
 
 def out_of(decoded: Decoded, error: int | None = None, role: Role | None = None) -> OutOf:
-    """What rates of first errors are out of. `error`: the position of the first one, which is of a `role`."""
+    """Count the denominators of first-error rates. `error`: the position of the first one, which is of a `role`."""
     roles = decoded.truth.roles
     counts = Counter(
         roles[at] for run in decoded.runs for at in range(run.start, run.stop) if error is None or at <= error
@@ -129,7 +129,7 @@ def out_of(decoded: Decoded, error: int | None = None, role: Role | None = None)
 
 
 def constrained(runs: Sequence[Generated]) -> Constrained:
-    """What a constraint did to what was written."""
+    """Measure what a constraint did to what was written."""
     held = [one for run in runs for one in run.held]
     return {
         "certain_tokens": sum(one.certain for one in held),

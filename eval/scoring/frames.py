@@ -123,7 +123,7 @@ def _source_at(found: Reading, place: int) -> str:
 
 
 def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | None:
-    """Where what was read first means something else than the true frames."""
+    """Find where the text first means something else than the true frames."""
     asks = FORMATS[decoded.data.format].session
     for place, frame in enumerate(true.in_full):
         other = found.in_full[place] if place < len(found.frames) else None
@@ -145,8 +145,8 @@ def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | No
 
 
 def same_frame(written: ReadFrame, true: ReadFrame) -> bool:
-    """Whether a frame is the true one, both in full, but for how its value is spelled: answers are compared by what they mean, and so
-    are others. States are compared by their text: of what lives on, type and order matter."""
+    """Compare a frame with the true one, both in full, but for how its value is spelled: answers are compared by what they mean, and
+    so are others. States are compared by their text: of what lives on, type and order matter."""
     if written == true:
         return True
     if written.value is None or true.value is None or replace(written, value=true.value) != true:
@@ -171,7 +171,7 @@ def _of(place: int, failure: Failure, value_type: str = "") -> _Error:
 
 
 def _asks_otherwise(read: Mapping[str, str], true: Mapping[str, str]) -> bool:
-    """Whether two states of a session first differ in what is asked for, and not in an answer."""
+    """Say if two states of a session first differ in what is asked for, and not in an answer."""
     for (name, text), (true_name, true_text) in zip(read.items(), true.items()):
         if name != true_name or text != true_text:
             return name != true_name
@@ -189,7 +189,7 @@ def _wrong_type(decoded: Decoded, written: WrittenFrame, frame: ReadFrame, found
 
 
 def _respelled(true: Reading, found: Reading, place: int) -> bool:
-    """Whether the state of the frame at a place means the true one, and is spelled otherwise."""
+    """Say if the state of the frame at a place means the true one, and is spelled otherwise."""
     if place >= min(len(true.frames), len(found.frames)):
         return False
     texts = [frame.locals if frame is not None else None for frame in (true.frames[place], found.frames[place])]

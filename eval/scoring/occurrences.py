@@ -10,7 +10,7 @@ T = TypeVar("T", str, int)
 
 
 def followed_another(lines: Sequence[T], place: int, written: T) -> bool:
-    """Whether `written`, in place of `lines[place]`, is what follows the line before it where that one stands another time.
+    """Say if `written`, in place of `lines[place]`, follows another occurrence of the line before it.
 
     `lines`: of the true trace, in the order in which they ran. The first has none before it.
     """

@@ -1,4 +1,4 @@
-"""What a line of a program does, from its syntax tree: the operation that a failure is laid to."""
+"""Operations of a program's lines, from its syntax tree: a failure is attributed to one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _stands_on(statement: ast.AST, parts: Sequence[ast.AST], numbers: Set[int]) -> bool:
-    """Whether a part of a statement starts on one of some lines: one over several lines fires an event at each of these."""
+    """Say if a part of a statement starts on one of some lines: one over several lines fires an event at each of these."""
     first, last = getattr(statement, "lineno", 0), getattr(statement, "end_lineno", None)
     if first in numbers:
         return True
@@ -86,7 +86,7 @@ def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
 
 
 def _own_parts(statement: ast.AST) -> list[ast.AST]:
-    """What a statement's own lines hold: all of a simple statement, the header of a compound one."""
+    """List what a statement's own lines hold: all of a simple statement, the header of a compound one."""
     if isinstance(statement, ast.ExceptHandler):
         return [statement.type] if statement.type else []
     if isinstance(statement, ast.match_case):
@@ -130,7 +130,7 @@ def _counts(statement: ast.AST) -> bool:
 
 
 def _on_string(call: ast.Call, state: Mapping[str, Value]) -> bool:
-    """Whether a call is a method of a string: by the method's name alone, or by what its receiver is or holds."""
+    """Say if a call is a method of a string: by the method's name alone, or by what its receiver is or holds."""
     match call.func:
         case ast.Attribute(value=ast.Constant(value=str())):
             return True

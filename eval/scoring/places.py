@@ -1,4 +1,4 @@
-"""Which frame a written token belongs to."""
+"""Frames of written tokens."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _aligned(truth: Encoded, runs: Sequence[Generated]) -> Iterator[tuple[int, i
 
 
 def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[TokenPlace]:
-    """Where tokens of a freely written trace stand."""
+    """Find the frames of a freely written trace's tokens."""
     reader = FORMATS[decoded.data.format].reader(decoded.data.reveal.answer_only)
     found = []
     for token in ids:
@@ -67,7 +67,7 @@ def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) ->
 
 
 def generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[TokenPlace]:
-    """Where the tokens of all runs stand; the frame of the end follows the last one."""
+    """Find the frames of all runs' tokens; the frame of the end follows the last one."""
     one_token = FORMATS[decoded.data.format].one_token
     if not one_token and not decoded.structure_fed:
         ids = decoded.written(decoded.runs)

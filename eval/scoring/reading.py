@@ -1,4 +1,4 @@
-"""What a model wrote, read back as frames: all of it, or one part of every frame between the true others."""
+"""Reading of a model's text as frames: all of it, or one part of every frame between the true others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
 
 
 def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer) -> Reading:
-    """What was written. Where the structure was fed, a frame that cannot be read does not keep others from being read."""
+    """Read the text. Where the structure was fed, a frame that cannot be read does not keep others from being read."""
     form, answer_only = FORMATS[decoded.data.format], decoded.data.reveal.answer_only
     if not decoded.structure_fed:
         trace = form.read(tokenizer.pieces(decoded.written(runs)), answer_only)
@@ -41,7 +41,7 @@ def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer)
 
 
 def read_part(decoded: Decoded, roles: Collection[Role], tokenizer: TraceTokenizer) -> Reading:
-    """What was written of some roles between fed separators, in every frame with the true tokens of all others.
+    """Read some roles' text between fed separators, in every frame with the true tokens of all others.
 
     Of predictions after true tokens, a part has its end too, if that was predicted: without it the model would have written on.
     """

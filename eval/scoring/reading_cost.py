@@ -1,4 +1,4 @@
-"""What a model has to read to write a trace, with the memory that it has: the cost that forgetting saves or adds."""
+"""Tokens that a model reads to write a trace with its memory: the cost that forgetting saves or adds."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LEVEL = 0.05
 
 
 def quantile(level: float, freedom: float) -> float:
-    """How many standard errors an interval reaches to each side: of Student's t, or of the normal for infinite `freedom`."""
+    """Give the standard errors that an interval reaches to each side: of Student's t, or of the normal for infinite `freedom`."""
     tail = 1 - level / 2
     return float(special.ndtri(tail) if np.isinf(freedom) else special.stdtrit(freedom, tail))
 

@@ -66,8 +66,8 @@ class Difference(NamedTuple):
         return min(max(drawn_in, 1.0) * spread.reach(level, power), 1.0)
 
     def times(self, distance: float, level: float = LEVEL, power: float = 0.8) -> float:
-        """How many times the programs, and the seeds of recipes, would tell with probability `power` a centre where it is now from a
-        value at this distance: variances go as one over their number."""
+        """Compute how many times the programs, and the seeds of recipes, would tell with probability `power` a centre where it is
+        now from a value at this distance: variances go as one over their number."""
         return math.inf if distance < 1e-9 else ((self.recipes or self.runs).reach(level, power) / distance) ** 2
 
 

@@ -41,9 +41,9 @@ def clopper_pearson(count: int, of: int, level: float = LEVEL) -> tuple[float, f
 
 @cache
 def boschloo(solved: int, trainings: int, solved_after: int, trainings_after: int) -> Test:
-    """Whether two recipes solve a task equally often, of the baseline and of the treatment: Boschloo's unconditional test ("Raised
-    conditional level of significance for the 2x2-table when testing the equality of two probabilities", Statistica Neerlandica
-    24, 1970)."""
+    """Test if two recipes solve a task equally often, of the baseline and of the treatment: Boschloo's unconditional test ("Raised
+    conditional level of significance for the 2x2-table when testing the equality of two probabilities", Statistica Neerlandica 24,
+    1970)."""
     table = [[solved_after, solved], [trainings_after - solved_after, trainings - solved]]
     if solved + solved_after in (0, trainings + trainings_after):
         return Test(1.0, 1.0)  # SciPy divides by zero there
@@ -58,9 +58,9 @@ def mcnemar(gained: int, lost: int) -> Test:
 
 
 def permutation(before: Counts, after: Counts) -> Test:
-    """Whether the rates of two recipes' trainings are draws of one distribution: of all ways to call as many trainings the
-    treatment's, the share in which its mean is as high, and as low, as it is. `before`, `after`: right answers of each training,
-    out of the same number.
+    """Test if the rates of two recipes' trainings are draws of one distribution: of all ways to call as many trainings the treatment's,
+    the share in which its mean is as high, and as low, as it is. `before`, `after`: right answers of each training, out of the same
+    number.
 
     All C(n1 + n2, n2) ways are counted, by their sums: ways[k, s] of k trainings with s right answers, up to a common factor.
     """
@@ -75,8 +75,8 @@ def permutation(before: Counts, after: Counts) -> Test:
 
 
 def sign_flips(changes: Counts) -> Test:
-    """Whether trainings that are on both sides change by chance alone: of all 2^n choices of signs, the share with as high, and as low,
-    a sum as it is (Fisher's randomisation test). `changes`: right answers gained by each training."""
+    """Test if trainings that are on both sides change by chance alone: of all 2^n choices of signs, the share with as high, and as
+    low, a sum as it is (Fisher's randomisation test). `changes`: right answers gained by each training."""
     sizes = np.abs(changes)
     ways = np.zeros(int(sizes.sum()) + 1)
     ways[0] = 1

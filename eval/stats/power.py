@@ -1,4 +1,4 @@
-"""What a comparison can see, before anything is trained."""
+"""Power of a comparison, before anything is trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well a score tells events from what is none: the area under the ROC curve, over clusters and within strata."""
+"""Area under the ROC curve of a score, over clusters and within strata."""
 
 from __future__ import annotations
 

@@ -35,12 +35,12 @@ class Repeated(NamedTuple):
 
     @property
     def solves(self) -> tuple[bool, ...]:
-        """Whether each run solves the task: none where one that is always right would not be shown to."""
+        """Say if each run solves the task: none where one that is always right would not be shown to."""
         return tuple(self.reachable and run.low >= self.solved_at for run in self.runs)
 
     @property
     def solved(self) -> int:
-        """How many do."""
+        """Count the runs that do."""
         return sum(self.solves)
 
     @property
@@ -50,24 +50,25 @@ class Repeated(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """What an interval is made of: its centre, and standard errors with their degrees of freedom. It reaches as far as the widest: an
-    interval over seeds and programs is never narrower than over seeds alone."""
+    """Centre of an interval, and its standard errors with their degrees of freedom. The interval reaches as far as the widest: one
+    over seeds and programs is never narrower than over seeds alone."""
 
     centre: float
     parts: tuple[tuple[float, float], ...]
 
     def half(self, level: float = LEVEL) -> float:
-        """How far the interval of confidence 1 - `level` reaches to each side of the centre."""
+        """Give the half width of the interval of confidence 1 - `level`."""
         return max(quantile(level, degrees) * error for error, degrees in self.parts)
 
     def p_values(self) -> tuple[float, float]:
-        """Of the centre being above 0, and below it, both two-sided: below a level where the interval lies on that side of 0."""
+        """Give the p-values of the centre being above 0, and below it, both two-sided: below a level where the interval lies on that
+        side of 0."""
         found = [_t_tail(sign * self.centre, error, degrees) for sign in (-1, 1) for error, degrees in self.parts]
         half = len(self.parts)
         return 2 * max(found[:half]), 2 * max(found[half:])
 
     def reach(self, level: float = LEVEL, power: float = 0.8) -> float:
-        """How far from 0 the centre must truly lie for such an interval to leave out 0 with probability `power`."""
+        """Compute how far from 0 the centre must truly lie for such an interval to leave out 0 with probability `power`."""
         return max(
             (quantile(level, degrees) + quantile(2 * (1 - power), degrees)) * error for error, degrees in self.parts
         )
@@ -145,7 +146,7 @@ def adjusted(values: Floats, of: Codes) -> tuple[float, float]:
 
 
 def shared(values: Floats, of: Codes) -> float:
-    """What the variances over seeds and over programs both hold: that of their interaction, from values (S, P)."""
+    """Estimate the variance of the interaction of seeds and programs, from values (S, P); both of their variances hold it."""
     seeds, programs = len(values), len(of)
     count = int(of.max()) + 1
     if min(seeds, count) < 2:

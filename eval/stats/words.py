@@ -32,7 +32,7 @@ Question = Literal["solved", "rates"]
 
 
 class VerdictWord(StrEnum):
-    """What a comparison says of a recipe, or of runs where there is one seed."""
+    """Verdict of a comparison of recipes, or of runs where there is one seed."""
 
     FIXED = "fixed"
     """Better, and the failure is gone."""
@@ -47,11 +47,11 @@ class VerdictWord(StrEnum):
 
 
 class Evidence(NamedTuple):
-    """What a comparison is judged by. `tests`: of each question that is asked of recipes; none of single runs. `up`, `down`: two-sided
+    """Evidence of a comparison. `tests`: of each question that is asked of recipes; none of single runs. `up`, `down`: two-sided
     p-values of the treatment being better, and worse: of the tests, multiplied by the number of questions, which share the level; at
-    least those of these runs on other programs, and where the sides differ in their number of seeds, those of the interval over seeds
-    (a permutation test of means keeps its level under unequal variances only where numbers are equal). `least`: the least that a
-    p-value could have been with as many trainings."""
+    least those of these runs on other programs, and where the sides differ in their number of seeds, those of the interval over
+    seeds (a permutation test of means keeps its level under unequal variances only where numbers are equal). `least`: the least that
+    a p-value could have been with as many trainings."""
 
     tests: dict[Question, Test]
     up: float
@@ -107,12 +107,12 @@ def _solved(found: Difference, baseline: Repeated, treatment: Repeated) -> Test:
 
 
 def _as_many(side: Repeated, count: int) -> tuple[bool, ...]:
-    """Which runs solve the task; a model as it is, beside every run of the other side."""
+    """Mark the runs that solve the task; a model as it is stands beside every run of the other side."""
     return side.solves if len(side.solves) == count else side.solves * count
 
 
 def _matched(found: Difference) -> bool:
-    """Whether each run has one on the other side: itself, or a model as it is."""
+    """Say if each run has one on the other side: itself, or a model as it is."""
     return found.same_runs or min(found.seeds) == 1
 
 
@@ -133,7 +133,7 @@ def word(
     level: float = LEVEL,
     margin: float = MARGIN,
 ) -> VerdictWord:
-    """What a comparison says of recipes; of single runs, as `word_of_runs`.
+    """Judge a comparison of recipes; single runs are judged by `word_of_runs`.
 
     Helped and worse: the p-value of that direction is below the level. Fixed: helped, more trainings than the baseline's solve the task
     (rejected at the level, after the first), and more than half of all trainings do, with confidence 1 - `level`: six of six at 5 %;
@@ -174,7 +174,7 @@ def _counts(side: Repeated) -> Counts:
 def word_of_runs(
     found: Difference, baseline: Repeated, treatment: Repeated, level: float = LEVEL, margin: float = MARGIN
 ) -> VerdictWord:
-    """What a comparison says of these runs alone, on other programs.
+    """Judge a comparison of these runs alone, on other programs.
 
     Helped and worse: the interval of the difference over programs leaves out 0. Fixed: helped, every run of the treatment solves the
     task, and every one of the baseline's is below `solved_at` with all of its interval. As good: the lower end of the difference is

@@ -74,7 +74,7 @@ def kernels_of(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype
 
 
 def _uses(mixer: Mixer) -> Iterator[Use]:
-    """Of the mixer, and of a convolution in it."""
+    """List the operations of the mixer, and of a convolution in it."""
     yield from mixer.operations()
     for part in mixer.children():
         if isinstance(part, ShortConvolution):
@@ -92,7 +92,7 @@ def _path(use: Use, device: torch.device, dtype: torch.dtype) -> str:
 
 
 def _version(package: str) -> str:
-    """Of the installed package, where it is one of those that are known by another name on PyPI or by the same."""
+    """Find the version of an installed package, where it is known by the same name on PyPI or by another."""
     try:
         return f" {version({'fla': 'flash-linear-attention'}.get(package, package))}"
     except PackageNotFoundError:

@@ -103,7 +103,7 @@ class Attention(Mixer):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and steps > 1)
 
     def _mask(self, kept: int, steps: int, cache: MixerCache | None, device: torch.device) -> Tensor | None:
-        """Which of the `kept` earlier and the new keys (columns) each new token (row) sees; None: all up to itself.
+        """Mark the `kept` earlier and the new keys (columns) that each new token (row) sees; None: all up to itself.
 
         (T, S), or (B, 1, T, S) where rows of different lengths are in one batch, whose keys begin with padding.
         """

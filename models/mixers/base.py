@@ -1,4 +1,4 @@
-"""What a sequence mixer is, and the registry of mixers."""
+"""Sequence mixers: their interface and their registry."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Mixer(nn.Module):
         return []
 
     def operations(self) -> list[Use]:
-        """What kernels of other packages may compute of it, beside a short convolution; without any it is PyTorch's own."""
+        """Name what kernels of other packages may compute of it, beside a short convolution; without any it is PyTorch's own."""
         return []
 
     def own_path(self, device: torch.device, dtype: torch.dtype) -> str:
-        """What computes it where it has no operations."""
+        """Name what computes it where it has no operations."""
         return "PyTorch's own"
 
     def state_floats(self) -> tuple[int, int]:

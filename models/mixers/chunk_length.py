@@ -1,4 +1,4 @@
-"""How long the chunks are in which a recurrence is computed."""
+"""Length of the chunks in which a recurrence is computed."""
 
 from __future__ import annotations
 

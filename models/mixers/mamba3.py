@@ -88,7 +88,7 @@ class Mamba3(Mixer):
         return 7.0 * self.heads * self.head_dim * self.size, 0.0
 
     def _shapes(self) -> list[tuple[int, ...]]:
-        """Of the parts of what a token leaves to the next."""
+        """List the shapes of the parts of a token's state."""
         sizes = [(self.size, self.head_dim), (self.angles,), (self.size,), (self.head_dim,)]
         return [(self.heads, *size) for size in sizes]
 

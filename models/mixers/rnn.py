@@ -41,7 +41,7 @@ class Recurrent(Mixer):
 
 
 def has_bf16() -> bool:
-    """Whether this cuDNN has recurrent layers in bfloat16."""
+    """Say if this cuDNN has recurrent layers in bfloat16."""
     return (torch.backends.cudnn.version() or 0) >= CUDNN_WITH_BF16
 
 

@@ -39,7 +39,7 @@ class ShortConvolution(nn.Module):
         return _convolved(window, weight, bias, self.activation)
 
     def operations(self) -> list[Use]:
-        """What kernels of other packages may compute of it."""
+        """Name what kernels of other packages may compute of it."""
         return [Use("short_convolution", (self.conv1d.out_channels, self.kernel, int(self.activation is not None)))]
 
 
@@ -48,7 +48,7 @@ def _reference(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) 
 
 
 def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    """Of T tokens and those before them, (B, kernel - 1 + T, C)."""
+    """Convolve T tokens and those before them, (B, kernel - 1 + T, C)."""
     steps = window.shape[1] - weight.shape[1] + 1
     if window.device.type == "cpu":  # where a product for each of the few places is quicker
         mixed = bias

@@ -83,7 +83,7 @@ def _whole(u: Tensor, *rest: Any) -> bool:
 
 
 def _published(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any) -> bool:
-    """What mamba-ssm takes: positive transitions with the same rates for all rows, from the start."""
+    """Say if mamba-ssm can compute this: positive transitions with the same rates for all rows, from the start."""
     return u.shape[1] > 1 and a.ndim <= 2 and not signed and state is None and b.shape[-1] <= WIDEST
 
 

@@ -1,4 +1,4 @@
-"""What every kind of tokenizer provides: a settings class that builds and restores a backend, and the backend itself."""
+"""Interface of every kind of tokenizer: a settings class that builds and restores a backend, and the backend itself."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Backend(ABC):
 
     @abstractmethod
     def stored(self) -> dict[str, Any]:
-        """What tells this vocabulary from any other, as JSON; with it, `TokenizerSettings.restore` builds the backend again."""
+        """Tell this vocabulary from any other, as JSON; with it `TokenizerSettings.restore` builds the backend again."""
 
     def save(self, folder: Path) -> None:  # noqa: B027 (most kinds have nothing to add)
         """Write files of its own beside a checkpoint; by default there are none, and `stored` says everything."""
@@ -83,7 +83,7 @@ class TokenizerSettings(Settings, ABC):
 
     @property
     def cuts_strings(self) -> bool:
-        """Whether the text of string values is cut into one token per character."""
+        """Say if the text of string values is cut into one token per character."""
         return False
 
     @abstractmethod

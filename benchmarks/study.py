@@ -1,24 +1,29 @@
-"""The figures of results/study/README.md, of the records that stand beside it.
+"""The figures and verdicts of results/study, of the records that stand there; nothing is run.
 
-python -m benchmarks.study [results/study]
+python -m benchmarks.study [results/study]                        figures/*.png and verdicts.md
+python -m benchmarks.study --report mixers --out runs/report      a question's whole report, as `remedy report` makes it
 
 Every figure is right answers against a number of commands, calls or tokens: a thick line or a large mark is the mean of a recipe's
-seeds, thin and small ones are the seeds. Nothing is run.
+seeds, thin and small ones are the seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import io
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib import ticker
 from matplotlib.axes import Axes
+from PIL import Image
 
+from benchmarks import judged, packed
 from remedy.eval.tables import plotting
 from remedy.eval.tables.colours import COLOURS
 from remedy.settings import UserError
@@ -107,6 +112,8 @@ PRETRAINED = {
     "strings by characters": "characters",
     "numbered lines": "numbered",
 }
+COLOURS_KEPT = 128
+"""Colours of a figure's file, which make it a third as large and no different to the eye."""
 CALLS = {"forcing": "action_forced", "form": "flattened"}
 DRAWINGS = {
     "mixers": Drawing(
@@ -197,43 +204,47 @@ DRAWINGS = {
 
 
 def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
-    """Right answers by the value of `by`, a label or `written_tokens`, one mapping a seed, in the order of their folders; none where
+    """Right answers by the value of `by`, a label or `written_tokens`, one mapping a seed, in the order of their names; none where
     nothing has run.
 
     Raises:
         UserError: two conditions of a run have the same value, so that `where` does not tell them apart.
     """
+    question, group = recipe.group.split("/")
+    rows = _records(root / question)
+    folders = [name for name in rows["folder"].unique() if fnmatchcase(name, f"{group}/{recipe.run},seed=*/evaluation")]
     found = []
-    for path in sorted(root.glob(f"{recipe.group}/{recipe.run},seed=*/evaluation/summary.json")):
+    for folder in sorted(folders, key=lambda name: str(name.split("/")[1])):
         points: dict[float, float] = {}
-        for condition in json.loads(path.read_text(encoding="utf-8"))["conditions"]:
-            labels = condition["labels"]
-            if any(labels.get(name) != value for name, value in recipe.where.items()):
+        for _, mine in rows[rows["folder"] == folder].groupby("condition", sort=False):
+            labels = {name: mine[name].iloc[0] for name in {by, *recipe.where} & {*mine.columns}}
+            if any(not _is(labels.get(name), value) for name, value in recipe.where.items()):
                 continue
-            place = _tokens(path.parent, condition) if by == "written_tokens" else labels.get(by)
-            if place is None or (condition["right"] is None) != recipe.fed:
+            place = _tokens(mine) if by == "written_tokens" else labels.get(by)
+            if place is None or pd.isna(place) or mine["right"].isna().all() != recipe.fed:
                 continue
             if place in points:
-                raise UserError(f"{path}: several conditions with {by} {place}; say in `where` which is meant")
-            points[place] = _final_states(path.parent, condition) if recipe.fed else condition["right"]["mean"]
+                raise UserError(
+                    f"{question}, {folder}: several conditions with {by} {place}; say in `where` which is meant"
+                )
+            points[float(place)] = float(judged.right(mine).mean())
         found.append(points)
     return found
 
 
-def _tokens(folder: Path, condition: Mapping[str, Any]) -> float:
+def _is(label: object, value: object) -> bool:
+    """Whether a label has a value; None is that of a condition without the label."""
+    return bool(pd.isna(label)) if value is None else label == value
+
+
+def _tokens(rows: pd.DataFrame) -> float:
     """Tokens written for a trace, of the examples that were decoded: of one whose true trace is beyond the limit nothing is read."""
-    rows = _records(folder, condition)
     return float(rows.loc[rows["read_tokens"] > 0, "written_tokens"].mean())
 
 
-def _final_states(folder: Path, condition: Mapping[str, Any]) -> float:
-    """The share of a condition's examples whose last state is predicted as it is."""
-    rows = _records(folder, condition)
-    return float((rows["answer"] == rows["true_answer"]).mean())
-
-
-def _records(folder: Path, condition: Mapping[str, Any]) -> pd.DataFrame:
-    return pd.read_parquet(folder / "records" / f"{condition['condition']}.parquet")
+@lru_cache(maxsize=1)
+def _records(question: Path) -> pd.DataFrame:
+    return packed.read_records(question)
 
 
 def draw(root: Path, drawing: Drawing, out: Path) -> list[str]:
@@ -263,7 +274,9 @@ def draw(root: Path, drawing: Drawing, out: Path) -> list[str]:
     axes[0].set_ylabel("right answers")
     plotting.legend(figure, axes)
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, bbox_inches="tight", dpi=150)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, bbox_inches="tight", dpi=150)
+    Image.open(drawn).convert("RGB").quantize(COLOURS_KEPT).save(out, optimize=True)
     return missing
 
 
@@ -303,10 +316,23 @@ def _frame(axis: Axes, drawing: Drawing, title: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path, nargs="?", default=Path("results/study"))
-    root = parser.parse_args().root
+    parser.add_argument(
+        "--report", metavar="QUESTION", choices=judged.QUESTIONS, help="make this question's whole report"
+    )
+    parser.add_argument("--out", type=Path, help="the folder for it")
+    given = parser.parse_args()
+    if (given.report is None) != (given.out is None):
+        parser.error("--report and --out go together: the question, and the folder for its report")
+    if given.report is not None:
+        print(judged.report(given.root / given.report, given.out))
+        return
     for name, drawing in DRAWINGS.items():
-        missing = draw(root, drawing, root / "figures" / f"{name}.png")
-        print(f"{root / 'figures' / name}.png" + (f"; no records yet: {', '.join(missing)}" if missing else ""))
+        path = given.root / "figures" / f"{name}.png"
+        missing = draw(given.root, drawing, path)
+        print(f"{path}" + (f"; no records yet: {', '.join(missing)}" if missing else ""))
+    page = given.root / "verdicts.md"
+    page.write_text(judged.page(given.root), encoding="utf-8")
+    print(page)
 
 
 if __name__ == "__main__":

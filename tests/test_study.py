@@ -1,71 +1,180 @@
-"""The figures of the study's page are drawn from its records, and say what they leave out."""
+"""The study's figures, verdicts and rates are made of its packed records, and its pages say what these say."""
 
-import json
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from benchmarks.study import DRAWINGS, Drawing, Recipe, draw, seeds_of
+from benchmarks import judged, packed
+from benchmarks.study import (
+    DRAWINGS,
+    MIXERS,
+    PLACED,
+    PRETRAINED,
+    STRINGS,
+    TRACES,
+    TYPES,
+    Drawing,
+    Recipe,
+    draw,
+    seeds_of,
+)
+from remedy.eval.report.budgets import as_it_is
+from remedy.eval.report.reading import find, read_evaluations
+from remedy.eval.report.verdicts import decide
 from remedy.settings import UserError
 
 ROOT = Path(__file__).parents[1]
+STUDY = ROOT / "results" / "study"
 RECIPE = Recipe("attention", "mixers/permutation", "transformer")
 
 
-def _write(root: Path, run: str, conditions: list[tuple[dict[str, object], float | None]]) -> None:
-    folder = root / "mixers" / "permutation" / run / "evaluation"
-    folder.mkdir(parents=True)
-    found = [{"labels": labels, "right": None if right is None else {"mean": right}} for labels, right in conditions]
-    (folder / "summary.json").write_text(json.dumps({"conditions": found}), encoding="utf-8")
+def _write(root: Path, conditions: dict[str, list[dict[str, object]]]) -> None:
+    """Records of some runs of `mixers/permutation`, a condition a mapping; lists are of its examples."""
+    rows = []
+    for run, found in conditions.items():
+        for number, condition in enumerate(found):
+            plain = {"right": True, "failure": "", "answer": "", "true_answer": "", "condition": f"{number}"}
+            own = {"folder": f"permutation/{run}/evaluation", "group": "permutation"}
+            rows.append(pd.DataFrame({**plain, **own, **condition}, index=range(4)))
+    (root / "mixers").mkdir(parents=True)
+    pd.concat(rows, ignore_index=True).to_parquet(root / "mixers" / "records.parquet")
 
 
 def test_seeds_are_read_by_the_label_of_the_axis_and_by_what_is_asked_of_others(tmp_path: Path) -> None:
-    for seed, right in ((0, 0.5), (1, 0.75)):
-        conditions = [({"length": 4, "forcing": "free"}, right), ({"length": 4, "forcing": "fed"}, 1.0)]
-        _write(tmp_path, f"transformer,seed={seed}", [*conditions, ({"length": 8, "forcing": "free"}, None)])
-    _write(tmp_path, "transformer-window,seed=0", [({"length": 4, "forcing": "free"}, 0.0)])
+    runs: dict[str, list[dict[str, object]]] = {}
+    for seed, right in ((0, [True, True, False, False]), (1, [True, True, True, False])):
+        fed: list[dict[str, object]] = [
+            {"length": 4, "forcing": "fed"},
+            {"length": 8, "forcing": "free", "right": None},
+        ]
+        runs[f"transformer,seed={seed}"] = [{"length": 4, "forcing": "free", "right": right}, *fed]
+    _write(tmp_path, {**runs, "transformer-window,seed=0": [{"length": 4, "forcing": "free", "right": False}]})
     assert seeds_of(tmp_path, RECIPE._replace(where={"forcing": "free"}), "length") == [{4: 0.5}, {4: 0.75}]
     with pytest.raises(UserError, match="several conditions with length 4"):
         seeds_of(tmp_path, RECIPE, "length")
 
 
 def test_where_all_is_fed_right_is_the_last_state_that_is_predicted(tmp_path: Path) -> None:
-    _write(tmp_path, "transformer,seed=0", [({"length": 4}, None), ({"length": 8}, 0.5)])
-    folder = tmp_path / "mixers/permutation/transformer,seed=0/evaluation"
-    summary = json.loads((folder / "summary.json").read_text())
-    summary["conditions"][0]["condition"] = "fed"
-    (folder / "summary.json").write_text(json.dumps(summary))
-    (folder / "records").mkdir()
-    rows = {"answer": ["a=1", "a=2", "a=3", "a=1"], "true_answer": ["a=1", "a=1", "a=1", "a=1"]}
-    pd.DataFrame(rows).to_parquet(folder / "records" / "fed.parquet")
+    said = {"answer": ["a=1", "a=2", "a=3", "a=1"], "true_answer": "a=1"}
+    free = {"length": 8, "right": [True, False, True, False]}
+    _write(tmp_path, {"transformer,seed=0": [{"length": 4, "right": None, **said}, free]})
     assert seeds_of(tmp_path, RECIPE._replace(fed=True), "length") == [{4: 0.5}]
     assert seeds_of(tmp_path, RECIPE, "length") == [{8: 0.5}]
 
 
 def test_tokens_are_of_the_traces_that_were_decoded(tmp_path: Path) -> None:
-    _write(tmp_path, "transformer,seed=0", [({"length": 4}, 0.5)])
-    folder = tmp_path / "mixers/permutation/transformer,seed=0/evaluation"
-    summary = json.loads((folder / "summary.json").read_text())
-    summary["conditions"][0] |= {"condition": "free", "written_tokens": 20.0}
-    (folder / "summary.json").write_text(json.dumps(summary))
-    (folder / "records").mkdir()
-    rows = {"written_tokens": [60, 0, 0], "read_tokens": [90, 30, 0]}  # the third's true trace is beyond the limit
-    pd.DataFrame(rows).to_parquet(folder / "records" / "free.parquet")
-    assert seeds_of(tmp_path, RECIPE, "written_tokens") == [{30.0: 0.5}]
+    tokens = {
+        "written_tokens": [60, 0, 0, 0],
+        "read_tokens": [90, 30, 0, 0],
+    }  # the others' true traces are beyond the limit
+    _write(tmp_path, {"transformer,seed=0": [{"length": 4, **tokens}]})
+    assert seeds_of(tmp_path, RECIPE, "written_tokens") == [{30.0: 1.0}]
 
 
 def test_a_figure_is_drawn_of_what_has_run_and_the_rest_is_named(tmp_path: Path) -> None:
-    _write(tmp_path, "transformer,seed=0", [({"length": 4}, 0.5), ({"length": 8}, 0.25)])
+    _write(tmp_path, {"transformer,seed=0": [{"length": 4}, {"length": 8, "right": False}]})
     drawing = Drawing("length", "commands", {"one": [RECIPE, RECIPE._replace(name="GRU", run="gru")]}, trained=8)
     assert draw(tmp_path, drawing, tmp_path / "figure.png") == ["mixers/permutation/gru"]
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert (tmp_path / "figure.png").stat().st_size > 5_000
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_the_page_shows_each_figure_and_its_records_can_be_read(name: str) -> None:
-    study = ROOT / "results" / "study"
-    pages = [study / "README.md", *study.glob("*/README.md")]
+    pages = [STUDY / "README.md", *STUDY.glob("*/README.md")]
     assert any(f"figures/{name}.png)" in page.read_text(encoding="utf-8") for page in pages)
     for recipes in DRAWINGS[name].panels.values():
-        assert any(seeds_of(study, recipe, DRAWINGS[name].by) for recipe in recipes)
+        assert any(seeds_of(STUDY, recipe, DRAWINGS[name].by) for recipe in recipes)
+
+
+@pytest.mark.parametrize("question", judged.QUESTIONS)
+def test_the_verdicts_and_rates_on_the_page_are_those_of_the_records(question: str) -> None:
+    said = (STUDY / "verdicts.md").read_text(encoding="utf-8")
+    assert judged.section(STUDY / question) in said, "run `python -m benchmarks.study`"
+
+
+def test_unpacked_folders_are_evaluations_with_the_same_verdicts_and_can_be_packed_again(tmp_path: Path) -> None:
+    question, config = STUDY / "pretrained", judged.config_of("pretrained")
+    folder, again = tmp_path / "pretrained", tmp_path / "again" / "pretrained"
+    packed.unpack(question, folder)
+    found = read_evaluations(find([folder / group for group in config.groups]).evaluations)
+    untrained = [request["run"] for request in found.requests if as_it_is(request)]
+    said = [item._replace(remarks=(), refused="") for item in judged.verdicts(question)]
+    assert list(map(judged.row, decide(config.comparisons, found.records, untrained))) == list(map(judged.row, said))
+    packed.pack(folder, again)
+    pd.testing.assert_frame_equal(packed.read_records(again), packed.read_records(question), check_like=True)
+    runs = packed.read_runs(STUDY)
+    mine = runs[runs.index.str.startswith("pretrained/")].dropna(axis="columns", how="all")
+    pd.testing.assert_frame_equal(packed.read_runs(again.parent), mine)
+
+
+def of(group: str, run: str, **where: object) -> Recipe:
+    return Recipe(run, group, run, where)
+
+
+LONGER = {name: f"{run}-longer" for name, run in MIXERS.items()}
+IN_MIXERS = {"Mamba": "Mamba (the primary comparison)", "DeltaNet in [-1, 1]": "DeltaNet, eigenvalues in [-1, 1]"} | {
+    "DeltaProduct": "DeltaProduct, in [-1, 1]"
+}
+IN_STRINGS = {"400 subwords": "400 subwords (1.6 letters a token)", "1,000 subwords": "1,000 subwords (1.9)"}
+CALLS = {"forcing": "action_forced", "form": "flattened"}
+TOLD = " (told)"
+TRAINED = {"benchmark": "composition (strings)"}
+"""Where the page names a recipe otherwise than its figure does."""
+CELLS = [
+    *(("mixers", IN_MIXERS.get(name, name), 1, of("mixers/permutation", run), 16) for name, run in MIXERS.items()),
+    *(("mixers", IN_MIXERS.get(name, name), 3, of("mixers_longer/longer", run), 16) for name, run in LONGER.items()),
+    *(
+        ("strings", IN_STRINGS.get(name, name), 1, of("strings/composition", run, **CALLS), 5)
+        for name, run in (STRINGS | TYPES).items()
+    ),
+    *(
+        ("accuracy_per_token", name, cell, of("accuracy_per_token/permutation", TRACES[name]), length)
+        for name in (
+            "every state",
+            "every second",
+            "every fourth",
+            "the last alone",
+            "differences",
+            "one variable in turn",
+        )
+        for cell, length in ((1, 12), (3, 64))
+    ),
+    *(
+        (
+            "accuracy_per_token",
+            f"{name}{TOLD}",
+            cell,
+            of("accuracy_per_token/places", run, forcing="action_forced"),
+            length,
+        )
+        for name, run in PLACED.items()
+        for cell, length in ((1, 12), (3, 64))
+    ),
+    *(
+        ("pretrained", name.replace("strings by ", ""), 1, of("pretrained/*", run, **TRAINED), None)
+        for name, run in PRETRAINED.items()
+    ),
+]
+"""The page's figure that a row stands below, the row, its cell, the recipe, and the number of commands or calls; None where
+there is one condition."""
+
+
+@pytest.mark.parametrize(("figure", "row", "cell", "recipe", "place"), CELLS)
+def test_the_page_gives_each_seeds_rate_as_its_records_do(
+    figure: str, row: str, cell: int, recipe: Recipe, place: float | None
+) -> None:
+    by = "spacing" if place is None else "depth" if figure == "strings" else "length"
+    rates = [
+        100 * (next(iter(points.values())) if place is None else points[place])
+        for points in seeds_of(STUDY, recipe, by)
+    ]
+    text = (STUDY / "README.md").read_text(encoding="utf-8")
+    section = next(part for part in text.split("\n## ") if f"figures/{figure}.png)" in part)
+    name, told = row.removesuffix(TOLD), row.endswith(TOLD)
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith(f"| {name} |")]
+    numbers = re.findall(r"\d+(?:\.\d+)?", re.sub(r"\(.*?\)|;.*|\*", "", lines[told][cell]))
+    assert len(numbers) == len(rates)
+    for number, rate in zip(numbers, rates):
+        assert abs(float(number) - rate) <= (0.0501 if "." in number else 0.501), (numbers, rates)

@@ -1,6 +1,6 @@
 """In how many trainings of 64 does a model that is shown the last state alone learn nothing, and in how many with every state?
 
-The study's setting (configs/experiment/accuracy_per_token.yaml): swaps of five variables in the code world model's text, Gated DeltaNet
+The study's setting (configs/study/accuracy_per_token.yaml): swaps of five variables in the code world model's text, Gated DeltaNet
 and windowed attention of width 64, equal training tokens; the last state alone begins with half of them in full. The seeds of an arm
 read the same examples, each in an order of its own. A training solves the task if it writes the states and values of 95 % of 200
 programs of twelve commands without a fault, the rest being given; `untold`: and where they stand as well.

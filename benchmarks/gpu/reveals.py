@@ -22,7 +22,7 @@ from remedy.data_gen.examples import token_arrays
 from remedy.data_gen.roles import Role, Special
 
 MIXERS = {"attention": 8e-3, "mamba2": 8e-3, "deltanet": 2e-3}
-"""Learning rates that were chosen for them on validation in configs/experiment/mixers_longer.yaml."""
+"""Learning rates that were chosen for them on validation in configs/study/mixers_longer.yaml."""
 SHOWN = {"sparse": "full", "partial": "one_in_turn"}
 CURRICULUM = ((8, 1), (16, 2), (32, 4), (64, 8))
 TESTS = ((64, 8), (64, 16), (128, 16), (64, math.inf))

@@ -1,6 +1,7 @@
 """Run `python -m benchmarks.packages NAME...`: the examples of packages that are installed, through all that is promised of a trace.
 
-Each program runs in a process of its own, with no wall around it: name packages that you would import. Status 1 if anything is not so.
+Each program runs in a process and a folder of its own, with no wall around it: name packages that you would import. Status 1 if
+anything is not so.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import multiprocessing
 import os
 import resource
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -65,21 +67,23 @@ def checked(program: Program, most_followed: int, seconds: float) -> Checked:
     """What `check` finds, in a process of its own; the outcome is `time` or `killed` where that does not end, or ends early."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_check, args=(program, most_followed, there))
-    process.start()
-    there.close()
-    end = time.monotonic() + seconds
-    try:
-        found = here.recv() if here.poll(max(end - time.monotonic(), 0)) else Checked("time")
-    except EOFError:
-        found = Checked("killed")
-    process.kill()
-    process.join()
-    here.close()
+    with tempfile.TemporaryDirectory() as folder:  # where examples write files
+        process = context.Process(target=_check, args=(program, most_followed, folder, there))
+        process.start()
+        there.close()
+        end = time.monotonic() + seconds
+        try:
+            found = here.recv() if here.poll(max(end - time.monotonic(), 0)) else Checked("time")
+        except EOFError:
+            found = Checked("killed")
+        process.kill()
+        process.join()
+        here.close()
     return found
 
 
-def _check(program: Program, most_followed: int, there: Connection) -> None:
+def _check(program: Program, most_followed: int, folder: str, there: Connection) -> None:
+    os.chdir(folder)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     os.close(0)  # nothing of a program's reads what is meant for us
     there.send(check(program, most_followed=most_followed))

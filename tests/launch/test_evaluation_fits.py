@@ -81,7 +81,7 @@ def test_experiments_fit(experiment: Path, one_gpu: bool) -> None:
 
 
 def test_no_other_experiment_evaluates_it() -> None:
-    experiments = sorted((ROOT / "configs" / "experiment").iterdir())
+    experiments = sorted(path for folder in ("experiment", "study") for path in (ROOT / "configs" / folder).iterdir())
     assert [path for path in experiments if f"name_or_path: {CWM}" in path.read_text()] == EXPERIMENTS
 
 

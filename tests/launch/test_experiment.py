@@ -68,7 +68,10 @@ def test_a_run_of_the_model_as_it_is_stays_so_with_seeds_grids_and_max_steps() -
     assert {job.variant for job in jobs} == {"a,n=3", "a,n=4", "b,n=3", "b,n=4"}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "experiment").glob("*.yaml")), ids=lambda p: p.stem)
+SHIPPED = sorted(path for folder in ("experiment", "study") for path in (ROOT / "configs" / folder).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
 def test_shipped_experiments_are_valid_at_full_and_at_small_size(path: Path) -> None:
     assert expand(load(ExperimentConfig, path), path.name)
     for job in expand(load(ExperimentConfig, path, ["max_steps=4", "max_examples=2"]), path.name):

@@ -129,7 +129,7 @@ def test_a_diagnosis_is_no_comparison_and_a_condition_that_is_not_there_is_said(
 
 
 def test_the_options_of_a_plan_do_nothing_without_it() -> None:
-    done = CliRunner().invoke(app, ["run", "configs/experiment/mixers.yaml", "--spread", "0.2"])
+    done = CliRunner().invoke(app, ["run", "configs/study/mixers.yaml", "--spread", "0.2"])
     assert isinstance(done.exception, UserError)
 
 

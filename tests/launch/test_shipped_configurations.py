@@ -66,6 +66,7 @@ def command(file: Path, written: Path) -> list[str]:
         "evaluate": ["evaluate", "run", str(written), "--out", "evaluation"],
         "measure": ["measure", str(written), "--out", "measured"],
         "experiment": ["sweep", str(written), "--slurm", "scripts"],
+        "study": ["sweep", str(written), "--slurm", "scripts"],
     }
     return words[kind]
 

@@ -1,0 +1,181 @@
+"""The study's verdicts and rates, made anew of its packed records by the code that judges for `remedy report`."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmarks import packed
+from remedy.eval.records.failures import UNTRACED
+from remedy.eval.records.schema import Record, rank
+from remedy.eval.report.budgets import as_it_is
+from remedy.eval.report.comparable import judged
+from remedy.eval.report.page import report as write_report
+from remedy.eval.report.reading import variants_of
+from remedy.eval.report.verdicts import Verdict, decide
+from remedy.launch.experiment import ExperimentConfig
+from remedy.settings import load
+
+CONFIGS = Path(__file__).parents[1] / "configs" / "study"
+QUESTIONS = (
+    *("mixers", "mixers_longer", "horizon", "reveals", "groups"),
+    *("wrong_actions", "repeats", "strings", "accuracy_per_token", "pretrained"),
+)
+"""The questions with records, in the order of the study's page."""
+REQUEST = "evaluation/evaluation.json"
+AXES = ("length", "depth")
+"""Labels along which rates stand in the columns of a table."""
+INTRODUCTION = """\
+# Every verdict and rate of the study
+
+Made by `python -m benchmarks.study` of the records beside this page, and held to them by a test. A word is of recipes, of their
+trainings as draws; *of these runs* holds for other programs and not for other seeds ([verdicts](../../docs/statistics.md)). Rates are
+right answers in per cent, each seed; the interval of a difference and its p stand at the level that the comparison is judged at. What
+was fed has no answer of the model's: there the rate is that of last states that are predicted as they are.
+
+`records.parquet` of a question holds every record of every run with all its columns, [runs.parquet](runs.parquet) what each run was
+asked and took. A question's whole report: `python -m benchmarks.study --report mixers --out runs/report`. Its runs' folders as they
+were: `python -m benchmarks.packed unpack results/study/mixers runs/mixers`.
+"""
+HEAD = (
+    *("compared", "recipes", "of these runs", "baseline", "solve it", "with it", "solve it"),
+    *("points", "p", "level", "tokens"),
+)
+
+
+def config_of(question: str) -> ExperimentConfig:
+    """The experiment that the question was asked by."""
+    return load(ExperimentConfig, CONFIGS / f"{question}.yaml")
+
+
+def requests_of(question: Path) -> list[dict[str, Any]]:
+    """What the evaluations of a question say of themselves, each with its `folder`."""
+    runs = packed.read_runs(question.parent)
+    mine = runs.loc[runs.index.str.startswith(f"{question.name}/"), REQUEST].dropna()
+    return [{**json.loads(text), "folder": str(folder).split("/", 1)[1]} for folder, text in mine.items()]
+
+
+def verdicts(question: Path) -> list[Verdict]:
+    """The verdicts on a question's comparisons, of the groups of its experiment."""
+    config = config_of(question.name)
+    requests = [one for one in requests_of(question) if one["folder"].split("/")[0] in config.groups]
+    variants = variants_of(requests)
+    records = packed.read_records(question)
+    records = records[records["group"].isin(config.groups) & (records["failure"] != UNTRACED)]
+    records = records.drop(columns=list(packed.OWN)).assign(variant=records["run"].map(variants))
+    decided = decide(config.comparisons, records, [one["run"] for one in requests if as_it_is(one)])
+    return [judged(item, requests, variants) for item in decided]
+
+
+def report(question: Path, out: Path) -> Path:
+    """Write the whole report of a question; returns its page."""
+    config = config_of(question.name)
+    with tempfile.TemporaryDirectory() as folder:
+        packed.unpack(question, Path(folder))
+        groups = [Path(folder) / group for group in config.groups]
+        return write_report(groups, out, config.comparisons, config.title, config.baselines)
+
+
+def page(root: Path) -> str:
+    """Every question's verdicts and rates as Markdown."""
+    return "\n".join([INTRODUCTION, *(section(root / name) for name in QUESTIONS)])
+
+
+def section(question: Path) -> str:
+    """One question's verdicts and rates."""
+    name = question.name
+    said = f"{config_of(name).title}. [Settings](../../configs/study/{name}.yaml).\n"
+    return "\n".join(
+        [f"## {_title_of(name).capitalize()}\n", said, *map(table, (verdict_rows(question), rate_rows(question)))]
+    )
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as Markdown, the first their head."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:], ""])
+
+
+def verdict_rows(question: Path) -> list[list[str]]:
+    """A line for each comparison, under `HEAD`."""
+    return [list(HEAD), *(row(item) for item in verdicts(question))]
+
+
+def row(item: Verdict) -> list[str]:
+    """One comparison's line."""
+    low, high = item.found.interval(item.level)
+    named = f"{item.comparison.mitigation} (primary)" if item.comparison.primary else item.comparison.mitigation
+    sides = [
+        cell
+        for side in (item.baseline, item.treatment)
+        for cell in (percent(side.points), f"{side.solved} of {len(side.points)}")
+    ]
+    return [
+        named,
+        "fed" if item.word is None else str(item.word) if item.found.repeated else "",
+        str(item.of_runs),
+        *sides,
+        f"{100 * item.found.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})",
+        f"{item.evidence.p_value:.4f}",
+        f"{item.level:.4f}",
+        f"x {item.token_ratio:.2f}",
+    ]
+
+
+def percent(rates: Sequence[float]) -> str:
+    """Shares in per cent: `100, 99.5, 0`."""
+    return ", ".join(f"{round(100 * rate, 1):g}" for rate in rates)
+
+
+def right(rows: pd.DataFrame) -> pd.Series:
+    """Which answers are right, of programs that could be traced; where states were fed, which last states are predicted as they are."""
+    traced = rows[rows["failure"] != UNTRACED]
+    said = traced["answer"] == traced["true_answer"]
+    return said if traced["right"].isna().all() else traced["right"].astype(bool)
+
+
+def rate_rows(question: Path) -> list[list[str]]:
+    """A line for each recipe and condition but for the axis, whose values are the columns; cells hold each seed's rate."""
+    rows = packed.read_records(question)
+    axis = next(name for name in AXES if name in rows)
+    labels = [name for name in rows.columns if name not in {*Record.__annotations__, *packed.OWN, axis, "horizon"}]
+    varying = [name for name in labels if rows[name].nunique(dropna=False) > 1]
+    groups = ["group"] if rows["group"].nunique() > 1 else []
+    recipe = rows["run"].str.replace(r",seed=\d+", "", regex=True)
+    keys = ["recipe", *groups, *varying]
+    rows = rows.assign(recipe=recipe, **{name: rows[name].map(_plain) for name in varying})
+    values = sorted(rows[axis].dropna().unique()) + ([None] if rows[axis].isna().any() else [])
+    found = [[*map(_title_of, keys), *(f"{axis} {value:g}" if value is not None else "other" for value in values)]]
+    lines = rows.groupby(keys, sort=False)
+    for key, mine in sorted(lines, key=lambda line: [_place(name, value) for name, value in zip(keys, line[0])]):
+        found.append([*map(str, key), *(_cell(mine, axis, value) for value in values)])
+    return found
+
+
+def _cell(rows: pd.DataFrame, axis: str, value: float | None) -> str:
+    mine = rows[rows[axis].isna()] if value is None else rows[rows[axis] == value]
+    return percent([float(right(seed).mean()) for _, seed in mine.groupby("folder")])
+
+
+def _place(name: str, value: str) -> tuple[Any, ...]:
+    """Sorts the values of a label as it declares, numbers by their size."""
+    try:
+        return (0, float(value))
+    except ValueError:
+        return (1, rank(name, value))
+
+
+def _plain(value: object) -> str:
+    """A label's value in a cell; empty where a condition does not have it."""
+    if pd.isna(value):
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _title_of(name: str) -> str:
+    return name.replace("_", " ")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from remedy.checksums import digest_of
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
-from remedy.data_gen.shards import WriteConfig, plan, read_manifest, read_shard
+from remedy.data_gen.shards import CARD, WriteConfig, plan, read_manifest, read_shard
 from remedy.files import replace_file
 from remedy.messages import as_markdown
 from remedy.settings import dump
@@ -43,7 +43,7 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
         for name in table.column_names:
             if name not in _OWN:
                 slices.setdefault(name, Counter()).update(str(v) for v in table[name].to_pylist())
-    path = directory / "README.md"
+    path = directory / CARD
     text = _text(data, tokenizer, counts, slices, outcomes, lengths)
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
     return path
@@ -78,8 +78,7 @@ def _text(
             "---",
             f"# {data.task.kind} traces in {data.format} format",
             "",
-            f"{data.task.describe()}. Every example is a function of (configuration, split, index); the program's content",
-            "hash picks its split, so no program occurs in two of them.",
+            f"{data.task.describe()}. Every example is a function of (configuration, split, index). {data.task.split_rule()}.",
             "",
             "| split | examples | tokens | " + " | ".join(roles) + " |",
             "|---" * (3 + len(roles)) + "|",

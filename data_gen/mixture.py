@@ -15,7 +15,7 @@ from pydantic import Field
 
 from remedy import rng
 from remedy.data_gen.config import DataConfig
-from remedy.settings import ConfigError, Settings
+from remedy.settings import Settings
 
 LONGEST = 10_000
 STRIDE = 1 << 40
@@ -62,12 +62,6 @@ class Mixture:
         resolved = {
             name: (part.weight, data.changed(part.set, f"mixture.{name}.set")) for name, part in parts.items()
         } or {"": (1, data)}
-        if len(parts) == 1:
-            (name,) = parts
-            try:
-                parts[name].refuse_idle({"weight": "where there is one part only"})
-            except ValueError as error:
-                raise ConfigError(f"mixture.{name}.{error}") from None
         self.sources = [Source(n, weight, d, d.task.count(split)) for n, (weight, d) in resolved.items()]
         self.part_of, self.seen_before = _interleave([source.weight for source in self.sources])
         self.first = data_seed * STRIDE

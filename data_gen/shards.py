@@ -30,7 +30,7 @@ from remedy.checksums import (
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role, Special
-from remedy.data_gen.splits import SplitName
+from remedy.data_gen.splits import SPLITS, SplitName
 from remedy.files import clear_partials
 from remedy.owner import owned
 from remedy.settings import Settings, UserError
@@ -38,6 +38,7 @@ from remedy.workers import worker_pool
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
+CARD = "README.md"
 MOST_SHARDS = 100_000
 _ROLES = {role.label: int(role) for role in Role}
 _CURE = "run `remedy generate` again, which makes it anew"
@@ -66,7 +67,7 @@ class WriteConfig(Settings):
     splits: dict[SplitName, Annotated[int, Field(ge=0, le=1_000_000_000_000)]] = Field(
         default={"train": 10_000, "validation": 500, "test": 500}
     )
-    """Examples of each split."""
+    """Examples of each split; of given programs, by default all."""
     shard_size: int = Field(default=1000, ge=1, le=1_000_000)
     """Examples of one shard."""
 
@@ -121,18 +122,20 @@ def write(
     fingerprint: str,
     part: tuple[int, int] = (0, 1),
     workers: int = 1,
+    overwrite: bool = False,
 ) -> Iterator[Shard]:
-    """Write this part's missing shards, yielding each when it is in place; finished ones are not made again.
+    """Write this part's missing shards, yielding each when it is in place; finished ones are not made again. `overwrite`: shards of
+    another configuration or tokenizer are deleted.
 
     `part` (i, N) takes every N-th shard from the i-th. `encode` must be picklable when `workers` > 1. Shards that are there
     are read to the last byte (1 to 2 GB/s); a damaged one is made again.
 
     Raises:
-        ShardError: the folder holds data of another configuration or tokenizer.
+        ShardError: the folder holds shards of another configuration or tokenizer, or a damaged manifest.
         UserError: another process writes this part, or a worker was killed.
     """
     with owned(directory, "" if part[1] == 1 else f"-{part[0]}-of-{part[1]}"):
-        data_set = _claim(data, config, directory, fingerprint)
+        data_set = _claim(data, config, directory, fingerprint, overwrite)
         folder = directory / "data"
         clear_partials(folder)
         todo = [shard for shard in plan(config)[part[0] :: part[1]] if not _is_done(folder / shard.name, data_set)]
@@ -195,6 +198,26 @@ def _is_done(path: Path, data_set: str) -> bool:
     return True
 
 
+def read_example(directory: Path, split: str, index: int) -> dict[str, Any]:
+    """One row of a data set; `split` empty: the first that there is.
+
+    Raises:
+        ShardError: as `read_shard`; there is no such split or index.
+    """
+    manifest = read_manifest(directory)
+    counts = {name: count for name, count in manifest["splits"].items() if count}
+    split = split or next((name for name in SPLITS if name in counts), "")
+    if index >= counts.get(split, 0):
+        have = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        raise ShardError(f"{directory}: has no example {index} of split {split}, counted from 0; there are {have}")
+    written = WriteConfig(splits=counts, shard_size=manifest["shard_size"])
+    shard = next(one for one in plan(written) if one.split == split and one.start <= index < one.stop)
+    row: dict[str, Any]
+    table = read_shard(directory / "data" / shard.name, digest_of(manifest))
+    [row] = table.slice(index - shard.start, 1).to_pylist()
+    return {"split": split, **row}
+
+
 def read_manifest(directory: Path) -> dict[str, Any]:
     """What a folder of shards says it holds.
 
@@ -223,7 +246,8 @@ def _written(data: DataConfig) -> dict[str, Any]:
     return data.model_dump(mode="json", exclude={"memory"})
 
 
-def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: str) -> str:
+def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: str, overwrite: bool) -> str:
+    """Make the folder this data set's, whose digest is returned. What another left without a whole shard is taken over."""
     manifest = {
         "data": _written(data),
         "data_hash": data_hash(data),
@@ -232,15 +256,23 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
         "splits": dict(sorted(config.splits.items())),
         "shard_size": config.shard_size,
     }
-    path = directory / MANIFEST
-    if not path.exists():
-        other = foreign_table(directory / "data", digest_of(manifest))
-        if other is not None:
-            raise ShardError(f"{other}: belongs to another data set; choose another --out, or delete the folder")
-        write_json(path, manifest)
-    elif read_manifest(directory) != manifest:
-        raise ShardError(f"{directory}: holds data of another configuration or tokenizer; choose another --out")
-    return digest_of(manifest)
+    path, wanted = directory / MANIFEST, digest_of(manifest)
+    held = read_manifest(directory) if path.exists() else {}
+    if held == manifest:
+        return wanted
+    if other := foreign_table(directory / "data", wanted):
+        shards = sorted((directory / "data").glob("*.parquet"))
+        differing = [key for key, value in held.items() if value != manifest[key] and key != "data_hash"]
+        differs = f" (it differs in {', '.join(differing)})" if differing else ""
+        if not overwrite:
+            raise ShardError(
+                f"{other}: is one of {len(shards)} shards of another data set{differs}: give --overwrite to replace them, or choose "
+                "another --out"
+            )
+        for shard in [*shards, directory / CARD]:
+            shard.unlink(missing_ok=True)
+    write_json(path, manifest)
+    return wanted
 
 
 def _row(example: Example, tokens: TokenLists) -> dict[str, Any]:

@@ -168,11 +168,9 @@ def for_checkpoint(checkpoint: str, config: EvalConfig, chosen: Mapping[str, Any
 
 def _refuse_other_splits(task: Task, trained_on: Task | None) -> None:
     """Raises a ConfigError for programs whose split says nothing of whether the checkpoint was trained on them."""
-    if trained_on is None or trained_on.kind != task.kind:
+    if trained_on is None or trained_on.name != task.name or task.splits_by == trained_on.splits_by:
         return
-    asked, trained = (getattr(one, "split_by", None) for one in (task, trained_on))
-    if asked != trained:
-        raise ConfigError(
-            f"set.task.split_by: test programs by {asked} may stand in the training of this checkpoint, which was split by {trained}: "
-            f"write split_by: {trained}"
-        )
+    raise ConfigError(
+        f"set.task.split_by: test programs by {task.splits_by} may stand in the training of this checkpoint, which was split by "
+        f"{trained_on.splits_by}: write that"
+    )

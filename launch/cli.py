@@ -1,22 +1,63 @@
-"""The `remedy` command, from `generate` to `sweep`: what each of its commands takes."""
+"""The `remedy` command: what each of its commands takes."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
+from typer.core import TyperGroup
 
 from remedy.launch.console import command_line, show_source, start, target
 from remedy.launch.reference import SettingsCommand
 from remedy.settings import load
 
-app = command_line(
-    help="Test cures for the failures of code world models: generate, train, diagnose, compare.", no_args_is_help=True
-)
+MAIN = ("init", "generate", "show", "train", "evaluate", "report", "run")
+"""Commands of the main path, in its order; the others are tools."""
+
+
+class Commands(TyperGroup):
+    """The commands in two groups."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        tools = [name for name in self.commands if name not in MAIN]
+        for title, names in (("Commands", MAIN), ("Tools", tools)):
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(300)) for name in names])
+
+
+app = command_line(cls=Commands, no_args_is_help=True)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from remedy import __version__
+
+        print(f"cwm-remedy {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _all(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print it")] = False,
+) -> None:
+    """Test mitigations of the failures of code world models: generate traces, train, evaluate, compare."""
 
 
 Overrides = Annotated[Optional[list[str]], typer.Argument(metavar="[key=value ...]", help="settings to change")]  # noqa: UP045
+
+
+@app.command()
+def init(
+    programs: Annotated[
+        str, typer.Argument(help="your programs: a JSONL file of {code, input}, or a folder of .py files")
+    ],
+    out: Annotated[Optional[Path], target("the file (default: the programs' name with .yaml)")] = None,  # noqa: UP045
+) -> None:
+    """Write an experiment over your own programs: a baseline, characters for strings, sparse states."""
+    from remedy.launch.init import init as run
+
+    print(run(programs, out))
 
 
 @app.command(cls=SettingsCommand)
@@ -26,11 +67,14 @@ def generate(
     out: Annotated[Path, target("folder for shards and data card")] = ...,  # type: ignore[assignment]
     shard: Annotated[str, typer.Option(help="i/N: make every N-th shard from the i-th, counted from 0")] = "0/1",
     workers: Annotated[int, typer.Option(min=1, max=1000, help="processes")] = 1,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace the shards of another configuration that the folder holds")
+    ] = False,
 ) -> None:
     """Write a data set as Parquet shards with a data card; run again to continue."""
     from remedy.launch.generate import generate as run
 
-    run(config, overrides or [], out, shard, workers)
+    run(config, overrides or [], out, shard, workers, overwrite)
 
 
 @app.command()
@@ -38,14 +82,15 @@ def trace(
     file: Annotated[Path, typer.Argument(help="a Python file with one function marked `# << START_OF_TRACE`")],
     overrides: Overrides = None,
 ) -> None:
-    """Print prompt and trace of a program, exactly as a model sees them.
+    """Print prompt and trace of a program, exactly as a model sees them; on a terminal in the colours of roles.
 
     Settings: format, reveal.spacing, reveal.locals, reveal.call_depth, reveal.answer_only, string_encoding, tracer.python
     and the other limits of `tracer`, as in a data configuration. For example reveal.spacing=4 reveal.locals=diff format=repl.
     """
+    from remedy.launch.trace import print_spans
     from remedy.launch.trace import trace as run
 
-    show_source(run(file, overrides or []))
+    print_spans(*run(file, overrides or []))
 
 
 @app.command()
@@ -64,23 +109,29 @@ def rewrite(
 
 @app.command()
 def show(
-    source: Annotated[str, typer.Argument(help="YAML of a data set or a training run, or the folder of an evaluation")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="a .py file with a marked function, a YAML file, or the folder of a data set, run or evaluation"
+        ),
+    ],
     overrides: Overrides = None,
     index: Annotated[Optional[int], typer.Option(min=0, help="which example (default: 0)")] = None,  # noqa: UP045
     split: Annotated[
-        str, typer.Option(help="train, validation or test; all: of the programs task (default: train)")
+        str, typer.Option(help="train, validation or test; all: of given programs (default: the first that there is)")
     ] = "",
     row: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(min=0, help="instead: a row of training as the model reads it, counted from 0"),
     ] = None,
     condition: Annotated[
-        str, typer.Option(help="of an evaluation: words of the condition, for example 'length=8 forcing=free'")
+        str,
+        typer.Option(help="of an evaluation: words of the condition, for example 'length-8 free' (default: the first)"),
     ] = "",
     ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
     html: Annotated[Optional[Path], target("write a page instead")] = None,  # noqa: UP045
 ) -> None:
-    """Show an example, a training row or a decoded record by role: what is not supervised is grey, strings are underlined."""
+    """Show a program's trace, an example, a training row or a decoded record by role; what is not supervised is grey."""
     from rich.console import Console
 
     from remedy.launch.show import show as run
@@ -286,30 +337,9 @@ def run_experiment(
         Optional[float],  # noqa: UP045
         typer.Option(min=0, max=1, help="with --plan: standard deviation of seeds' rates (default: 0.1)"),
     ] = None,
-) -> None:
-    """Run an experiment from training to report, skipping the stages already done."""
-    from remedy.launch.experiment import ExperimentConfig
-    from remedy.launch.runner import run as run
-    from remedy.settings import UserError
-
-    if plan:
-        from remedy.launch.plan import print_plan
-
-        print_plan(load(ExperimentConfig, config, overrides or []), config, rate, spread)
-        return
-    if rate is not None or spread is not None:
-        raise UserError("--rate and --spread do nothing without --plan: add it, or remove them")
-    page = run(load(ExperimentConfig, config, overrides or []), config)
-    print(f"report: open {page} (or {page.with_suffix('.md')})")
-
-
-@app.command(cls=SettingsCommand)
-def sweep(
-    config: Annotated[str, typer.Argument(help="YAML of an experiment, with a `grid` in its groups")],
-    overrides: Overrides = None,
     slurm: Annotated[
         Optional[Path],  # noqa: UP045
-        target("write the scripts of a Slurm array to this folder instead"),
+        target("write the scripts of a Slurm array to this folder, and say how to submit them"),
     ] = None,
     job: Annotated[Optional[int], typer.Option(help="do this run alone, counted from 0")] = None,  # noqa: UP045
     report_only: Annotated[bool, typer.Option("--report-only", help="report over the runs that are done")] = False,
@@ -318,15 +348,45 @@ def sweep(
         typer.Option("--partial", help="with --report-only: judge recipes of which runs are missing, by the others"),
     ] = False,
 ) -> None:
-    """Run a grid of runs, here or as a Slurm array, and report over all; finished runs are skipped."""
-    from remedy.launch.sweep import sweep as run
+    """Run an experiment from training to report, here or as a Slurm array; what is done is skipped."""
+    from remedy.launch import runner
+    from remedy.launch import slurm as scripts
+    from remedy.launch.experiment import ExperimentConfig
     from remedy.settings import UserError
 
-    if partial and not report_only:
-        raise UserError("--partial does nothing without --report-only: add it, or remove --partial")
-    page = run(config, overrides or [], slurm, job, report_only, partial)
-    if page is not None:
-        print(f"report: open {page} (or {page.with_suffix('.md')})")
+    ways = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}
+    if len(asked := [way for way, given in ways.items() if given]) > 1:
+        raise UserError(f"{asked[0]} and {asked[1]} are two things to do: give one of them")
+    for option, given, needs in (
+        ("--rate", rate, "--plan"),
+        ("--spread", spread, "--plan"),
+        ("--partial", partial, "--report-only"),
+    ):
+        if given not in (None, False) and not ways[needs]:
+            raise UserError(f"{option} does nothing without {needs}: add it, or remove {option}")
+    settings = load(ExperimentConfig, config, overrides or [])
+    if plan:
+        from remedy.launch.plan import print_plan
+
+        return print_plan(settings, config, rate, spread)
+    if slurm is not None:
+        return scripts.write_scripts(settings, config, overrides or [], slurm)
+    if job is not None:
+        scripts.do_job(settings, config, job)
+    page = runner.report_done(settings, config, partial) if report_only else runner.run(settings, config)
+    print(f"report: open {page} (or {page.with_suffix('.md')})")
+
+
+@app.command("list")
+def list_choices(
+    what: Annotated[
+        str, typer.Argument(help="tasks, mixers, formats, encodings, diagnostics, ... (default: all)")
+    ] = "",
+) -> None:
+    """Print what settings choose from by name, a line for each: tasks, mixers, formats, diagnostics and others."""
+    from remedy.launch.choices import described
+
+    print("\n".join(described(what)))
 
 
 def main() -> None:

@@ -9,14 +9,19 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from remedy.data_gen.config import DataConfig
+from remedy.eval.checkpoint import Subject
+from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
+from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.condition import MOST_EXAMPLES
 from remedy.eval.records.schema import COMMON
 from remedy.eval.report.verdicts import Comparison, Side, one_primary
+from remedy.files import file_name
 from remedy.launch.groups import BASELINE, SEEDS, SELECTION_FOLDER, Group, Member, TrialMember, members, trial_members
 from remedy.messages import cut, shown, suggest
 from remedy.models.config import DecoderSettings
-from remedy.settings import ConfigError, Folder, Settings, apply_changes, build
+from remedy.settings import ConfigError, Folder, Settings, apply_changes, build, resolve
 from remedy.train.config import MOST_STEPS, RunConfig
 
 
@@ -65,13 +70,14 @@ class ExperimentConfig(Settings):
 
 class TrainingJob(Settings):
     """One training of an experiment, in a folder of its own. `stacked`: with so many seeds of its recipe it is trained at once; its
-    own settings, `train`, are those of a run alone."""
+    own settings, `train`, are those of a run alone. `unused`: keys of the group's base that do nothing in it, and what is said then."""
 
     name: str
     variant: str
     folder: Path
     train: RunConfig
     stacked: int | None = None
+    unused: dict[str, str] = {}
 
 
 class Trial(TrainingJob):
@@ -102,12 +108,16 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
     """
     jobs: list[Job] = []
     for group_name, group in config.groups.items():
+        first = len(jobs)
         for member in members(group):
             label = f"{where}: groups.{cut(group_name)}.runs.{cut(member.name)}"
             chosen: dict[str, Any] = {}
             if group.select is not None and not _untrained(group, member, label):
                 chosen = group.select.points()[0] if choices is None else choices[group_name, member.variant]
             jobs.append(_job(config, group_name, member, chosen, label))
+        for key, says in jobs[first].unused.items():
+            if all(key in job.unused for job in jobs[first:]):
+                raise ConfigError(says)
     _refuse_twice([job.name for job in jobs], where)
     held: dict[Path, str] = {}
     for job in jobs:
@@ -177,8 +187,8 @@ def trials(config: ExperimentConfig, where: str) -> list[Trial]:
     for group_name, group in config.groups.items():
         for member in trial_members(group):
             label = f"{where}: groups.{cut(group_name)}.select, trial {cut(member.name)}"
-            folder = _folder(config, group_name, label) / SELECTION_FOLDER / _part(member.name.replace("/", "-"), label)
-            train, stacked = _train(config, group_name, member, folder, member.changes, label)
+            folder = _folder(config, group_name, label) / SELECTION_FOLDER / _part(member.name, label)
+            train, stacked, _ = _train(config, group_name, member, folder, member.changes, label)
             if not train.train.total_steps:
                 continue  # what trains nothing has nothing to choose
             if train.train.evaluate_every is None:
@@ -206,15 +216,15 @@ def _folder(config: ExperimentConfig, group_name: str, label: str) -> Path:
 
 def _part(name: str, label: str) -> str:
     """A name as one part of a path: a run's folder lies in its group's, and that in the experiment's."""
-    if name in ("", ".", "..") or "/" in name or not name.isprintable():
+    if not name.isprintable() or not (part := file_name(name)):
         raise ConfigError(f"{label}: {shown(name)} cannot name the folder of a group or run: choose another name")
-    return name
+    return part
 
 
 def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict[str, Any], label: str) -> Job:
     group = config.groups[group_name]
-    folder = _folder(config, group_name, label) / _part(member.name.replace("/", "-"), label)
-    evaluation = build(EvalConfig, apply_changes(group.evaluate, group.evaluate_runs.get(member.of, {}), label), label)
+    folder = _folder(config, group_name, label) / _part(member.name, label)
+    evaluation, _ = resolve(EvalConfig, group.evaluate, group.evaluate_runs.get(member.of, {}), label, label)
     if config.max_examples is not None:
         evaluation = evaluation.changed(_fewer_examples(evaluation, config.max_examples), label)
     if evaluation.backend is not None:
@@ -223,7 +233,7 @@ def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict
             "with `remedy evaluate` once it is served"
         )
     evaluation.refuse_on(config.processes)
-    train, stacked = _train(config, group_name, member, folder, {**member.changes, **chosen}, label)
+    train, stacked, unused = _train(config, group_name, member, folder, {**member.changes, **chosen}, label)
     if evaluation.load_in_4bit and isinstance(train.model, DecoderSettings):
         raise ConfigError(
             f"{label}: evaluate.load_in_4bit is for pretrained models, and this run's is a decoder: remove it"
@@ -234,9 +244,20 @@ def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict
         folder=folder,
         train=train,
         stacked=stacked,
+        unused=unused,
         evaluate=evaluation,
         chosen=chosen,
     )
+
+
+def conditions(job: Job) -> list[Condition]:
+    """What a run is evaluated on.
+
+    Raises:
+        ConfigError: a diagnostic does not fit its data.
+    """
+    data = build(DataConfig, apply_changes(job.train.data.model_dump(), job.evaluate.set, "set"), job.name)
+    return conditions_of(job.evaluate, Subject(data, job.evaluate.trained_on or job.train.data.task))
 
 
 def _untrained(group: Group, member: Member | TrialMember, label: str) -> bool:
@@ -253,23 +274,22 @@ def _train(
     folder: Path,
     changes: dict[str, Any],
     label: str,
-) -> tuple[RunConfig, int | None]:
-    """The resolved settings of one training, and with how many seeds it is trained at once."""
-    base = config.groups[group_name].base
-    settings = apply_changes({**base, "name": member.name, "output": str(folder / "model")}, changes, label)
+) -> tuple[RunConfig, int | None, dict[str, str]]:
+    """The resolved settings of one training, with how many seeds it is trained at once, and what of the base does nothing in it."""
+    base = {**config.groups[group_name].base, "name": member.name, "output": str(folder / "model")}
     if config.max_steps is not None and not _untrained(config.groups[group_name], member, label):
-        settings = apply_changes(settings, {"train.max_steps": config.max_steps}, label)
-    tracking = settings.get("tracking") or {}
+        changes = {**changes, "train.max_steps": config.max_steps}
+    tracking = apply_changes(base, changes, label).get("tracking") or {}
     if isinstance(tracking, Mapping) and tracking.get("wandb", True):
         tags = [group_name, *([SELECTION_FOLDER] if isinstance(member, TrialMember) else []), member.variant]
-        settings["tracking"] = {"group": config.name, "tags": tags, **tracking}
-    train = build(RunConfig, settings, label)
+        changes = {**changes, "tracking": {"group": config.name, "tags": tags, **tracking}}
+    train, unused = resolve(RunConfig, base, changes, label)
     stacked = train.train.stacked
     if stacked is not None and config.processes > 1:
         raise ConfigError(
             f"{label}: train.stacked {stacked}: seeds are trained at once by one process, not by {config.processes}"
         )
-    return (train if stacked is None else train.changed({"train.stacked": None}, label)), stacked
+    return train if stacked is None else train.changed({"train.stacked": None}, label), stacked, unused
 
 
 def _fewer_examples(evaluation: EvalConfig, most: int) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from remedy.data_gen.card import write_card
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.held_out import refuse_held_out_in_vain
 from remedy.data_gen.shards import WriteConfig, plan, write
+from remedy.data_gen.splits import SPLITS
 from remedy.messages import shown
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
-from remedy.settings import ConfigError, Settings, load
+from remedy.settings import ConfigError, Settings, UserError, load
 
 
 class GenerateConfig(Settings):
@@ -45,22 +46,47 @@ class GenerateConfig(Settings):
         return self
 
 
-def generate(config: str, overrides: Sequence[str], out: Path, shard: str, workers: int) -> None:
+def generate(
+    config: str, overrides: Sequence[str], out: Path, shard: str, workers: int, overwrite: bool = False
+) -> None:
     """Write the missing shards of this part, and the card once all are there."""
     settings = load(GenerateConfig, config, overrides)
-    part = _part(shard)
-    tokenizer = build_tokenizer(settings.tokenizer, settings.data)
-    shards = plan(settings.write)
+    part, data, size = _part(shard), settings.data, _available(settings)
+    if overwrite and part[1] > 1:
+        raise UserError(
+            "--overwrite does not go with --shard, of which one would delete another's: delete the folder first"
+        )
+    tokenizer = build_tokenizer(settings.tokenizer, data)
+    shards = plan(size)
     begin, made = time.perf_counter(), 0
-    encode = partial(encoded_examples, settings.data, tokenizer)
-    for done in write(settings.data, settings.write, out, encode, tokenizer.fingerprint, part, workers):
+    encode = partial(encoded_examples, data, tokenizer)
+    for done in write(data, size, out, encode, tokenizer.fingerprint, part, workers, overwrite):
         made += done.stop - done.start
         print(f"{done.name}: {made} examples, {made / (time.perf_counter() - begin):.0f}/s", flush=True)
     missing = [s.name for s in shards if not (out / "data" / s.name).exists()]
     if missing:
         print(f"{len(shards) - len(missing)} of {len(shards)} shards in {out}; the card is written with the last one")
         return
-    print(f"data card: {write_card(settings.data, settings.write, out, tokenizer.settings.model_dump_json())}")
+    tokenizer.save(out)
+    print(f"data card: {write_card(data, size, out, tokenizer.settings.model_dump_json())}")
+
+
+def _available(settings: GenerateConfig) -> WriteConfig:
+    """How much is written: of given programs all, or as many as there are.
+
+    Raises:
+        ConfigError: there are fewer than are asked for.
+    """
+    task, size = settings.data.task, settings.write
+    if not (said := task.describe_splits()):
+        return size
+    print(said, flush=True)
+    if "splits" not in size.model_fields_set:
+        counts = {split: count for split in SPLITS if (count := task.count(split))}
+        return size.model_copy(update={"splits": counts})
+    for split, count in size.splits.items():
+        task.require(split, count, f"write.splits.{split} {count}")
+    return size
 
 
 def _part(text: str) -> tuple[int, int]:

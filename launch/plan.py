@@ -12,9 +12,6 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import Subject
-from remedy.eval.conditions import conditions_of
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.diagnostics import Condition
 from remedy.eval.records.summary import ConditionSummary
@@ -27,10 +24,10 @@ from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, smallest_difference
 from remedy.eval.stats.words import least_p
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
+from remedy.launch.experiment import conditions as conditions_of_job
 from remedy.models.config import DecoderSettings
 from remedy.models.flops import training_flops
 from remedy.models.tokenizer import build_tokenizer
-from remedy.settings import apply_changes, build
 from remedy.speed import duration
 from remedy.train.data import parted
 from remedy.train.run import build_model, build_rows
@@ -67,15 +64,10 @@ def print_plan(
     variants: dict[str, list[Job]] = {}
     for job in jobs:
         variants.setdefault(job.variant, []).append(job)
-    conditions = {job.name: _conditions(job) for job in jobs}
+    conditions = {job.name: conditions_of_job(job) for job in jobs}
     _print_runs(config, variants, conditions, trials(config, where), console)
     _print_conditions(variants, conditions, console)
     _print_comparisons(config, variants, conditions, rate, spread, console)
-
-
-def _conditions(job: Job) -> list[Condition]:
-    data = build(DataConfig, apply_changes(job.train.data.model_dump(), job.evaluate.set, "set"), job.name)
-    return conditions_of(job.evaluate, Subject(data, job.evaluate.trained_on or job.train.data.task))
 
 
 def _print_runs(

@@ -23,7 +23,6 @@ SETTINGS = {
     "evaluate": "remedy.eval.config:EvalConfig",
     "measure": "remedy.eval.costs.measure:MeasureConfig",
     "run": "remedy.launch.experiment:ExperimentConfig",
-    "sweep": "remedy.launch.experiment:ExperimentConfig",
 }
 INTRODUCTION = """\
 # Settings

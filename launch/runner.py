@@ -13,13 +13,14 @@ from remedy.eval.records.folder import REQUEST
 from remedy.eval.report.planned import EVALUATION, write_plan
 from remedy.files import replace_file
 from remedy.launch.completed_jobs import is_done
-from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
+from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, conditions, expand, trials
 from remedy.launch.fork_server import ForkServer
 from remedy.launch.groups import SELECTION_FOLDER
 from remedy.launch.job import CHOSEN, EVALUATE, TRAINED
 from remedy.launch.progress import Board, Progress, Watch
 from remedy.launch.selection import choose
 from remedy.launch.stacks import Stack, stacks
+from remedy.launch.train import given_programs
 from remedy.owner import owned
 from remedy.settings import UserError, dump, load
 from remedy.train.config import RunConfig
@@ -41,6 +42,7 @@ def run(config: ExperimentConfig, where: str) -> Path:
 
 def _run(config: ExperimentConfig, where: str) -> Path:
     jobs, tried = expand(config, where), trials(config, where)
+    check_programs([*tried, *jobs])
     plan(config, jobs)
     with ForkServer(environment(config)) as server:
         if tried:
@@ -49,6 +51,34 @@ def _run(config: ExperimentConfig, where: str) -> Path:
             plan(config, jobs)  # which runs are one variant may hang on what was chosen
         _stacked_first(config, jobs, f"{len(jobs)} runs", server)
     return report_all(config, jobs)
+
+
+def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> Path:
+    """The report over the runs that are done; returns its page. `partial`: as of `report_all`.
+
+    Raises:
+        UserError: as `report_all`, or trials that choose settings are not finished.
+    """
+    tried = trials(config, where)
+    jobs = expand(config, where, choose(config, tried) if tried else None)
+    plan(config, jobs)
+    return report_all(config, jobs, partial)
+
+
+def check_programs(jobs: Sequence[TrainingJob]) -> None:
+    """Say of given programs how many each split has, before anything of what is still to be trained begins.
+
+    Raises:
+        ConfigError: training, validation or a diagnostic has none, or a diagnostic does not fit its data.
+    """
+    said: dict[str, None] = {}
+    for job in jobs:
+        if not (job.folder / TRAINED).exists():
+            said |= dict.fromkeys(given_programs(job.train))
+            if isinstance(job, Job):
+                conditions(job)
+    for line in said:
+        print(line, flush=True)
 
 
 def plan(config: ExperimentConfig, jobs: Sequence[Job]) -> None:

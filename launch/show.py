@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from remedy.data_gen.examples import Example
+from remedy.data_gen.shards import MANIFEST, read_example
 from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.window_examples import windows
 from remedy.eval.view.page import page
@@ -19,8 +20,12 @@ from remedy.launch.generate import GenerateConfig
 from remedy.messages import suggest
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml
+from remedy.models.tokenizer import load as load_tokenizer
+from remedy.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml, resolve
 from remedy.train.config import RunConfig, TrainSettings
+
+SHOWN = ("evaluation.json", MANIFEST, "evaluation/evaluation.json", "config.yaml", "train.yaml")
+"""What a folder that can be shown holds, the first of these first: of an evaluation, a data set, a run, or an experiment's run."""
 
 
 def show(
@@ -34,27 +39,76 @@ def show(
     html: Path | None,
     console: Console,
 ) -> None:
-    """Print the view, or write it as a page. `source`: a configuration's file, or an evaluation's folder.
+    """Print the view, or write it as a page. `source`: a program's file, a configuration's, or the folder of a data set, a run or an
+    evaluation.
 
     Raises:
-        UserError: the source is neither configuration nor evaluation, or holds nothing at this index, row or condition.
+        UserError: the source is none of these, or holds nothing at this index, row or condition.
     """
-    if (Path(source) / "evaluation.json").exists():
-        from remedy.eval.view.evaluation import record_view
-
-        if overrides or split or row is not None:
-            raise ConfigError(f"{source}: is an evaluation's folder: give --index and --condition")
-        view = record_view(Path(source), index or 0, condition)
-    elif condition:
+    path, kind = _found(Path(source), bool(overrides or split or row is not None))
+    if condition and kind != "evaluation.json":
         raise ConfigError(f"--condition: of an evaluation's folder; {source} is none")
+    if kind in ("evaluation.json", MANIFEST) and (overrides or row is not None or (split and kind != MANIFEST)):
+        what = (
+            "a data set's folder: give --index and --split"
+            if kind == MANIFEST
+            else "an evaluation's folder: give --index and --condition"
+        )
+        raise ConfigError(f"{source}: is {what}")
+    if kind == "evaluation.json":
+        from remedy.eval.view.evaluation import Opened, record_view
+
+        conditions = list(Opened(path).conditions)
+        view = record_view(path, index or 0, condition or conditions[0])
+        if len(conditions) > 1 and not condition:
+            console.print(
+                f"condition 1 of {len(conditions)}; --condition chooses: {', '.join(conditions)}",
+                markup=False,
+                soft_wrap=True,
+            )
+    elif kind == MANIFEST:
+        view = data_set_view(path, index or 0, split)
     else:
-        view = config_view(source, overrides, index, split, row)
+        view = config_view(str(path), overrides, index, split, row)
     if html is None:
         show_view(view, console, ids)
         return
     text = page(view, ids)
     replace_file(html, lambda partial: partial.write_text(text, encoding="utf-8"))
     console.print(f"page: {html}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
+    """The file or folder that is shown, and what marks it. `of_its_data`: of a run, what it reads and not what it wrote."""
+    if not path.is_dir():
+        return path, ""
+    for inside in (path / mark for mark in SHOWN):
+        passed_over = of_its_data and inside.parent != path
+        if inside.exists() and not passed_over:
+            return (inside, "") if inside.suffix == ".yaml" else (inside.parent, inside.name)
+    found = {
+        inside.parent for mark in ("train.yaml", "evaluation.json", MANIFEST) for inside in path.glob(f"*/**/{mark}")
+    }
+    below = sorted(str(folder) for folder in found if folder.parent not in found)
+    holds = f"; below it are {', '.join(below[:8])}{' and others' if len(below) > 8 else ''}" if below else ""
+    raise ConfigError(f"{path}: is the folder of no data set, run or evaluation{holds}")
+
+
+def data_set_view(folder: Path, index: int, split: str) -> View:
+    """One example of a data set, as its shard holds it; supervised is what runs train on by default.
+
+    Raises:
+        UserError: there is no such example, or a file is missing or damaged.
+    """
+    row, tokenizer = read_example(folder, split, index), load_tokenizer(folder)
+    encoded = Encoded(row["input_ids"], row["roles"], row["frames"], row["strings"])
+    roles = TrainSettings().supervised()
+    tokens = tokens_of(tokenizer, encoded, [role in roles for role in encoded.roles])
+    part = Part("", blocks_of(tokens, {row["frame_count"]: "end"}))
+    hidden = {"index", "program", "spans", "input_ids", "roles", "frames", "strings", "outcome"}
+    facts = {name.replace("_", " "): str(value) for name, value in row.items() if name not in hidden}
+    outcome = {} if row["outcome"] == "ok" else {"outcome": row["outcome"]}
+    return View(f"Example {index} of {folder}", (part,), {**facts, **outcome, "tokenizer": tokenizer.settings.kind})
 
 
 def config_view(source: str, overrides: Sequence[str], index: int | None, split: str, row: int | None) -> View:
@@ -67,19 +121,26 @@ def config_view(source: str, overrides: Sequence[str], index: int | None, split:
         raise ConfigError("--row is a row of training, --index and --split an example of a split: give one of them")
     settings = _load(Path(source), overrides)
     if row is None:
-        return example_view(settings, index or 0, split or "train", Path(source).name)
+        given = settings.data.task.count("all") is not None
+        first = next((name for name in SPLITS if not given or settings.data.task.count(name)), "all")
+        split = split or ("all" if source.endswith(".py") else first)
+        return example_view(settings, index or 0, split, Path(source).name)
     if not isinstance(settings, RunConfig):
         raise ConfigError(f"{source}: is no training run, so it has no rows: use --index")
     return row_view(settings, row, Path(source).name)
 
 
 def _load(path: Path, overrides: Sequence[str]) -> GenerateConfig | RunConfig:
-    """The configuration of a data set or of a training run, told by its keys."""
-    if path.is_dir():
-        inside = path / "config.yaml"
-        does = f"its data: remedy show {inside}" if inside.exists() else "give a YAML file or an evaluation's folder"
-        raise ConfigError(f"{path}: is a folder without an evaluation; {does}")
-    keys = apply_changes(read_yaml(path), parse_overrides(overrides), "override").keys()
+    """The configuration of a data set or of a training run, told by its keys; of a program's file, that of this program alone."""
+    changes = parse_overrides(overrides)
+    if path.suffix == ".py":
+        given = {"data": {"task": {"kind": "programs", "path": str(path)}}}
+        of_data = {
+            key if key.startswith(("data.", "tokenizer.")) else f"data.{key}": value for key, value in changes.items()
+        }
+        renamed = {key.replace("data.tracer.", "data.task.tracer."): value for key, value in of_data.items()}
+        return resolve(GenerateConfig, given, renamed, str(path), "override")[0]
+    keys = apply_changes(read_yaml(path), changes, "override").keys()
     others = {"groups": "an experiment", "diagnostics": "an evaluation", "sources": "a measurement"}
     for key, what in others.items():
         if key in keys:

@@ -40,11 +40,33 @@ def load_run(config: str, overrides: Sequence[str]) -> RunConfig:
     return load(RunConfig, config, overrides)
 
 
+def given_programs(config: RunConfig) -> list[str]:
+    """What is said of a run's given programs before it begins: how many each split has.
+
+    Raises:
+        ConfigError: there are none to train or to validate on.
+    """
+    from remedy.data_gen.mixture import Mixture
+
+    said: dict[str, None] = {}
+    for data in config.stage_data() if config.train.total_steps and config.shards is None else ():
+        for source in Mixture(data, config.mixture).sources:
+            task = source.data.task
+            task.require("train", 1, "training")
+            if config.train.evaluate_every is not None:
+                task.require("validation", 1, "train.evaluate_every")
+            if text := task.describe_splits():
+                said[text] = None
+    return list(said)
+
+
 def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool = False) -> None:
     """Train, as one process of those that a launcher started or alone, and leave with the status that says how it went."""
     settings = load_run(config, overrides)
     if deepspeed and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})
+    if this_process().is_main:
+        print("".join(f"{line}\n" for line in given_programs(settings)), end="", flush=True)
     if this_process().world_size > 1:  # a launcher that is killed ends none of its processes
         end_with_parent(os.getppid(), _end)
     # After the configuration is known to be right: these imports take seconds.

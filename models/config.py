@@ -93,13 +93,11 @@ class DecoderSettings(Settings):
     def _nothing_idle(self) -> DecoderSettings:
         """Refuse what no mixer reads, and a size of which nothing is left."""
         used = self._used()
-        for key in sorted(frozenset[str]().union(*(mixer.uses for mixer in MIXERS.values())) - used):
-            value = getattr(self, key)
-            if value not in (type(self).model_fields[key].default, SIZES[self.size].get(key)):
-                readers = ", ".join(name for name, mixer in MIXERS.items() if key in mixer.uses)
-                raise ValueError(
-                    f"{key} {value} does nothing with mixers {', '.join(self.mixers)}, which is for {readers}: remove it"
-                )
+        idle = {
+            key: f"with mixers {', '.join(self.mixers)}: it is for "
+            + ", ".join(name for name, mixer in MIXERS.items() if key in mixer.uses)
+            for key in sorted(frozenset[str]().union(*(mixer.uses for mixer in MIXERS.values())) - used)
+        }
         for name in self.mixers:
             if "eigenvalues" in MIXERS[name].uses and self.eigenvalues not in (None, *MIXERS[name].ranges):
                 raise ValueError(f"eigenvalues {self.eigenvalues}: {name} has {' or '.join(MIXERS[name].ranges)} alone")
@@ -107,11 +105,12 @@ class DecoderSettings(Settings):
         if self.size != "tiny" and all(getattr(self, key) is not None for key in SIZES[self.size].keys() - unused):
             raise ValueError(f"size {self.size} does nothing where {', '.join(SIZES[self.size])} are given: remove it")
         if self.positions == "none" or (isinstance(self.positions, tuple) and "rope" not in self.positions):
-            self.refuse_idle({"rope_theta": "with positions none"})
+            idle.setdefault("rope_theta", "with positions none")
         if self.positions != "randomised":
-            because = f"with positions {self.positions}"
-            self.refuse_idle({"position_range": because, "position_capacity": because})
-        elif self.position_capacity > self.position_range:
+            for key in ("position_range", "position_capacity"):
+                idle.setdefault(key, f"with positions {self.positions}")
+        self.refuse_idle(idle)
+        if self.positions == "randomised" and self.position_capacity > self.position_range:
             raise ValueError(
                 f"position_capacity ({self.position_capacity}) must be at most position_range ({self.position_range})"
             )

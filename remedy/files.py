@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import zlib
 from collections.abc import Callable, Iterator
@@ -12,7 +13,16 @@ from typing import Any
 
 import psutil
 
+LONGEST_NAME = 100
 _HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"
+
+
+def file_name(name: str) -> str:
+    """A name as that of a file or folder, which no shell asks to quote: `characters,seed=1` is `characters-seed-1`."""
+    plain = re.sub(r"[^\w.+]+", "-", name).strip("-.")
+    if len(plain) <= LONGEST_NAME:
+        return plain
+    return f"{plain[: LONGEST_NAME - 9]}-{zlib.crc32(name.encode()):08x}"
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:

@@ -8,20 +8,25 @@ there are any: on the command line, in curriculum stages, mixture parts, grids, 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from remedy import yaml_text
-from remedy.messages import cut, one_line, shown, suggest
+from remedy.messages import ALIASES, cut, one_line, shown, suggest
 from remedy.yaml_text import YamlError
 
 S = TypeVar("S", bound="Settings")
 _ABSENT = object()
+_as_written: ContextVar[bool] = ContextVar("as_written", default=False)
+"""Whether what is validated is a user's own words."""
+DEEP = 2
+"""How many sections down a key is looked for."""
 _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 """Mappings whose keys are dotted keys of other settings, and how many names stand before these (`runs.NAME.train.seed`)."""
 _PLAIN = {
@@ -36,7 +41,15 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """A configuration that does not validate; the message names file, key and value."""
+    """A configuration that does not validate; the message names file, key and value.
+
+    `places`: the keys that it is about. `idle`: those among them whose values do nothing, each with the message.
+    """
+
+    def __init__(self, message: str, places: Iterable[str] = (), idle: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.places = frozenset(places)
+        self.idle = dict(idle or {})
 
 
 def _named(value: str) -> str:
@@ -60,6 +73,8 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
         ser_json_inf_nan="constants",  # "null" in changes reads back as None
     )
+    _idle: set[str] = PrivateAttr(default_factory=set)
+    """Keys of settings that do nothing, and have their defaults: they are not written out."""
 
     @model_validator(mode="before")
     @classmethod
@@ -67,26 +82,31 @@ class Settings(BaseModel):
         if isinstance(value, Mapping):
             unknown = [str(key) for key in value if key not in cls.model_fields]
             if unknown:
-                raise unknown_keys({key: suggest(key, cls.model_fields) for key in unknown})
+                raise unknown_keys({key: suggest_key(key, cls) for key in unknown})
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
         """Refuse values of settings that do nothing here: a mapping from dotted keys to the reason, "with answer_only".
 
-        Values are compared with the defaults, so that a written-out configuration reads back.
+        What a user writes is refused at any value but null; elsewhere, as where settings are changed, the default does no harm.
 
         Raises:
-            ValueError: one of them has another value than its default; the message says to remove it.
+            ValueError: one of them is given; the message says to remove it.
         """
+        says: dict[str, str] = {}
         for key, because in idle.items():
             *sections, last = key.split(".")
-            holder: Settings = self
+            holder: Any = self
             for section in sections:
-                holder = getattr(holder, section)
+                holder = holder[section] if isinstance(holder, dict) else getattr(holder, section)
             value = getattr(holder, last)
-            if value != type(holder).model_fields[last].get_default(call_default_factory=True):
+            default = type(holder).model_fields[last].get_default(call_default_factory=True)
+            if value != default or (_as_written.get() and last in holder.model_fields_set and value is not None):
                 words = f"{value:g}" if isinstance(value, float) else cut(str(value))
-                raise ValueError(f"{key} {words} does nothing {because}: remove it")
+                says[key] = f"{key} {words} does nothing {because}: remove it"
+        if says:
+            raise PydanticCustomError("idle", "{says}", {"says": next(iter(says.values())), "idle": says})
+        self._idle.update(idle)
 
     def changed(self: S, changes: Mapping[str, Any], where: str = "") -> S:
         """These settings with `{"a.b.0.c": value}` applied and validated anew; a value for a section replaces it whole.
@@ -103,8 +123,40 @@ def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
     Raises:
         ConfigError: the file is missing or not YAML, an override is malformed, or the result does not validate.
     """
-    path = Path(path)
-    return build(model, apply_changes(read_yaml(path), parse_overrides(overrides), "override"), str(path))
+    found, _ = resolve(model, read_yaml(Path(path)), parse_overrides(overrides), str(path), "override")
+    return found
+
+
+def resolve(
+    model: type[S], data: Mapping[str, Any], changes: Mapping[str, Any], where: str, of_changes: str = ""
+) -> tuple[S, dict[str, str]]:
+    """Validate what a user wrote, with changes: null takes a key back where its setting has no null. Of `data` shared by several,
+    which leaves `of_changes` empty, keys that do nothing here are left out, and returned, each with what is to be said of it.
+
+    Raises:
+        ConfigError: a key names nothing, or the result does not validate.
+    """
+    settings = apply_changes(data, changes, of_changes or where)
+    own = tuple(f"{key}." for key in changes)
+    left_out: dict[str, str] = {}
+    while True:
+        try:
+            return build(model, settings, where, as_written=True), left_out
+        except ConfigError as error:
+            back = {key for key in error.places if changes.get(key, "") is None}
+            idle = {} if of_changes else {k: says for k, says in error.idle.items() if not f"{k}.".startswith(own)}
+            taken = {key for key in back | idle.keys() if _take_out(settings, key)}
+            if not taken:
+                raise
+            left_out.update(idle)
+
+
+def _take_out(settings: dict[str, Any], key: str) -> bool:
+    """Remove a key; whether it was there."""
+    *sections, last = key.split(".")
+    for section in sections:
+        settings = settings.get(section, {}) if isinstance(settings, dict) else {}
+    return isinstance(settings, dict) and settings.pop(last, _ABSENT) is not _ABSENT
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -191,18 +243,29 @@ def _descend(target: Any, part: str, name: str) -> Any:
     raise ConfigError(f"{name}: nothing below {shown(part)} can be set")
 
 
-def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
-    """Validate `data`; `where` (a file's name) starts the message of an error.
+def build(model: type[S], data: Mapping[str, Any], where: str = "", as_written: bool = False) -> S:
+    """Validate `data`; `where` (a file's name) starts the message of an error. `as_written`: a user wrote it, so that what does nothing
+    is refused at its default too.
 
     Raises:
         ConfigError: it does not validate; a line for every mistake.
     """
+    before = _as_written.set(as_written)
     try:
         return model.model_validate(data)
     except ValidationError as error:
         start = f"{where}: " if where else ""
         lines = dict.fromkeys(one_line(line) for line in _explain(data, error.errors()))
-        raise ConfigError("\n".join(start + line for line in lines)) from None
+        places = {".".join(_path(data, detail)): detail for detail in error.errors()}
+        idle = {
+            f"{place}.{key}" if place else key: f"{start}{place and f'{place}: '}{says}"
+            for place, detail in places.items()
+            if detail["type"] == "idle"
+            for key, says in detail["ctx"]["idle"].items()
+        }
+        raise ConfigError("\n".join(start + line for line in lines), {*places, *idle}, idle) from None
+    finally:
+        _as_written.reset(before)
 
 
 def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
@@ -211,9 +274,56 @@ def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def dump(config: BaseModel) -> str:
-    """The resolved configuration as YAML, defaults included."""
-    text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    """The resolved configuration as YAML, with all defaults but those of settings that do nothing: it reads back."""
+    data = config.model_dump(mode="json")
+    _leave_out_idle(config, data)
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
     return text
+
+
+def _leave_out_idle(value: Any, data: Any) -> None:
+    if isinstance(value, Settings):
+        for key in value._idle:
+            _take_out(data, key)
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    elif isinstance(value, (tuple, list)):
+        value, data = dict(enumerate(value)), dict(enumerate(data))
+    elif not isinstance(value, dict):
+        return
+    for name, inner in value.items():
+        if data.get(name) is not None:
+            _leave_out_idle(inner, data[name])
+
+
+def suggest_key(name: str, settings: type[Settings]) -> str:
+    """The key that an unknown one may mean, in this section or in one below, under its own or another tool's name; else what is valid."""
+    known = dict.fromkeys((name, *ALIASES.get(name.lower(), ())))
+    below = list(_keys(settings, DEEP))
+    found = [key for one in known for key in below if key.rpartition(".")[2] == one]
+    if found:
+        shortest = min(key.count(".") for key in found)
+        near = dict.fromkeys(key for key in found if key.count(".") == shortest)
+        return f"did you mean {' or '.join(map(repr, list(near)[:3]))}?"
+    return suggest(name, settings.model_fields)
+
+
+def _keys(settings: type[Settings], depth: int, prefix: str = "") -> Iterator[str]:
+    """The keys of a section, then those of the sections in it."""
+    yield from (prefix + name for name in settings.model_fields)
+    for name, field in settings.model_fields.items():
+        for inner in dict.fromkeys(_sections([field.annotation, *field.metadata])) if depth else ():
+            yield from _keys(inner, depth - 1, f"{prefix}{name}.")
+
+
+def _sections(types: Iterable[Any]) -> Iterator[type[Settings]]:
+    """The settings classes in types, and in registries that choose one by its kind."""
+    for one in types:
+        if isinstance(one, type) and issubclass(one, Settings):
+            yield one
+        yield from _sections(get_args(one))
+        registry = getattr(one, "registry", None)
+        if isinstance(registry, Mapping):
+            yield from (entry for entry in registry.values() if isinstance(entry, type) and issubclass(entry, Settings))
 
 
 def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:
@@ -244,7 +354,7 @@ def _explain_place(path: tuple[str, ...], here: Sequence[ErrorDetails]) -> Itera
     if all(detail["type"] == "missing" for detail in here):
         yield f"missing key {key!r}"
         return
-    own = [detail["msg"].removeprefix("Value error, ") for detail in here if detail["type"] == "value_error"]
+    own = [detail["msg"].removeprefix("Value error, ") for detail in here if detail["type"] in ("value_error", "idle")]
     if own:  # of a validator of ours: its message says it all
         yield f"{key}: {own[0]}" if path else own[0]
         return

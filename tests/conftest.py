@@ -9,6 +9,7 @@ from pathlib import Path
 os.environ["USE_HUB_KERNELS"] = "0"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TQDM_DISABLE", "1")
+os.environ["REMEDY_CACHE"] = ""  # programs are run, whatever an earlier test or command has kept
 
 import pytest
 import torch

@@ -108,7 +108,7 @@ def run_command(words: list[str], cwd: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # some sixty processes, each of which imports PyTorch
 def test_every_command_of_the_readme_runs_in_order(folder: Path) -> None:
-    elsewhere = ("make ", "remedy run ", "remedy sweep ", "python benchmarks/")  # the tests below
+    elsewhere = ("make ", "remedy run ", "python benchmarks/")  # the tests below
     ran = [command for command in COMMANDS if not command.startswith(elsewhere) and command not in TRUST]
     assert len(ran) >= 15
     for command in ran:
@@ -139,7 +139,7 @@ def test_make_targets_exist() -> None:
 
 def test_the_experiments_of_the_readme_are_valid_and_every_run_is_compared() -> None:
     for command in COMMANDS:
-        if command.startswith(("remedy run ", "remedy sweep ")):
+        if command.startswith("remedy run "):
             path = command.split()[2]
             config = load(ExperimentConfig, ROOT / path)
             names = {job.variant for job in expand(config, path)}
@@ -177,7 +177,6 @@ COMMAND_NAMES = (
     "calibrate",
     "report",
     "run",
-    "sweep",
 )
 
 

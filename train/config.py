@@ -231,9 +231,8 @@ class TrackingSettings(Settings):
 
     @model_validator(mode="after")
     def _used(self) -> TrackingSettings:
-        for key, neutral in (("project", "cwm-remedy"), ("group", None), ("tags", ())):
-            if not self.wandb and getattr(self, key) != neutral:
-                raise ValueError(f"{key} {getattr(self, key)} does nothing without wandb: remove it")
+        if not self.wandb:
+            self.refuse_idle(dict.fromkeys(("project", "group", "tags"), "without wandb"))
         return self
 
 
@@ -274,6 +273,8 @@ class RunConfig(Settings):
                     )
         except ConfigError as error:
             raise ValueError(str(error)) from None
+        if len(self.mixture) == 1:
+            self.refuse_idle({f"mixture.{name}.weight": "where there is one part only" for name in self.mixture})
         placed = list(self._sources(stages))
         sources = [source for _, source in placed]
         refuse_held_out_in_vain(sources)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.program import Program
+from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.tasks import humaneval
 from remedy.messages import shown
 from remedy.registry import Registry
@@ -21,7 +22,8 @@ log = logging.getLogger(__name__)
 class Case(NamedTuple):
     """One program, its name, and the repr of its result where that is known.
 
-    `identity`: its text before any rewriting. `group`: what executions of one function share, which picks their split.
+    `identity`: its text before any rewriting. `group`: what executions of one function share. `split`: the one that its source gives
+    it, if any.
     """
 
     id: str
@@ -29,6 +31,7 @@ class Case(NamedTuple):
     identity: str
     group: str
     expected: str | None = None
+    split: str | None = None
 
 
 class Benchmark(NamedTuple):
@@ -42,8 +45,8 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
     """All programs of a benchmark or of a path, in the order of the benchmark, of file names, or of lines.
 
     Raises:
-        ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named). A
-            single file of a folder that is no UTF-8 text, or cannot be read, is left out with a warning.
+        ConfigError: the source cannot be reached or read, holds no program, gives a split to some of them alone, or a line is
+            malformed (file and line named). A file of a folder that cannot be read as UTF-8 text is left out with a warning.
     """
     if benchmark is not None:
         read = BENCHMARKS[benchmark].cases
@@ -51,21 +54,29 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
         cases = tuple(case for where, row in rows for case in _parsed(read, row, where))
     else:
         assert path is not None
-        if Path(path).is_dir():
-            cases = _folder(Path(path))
+        if Path(path).is_dir() or path.endswith(".py"):
+            cases = _files(Path(path))
         else:
             cases = tuple(case for where, row in _lines(path) for case in _parsed(_own, row, where))
     if not cases:
-        raise ConfigError(f"task programs: {path} holds no program: give a folder of .py files or a JSONL file")
+        raise ConfigError(f"task programs: {path} holds no program: give a .py file, a folder of them, or a JSONL file")
     ids = [case.id for case in cases]
     if len(set(ids)) < len(ids):
         twice = next(id for id in ids if ids.count(id) > 1)
         raise ConfigError(f"task programs: {path}: the id {twice!r} is given twice")
+    if without := next((case.id for case in cases if case.split is None and any(one.split for one in cases)), None):
+        raise ConfigError(
+            f"task programs: {path}: {without} has no split, and others have: give one to all, or to none"
+        )
     return cases
 
 
-def _folder(folder: Path) -> tuple[Case, ...]:
-    """The programs in a folder's files."""
+def _files(folder: Path) -> tuple[Case, ...]:
+    """The program in a file, or those in a folder's files."""
+    if not folder.is_dir():
+        program = Program(_read(folder), _escaped(str(folder)))
+        program.entry_point()
+        return (Case(program.name, program, program.code, program.code),)
     try:
         files = sorted(file for file in folder.rglob("*.py") if not file.is_dir())
     except (OSError, RecursionError) as error:
@@ -77,7 +88,8 @@ def _folder(folder: Path) -> tuple[Case, ...]:
         except ConfigError as error:
             left_out.append(str(error))
             continue
-        cases.append(Case(program.name, program, program.code, program.code))
+        split = file.relative_to(folder).parts[0]
+        cases.append(Case(program.name, program, program.code, program.code, split=split if split in SPLITS else None))
     if left_out:
         log.warning("%s: %d of %d files left out; %s", folder, len(left_out), len(left_out) + len(cases), left_out[0])
     return tuple(cases)
@@ -115,8 +127,10 @@ def _humaneval(row: dict[str, Any]) -> Iterable[Case]:
 
 
 def _own(row: dict[str, Any]) -> Iterable[Case]:
-    name = str(row["id"])
-    return [_called(name, row["code"], row["input"], row.get("output"))]
+    name, split = str(row["id"]), row.get("split")
+    if split is not None and split not in SPLITS:
+        raise ValueError(f"split {shown(split)} is none: {', '.join(SPLITS)}")
+    return [_called(name, row["code"], row["input"], row.get("output"))._replace(split=split)]
 
 
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark")

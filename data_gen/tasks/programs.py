@@ -9,18 +9,44 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from remedy.data_gen.execution.pool import Outcome, environment, retrace_shallower, trace_all
+from remedy import rng
+from remedy.data_gen.execution.pool import Outcome, environment, retrace_shallower
 from remedy.data_gen.execution.program import Trace
 from remedy.data_gen.execution.sandbox import Environment, TracerConfig
 from remedy.data_gen.rewrites import RewriteName, rewrite_program
-from remedy.data_gen.splits import ALL, SPLITS, split_of, text_hash
+from remedy.data_gen.splits import ALL, SPLITS, text_hash
 from remedy.data_gen.tasks.program_sources import BENCHMARKS, Case, read_cases
 from remedy.data_gen.tasks.task import TASKS, Drawn, Task
+from remedy.data_gen.tasks.trace_cache import traced_once
 from remedy.messages import shown, suggest
 from remedy.registry import one_of
-from remedy.settings import ConfigError
+from remedy.settings import ConfigError, Settings
+
+
+class Shares(Settings):
+    """Parts of a whole, which is 1."""
+
+    train: float = Field(default=0.8, ge=0)
+    """Of the programs that are trained on."""
+    validation: float = Field(default=0.1, ge=0)
+    """Of those that training is validated on."""
+    test: float = Field(default=0.1, ge=0)
+    """Of those that evaluations ask."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Shares:
+        if abs((whole := sum(self.parts.values())) - 1) > 1e-6:
+            raise ValueError(
+                f"shares come to {whole:g}, not 1: {', '.join(f'{k} {v:g}' for k, v in self.parts.items())}"
+            )
+        return self
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Each split that has a part."""
+        return {name: share for name in SPLITS if (share := getattr(self, name))}
 
 
 @TASKS.register("programs")
@@ -34,7 +60,14 @@ class ProgramsTask(Task):
     """CruxEval-O (800 functions) or HumanEval (723 executions), from the Hugging Face hub unless a `path` is given."""
     path: str | None = None
     """A JSONL file in the benchmark's own form. Without a benchmark: a folder of `.py` files with a marked entry point, or a
-    JSONL file whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output` and `id`."""
+    JSONL file whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output`, `id` and `split`. Programs below
+    a folder `train`, `validation` or `test` are of that split."""
+    split_by: Literal["hash", "function", "program"] = "hash"
+    """How splits are drawn where the source gives none. `hash`: a hash of a function picks the split of all its executions, which it
+    keeps when other programs are added; `shares` hold on average. `function`: functions are dealt out in just these shares. `program`:
+    executions are, so that a function that is tested with one input was trained on with others: results are then of these functions."""
+    shares: Shares = Shares()
+    """The parts that splits have of the whole."""
     rewrites: tuple[RewriteName, ...] = ()
     """Rewrites applied to every program (`remedy.data_gen.rewrites`)."""
     held_out_programs: tuple[str, ...] = ()
@@ -54,6 +87,11 @@ class ProgramsTask(Task):
     def name(self) -> str:
         return self.benchmark or str(self.path)
 
+    @property
+    def splits_by(self) -> str:
+        parts = ", ".join(f"{name} {share:g}" for name, share in self.shares.parts.items())
+        return f"{self.split_by} ({parts})"
+
     def describe(self) -> str:
         return "Real programs, run in a sandbox; what could not be traced is marked by its outcome"
 
@@ -62,15 +100,14 @@ class ProgramsTask(Task):
         missing = next((index for index in indices if index >= len(cases)), None)
         if missing is not None:
             raise ConfigError(
-                f"data.task: {self.name} has {len(cases)} programs of the {split} split; index {missing} was asked for"
+                f"data.task: index {missing} of the {split} split was asked for; {self.describe_splits()}"
             )
         python = self.environment().python
         return [self._drawn(cases[index], python) for index in indices]
 
     def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
-        programs = [one.program for one in drawn]
-        for program, outcome in zip(programs, trace_all(programs, self.tracer, workers)):
-            yield retrace_shallower(program, self.tracer, outcome) if partial else outcome
+        for one, outcome in zip(drawn, traced_once([one.program for one in drawn], self.tracer, workers)):
+            yield retrace_shallower(one.program, self.tracer, outcome) if partial else outcome
 
     def environment(self) -> Environment:
         return environment(self.tracer)
@@ -85,9 +122,44 @@ class ProgramsTask(Task):
     def count(self, split: str) -> int:
         return len(split_cases(self, split))
 
+    def split_rule(self) -> str:
+        if load_cases(self)[0].split is not None:
+            return "Their source gives every program its split"
+        rule = {
+            "hash": "A hash of its function picks a program's split, so that no function is in two of them",
+            "function": "Functions are dealt out to splits, so that none is in two of them",
+            "program": "Programs are dealt out to splits: functions that are tested with some inputs are trained on with others",
+        }[self.split_by]
+        return f"{rule}; split_by {self.splits_by}"
+
+    def describe_splits(self) -> str:
+        cases = load_cases(self)
+        functions = len({case.group for case in cases})
+        counts = ", ".join(f"{split} {self.count(split):,}" for split in SPLITS)
+        by = "as its source says" if cases[0].split is not None else f"split_by {self.split_by}"
+        return f"{self.name}: {len(cases):,} programs of {functions:,} functions: {counts} ({by})"
+
+    def require(self, split: str, count: int, reader: str) -> None:
+        have = self.count(split)
+        if have >= count:
+            return
+        if have:
+            cure = f"Ask for {have:,} at most"
+        elif load_cases(self)[0].split is not None:
+            cure = f'Give lines `"split": "{split}"`'
+        elif self.split_by == "program":
+            cure = "Give it a part of data.task.shares, and enough programs"
+        else:
+            cure = "Write `split_by: program` in data.task, or `split` in every line"
+        asked = f"{count:,} programs" if count > 1 else "programs"
+        raise ConfigError(
+            f"{reader} asks for {asked} of the {split} split, which has {have:,}. {self.describe_splits()}. {cure}"
+        )
+
     def clusters(self, split: str, count: int) -> int:
-        """Executions of one function are one."""
-        return len({case.group for case in split_cases(self, split)[:count]})
+        """Executions of one function are one, where functions are tested that training never had."""
+        cases = split_cases(self, split)[:count]
+        return len({case.identity if _splits_share_functions(self) else case.group for case in cases})
 
     def rewritten(self, kinds: Iterable[str]) -> ProgramsTask:
         return self.changed({"rewrites": tuple(kinds)})
@@ -101,7 +173,7 @@ class ProgramsTask(Task):
             slices,
             expected=case.expected,
             returns=case.expected is not None,
-            cluster=case.group,
+            cluster=case.identity if _splits_share_functions(self) else case.group,
         )
 
 
@@ -117,24 +189,82 @@ def load_cases(config: ProgramsTask) -> tuple[Case, ...]:
     return tuple(case._replace(program=rewrite_program(case.program, config.rewrites)) for case in cases)
 
 
-@lru_cache(maxsize=24)
 def split_cases(task: ProgramsTask, split: str) -> tuple[Case, ...]:
-    """The programs of a split, in order; the split `all` has every one. Executions of one function are in one split.
+    """The programs of a split; the split `all` has every one. They stand in the order of the source, but for those that are dealt out.
 
     Raises:
-        ConfigError: as `load_cases`.
+        ConfigError: as `load_cases`, or there are fewer functions or programs than splits to deal them out to.
     """
+    return _known(task) if split == ALL else _by_split(task)[SPLITS.check(split)]
+
+
+def _known(task: ProgramsTask) -> tuple[Case, ...]:
+    """All programs, with those among them that are held out."""
     everything = load_cases(task)
     ids = dict.fromkeys(case.id for case in everything)
     for unknown in (id for id in task.held_out_programs if id not in ids):
         raise ConfigError(
             f"data.task.held_out_programs: {task.name} has no program {shown(unknown)}; {suggest(unknown, ids)}"
         )
-    if split == ALL:
-        return everything
-    SPLITS[split]
-    return tuple(
-        case
-        for case in everything
-        if split_of(text_hash(case.group)) == split and not (split == "train" and case.id in task.held_out_programs)
-    )
+    return everything
+
+
+@lru_cache(maxsize=24)
+def _by_split(task: ProgramsTask) -> dict[str, tuple[Case, ...]]:
+    everything = _known(task)
+    if everything[0].split is not None:
+        if (task.split_by, task.shares) != ("hash", Shares()):
+            raise ConfigError(f"data.task: split_by and shares do nothing, since {task.name} gives splits: remove them")
+        splits = [str(case.split) for case in everything]
+    elif task.split_by == "hash":
+        splits = [_by_hash(text_hash(case.group), task.shares.parts) for case in everything]
+    else:
+        units = [case.group if task.split_by == "function" else case.identity for case in everything]
+        dealt = _dealt(units, task)
+        splits = [dealt[unit] for unit in units]
+        pairs = sorted(zip(everything, splits), key=lambda one: text_hash(one[0].identity))
+        everything, splits = tuple(case for case, _ in pairs), [split for _, split in pairs]
+    left_out = set(task.held_out_programs)
+    return {
+        split: tuple(
+            case
+            for case, own in zip(everything, splits)
+            if own == split and not (split == "train" and case.id in left_out)
+        )
+        for split in SPLITS
+    }
+
+
+@lru_cache(maxsize=24)
+def _splits_share_functions(task: ProgramsTask) -> bool:
+    """Whether what is tested are other inputs of functions that training has."""
+    if load_cases(task)[0].split is None:
+        return task.split_by == "program"
+    groups = [{case.group for case in cases} for cases in _by_split(task).values()]
+    return sum(map(len, groups)) > len(set[str]().union(*groups))
+
+
+def _by_hash(content: int, shares: Mapping[str, float]) -> str:
+    """The split that a hash falls into, as `splits.split_of` has it of the usual shares."""
+    place, reached = rng.below(rng.mix(content), 10_000), 0.0
+    for name, share in shares.items():
+        reached += share
+        if place < round(10_000 * reached):
+            return name
+    return list(shares)[-1]
+
+
+def _dealt(units: Sequence[str], task: ProgramsTask) -> dict[str, str]:
+    """The split of each unit, in an order by hash: one at least for every split that has a part."""
+    order = sorted(set(units), key=text_hash)
+    names, reached, found = list(task.shares.parts), 0.0, dict[str, str]()
+    if len(order) < len(names):
+        raise ConfigError(
+            f"data.task: {task.name} has {len(order)} {task.split_by}s, too few to deal out to {', '.join(names)}: "
+            "write `split_by: program`, `split` in every line, or other `shares`"
+        )
+    for left, name in zip(reversed(range(len(names))), names):
+        reached += task.shares.parts[name]
+        stop = max(len(found) + 1, min(round(reached * len(order)), len(order) - left))
+        found.update(dict.fromkeys(order[len(found) : stop], name))
+    return found

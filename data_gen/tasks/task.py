@@ -97,6 +97,11 @@ class Task(Settings, ABC):
         """Name this set of programs in records and reports."""
         return self.kind
 
+    @property
+    def splits_by(self) -> str:
+        """By what its programs are split, for comparisons of two tasks of one name."""
+        return str(getattr(self, "split_by", "program"))
+
     def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
         """Run each program and record what happened; by default in this process, which trusts them.
 
@@ -117,6 +122,21 @@ class Task(Settings, ABC):
     def count(self, split: str) -> int | None:
         """Count the programs of a split (of given programs, the split `all` has every one); None where they never end."""
         return None
+
+    def split_rule(self) -> str:
+        """How programs get their splits, as a sentence for cards."""
+        return "The program's content hash picks its split, so no program occurs in two of them"
+
+    def describe_splits(self) -> str:
+        """Of given programs, how many there are in each split; empty where they never end."""
+        return ""
+
+    def require(self, split: str, count: int, reader: str) -> None:
+        """Refuse a split without so many programs, in words that say what to write. `reader`: what asks for them.
+
+        Raises:
+            ConfigError: there are fewer.
+        """
 
     def clusters(self, split: str, count: int) -> int:
         """In how many clusters the first so many programs of a split stand or fall; by default, each by itself."""

@@ -18,7 +18,7 @@ import pandas as pd
 from remedy.checksums import digest_of
 from remedy.eval.calibration.signals import SIGNALS, signals
 from remedy.eval.decoding.forcings import CONSTRAINED
-from remedy.eval.records.folder import GENERATIONS, RECORDS
+from remedy.eval.records.folder import GENERATIONS, RECORDS, words_of
 from remedy.eval.records.generations import FrameProbability, read_generations
 from remedy.eval.records.schema import COMMON, MEMORY, LabelValue, label_columns, read_records
 from remedy.messages import suggest
@@ -79,10 +79,10 @@ def conditions_named(folder: Path, request: Mapping[str, Any], words: str) -> li
     found = [
         slug
         for slug in request["conditions"]
-        if all(word in slug.split("__") or ("=" not in word and word in slug) for word in asked)
+        if all(word in words_of(slug) or ("=" not in word and word in slug) for word in asked)
     ]
     if not found:
-        parts = sorted({part for slug in request["conditions"] for part in slug.split("__")})
+        parts = sorted({part for slug in request["conditions"] for part in words_of(slug)})
         raise ConfigError(f"--condition {words!r}: no condition of {folder} has it; {suggest(words, parts)}")
     return found
 

@@ -12,11 +12,11 @@ from pydantic import Field, field_validator
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.context_window import Memory, memory_name
 from remedy.data_gen.roles import Role
-from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.constraints import check_data
 from remedy.eval.decoding.forcings import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
+from remedy.eval.records.folder import condition_name
 from remedy.eval.records.schema import MEMORY, Label, LabelValue
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.tables.sections import Published, Section
@@ -55,12 +55,7 @@ class Condition(Settings):
     @property
     def slug(self) -> str:
         """A file name that is this condition's alone."""
-        parts = [
-            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in self.labels.items()
-        ]
-        name = "__".join([self.diagnostic, *parts])
-        short = name.replace("/", "-").replace(" ", "")
-        return short if len(short.encode()) <= 200 else f"{self.diagnostic}__{text_hash(name):016x}"
+        return condition_name(self.diagnostic, self.labels)
 
 
 class Diagnostic(Settings, ABC):
@@ -182,7 +177,14 @@ def extent(
     if source.count("all") is None:
         return split, examples or GENERATED
     trained = trained_on is not None and trained_on.name == source.name
+    if trained_on is not None and trained and trained_on.splits_by != source.splits_by:
+        raise ConfigError(
+            f"diagnostic {kind}: {source.name} is split by {trained_on.splits_by} in training and by {source.splits_by} here, so that "
+            "its test programs were trained on: give both the same"
+        )
     split = split if trained else "all"
+    if split != "all":
+        source.require(split, 1, f"diagnostic {kind}")
     count = source.count(split)
     if not count:
         raise ConfigError(f"diagnostic {kind}: {source.name} has no program of the {split} split")

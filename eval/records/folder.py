@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, write_json
-from remedy.files import clear_partials
+from remedy.data_gen.splits import text_hash
+from remedy.files import clear_partials, file_name
 from remedy.messages import shown
 from remedy.settings import UserError
 
@@ -20,8 +21,27 @@ REQUEST = "evaluation.json"
 READING = "reading.json"
 UNFINISHED = "unfinished"
 """What is written of conditions that are not done: a folder for each, with a file of each process."""
+USUAL = {"rewrite": "none", "string_encoding": "plain", "spacing": "1", "answer_only": "False"}
+"""Labels that a condition's name leaves out at these values."""
+LONGEST = 150
+"""Characters of a condition's name."""
 NAMED = 4
 """Keys that are named at most where two evaluations differ."""
+
+
+def condition_name(diagnostic: str, labels: Mapping[str, Any]) -> str:
+    """A condition's name, and its files': `permutation__horizon-8__forcing-free`."""
+    said = {key: f"{value:g}" if isinstance(value, float) else str(value) for key, value in labels.items()}
+    parts = [f"{key}-{value}" for key, value in said.items() if value != USUAL.get(key)]
+    name = "__".join(map(file_name, [diagnostic, *parts]))
+    return name if len(name) <= LONGEST else f"{diagnostic}__{text_hash(str(said)):016x}"
+
+
+def words_of(name: str) -> list[str]:
+    """The words that `--condition` chooses a condition by: `horizon=8 forcing=free`."""
+    words = [part if "=" in part else part.replace("-", "=", 1) for part in name.split("__")]
+    given = {word.partition("=")[0] for word in words}
+    return [*words, *(f"{key}={value}" for key, value in USUAL.items() if key not in given)]
 
 
 def claim(directory: Path, request: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles
 from remedy.eval.decoding.protocol import Held
 from remedy.eval.diagnostics import Condition
-from remedy.eval.records.folder import GENERATIONS, RECORDS, REQUEST, read_request
+from remedy.eval.records.folder import GENERATIONS, RECORDS, REQUEST, read_request, words_of
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
 from remedy.eval.view.comparison import Comparison, frame_at
@@ -135,20 +135,20 @@ def _view(
         note = ", ".join(filter(None, [of.note, f"{missing} tokens not written" if missing else ""]))
         error = 0 <= block.frame == record["first_error_frame"]
         blocks.append(replace(block, note=note, first_error=error, probability=of.probability, marks=of.marks))
-    title = f"Example {record['index']}, {condition.slug.replace('__', ', ')}"
+    title = f"Example {record['index']}, {', '.join(condition.slug.split('__'))}"
     return View(title, (Part("", tuple(blocks)),), _facts(record), "written")
 
 
 def _condition(folder: Path, conditions: Mapping[str, Condition], words: str) -> str:
-    asked = words.split()
-    whole = [slug for slug in conditions if set(asked) <= {slug, *slug.split("__")}]
-    found = whole or [slug for slug in conditions if all(word in slug for word in asked)]
+    asked = set(words.split())
+    whole = [slug for slug in conditions if asked <= {slug, *words_of(slug)}]
+    found = whole or [slug for slug in conditions if all(word in " ".join(words_of(slug)) for word in asked)]
     if len(found) == 1:
         return found[0]
     if not found:
-        parts = {part for slug in conditions for part in slug.split("__")}
+        parts = {part for slug in conditions for part in words_of(slug)}
         raise ConfigError(f"--condition {words!r}: no condition of {folder} has it; {suggest(words, sorted(parts))}")
-    names = "\n".join(f"  {slug.replace('__', ' ')}" for slug in found)
+    names = "\n".join(f"  {' '.join(words_of(slug))}" for slug in found)
     raise ConfigError(
         f"--condition: {folder} has {len(found)} conditions; give words that only one of them has:\n{names}"
     )

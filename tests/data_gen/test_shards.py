@@ -1,6 +1,7 @@
 """Shards are a cache of the example function: the same bytes from any number of workers, whole or not there."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,8 +95,19 @@ def test_another_configuration_is_refused(config: Path, tmp_path: Path) -> None:
     kept = contents(out)
     refused = remedy("generate", config, "data.seed=1", "--out", out)
     assert refused.returncode == 2
-    assert "another configuration" in refused.stderr
+    assert "shards of another data set (it differs in data): give --overwrite to replace them" in refused.stderr
     assert contents(out) == kept
+    assert remedy("generate", config, "data.seed=1", "--out", out, "--overwrite").returncode == 0
+    assert contents(out).keys() == kept.keys()
+    assert contents(out) != kept
+
+
+def test_what_a_failed_attempt_left_is_taken_over(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "out" / "data").mkdir(parents=True)
+    run_generate(str(config), [], tmp_path / "other", "0/1", 1)
+    shutil.copy(tmp_path / "other" / "manifest.json", tmp_path / "out" / "manifest.json")
+    run_generate(str(config), ["data.seed=1"], tmp_path / "out", "0/1", 1)
+    assert read_manifest(tmp_path / "out")["data"]["seed"] == 1
 
 
 @pytest.mark.slow
@@ -150,7 +162,7 @@ def test_shards_of_another_data_set_are_neither_used_nor_overwritten(config: Pat
     run_generate(str(config), ["data.seed=1"], other, "0/1", 1)
     kept = contents(other)
     (other / "manifest.json").unlink()
-    with pytest.raises(ShardError, match="belongs to another data set"):
+    with pytest.raises(ShardError, match="shards of another data set"):
         run_generate(str(config), [], other, "0/1", 1)
     assert contents(other) == kept
     name = "train-00001-of-00005.parquet"

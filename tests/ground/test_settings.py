@@ -47,6 +47,44 @@ def test_errors_name_key_and_nearest_valid_one(changes: dict[str, object], says:
     assert "Value error" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"lr": 3}, "unknown key 'lr'; did you mean 'train.learning_rate'?"),
+        ({"train": {"lr": 3}}, "unknown key 'train.lr'; did you mean 'learning_rate'?"),
+        ({"train": {"epochs": 3}}, "did you mean 'max_steps'?"),
+        ({"bs": 3}, "did you mean 'train.batch_size'?"),
+        ({"model": {"d_model": 3}}, "did you mean 'hidden_size'?"),
+        ({"n_heads": 3}, "did you mean 'model.num_attention_heads'?"),
+        ({"data": {**TASK, "length": 3}}, "did you mean 'task.length'?"),
+    ],
+)
+def test_keys_of_other_tools_and_sections_are_understood(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        build(RunConfig, {"data": TASK, **changes})
+    assert says in str(error.value)
+
+
+def test_what_does_nothing_is_refused_at_its_default_too_where_a_user_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    gru, none = "mixers: [gru], num_attention_heads", "positions: none, rope_theta"
+    for given in (f"{gru}: 4", f"{gru}: 2", f"{none}: 10000"):
+        path.write_text(f"data: {{task: {{kind: permutation}}}}\nmodel: {{{given}}}")
+        with pytest.raises(
+            ConfigError, match=r"model: (num_attention_heads|rope_theta) \d+ does nothing with .*: remove it"
+        ):
+            load(RunConfig, path)
+    assert load(RunConfig, path, ["model.rope_theta=null"]).model.rope_theta == 10_000  # type: ignore[union-attr]
+    path.write_text("data: {task: {kind: permutation}}\nmodel: {mixers: [gru]}\ntrain: {seed: 3}")
+    config = load(RunConfig, path, ["train.seed=null"])
+    assert config.train.seed == 0
+    path.write_text(dump(config))
+    assert load(RunConfig, path) == config
+    assert "num_attention_heads" not in path.read_text()
+    with pytest.raises(ConfigError, match=r"unknown key 'train\.max_step'; did you mean 'max_steps'"):
+        load(RunConfig, path, ["train.max_step=null"])
+
+
 def test_overrides_reach_sections_lists_and_missing_sections() -> None:
     data = {"a": {"b": 1}, "list": [{"c": 1}, {"c": 2}]}
     changed = apply_changes(data, parse_overrides(["a.b=[1, 2]", "list.1.c=null", "new.section.key=text", "a.d=1e-3"]))

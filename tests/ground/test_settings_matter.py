@@ -10,11 +10,11 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples, executions, fit_to_budget, write, write_context
 from remedy.data_gen.execution.sandbox import TracerConfig
-from remedy.data_gen.mixture import Mixture, Part
 from remedy.data_gen.roles import Special
 from remedy.data_gen.tasks.families import FAMILIES
 from remedy.reference import places
 from remedy.settings import ConfigError, Settings, build
+from remedy.train.config import RunConfig
 
 CODE = """def f(n):
     s = g(n)
@@ -64,7 +64,8 @@ OTHERS: dict[str, list[Any]] = {
     "task.repertoire": [2],
     "task.distinct_values": [True],
     "task.answer": ["print", "none"],
-    "task.split_by": ["commands", "functions"],
+    "task.split_by": ["commands", "functions", "function", "program"],
+    "task.shares": [{"train": 0.4, "validation": 0.4, "test": 0.2}],
     "task.held_out_lengths": [[3, 4, 5, 6]],
     "task.family": ["lists"],
     "task.functions": [["mirror_str"], ["math_double"], ["dict_double"]],
@@ -98,6 +99,9 @@ ELSEWHERE = {
     "memory": "chooses what is seen of an example, not what is written: tests of the windows",
     "memory.frames": "as memory",
     "memory.open_calls": "as memory",
+    **dict.fromkeys(
+        ("task.shares.train", "task.shares.validation", "task.shares.test"), "parts of a whole: with task.shares"
+    ),
     "task.tracer": "a section",
     "task": "a section",
     "reveal": "a section",
@@ -207,11 +211,11 @@ def test_a_limit_that_nothing_holds_is_refused() -> None:
 
 
 def test_the_weight_of_the_only_part_of_a_mixture_is_refused() -> None:
-    data = build(DataConfig, {"task": {"kind": "composition"}})
+    given = {"data": {"task": {"kind": "composition"}}, "mixture": {"one": {"weight": 2}}}
     with pytest.raises(
         ConfigError, match=r"mixture\.one\.weight 2 does nothing where there is one part only: remove it"
     ):
-        Mixture(data, {"one": Part(weight=2)})
+        build(RunConfig, given)
 
 
 def test_a_resolved_configuration_reads_back(own: Path) -> None:

@@ -11,7 +11,7 @@ from remedy.launch.completed_jobs import is_done
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.settings import load
 from tests.launch.in_process import Ended, remedy
-from tests.launch.test_sweep import SWEEP
+from tests.launch.test_grids import SWEEP
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def strip(run: Path) -> None:
 def test_an_experiment_goes_on_from_its_records_and_says_what_weights_are_missing_for(tmp_path: Path) -> None:
     path = write(tmp_path, [0])
     assert run_all(path).status == 0
-    first, second = tmp_path / "out" / "swaps" / "gru,seed=0", tmp_path / "out" / "swaps" / "gru,seed=1"
+    first, second = tmp_path / "out" / "swaps" / "gru-seed-0", tmp_path / "out" / "swaps" / "gru-seed-1"
     report = tmp_path / "out" / "report" / "report.md"
     summary = (first / "evaluation" / "summary.json").read_bytes()
     as_made = report.read_text()
@@ -72,7 +72,7 @@ def test_an_experiment_goes_on_from_its_records_and_says_what_weights_are_missin
 def test_a_finished_run_is_started_again_only_where_something_of_it_is_not_whole(tmp_path: Path) -> None:
     path = write(tmp_path, [0])
     assert run_all(path).status == 0
-    run = tmp_path / "out" / "swaps" / "gru,seed=0"
+    run = tmp_path / "out" / "swaps" / "gru-seed-0"
     log, summary = run / "log.txt", (run / "evaluation" / "summary.json").read_bytes()
 
     def again() -> bool:

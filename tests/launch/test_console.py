@@ -79,7 +79,7 @@ def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "/proc/x/y", "x" * 300, "dangling"])
-@pytest.mark.parametrize("command", ["train", "generate", "sweep"])
+@pytest.mark.parametrize("command", ["train", "generate", "run"])
 def test_an_output_that_cannot_be_made_is_one_line(
     command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,7 +89,7 @@ def test_an_output_that_cannot_be_made_is_one_line(
     words: dict[str, list[object]] = {
         "train": ["train", PERMUTATION, *TINY, f"output={name}"],
         "generate": ["generate", DATA, *FEW, "--out", name],
-        "sweep": ["sweep", QUICKSTART, "--slurm", name],
+        "run": ["run", QUICKSTART, "--slurm", name],
     }
     assert "; choose another path" in refused(words[command])
     assert (tmp_path / "file").read_text() == "in the way"
@@ -131,10 +131,10 @@ def test_an_output_that_cannot_be_made_is_one_line(
         (["generate", DATA, "tokenizer.kind=chars"], "kind chars has none, kind bpe has"),
         (["evaluate", "x", ROOT / "configs/evaluate/permutation.yaml", "diagnostics=[]"], "'diagnostics'"),
         (["evaluate", "x", ROOT / "configs/evaluate/permutation.yaml", "diagnostics.²=a"], "is not an index"),
-        (["sweep", QUICKSTART, "groups.permutation.base.tracking=1"], "key 'tracking': must be a section"),
+        (["run", QUICKSTART, "groups.permutation.base.tracking=1"], "key 'tracking': must be a section"),
         (
             [
-                "sweep",
+                "run",
                 QUICKSTART,
                 f"groups.permutation.grid={MANY}",
             ],
@@ -304,7 +304,7 @@ def test_a_terminal_is_shown_a_source_without_what_it_would_obey(
         ("measure", "measure.yaml", "--out"),
         ("report", ".", "--out"),
         ("show", DATA, "--html"),
-        ("sweep", QUICKSTART, "--slurm"),
+        ("run", QUICKSTART, "--slurm"),
     ],
     ids=lambda command: command[0],
 )

@@ -9,9 +9,10 @@ import pytest
 import yaml
 from rich.console import Console
 
-from remedy.launch.experiment import ExperimentConfig, expand
+from remedy.launch.experiment import ExperimentConfig, Job, expand
 from remedy.launch.progress import QUIET_SECONDS, Board, Progress, Watch, note_condition
 from remedy.launch.runner import prepare
+from remedy.models.config import DecoderSettings
 from remedy.settings import ConfigError, apply_changes, build, load
 from tests.eval.made_records import made, write_evaluation
 from tests.launch.in_process import remedy
@@ -78,19 +79,50 @@ def test_shipped_experiments_are_valid_at_full_and_at_small_size(path: Path) -> 
         assert job.train.train.total_steps in (0, 4)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../../x", "/x", "a\x00", "a\n"])
-def test_folders_of_runs_are_their_own_and_inside_the_experiments(name: str) -> None:
-    group = EXPERIMENT["groups"]["g"]
-    with pytest.raises(ConfigError, match="cannot name the folder of a group or run"):
-        expand(build(ExperimentConfig, {**EXPERIMENT, "groups": {name: group}}), "e")
-    runs = {name: {}}
-    config = build(ExperimentConfig, {**EXPERIMENT, "groups": {"g": {**group, "runs": runs, "evaluate_runs": {}}}})
-    if "/" in name:  # of a value in a grid, for example: its folder has another sign there
-        (job,) = expand(config, "e")
-        assert job.folder.parent == Path("runs/e/g")
-    else:
-        with pytest.raises(ConfigError, match="cannot name the folder of a group or run"):
-            expand(config, "e")
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        *((name, None) for name in ("", ".", "..", "a\x00", "a\n")),
+        ("../../x", "x"),
+        ("a b,seed=1", "a-b-seed-1"),
+        ("x=[1, 2]", "x-1-2"),
+    ],
+)
+def test_folders_of_runs_are_inside_the_experiments_and_safe_in_a_shell(name: str, part: str | None) -> None:
+    group = {**EXPERIMENT["groups"]["g"], "evaluate_runs": {}}
+    for groups in ({name: {**group, "runs": {"a": {}}}}, {"g": {**group, "runs": {name: {}}}}):
+        config = build(ExperimentConfig, {**EXPERIMENT, "groups": groups})
+        if part is None:
+            with pytest.raises(ConfigError, match="cannot name the folder of a group or run"):
+                expand(config, "e")
+        else:
+            (job,) = expand(config, "e")
+            assert job.folder in (Path("runs/e/g", part), Path("runs/e", part, "a"))
+
+
+def test_a_base_may_hold_what_one_of_its_runs_does_not_use(tmp_path: Path) -> None:
+    base = {"data": {"task": {"kind": "permutation"}}, "model": {"num_attention_heads": 2}}
+    runs: dict[str, Any] = {"a": {"model.mixers": ["attention"]}, "g": {"model.mixers": ["gru"]}}
+    evaluate = {"diagnostics": [{"kind": "permutation", "lengths": [2]}]}
+
+    def jobs(**changes: Any) -> list[Job]:
+        group = {"base": base, "runs": {**runs, **changes}, "evaluate": evaluate}
+        return expand(build(ExperimentConfig, {"name": "e", "output": str(tmp_path), "groups": {"x": group}}), "e.yaml")
+
+    attention, gru = (job.train.model for job in jobs())
+    assert isinstance(attention, DecoderSettings)
+    assert isinstance(gru, DecoderSettings)
+    assert (attention.num_attention_heads, gru.num_attention_heads) == (2, None)
+    taken_back = jobs(b={"model.mixers": ["attention"], "model.num_attention_heads": None, "train.seed": None})[
+        2
+    ].train.model
+    assert isinstance(taken_back, DecoderSettings)
+    assert taken_back.num_attention_heads is None
+    says = r"groups\.x\.runs\.{}: model: num_attention_heads 2 does nothing with mixers gru"
+    with pytest.raises(ConfigError, match=says.format("g")):
+        jobs(g={"model.mixers": ["gru"], "model.num_attention_heads": 2})
+    with pytest.raises(ConfigError, match=says.format("a")):
+        jobs(a={"model.mixers": ["gru"]})
 
 
 def test_runs_that_would_share_a_folder_are_refused() -> None:
@@ -231,15 +263,15 @@ def test_an_experiment_says_which_of_its_runs_are_missing_and_judges_without_the
     tracked = {"output": str(output), "groups.g.seeds": [0, 1], "groups.g.base.tracking": {"wandb": False}}
     path.write_text(yaml.safe_dump(apply_changes(EXPERIMENT, tracked)))
     jobs = expand(load(ExperimentConfig, path), "e")
-    assert "no evaluation or measurement found there" in remedy(["sweep", path, "--report-only"]).errors
+    assert "no evaluation or measurement found there" in remedy(["run", path, "--report-only"]).errors
     for job in jobs[:-1]:
         rows = made([job.variant == "b"] * 20, run=job.name, labels={"length": 4, "horizon": 4})
         write_evaluation(job.folder / "evaluation", rows, variant=job.variant)
 
     def reported(*words: str) -> str:
-        assert remedy(["sweep", path, "--report-only", *words]).status == 0
+        assert remedy(["run", path, "--report-only", *words]).status == 0
         return (output / "report" / "report.md").read_text()
 
     assert "not judged: missing: b,seed=1 (--partial judges the others)" in reported()
     assert "Missing: b,seed=1; recipes are judged without it (--partial)." in reported("--partial")
-    assert "--partial does nothing without --report-only" in remedy(["sweep", path, "--partial"]).errors
+    assert "--partial does nothing without --report-only" in remedy(["run", path, "--partial"]).errors

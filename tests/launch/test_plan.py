@@ -100,7 +100,7 @@ def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
 
 
 def test_speed_is_that_of_a_run_of_the_variant_where_one_has_logged_it(tmp_path: Path) -> None:
-    model = tmp_path / "g" / "a,seed=1" / "model"
+    model = tmp_path / "g" / "a-seed-1" / "model"
     model.mkdir(parents=True)
     (model / "metrics.jsonl").write_text(json.dumps({"step": 10, "loss": 1.0, "tokens_per_second": 1234.0}) + "\n")
     text = printed(tmp_path)

@@ -18,11 +18,11 @@ from remedy.launch.experiment import ExperimentConfig, Trial, expand, trials
 from remedy.launch.job import TRAINED
 from remedy.launch.plan import print_plan
 from remedy.launch.selection import choose, judged
-from remedy.launch.sweep import sweep
+from remedy.launch.slurm import do_job, write_scripts
 from remedy.models.model_manifest import TRAINING, read_training
-from remedy.settings import ConfigError, UserError, build
+from remedy.settings import ConfigError, UserError, build, load
 from remedy.train.config import DIVERGED
-from tests.launch.test_sweep import SWEEP, remedy
+from tests.launch.test_grids import SWEEP, remedy
 
 GROUP: dict[str, Any] = {
     **SWEEP["groups"]["swaps"],
@@ -167,15 +167,16 @@ def test_slurm_has_an_array_of_trials_and_one_of_runs_after_it(
 ) -> None:
     path = tmp_path / "e.yaml"
     path.write_text(yaml.safe_dump({**SWEEP, "output": str(tmp_path / "out"), "groups": {"swaps": GROUP}}))
-    sweep(str(path), [], tmp_path / "slurm", None, False)
+    config = load(ExperimentConfig, path)
+    write_scripts(config, str(path), [], tmp_path / "slurm")
     assert "#SBATCH --array=0-3\n" in (tmp_path / "slurm" / "selection.sbatch").read_text()
     assert "#SBATCH --array=4-7\n" in (tmp_path / "slurm" / "array.sbatch").read_text()
     printed = capsys.readouterr().out
     assert f"--dependency=afterok:$trials {tmp_path / 'slurm' / 'array.sbatch'}" in printed
     with pytest.raises(UserError, match="4 of 4 trials of the selection are not finished"):
-        sweep(str(path), [], None, 4, False)
+        do_job(config, str(path), 4)
     with pytest.raises(UserError, match="has 4 trials and 4 runs"):
-        sweep(str(path), [], None, 8, False)
+        do_job(config, str(path), 8)
 
 
 def test_a_plan_counts_the_trials(tmp_path: Path) -> None:
@@ -204,13 +205,13 @@ def test_a_selection_is_killed_and_continued_and_its_runs_have_what_it_chose(tmp
     assert "3 trials that choose settings on validation" in remedy("run", str(path), cwd=tmp_path)
     assert all(path.stat().st_mtime_ns == when for path, when in done.items())
 
-    trained = [read_training(trials_of / f"a,learning_rate={rate},seed=100" / "model") for rate in rates]
+    trained = [read_training(trials_of / f"a-learning_rate-{rate}-seed-100" / "model") for rate in rates]
     figures = [training["validation"]["loss"] for training in trained if training and training["validation"]]
     tried = read_selection(trials_of)["variants"]["a"]
     assert [one["figures"] for one in tried] == [[figure] for figure in figures]
     assert [one["chosen"] for one in tried] == [figure == min(figures) for figure in figures] == [False, True, False]
     for seed in (0, 1):
-        folder = out / "swaps" / f"a,seed={seed}"
+        folder = out / "swaps" / f"a-seed-{seed}"
         assert yaml.safe_load((folder / "train.yaml").read_text())["train"]["learning_rate"] == 0.01
         training = read_json(folder / "evaluation" / "evaluation.json", "")["training"]
         assert (training["chosen"], training["data_seed"]) == ({"train.learning_rate": 0.01}, seed)

@@ -65,8 +65,8 @@ def command(file: Path, written: Path) -> list[str]:
         "train": ["train", str(written)],
         "evaluate": ["evaluate", "run", str(written), "--out", "evaluation"],
         "measure": ["measure", str(written), "--out", "measured"],
-        "experiment": ["sweep", str(written), "--slurm", "scripts"],
-        "study": ["sweep", str(written), "--slurm", "scripts"],
+        "experiment": ["run", str(written), "--slurm", "scripts"],
+        "study": ["run", str(written), "--slurm", "scripts"],
     }
     return words[kind]
 

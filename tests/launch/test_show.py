@@ -243,7 +243,6 @@ def test_what_is_not_there_is_named(tmp_path: Path, overrides: list[str], asked:
         ("configs/measure/programs.yaml", "is the configuration of a measurement"),
         ("configs/evaluate/permutation.yaml", "is the configuration of an evaluation"),
         ("configs/data/none.yaml", "cannot be read"),
-        ("configs/data", "is a folder without an evaluation; give a YAML file or an evaluation's folder"),
     ],
 )
 def test_other_configurations_are_refused(path: str, says: str) -> None:

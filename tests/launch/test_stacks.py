@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from remedy.launch import job
 from remedy.launch.experiment import ExperimentConfig, expand, trials
 from remedy.launch.job import TRAINED
 from remedy.launch.runner import prepare, words
+from remedy.launch.slurm import write_scripts
 from remedy.launch.stacks import stacks
-from remedy.launch.sweep import sweep
 from remedy.models.model_manifest import check_model, read_training
 from remedy.settings import ConfigError, UserError, build, load
 from remedy.train import stacked
 from remedy.train.config import RunConfig
-from tests.launch.test_sweep import SWEEP
+from tests.launch.test_grids import SWEEP
 
 GROUP = SWEEP["groups"]["swaps"]
 TRAIN = {"max_steps": 2, "batch_size": 4, "logging_steps": 1, "threads": 1, "stacked": 2, "learning_rate": 1e-3}
@@ -101,7 +100,5 @@ def test_they_are_trained_in_the_runs_own_folders_and_one_that_is_lost_is_left_t
 
 
 def test_a_slurm_array_has_a_task_for_each_run(tmp_path: Path) -> None:
-    config = tmp_path / "e.yaml"
-    config.write_text(yaml.safe_dump(experiment(tmp_path, {"seeds": [0, 1]}).model_dump(mode="json")))
     with pytest.raises(UserError, match=r"a,seed=0: train\.stacked 2: a task of an array is one run"):
-        sweep(str(config), [], tmp_path / "slurm", None, False)
+        write_scripts(experiment(tmp_path, {"seeds": [0, 1]}), "e.yaml", [], tmp_path / "slurm")

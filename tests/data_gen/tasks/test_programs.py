@@ -4,7 +4,9 @@ import json
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,12 +14,18 @@ import yaml
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
+from remedy.data_gen.execution import pool
 from remedy.data_gen.execution.pool import environment, trace_all
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.roles import Role, spans_text
 from remedy.data_gen.splits import SPLITS
-from remedy.settings import ConfigError
+from remedy.data_gen.tasks import trace_cache
+from remedy.data_gen.tasks.programs import ProgramsTask
+from remedy.eval.diagnostics.condition import extent
+from remedy.launch.train import given_programs
+from remedy.settings import ConfigError, build
+from remedy.train.config import RunConfig
 
 GOOD = "def f(x):\n    return x * {n}"
 BAD = {
@@ -137,7 +145,96 @@ def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
         [*command[:-1], str(tmp_path / "more"), "write.splits.train=31"], capture_output=True, text=True
     )
     assert more.returncode == 2
-    assert f"has {count} programs of the train split" in more.stderr
+    assert f"write.splits.train asks for 31 programs of the train split, which has {count}." in more.stderr
+    assert not (tmp_path / "more").exists()
+
+
+LINES = [{"id": f"{n}/{x}", "code": GOOD.format(n=n), "input": str(x)} for x in range(20) for n in range(3)]
+
+
+def lines(path: Path, rows: Sequence[Mapping[str, object]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def counts(task: ProgramsTask) -> list[int]:
+    return [task.count(split) for split in SPLITS]
+
+
+def test_splits_are_given_or_dealt_out_by_function_or_program(tmp_path: Path) -> None:
+    path = lines(tmp_path / "mine.jsonl", LINES)
+    by_function = ProgramsTask(path=path, split_by="function")
+    assert counts(by_function) == [20, 20, 20]
+    by_program = ProgramsTask(path=path, split_by="program")
+    assert counts(by_program) == [48, 6, 6]
+    found = [{one.slices["source"] for one in by_program.draw(s, range(by_program.count(s)), 0, False)} for s in SPLITS]
+    assert set.union(*found) == {line["id"] for line in LINES}
+    assert by_program.describe_splits() == (
+        f"{path}: 60 programs of 3 functions: train 48, validation 6, test 6 (split_by program)"
+    )
+    parts = {"train": 0.5, "validation": 0.5, "test": 0}
+    assert counts(ProgramsTask.model_validate({"path": path, "split_by": "program", "shares": parts})) == [30, 30, 0]
+    with pytest.raises(
+        ConfigError, match=r"task\.shares: shares come to 1\.2, not 1: train 1, validation 0\.1, test 0\.1"
+    ):
+        build(DataConfig, {"task": {"kind": "programs", "path": path, "shares": {"train": 1}}})
+    with pytest.raises(
+        ConfigError, match="has 2 functions, too few to deal out to train, validation, test: write `split_by: program`"
+    ):
+        ProgramsTask(path=lines(tmp_path / "two.jsonl", LINES[:2]), split_by="function").count("train")
+
+    given = [{**line, "split": ("train", "test")[n % 2]} for n, line in enumerate(LINES)]
+    task = ProgramsTask(path=lines(tmp_path / "given.jsonl", given))
+    assert counts(task) == [30, 0, 30]
+    with pytest.raises(ConfigError, match=r'the validation split, which has 0.*Give lines `"split": "validation"`'):
+        task.require("validation", 1, "train.evaluate_every")
+    with pytest.raises(ConfigError, match=r"split_by and shares do nothing, since .* gives splits: remove them"):
+        ProgramsTask(path=task.path, split_by="program").count("train")
+    for wrong, says in (({"split": "dev"}, "split 'dev' is none"), ({}, "2/0 has no split, and others have")):
+        with pytest.raises(ConfigError, match=says):
+            ProgramsTask(path=lines(tmp_path / "wrong.jsonl", [*given[:2], {**LINES[2], **wrong}])).count("train")
+
+
+def test_functions_of_which_other_inputs_are_tested_are_not_one_cluster(tmp_path: Path) -> None:
+    path = lines(tmp_path / "mine.jsonl", LINES)
+    assert ProgramsTask(path=path, split_by="function").clusters("test", 20) == 1
+    assert ProgramsTask(path=path, split_by="program").clusters("test", 6) == 6
+
+
+def test_a_split_without_programs_is_refused_before_anything_is_traced(tmp_path: Path) -> None:
+    path = lines(tmp_path / "mine.jsonl", LINES)
+    run: dict[str, Any] = {"data": {"task": {"kind": "programs", "path": path}}, "train": {"evaluate_every": 5}}
+    with pytest.raises(ConfigError, match=r"train\.evaluate_every asks for .*Write `split_by: program` in data\.task"):
+        given_programs(build(RunConfig, run))
+    run["data"]["task"]["split_by"] = "program"
+    assert given_programs(build(RunConfig, run)) == [ProgramsTask(path=path, split_by="program").describe_splits()]
+    with pytest.raises(ConfigError, match=r"split by program .* in training and by hash .* here"):
+        extent("programs", ProgramsTask(path=path), "test", ProgramsTask(path=path, split_by="program"))
+
+
+def test_a_program_is_run_once_for_each_tracer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def trace_all(programs: Sequence[Program], *rest: Any) -> Iterator[Trace | ProgramError]:
+        ran.extend(program.name for program in programs)
+        return pool.trace_all(programs, *rest)
+
+    monkeypatch.setattr(trace_cache, "trace_all", trace_all)
+    monkeypatch.setenv(trace_cache.VARIABLE, str(tmp_path / "kept"))
+    codes = {"good": GOOD.format(n=2), "raised": BAD["raised"], "time": BAD["time"]}
+    programs = [Program.from_call(code, "3", name) for name, code in codes.items()]
+    tracer = TracerConfig(timeout_seconds=1, max_frames=500)
+    first = list(trace_cache.traced_once(programs, tracer))
+    again = list(trace_cache.traced_once(programs[::-1], tracer))[::-1]
+    assert ran == [*codes, "time"]  # how long a program takes is the machine's
+    assert first[0] == again[0] == next(pool.trace_all(programs[:1], tracer))
+    assert [(one.kind, str(one)) for one in (first[1], again[1]) if isinstance(one, ProgramError)] == [
+        ("raised", "raised: raised ValueError while loading: at import")
+    ] * 2
+    list(trace_cache.traced_once(programs[:1], tracer.changed({"max_frames": 400})))
+    [file] = [path for path in (tmp_path / "kept").iterdir() if path.stat().st_size][:1]
+    file.write_bytes(b"no database")
+    assert list(trace_cache.traced_once(programs[:1], tracer)) == first[:1]
 
 
 def test_malformed_lines_and_empty_folders_are_named(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def evaluated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def test_true_stands_beside_written(evaluated: tuple[DataConfig, Path], forcing: str) -> None:
     data, folder = evaluated
     view = record_view(folder, 1, f"forcing={forcing}")
-    (path,) = (folder / "records").glob(f"*forcing={forcing}*")
+    (path,) = (folder / "records").glob(f"*forcing-{forcing}*")
     record = read_records(path).set_index("index").loc[1]
     generation = read_generations(folder / "generations" / path.name).loc[1]
     blocks = view.parts[0].blocks

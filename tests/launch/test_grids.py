@@ -122,7 +122,7 @@ def test_runs_are_tracked_under_the_experiment_and_a_wrong_value_names_its_run(t
 def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(SWEEP))
     private = {"HOME": str(tmp_path), "WANDB_API_KEY": "", "OMP_NUM_THREADS": "1"}
-    remedy("sweep", "sweep.yaml", "workers=2", cwd=tmp_path, **private)
+    remedy("run", "sweep.yaml", "workers=2", cwd=tmp_path, **private)
     runs = tmp_path / "runs" / "sweep"
     table = (runs / "report" / "report.md").read_text()
     assert "## Permutation programs: right answers over seeds" in table
@@ -142,8 +142,8 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
         assert "right.mean" in tables[0].read_text()
     assert list((runs / "report" / "wandb").glob("offline-run-*/files/media/images/*.png"))
 
-    output = remedy("sweep", "sweep.yaml", "--slurm", "slurm", cwd=tmp_path)
-    assert "4 runs (4 of them trained)" in output
+    output = remedy("run", "sweep.yaml", "--slurm", "slurm", cwd=tmp_path)
+    assert "4 runs, 4 of them trained" in output
     script = (tmp_path / "slurm" / "array.sbatch").read_text()
     assert "--array=0-3" in script
     subprocess.run(["bash", "-n", str(tmp_path / "slurm" / "array.sbatch")], check=True)
@@ -160,7 +160,7 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
     )
     assert done.returncode == 0, done.stderr
     assert trained == {p: p.stat().st_mtime_ns for p in trained}  # it was finished
-    assert "--job 4: sweep.yaml has 4 runs" in remedy("sweep", "sweep.yaml", "--job", "4", cwd=tmp_path, code=2)
+    assert "--job 4: sweep.yaml has 4 runs" in remedy("run", "sweep.yaml", "--job", "4", cwd=tmp_path, code=2)
 
 
 def test_an_array_task_has_cores_for_its_processes_and_those_that_load_data(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_an_array_task_has_cores_for_its_processes_and_those_that_load_data(tmp_
     swaps = {**SWEEP["groups"]["swaps"], "base": base}
     settings = {**SWEEP, "threads": 3, "processes": 4, "groups": {"swaps": swaps}}
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(settings))
-    assert in_process(["sweep", tmp_path / "x.yaml", "--slurm", tmp_path / "slurm"]).status == 0
+    assert in_process(["run", tmp_path / "x.yaml", "--slurm", tmp_path / "slurm"]).status == 0
     script = (tmp_path / "slurm" / "array.sbatch").read_text()
     assert "#SBATCH --gpus-per-task=4\n" in script
     assert "#SBATCH --cpus-per-task=20\n" in script
@@ -186,7 +186,7 @@ def test_an_array_task_that_is_signalled_in_its_evaluation_may_be_queued_again(t
     (tmp_path / "one.yaml").write_text(yaml.safe_dump({**SWEEP, "threads": 3}))
     changes = ["groups.swaps.base.train.max_steps=0", "groups.swaps.evaluate.diagnostics.0.examples=50000"]
     changes.append("groups.swaps.base.tracking.wandb=false")
-    words = [sys.executable, "-m", "remedy.launch.cli", "sweep", "one.yaml", *changes, "--job", "0"]
+    words = [sys.executable, "-m", "remedy.launch.cli", "run", "one.yaml", *changes, "--job", "0"]
     job = subprocess.Popen(
         words, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True
     )
@@ -208,7 +208,7 @@ def test_an_experiment_trains_and_evaluates_on_several_processes(tmp_path: Path)
     (tmp_path / "two.yaml").write_text(yaml.safe_dump({**SWEEP, "processes": 2, "groups": {"swaps": group}}))
     folder = tmp_path / "runs" / "sweep" / "swaps" / "only"
     # As a Slurm array would start and signal it: the job passes the signal on, its processes save, and it may be queued again.
-    words = [sys.executable, "-m", "remedy.launch.cli", "sweep", "two.yaml", "--job", "0"]
+    words = [sys.executable, "-m", "remedy.launch.cli", "run", "two.yaml", "--job", "0"]
     job = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"})
     while job.poll() is None and len(read_metrics(folder / "model" / "metrics.jsonl")) < 3:
         time.sleep(0.02)

@@ -1,0 +1,124 @@
+"""Traces of given programs, kept between commands: a program is run once for each tracer, and not at every training."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from remedy.data_gen import execution
+from remedy.data_gen.execution.pool import Outcome, environment, trace_all
+from remedy.data_gen.execution.program import Program, ProgramError
+from remedy.data_gen.execution.replies import checked, parsed
+from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.execution.wire import problem_writer, reply_writer
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+VARIABLE = "REMEDY_CACHE"
+"""The environment variable that names the folder; empty: nothing is kept."""
+OF_THE_PROGRAM = ("syntax", "entry", "raised", "repr", "recursion", "frames", "output", "unstable")
+"""Outcomes without a trace that are the program's own. What a machine's speed or walls decided is tried again."""
+AT_A_TIME = 64
+
+
+def traced_once(programs: Sequence[Program], tracer: TracerConfig, workers: int = 1) -> Iterator[Outcome]:
+    """The outcome of every program, in order, as `trace_all` has it; those that are kept are not run."""
+    folder = cache_folder()
+    if folder is None or not programs:
+        yield from trace_all(programs, tracer, workers)
+        return
+    kept = _Kept(folder, tracer)
+    for start in range(0, len(programs), AT_A_TIME * workers):
+        some = programs[start : start + AT_A_TIME * workers]
+        found = kept.read(some)
+        missing = [program for program, outcome in zip(some, found) if outcome is None]
+        new = list(trace_all(missing, tracer, workers)) if missing else []
+        kept.write(missing, new)
+        made = iter(new)
+        yield from (next(made) if outcome is None else outcome for outcome in found)
+
+
+def cache_folder() -> Path | None:
+    """Where outcomes are kept; None: nowhere."""
+    if (named := os.environ.get(VARIABLE)) is not None:
+        return Path(named) if named else None
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cwm-remedy"
+
+
+class _Kept:
+    """The outcomes of one tracer in one file. A file that cannot be read or written costs time and no more."""
+
+    def __init__(self, folder: Path, tracer: TracerConfig) -> None:
+        about = [tracer.model_dump(mode="json"), *environment(tracer), _tracers_code()]
+        name = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
+        self._path = folder / f"traces-{name}.sqlite"
+
+    def read(self, programs: Sequence[Program]) -> list[Outcome | None]:
+        """The outcome of each program that is kept."""
+        keys = [_key(program) for program in programs]
+        query = f"SELECT key, outcome FROM outcomes WHERE key IN ({', '.join('?' * len(keys))})"
+        found = self._ask(lambda file: dict(file.execute(query, keys).fetchall())) or {}
+        return [_outcome(found.get(key), program) for key, program in zip(keys, programs)]
+
+    def write(self, programs: Sequence[Program], outcomes: Sequence[Outcome]) -> None:
+        """Keep what became of programs."""
+        rows = [(_key(program), text) for program, outcome in zip(programs, outcomes) if (text := _text(outcome))]
+        if rows:
+            self._ask(lambda file: file.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", rows))
+
+    def _ask(self, ask: Callable[[sqlite3.Connection], T]) -> T | None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.closing(sqlite3.connect(self._path, timeout=30)) as file, file:
+                file.execute("CREATE TABLE IF NOT EXISTS outcomes (key BLOB PRIMARY KEY, outcome BLOB) WITHOUT ROWID")
+                return ask(file)
+        except (OSError, sqlite3.Error) as error:
+            _say_once(f"{self._path}: traces are not kept there ({error}); ${VARIABLE} names another folder")
+            return None
+
+
+def _key(program: Program) -> bytes:
+    return hashlib.sha256(json.dumps([program.name, program.code]).encode()).digest()
+
+
+def _text(outcome: Outcome) -> bytes | None:
+    if isinstance(outcome, ProgramError):
+        return problem_writer()(outcome.kind, str(outcome)) if outcome.kind in OF_THE_PROGRAM else None
+    return zlib.compress(reply_writer()(outcome), 1)
+
+
+def _outcome(text: bytes | None, program: Program) -> Outcome | None:
+    """What is kept of a program, checked as a sandbox's answer is; None where it is nothing, or damaged."""
+    if text is None:
+        return None
+    try:
+        if text.startswith(b"{"):
+            problem = json.loads(text)
+            return ProgramError(problem["error"], problem["message"])
+        return checked(parsed(zlib.decompress(text)), program)
+    except (ProgramError, ValueError, KeyError, TypeError, zlib.error):
+        return None
+
+
+@lru_cache(maxsize=1)
+def _tracers_code() -> str:
+    """A digest of what traces programs: another tracer keeps traces of its own."""
+    [folder] = execution.__path__
+    digest = hashlib.sha256()
+    for path in sorted(Path(folder).glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _say_once(words: str) -> None:
+    log.warning("%s", words)

@@ -1,0 +1,86 @@
+"""`remedy list`: what settings choose from by name, from the registries, with a line on each."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from remedy.messages import suggest
+from remedy.settings import ConfigError
+
+WIDTH = 110
+"""Characters of a line beside the name."""
+REGISTRIES = {
+    "tasks": ("data.task.kind", "data_gen.tasks:TASKS"),
+    "benchmarks": ("data.task.benchmark", "data_gen.tasks.program_sources:BENCHMARKS"),
+    "families": ("data.task.family", "data_gen.tasks.families:FAMILIES"),
+    "formats": ("data.format", "data_gen.traces.render:FORMATS"),
+    "encodings": ("data.string_encoding", "data_gen.traces.string_encodings:ENCODINGS"),
+    "rewrites": ("data.task.rewrites", "data_gen.rewrites:REWRITES"),
+    "tokenizers": ("tokenizer.kind", "models.tokenizer_backends:TOKENIZERS"),
+    "mixers": ("model.mixers", "models.mixers:MIXERS"),
+    "sizes": ("model.size", "models.config:SIZES"),
+    "roles": ("train.loss_roles", "data_gen.roles:ROLES"),
+    "diagnostics": ("diagnostics.N.kind", "eval.diagnostics:DIAGNOSTICS"),
+    "forcings": ("diagnostics.N.forcing", "eval.decoding.forcings:FORCINGS"),
+}
+"""What there is, under which key it is chosen, and where it is registered."""
+
+
+def described(what: str = "") -> Iterator[str]:
+    """The names of one kind with a line on each; of every kind if none is named.
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    if what and what not in REGISTRIES:
+        raise ConfigError(f"list: unknown kind {what!r}; {suggest(what, REGISTRIES)}")
+    for kind in [what] if what else REGISTRIES:
+        key, place = REGISTRIES[kind]
+        module, _, name = place.partition(":")
+        registry: Mapping[str, Any] = getattr(import_module(f"remedy.{module}"), name)
+        yield f"{kind} ({key})"
+        width = max(map(len, registry))
+        for one, choice in registry.items():
+            line = _SAID.get(kind, _of_docstring)(one, choice)
+            yield f"  {one:<{width}}  {textwrap.shorten(line, WIDTH, placeholder=' ...')}"
+        yield ""
+
+
+def _of_docstring(name: str, choice: Any) -> str:
+    """The first sentence of its class's docstring, or of its module's."""
+    documented: Any = choice if isinstance(choice, type) else type(choice)
+    if inspect.isroutine(choice):
+        documented = sys.modules[choice.__module__]
+    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+
+
+def _encoding(name: str, choice: Callable[[str], object]) -> str:
+    return f"'abc' is written {choice('abc')!r}"
+
+
+def _forcing(name: str, fed: frozenset[Any]) -> str:
+    from remedy.eval.decoding.forcings import CONSTRAINED
+
+    held = ", and holds the model to what the program allows" if name in CONSTRAINED else ""
+    return f"feeds {', '.join(role.label for role in sorted(fed))}{held}"
+
+
+def _role(name: str, role: Any) -> str:
+    from remedy.eval.view.structure import MEANINGS
+
+    return MEANINGS[role]
+
+
+_SAID: dict[str, Callable[[str, Any], str]] = {
+    "benchmarks": lambda name, benchmark: f"{benchmark.hub} on the Hugging Face hub, or a file given as `path`",
+    "families": lambda name, family: f"{len(family.functions)} functions: {', '.join(family.functions)}",
+    "sizes": lambda name, size: ", ".join(f"{key} {value}" for key, value in size.items()),
+    "encodings": _encoding,
+    "forcings": _forcing,
+    "roles": _role,
+}

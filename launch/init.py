@@ -1,0 +1,65 @@
+"""`remedy init`: an experiment over a user's own programs, to be run as it is and then changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from remedy.data_gen.tasks.programs import ProgramsTask
+from remedy.files import file_name, replace_file
+from remedy.settings import UserError
+
+FUNCTIONS = 30
+"""From so many functions on they are dealt out to splits; of fewer, programs are."""
+EXPERIMENT = """\
+# Written by `remedy init`. Do characters for strings, or states in every fourth frame alone, change how well these programs are traced?
+# {said}
+# What it costs, and which differences it can see: remedy run {name}.yaml --plan
+# To try it out: remedy run {name}.yaml max_steps=5 max_examples=4 output=runs/try
+name: {name}
+output: runs/{name}
+groups:
+  {name}:
+    base:
+      data:
+        task: {{kind: programs, path: {path}{split}}}
+        format: cwm_numbers       # actions are line numbers
+        reveal: {{locals: diff}}    # states show what changed
+      tokenizer: {{kind: bpe, vocab_size: 400}}
+      model: {{num_hidden_layers: 2, hidden_size: 64, num_attention_heads: 4, short_convolution: true}}
+      train: {{batch_size: 16, learning_rate: 4.0e-3, max_steps: 500, evaluate_every: 100, threads: 1}}
+      tracking: {{wandb: false}}
+    runs:
+      baseline: {{}}
+      characters: {{tokenizer.string_tokenization: characters}}
+      sparse: {{data.reveal.spacing: 4}}
+    seeds: [0, 1, 2]                # five a side say more: remedy run ... --plan
+    evaluate: {{diagnostics: [{{kind: programs, answer_only: [false], forcing: [free], examples: 100}}], threads: 1}}
+comparisons:
+  - {{mitigation: characters for strings, failure: strings, primary: true, baseline: {{run: baseline}}, treatment: {{run: characters}}}}
+  - {{mitigation: a state in four frames, failure: token budget, baseline: {{run: baseline}}, treatment: {{run: sparse}}}}
+"""
+
+
+def init(programs: str, out: Path | None) -> str:
+    """Write the experiment; returns what to do next.
+
+    Raises:
+        UserError: the programs cannot be read, or the file is there.
+    """
+    task = ProgramsTask(path=programs)
+    said = task.describe_splits()
+    if not said.endswith("(as its source says)"):
+        many = task.clusters("all", task.count("all")) >= FUNCTIONS
+        task = ProgramsTask(path=programs, split_by="function" if many else "program")
+        said = task.describe_splits()
+    for split in ("train", "validation", "test"):
+        task.require(split, 1, "an experiment")
+    name = file_name(Path(programs).stem) or "programs"
+    path = out or Path(f"{name}.yaml")
+    if path.exists():
+        raise UserError(f"{path}: is there already; choose another --out")
+    split = "" if task.split_by == "hash" else f", split_by: {task.split_by}"
+    text = EXPERIMENT.format(name=name, said=said, path=json.dumps(programs), split=split)
+    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    return f"{said}\nwrote {path}; next: remedy run {path} --plan, then remedy run {path}"

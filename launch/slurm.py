@@ -1,0 +1,121 @@
+"""`remedy run --slurm`: an experiment's runs as the tasks of one Slurm array, and the report after them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from remedy.files import file_name
+from remedy.launch.experiment import ExperimentConfig, TrainingJob, expand, trials
+from remedy.launch.job import TRAINED
+from remedy.launch.runner import check_programs, environment, plan, prepare, words
+from remedy.launch.selection import choose
+from remedy.settings import UserError
+
+ARRAY = """\
+#!/usr/bin/env bash
+# The {count} {what} of {where}, one task each; a task that is signalled before its time limit queues again and goes on.
+#SBATCH --job-name={name}{suffix}
+#SBATCH --array={first}-{last}
+#SBATCH --time=04:00:00
+#SBATCH --gpus-per-task={processes}
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task={cores}
+#SBATCH --signal=USR1@180
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={folder}/array-%A_%a.log
+set -uo pipefail
+cd {cwd}
+export SRUN_CPUS_PER_TASK=${{SLURM_CPUS_PER_TASK:-{cores}}}  # srun takes over what sbatch was asked for from here alone
+srun --kill-on-bad-exit=0 {run} --job "$SLURM_ARRAY_TASK_ID"
+status=$?
+if [ "$status" -eq 75 ]; then
+    scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
+    exit 0
+fi
+exit "$status"
+"""
+REPORT = """\
+#!/usr/bin/env bash
+# The report over all runs of {where}.
+#SBATCH --job-name={name}-report
+#SBATCH --time=00:30:00
+#SBATCH --output={folder}/report-%j.log
+cd {cwd}
+{run} --report-only
+"""
+
+
+def do_job(settings: ExperimentConfig, where: str, number: int) -> NoReturn:
+    """Become the process of one run. Trials of a selection are counted before the runs.
+
+    Raises:
+        UserError: there is no such run, its folder holds a run of other settings, or the trials before it are not finished.
+    """
+    _refuse_stacked(settings, where)
+    tried, jobs = trials(settings, where), expand(settings, where)
+    if not 0 <= number < len(tried) + len(jobs):
+        first = f"{len(tried)} trials and " if tried else ""
+        raise UserError(f"--job {number}: {where} has {first}{len(jobs)} runs, counted from 0")
+    if tried and number >= len(tried):
+        jobs = expand(settings, where, choose(settings, tried))
+    plan(settings, jobs)
+    mine = [*tried, *jobs][number]
+    check_programs([mine])
+    if problem := prepare(mine):
+        raise UserError(problem)
+    command = [sys.executable, "-m", "remedy.launch.job", *words(mine, settings.processes)]
+    os.execve(command[0], command, environment(settings))  # so that Slurm's signals reach the training itself
+
+
+def _refuse_stacked(settings: ExperimentConfig, where: str) -> None:
+    if stacked := next((job for job in expand(settings, where) if job.stacked is not None), None):
+        raise UserError(
+            f"{where}: {stacked.name}: train.stacked {stacked.stacked}: a task of an array is one run, so that nothing is trained at "
+            "once: remove it, or use `remedy run`"
+        )
+
+
+def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[str], folder: Path) -> None:
+    """Write the scripts of an array of runs, of one of trials before it where settings are selected first, and of the report; say how
+    to submit them.
+
+    Raises:
+        UserError: as `expand`, or seeds are to be trained at once.
+    """
+    _refuse_stacked(settings, where)
+    jobs, tried = expand(settings, where), trials(settings, where)
+    check_programs(jobs)
+    folder.mkdir(parents=True, exist_ok=True)
+    loading = max(job.train.train.dataloader_num_workers for job in jobs)
+    facts = {
+        "where": where,
+        "name": file_name(settings.name),
+        "processes": settings.processes,
+        "cores": settings.processes * (settings.threads + loading),
+        "folder": shlex.quote(str(folder)),
+        "cwd": shlex.quote(os.getcwd()),
+        "run": shlex.join([sys.executable, "-m", "remedy.launch.cli", "run", where, *overrides]),
+    }
+    (folder / "report.sbatch").write_text(REPORT.format(**facts), encoding="utf-8")
+    arrays: list[tuple[str, str, Sequence[TrainingJob], int, str]] = [
+        ("selection", "trials", tried, 0, "-selection"),
+        ("array", "runs", jobs, len(tried), ""),
+    ]
+    after = ""
+    for script, what, mine, first, suffix in arrays:
+        if not mine:
+            continue
+        last = first + len(mine) - 1
+        text = ARRAY.format(**facts, what=what, count=len(mine), first=first, last=last, suffix=suffix)
+        (folder / f"{script}.sbatch").write_text(text, encoding="utf-8")
+        done = sum((job.folder / TRAINED).exists() for job in mine)
+        print(f"{len(mine)} {what}, {done} of them trained. Submit them:")
+        print(f"  {what}=$(sbatch --parsable {after}{folder / script}.sbatch)")
+        after = f"--dependency=afterok:${what} "
+    print(f"and the report after them:\n  sbatch {after}{folder / 'report.sbatch'}")

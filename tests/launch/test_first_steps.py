@@ -1,0 +1,87 @@
+"""What a new user does first: looks at a file, asks what there is, writes an experiment over programs of their own."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from remedy import __version__
+from remedy.launch.choices import REGISTRIES, described
+from remedy.launch.cli import MAIN
+from remedy.launch.experiment import ExperimentConfig, expand
+from remedy.launch.generate import generate
+from remedy.launch.init import init
+from remedy.launch.runner import check_programs
+from remedy.launch.show import show
+from remedy.settings import ConfigError, UserError, load
+from tests.launch.in_process import remedy
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def shown(source: Path, *words: str, index: int | None = None, split: str = "") -> str:
+    screen = io.StringIO()
+    show(str(source), words, index, split, None, "", False, None, Console(file=screen, width=200))
+    return screen.getvalue()
+
+
+def own(folder: Path, functions: int = 3) -> Path:
+    rows = [{"code": f"def f(x):\n    return x + {n}", "input": str(x)} for n in range(functions) for x in range(20)]
+    path = folder / "mine.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_file_a_data_set_and_their_examples_are_shown(tmp_path: Path) -> None:
+    text = shown(ROOT / "examples" / "reverse.py", "reveal.locals=diff", "format=cwm_numbers")
+    assert "format: cwm_numbers" in text
+    assert "answer: 'cba'" in text
+    (tmp_path / "data.yaml").write_text(f"data: {{task: {{kind: programs, path: {own(tmp_path)}, split_by: program}}}}")
+    generate(str(tmp_path / "data.yaml"), [], tmp_path / "set", "0/1", 1)
+    assert "split: train" in shown(tmp_path / "set", index=47)
+    assert "split: test" in shown(tmp_path / "set", split="test")
+    assert (
+        shown(tmp_path / "set", index=3).split("\n", 2)[2] == shown(tmp_path / "data.yaml", index=3).split("\n", 2)[2]
+    )
+    with pytest.raises(UserError, match="no example 99 of split train, counted from 0; there are test 6, train 48"):
+        shown(tmp_path / "set", index=99)
+    with pytest.raises(
+        UserError, match=f"is the folder of no data set, run or evaluation; below it are {tmp_path}/set"
+    ):
+        shown(tmp_path)
+
+
+@pytest.mark.parametrize(("functions", "rule"), [(3, "split_by: program"), (40, "split_by: function")])
+def test_the_experiment_that_init_writes_is_one_that_runs(
+    functions: int, rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.yaml"
+    said = init(str(own(tmp_path, functions)), path)
+    assert f"{20 * functions:,} programs of {functions} functions" in said
+    assert rule in path.read_text()
+    jobs = expand(load(ExperimentConfig, path), "mine.yaml")
+    check_programs(jobs)
+    assert said.splitlines()[0] in capsys.readouterr().out
+    assert {job.variant for job in jobs} == {"baseline", "characters", "sparse"}
+    with pytest.raises(UserError, match=r"mine\.yaml: is there already"):
+        init(str(own(tmp_path)), path)
+
+
+def test_every_choice_has_a_line() -> None:
+    for kind in REGISTRIES:
+        title, *lines, empty = described(kind)
+        assert title.startswith(f"{kind} (")
+        assert not empty
+        assert lines
+        assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
+    with pytest.raises(ConfigError, match="list: unknown kind 'mixer'; did you mean 'mixers'"):
+        list(described("mixer"))
+
+
+def test_help_has_the_main_commands_first_and_there_is_a_version() -> None:
+    commands, tools = remedy(["--help"]).output.split("Commands:\n")[1].split("Tools:\n")
+    assert [line.split()[0] for line in commands.splitlines() if line[2:3].strip()] == list(MAIN)
+    assert "  list " in tools
+    assert remedy(["--version"]).output == f"cwm-remedy {__version__}\n"

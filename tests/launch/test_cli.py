@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from remedy.launch.trace import trace
+from remedy.data_gen.roles import spans_text
+from remedy.launch import trace as command
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "reverse.py"
@@ -15,6 +17,11 @@ EXAMPLE = ROOT / "examples" / "reverse.py"
 def remedy(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "remedy.launch.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def trace(file: Path, overrides: Sequence[str]) -> str:
+    spans, between = command.trace(file, overrides)
+    return spans_text(spans, between) + "\n"
 
 
 def test_a_trace_is_what_a_model_sees() -> None:

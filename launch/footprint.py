@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from remedy.data_gen.tokens import Tokens
 from remedy.models.activations import Activations, activations
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.context_length import context_limit, refuse_longer
@@ -20,6 +23,7 @@ from remedy.models.hub_loading import read, read_config
 from remedy.models.pretrained import add_adapters, refuse_divided
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import CharacterSettings, TokenizerError
 from remedy.settings import ConfigError
 from remedy.speed import duration
 from remedy.train.arguments import rows_at_once
@@ -42,16 +46,36 @@ RESERVE = 0.1
 """Share of a GPU's memory that is left for what is not counted: CUDA's context, kernels' work space, DeepSpeed's and NCCL's buffers,
 fragments."""
 GB = 1e9
+SMOLLM2 = {
+    "vocab_size": 49152,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+}
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "facebook/cwm": ("cwm", {}),
+    "HuggingFaceTB/SmolLM2-135M-Instruct": ("llama", SMOLLM2),
+    "pretrained/smollm2": ("llama", SMOLLM2),
+    "pretrained/smollm2-cruxeval": ("llama", SMOLLM2),
+}
+"""Models of the shipped configurations, by architecture and what of it is not Transformers' default; no hub is asked for them."""
+CHARACTERS = 2.2
+"""Characters of a token where a tokenizer is not here: as traces of CruxEval have in Llama-3's vocabulary."""
 
 
 class Lengths(NamedTuple):
     """Tokens of a row: on average, and of the longest; of how many drawn rows, 0 where the length was given; and of each example of
-    these rows."""
+    these rows. `guessed`: from characters."""
 
     mean: float
     longest: int
     drawn: int
     examples: list[float]
+    guessed: bool = False
 
 
 class Footprint(NamedTuple):
@@ -86,14 +110,14 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     """
     settings = config.train
     rows = rows_at_once(settings, gpus)
-    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    tokenizer, characters = _tokenizer(config)
     if not settings.total_steps:
         raise ConfigError("train.max_steps 0: this run trains nothing and reads no rows: give it steps to plan")
     if settings.stacked is not None:
         raise ConfigError(
             f"train.stacked {settings.stacked}: what is planned here is one run: add train.stacked=null, and take so many times as much"
         )
-    lengths = _lengths(config, tokenizer) if length is None else _given(length, settings.pack)
+    lengths = _lengths(config, tokenizer, characters) if length is None else _given(length, settings.pack)
     lora = isinstance(config.model, PretrainedSettings) and config.model.lora is not None
     four_bit = isinstance(config.model, PretrainedSettings) and config.model.load_in_4bit
     with torch.device("meta"):
@@ -168,6 +192,8 @@ def print_footprint(
         "buffers of communication, fragments. Activations are those of PyTorch's path; GPU kernels of recurrent mixers keep less."
     )
     origin = f"the longest of {lengths.drawn} drawn rows; others may be longer" if lengths.drawn else "as given"
+    if lengths.guessed:
+        origin += f"; the tokenizer is not here, so tokens are guessed as {CHARACTERS:g} characters each: --length says better"
     console.print(
         f"Rows: {lengths.mean:,.0f} tokens on average, {lengths.longest:,} at most ({origin}).\n"
         f"Training: {found.steps:,} steps, {found.tokens:,.0f} tokens, {found.flops:.3g} FLOPs"
@@ -185,13 +211,29 @@ def print_footprint(
     )
 
 
-def _lengths(config: RunConfig, tokenizer: TraceTokenizer) -> Lengths:
+def _tokenizer(config: RunConfig) -> tuple[TraceTokenizer, float]:
+    """The run's tokenizer, with 1; in place of a shipped model's that is not here one of characters, with how many a token has."""
+    try:
+        return build_tokenizer(config.tokenizer, config.data), 1.0
+    except TokenizerError:
+        if getattr(config.tokenizer, "name_or_path", "") not in SHAPES:
+            raise
+    return build_tokenizer(CharacterSettings(), config.data), CHARACTERS
+
+
+def drawn_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[Tokens]:
+    """Rows of a run at even distances."""
     rows = build_rows(config, tokenizer)
-    places = np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int).tolist()
-    drawn = [rows[place] for place in places]
-    sizes = [row.size for row in drawn]
-    examples = [float(example.size) for row in drawn for example in parted(row)]
-    return Lengths(float(np.mean(sizes)), max(sizes), len(drawn), examples)
+    return [rows[place] for place in np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int).tolist()]
+
+
+def _lengths(config: RunConfig, tokenizer: TraceTokenizer, characters: float) -> Lengths:
+    if characters != 1 and (most := config.data.reveal.max_tokens) is not None:
+        config = config.changed({"data.reveal.max_tokens": round(most * characters)})
+    drawn = drawn_rows(config, tokenizer)
+    sizes = [math.ceil(row.size / characters) for row in drawn]
+    examples = [float(math.ceil(example.size / characters)) for row in drawn for example in parted(row)]
+    return Lengths(float(np.mean(sizes)), max(sizes), len(drawn), examples, characters != 1)
 
 
 def _given(length: int, pack: int) -> Lengths:
@@ -206,10 +248,14 @@ def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     settings, name, sharded = config.model, config.model.name_or_path, zero_stage(config.train) == 3
     refuse_divided(settings, sharded)
     dtype = DTYPES[config.train.precision if settings.lora is not None else "fp32"]
-    found = read_config(
-        name,
-        f"model.name_or_path: the config.json of {name!r} cannot be read: give a folder that holds it, or check the hub's access",
-    )
+    if name in SHAPES and not Path(name).exists():
+        kind, shape = SHAPES[name]
+        found = AutoConfig.for_model(kind, **shape)
+    else:
+        found = read_config(
+            name,
+            f"model.name_or_path: the config.json of {name!r} cannot be read: give a folder that holds it, or check the hub's access",
+        )
     text = found.get_text_config()
     text.vocab_size = max(text.vocab_size, tokenizer.vocab_size)
     model: Any = read(

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -25,16 +24,15 @@ from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, smallest_differen
 from remedy.eval.stats.words import least_p
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.launch.experiment import conditions as conditions_of_job
+from remedy.launch.footprint import drawn_rows
 from remedy.models.config import DecoderSettings
 from remedy.models.flops import training_flops
 from remedy.models.tokenizer import build_tokenizer
 from remedy.speed import duration
 from remedy.train.data import parted
-from remedy.train.run import build_model, build_rows
+from remedy.train.run import build_model
 from remedy.train.tracking import METRICS, last_record
 
-SAMPLE = 24
-"""Rows that are made to count their tokens."""
 UTILISATION = 0.2
 """Share of the speed of a matrix product that small models reach in training; benchmarks/RESULTS.md."""
 
@@ -121,10 +119,9 @@ def training_cost(jobs: Sequence[TrainingJob]) -> Cost:
             model = build_model(train, tokenizer)
     if tokenizer is None or model is None:
         return Cost(math.nan, "a pretrained model: not guessed")
-    rows = build_rows(train, tokenizer)
-    places = np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int).tolist()
-    drawn = [example.size for place in places for example in parted(rows[place])]
-    share = train.train.total_steps * train.train.batch_size / len(places)
+    rows = drawn_rows(train, tokenizer)
+    drawn = [example.size for row in rows for example in parted(row)]
+    share = train.train.total_steps * train.train.batch_size / len(rows)
     for job in jobs:
         speed = (last_record(job.folder / "model" / METRICS) or {}).get("tokens_per_second")
         if speed:

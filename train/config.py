@@ -138,7 +138,7 @@ class TrainSettings(Settings):
     """CPU threads of each training process; none: PyTorch's choice."""
     stacked: int | None = Field(default=None, ge=2, le=1000)
     """Train so many seeds at once, as one batch dimension of a small model: `seed`, `seed` + 1, ..., with `data_seed` likewise, each in
-    `output`/seed=N as if alone; an experiment takes its own `seeds`, so many at a time. For one GPU, where a step of a small model is
+    `output`/seed-N as if alone; an experiment takes its own `seeds`, so many at a time. For one GPU, where a step of a small model is
     launches and not arithmetic; on a CPU for GRU alone."""
 
     @model_validator(mode="after")

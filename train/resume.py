@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from remedy.models.model_manifest import CONFIG_FILE, SEAL
 from remedy.settings import UserError, load
 from remedy.train.checkpoints import Sealed, latest_intact
 from remedy.train.config import RunConfig
 
+log = logging.getLogger(__name__)
 FREE_ON_RESUME = {
     "logging_steps",
     "save_steps",
@@ -19,7 +24,33 @@ FREE_ON_RESUME = {
     "gradient_accumulation_steps",
     "gradient_checkpointing",
 }
-"""Training settings that may change when a run is resumed: what is computed stays the same. Any other makes it another run."""
+"""Training settings that may change when a run is resumed: what is computed stays the same. Any other makes it another run, but for
+`max_steps`: without a curriculum, whose stages it scales, rows stay the same and the learning rate takes the new schedule."""
+
+
+class NewSchedule(TrainerCallback):
+    """Of a run that is resumed with other `max_steps`: puts the learning rate where that schedule has it, and says so."""
+
+    def __init__(self, checkpoint: Sealed) -> None:
+        path = checkpoint.path / CONFIG_FILE
+        self.before = load(RunConfig, path).train.total_steps if path.exists() else None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.before in (None, state.max_steps):
+            return
+        scheduler = getattr(kwargs["lr_scheduler"], "scheduler", kwargs["lr_scheduler"])
+        was = scheduler.get_last_lr()[0]
+        rates = [one(scheduler.last_epoch) * rate for one, rate in zip(scheduler.lr_lambdas, scheduler.base_lrs)]
+        scheduler._last_lr = rates
+        for group, rate in zip(scheduler.optimizer.param_groups, rates):
+            group["lr"] = rate
+        if state.is_world_process_zero:
+            log.info(
+                "%d steps in place of %d: from step %d on the learning rate is that of the new schedule, %.3g there (it was %.3g)",
+                *(state.max_steps, self.before, state.global_step, rates[0], was),
+            )
 
 
 def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Sealed | None, dict[Path, str]]:
@@ -39,6 +70,11 @@ def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Seale
         _check_same_run(config, output / CONFIG_FILE)
         if checkpoint is not None:
             _check_same_run(config, checkpoint.path / CONFIG_FILE)
+            if config.train.total_steps < checkpoint.step:
+                raise UserError(
+                    f"--resume: train.max_steps is {config.train.total_steps}, and {checkpoint.path} is at step {checkpoint.step} "
+                    "already: give more steps, or use another output"
+                )
         return checkpoint, damaged
     if checkpoint is not None:
         raise UserError(
@@ -61,8 +97,9 @@ def _check_same_run(config: RunConfig, path: Path) -> None:
             raise UserError(
                 f"--resume: `{key}` differs from that of the run in {path.parent} ({path}); use another output"
             )
+    free = FREE_ON_RESUME if config.train.curriculum else {*FREE_ON_RESUME, "max_steps"}
     for key, value in now["train"].items():
-        if key not in FREE_ON_RESUME and before["train"][key] != value:
+        if key not in free and before["train"][key] != value:
             raise UserError(
                 f"--resume: train.{key} is {value} but was {before['train'][key]} in {path}; use another output"
             )

@@ -40,7 +40,7 @@ from remedy.train.deepspeed import JSON_FILE, gather_by_layer, zero_stage
 from remedy.train.failing import explained
 from remedy.train.progress import ProgressLine
 from remedy.train.resharding import FixUniversalOptimizerState, to_universal
-from remedy.train.resume import starting_point
+from remedy.train.resume import NewSchedule, starting_point
 from remedy.train.shards import ShardDataset
 from remedy.train.stopping import INTERRUPTED, RESUMABLE, StopOnSignal, Stopped
 from remedy.train.tracking import MetricsFile, RunLogger, Tracking
@@ -106,6 +106,7 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     # The first, before anything shows that training has begun.
     wandb = WandbLogger(config)
     callbacks = [stop, *records(config, wandb), progress, *([FixUniversalOptimizerState()] if resharded else [])]
+    callbacks += [NewSchedule(checkpoint)] if checkpoint is not None else []
     shown = (tokenizer, wandb.samples) if config.tracking.wandb else None
     given = parts(config, tokenizer, arguments)
     trainer = RowTrainer(**given, model=model, train_dataset=rows, callbacks=callbacks, shown=shown)

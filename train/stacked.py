@@ -57,7 +57,7 @@ def seeds_of(config: RunConfig) -> list[RunConfig]:
         config.changed(
             {
                 "name": f"{config.name},seed={config.train.seed + number}",
-                "output": str(Path(config.output) / f"seed={config.train.seed + number}"),
+                "output": str(Path(config.output) / f"seed-{config.train.seed + number}"),
                 "train.seed": config.train.seed + number,
                 "train.data_seed": config.train.data_seed + number,
                 "train.stacked": None,

@@ -237,3 +237,14 @@ def test_new_rows_of_a_table_that_is_the_head_too(tmp_path: Path) -> None:
     assert found.counts == parameter_counts(model)
     examples = config.train.total_steps * config.train.batch_size
     assert found.flops == pytest.approx(examples * training_flops(model, config.train.gradient_checkpointing).of([60]))
+
+
+@pytest.mark.slow
+def test_the_shipped_models_are_planned_without_a_hub() -> None:
+    config = load(RunConfig, ROOT / "configs" / "train" / "cwm_lora.yaml")
+    found = footprint(config, 8)
+    assert 32.5e9 < found.counts.frozen < 32.6e9
+    assert found.lengths.guessed
+    other = load(RunConfig, ROOT / "configs" / "train" / "cwm_lora.yaml", ["tokenizer.name_or_path=nowhere"])
+    with pytest.raises(UserError, match="tokenizer 'nowhere' cannot be loaded"):
+        footprint(other, 8)

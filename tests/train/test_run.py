@@ -249,3 +249,25 @@ def test_every_process_tries_kernels_before_the_trainer_has_the_model(
     with pytest.raises(Reached):
         in_process(written(tmp_path), f"output={tmp_path / 'run'}", "train.precision=bf16")
     assert tried == [(2, "cpu", torch.bfloat16)]
+
+
+def test_a_run_is_lengthened_on_resume_and_goes_on_by_the_new_schedule(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    short = {
+        **{key: value for key, value in CONFIG["train"].items() if key != "curriculum"},
+        "max_steps": 3,
+        "logging_steps": 1,
+    }
+    config, out, whole = written(tmp_path, train=short), tmp_path / "run", tmp_path / "whole"
+    train(load(RunConfig, config, [f"output={out}"]))
+    train(load(RunConfig, config, [f"output={whole}", "train.max_steps=6"]))
+    with caplog.at_level("INFO", "remedy"):
+        train(load(RunConfig, config, [f"output={out}", "train.max_steps=6"]), resume=True)
+    assert "6 steps in place of 3: from step 3 on the learning rate is" in caplog.text
+    rates = [[record["learning_rate"] for record in read_metrics(folder / "metrics.jsonl")] for folder in (out, whole)]
+    assert rates[0][3:] == rates[1][3:]
+    assert load(RunConfig, out / "config.yaml").train.max_steps == 6
+    check_model(out)
+    with pytest.raises(UserError, match=r"max_steps is 4, and .*checkpoint-6 is at step 6 already"):
+        train(load(RunConfig, config, [f"output={out}", "train.max_steps=4"]), resume=True)

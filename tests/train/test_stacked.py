@@ -67,8 +67,8 @@ def test_each_seed_is_the_run_that_it_is_alone_also_when_cut_off_and_resumed(
 ) -> None:
     configs = recipe(tmp_path / "whole", **VALIDATED)
     assert [(c.train.seed, c.train.data_seed, Path(c.output).name) for c in configs] == [
-        (0, 0, "seed=0"),
-        (1, 1, "seed=1"),
+        (0, 0, "seed-0"),
+        (1, 1, "seed-1"),
     ]
     train_stacked("tiny", configs, on_any_cpu=True)
     for config in configs:

@@ -1,0 +1,201 @@
+"""What may follow the frames of a written trace by its program and by the states that it has written: lines are evaluated on them.
+
+This executes a line on the writer's state, where `Walk` says what the program alone allows. Where anything is not exactly known it
+decides nothing. What is written is data: it is parsed as literals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from remedy.data_gen.execution.program import Event
+from remedy.eval.control_flow.flow import ControlFlow
+from remedy.eval.control_flow.evaluator.calls import came_back
+from remedy.eval.control_flow.evaluator.instructions import run
+from remedy.eval.control_flow.evaluator.line import MOST_STEPS, MOST_WAYS, Line, Lost, Outcome
+from remedy.eval.control_flow.evaluator.shown import Shown, next_shown
+from remedy.eval.control_flow.evaluator.source import Source
+from remedy.eval.control_flow.evaluator.values import UNKNOWN, Frame, Function, Generator, Own, Unsure, read, read_raised
+from remedy.eval.control_flow.evaluator.way import Way
+from remedy.eval.control_flow.moves import Point
+from remedy.eval.control_flow.options import Step
+from remedy.eval.control_flow.walk import Exceptions, Walk
+
+
+class Guide:
+    """A walk with what is known of its frames' values. It does not change: `advance` gives another.
+
+    It decides for programs whose values are Python's own and whose functions are their names' (`Names.shows_values`): what a class
+    of the program's own shows of itself may be anything. What `ControlFlow` does not know it does not either.
+    """
+
+    __slots__ = ("_frame", "_outcomes", "_raised", "_source", "walk")
+
+    def __init__(self, source: Source, walk: Walk, frame: Frame | None = None, raised: Any = UNKNOWN) -> None:
+        self._source = source
+        self.walk = walk
+        self._frame = frame
+        self._raised = raised
+        """The exception that was shown last."""
+        self._outcomes: list[Outcome] | None = None
+
+    @classmethod
+    def start(cls, flow: ControlFlow, exceptions: Exceptions = "all") -> Guide:
+        """Before the first frame, which is the entry's CALL."""
+        return cls(Source(flow), flow.start(exceptions))
+
+    @classmethod
+    def entered(cls, flow: ControlFlow, exceptions: Exceptions = "all") -> Guide:
+        """After the entry's CALL, which shows its variables if it has any: what those are is then not known."""
+        start = cls.start(flow, exceptions)
+        after = start.advance(start.walk.allowed(), None if flow.entry.parameters else {})
+        assert after is not None
+        return after
+
+    def outcomes(self) -> Sequence[Outcome] | None:
+        """Everything that may come next, by the written state; None: that is not known."""
+        if self._outcomes is None and self._frame is not None:
+            try:
+                self._outcomes = evaluated(self._source, self._frame, self._raised)
+            except (Lost, Unsure):
+                self._frame = None  # not to be tried again
+        return self._outcomes
+
+    def allowed(self) -> frozenset[Step]:
+        """Every event and line that can come next: those that the written state allows of those that the program does."""
+        allowed = self.walk.allowed()
+        if len(allowed) == 1 or self.walk.may_drop:
+            return allowed
+        outcomes = self.outcomes()
+        return (allowed & {one.step for one in outcomes} if outcomes is not None else frozenset()) or allowed
+
+    def shown(self, steps: Collection[Step]) -> Shown:
+        """What of its variables the next frame shows if it is one of these steps, without what need be computed."""
+        return next_shown(self._source.moves, self._among(steps))
+
+    def value(self, steps: Collection[Step]) -> str | None:
+        """What the next frame returns if it is one of these steps, where nothing need be computed for it."""
+        found = {one.value for one in self._among(steps)}
+        return found.pop() if len(found) == 1 else None
+
+    def _among(self, steps: Collection[Step]) -> list[Outcome]:
+        """The outcomes that are one of these steps; none where others may come."""
+        if self.walk.may_drop:
+            return []
+        return [one for one in self.outcomes() or () if one.step in steps]
+
+    def advance(
+        self, steps: Collection[Step], shown: Mapping[str, str] | None = None, value: str | None = None
+    ) -> Guide | None:
+        """After a frame that is one of these steps. None: the program does not allow it.
+
+        `shown`: its variables, none left out and no `..` among them; None where it shows none, or they cannot be read. `value`: what
+        is returned or raised.
+        """
+        walk = self.walk.advance(steps)
+        if walk is None:
+            return None
+        event, names = next(iter(steps)).event, self._source.names
+        frame = self._next(walk, steps) if names.shows_values else None
+        if frame is None or event is None:
+            return Guide(self._source, walk)
+        raised = self._raised
+        if event is Event.EXCEPTION:
+            raised = read_raised(value or "")
+        elif event is not Event.RETURN:
+            frame = _with_state(frame, shown, names.shown)
+        elif frame.came is UNKNOWN:
+            frame = frame._replace(came=read(value or ""))
+        return Guide(self._source, walk, frame, raised)
+
+    def _next(self, walk: Walk, steps: Collection[Step]) -> Frame | None:
+        """The frame after one of these steps, or what the walk knows of it."""
+        node = walk.node
+        if node is None and self.walk.may_drop:
+            return None  # it may be another that came
+        frames = [one.frame for one in self.outcomes() or () if one.step in steps]
+        fitting = [one for one in frames if one is not None and (node is None or (one.code, one.at) == node[:2])]
+        found = _joined(fitting) if fitting else None
+        if found is None and node is not None and node.point not in (Point.BEFORE, Point.END):
+            found = Frame(node.code, node.at, node.point, {})
+        return found
+
+
+def evaluated(source: Source, frame: Frame, raised: Any) -> list[Outcome]:
+    """The events that may follow where a frame is. `raised`: the exception that it raised.
+
+    Raises:
+        Lost: they are not known, or not all.
+    """
+    if frame.point in (Point.BEFORE, Point.END, Point.FAILED):
+        raise Lost
+    line, way, at = Line(source, frame.code), Way.of(source, frame), frame.at
+    if frame.point in (Point.RUN, Point.AGAIN):
+        line.open.append(way)
+    elif frame.point is Point.UNWIND:
+        ends = not isinstance(raised, Own) or raised.name == "StopIteration"
+        if line.code.instructions[at].op in ("FOR_ITER", "SEND") and ends:
+            raise Lost
+        line.unwind(way, at, {at}, raised)
+    elif frame.point is Point.THROWN:
+        line.raises(way, at)
+    else:
+        for name in source.names.stored_cells & way.locals.keys():
+            way.locals[name] = UNKNOWN
+            way.kept -= {name}
+        if frame.point is Point.RAISED:
+            if source.names.may_swallow and line.effects[at].calls is None:
+                raise Lost
+            line.raises(way, at)
+        else:
+            came_back(line, way, frame)
+    for _ in range(MOST_STEPS):
+        if not line.open:
+            return line.outcomes
+        if len(line.open) > MOST_WAYS:
+            break
+        run(line, line.open.pop())
+    raise Lost
+
+
+def _with_state(frame: Frame, shown: Mapping[str, str] | None, functions: Mapping[str, int]) -> Frame:
+    """A frame after it has shown its variables."""
+    if shown is None:
+        return frame._replace(locals={}, kept=frozenset(), shown=None, values={}, loops={})
+    found = {name: Function(functions[text]) if text in functions else read(text) for name, text in shown.items()}
+    return frame._replace(locals=found, kept=frozenset(found), shown=shown)
+
+
+def _joined(frames: Sequence[Frame]) -> Frame | None:
+    """What is known of a frame that is one of several; None if they are at different places."""
+    first, *others = frames
+    for one in others:
+        if one is first:
+            continue
+        if (one.code, one.at, one.point) != (first.code, first.at, first.point):
+            return None
+        if one.below is not first.below or one.reading != first.reading:
+            return None
+        shown = first.shown if first.shown == one.shown and one.locals.keys() == first.locals.keys() else None
+        first = first._replace(
+            locals=_common(one.locals, first.locals),
+            values=_common(one.values, first.values),
+            loops=_common(one.loops, first.loops),
+            kept=one.kept & first.kept,
+            shown=shown,
+            came=first.came if _alike(one.came, first.came) else UNKNOWN,
+            left=None,
+        )
+    return first
+
+
+def _common(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {key: value for key, value in one.items() if key in other and _alike(value, other[key])}
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and not isinstance(one, Generator) and repr(one) == repr(other))
+
+
+__all__ = ["Guide", "evaluated"]

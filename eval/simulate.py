@@ -18,7 +18,7 @@ from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.checkpoint import no_data, stored_settings
 from remedy.eval.control_flow import ControlFlowError
-from remedy.eval.control_flow.guide.contradiction import Check
+from remedy.eval.control_flow.evaluator.contradiction import Check
 from remedy.eval.decoding.constraints import check_data, check_interpreter, starts_of
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.guided import check_states

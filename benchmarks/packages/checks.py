@@ -20,7 +20,7 @@ from remedy.data_gen.traces.render import FORMATS, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.control_flow import ControlFlow, Exceptions
-from remedy.eval.control_flow.guide import Guide
+from remedy.eval.control_flow.evaluator import Guide
 from tests.data_gen.execution.reference_tracer import Unreadable, steps
 
 _OF_A_RUN = re.compile(r"\d{13,}|(?<=Task-)\d+|\d+\.\d{4,}(?:e-?\d+)?")

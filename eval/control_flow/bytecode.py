@@ -46,7 +46,7 @@ class Instruction(NamedTuple):
     effect: int
     """By how much the stack is longer where it goes on without a jump."""
     column: int
-    """Where in the source it comes from: from this byte of `line` to that one of another, counted from 0; NO_LINE if that is unknown."""
+    """Where in the source it comes from: from this byte of `line`, counted from 0, to that of another line; NO_LINE if unknown."""
     end_line: int
     end_column: int
 
@@ -150,7 +150,7 @@ def _read(code: types.CodeType, parent: int | None, numbers: dict[int, int]) -> 
     units = list(_units(code.co_code))
     place_of = {unit: place for place, (first, last, _, _) in enumerate(units) for unit in range(first, last + 1)}
     lines = [line for start, end, line in code.co_lines() for _ in range(start, end, 2)]
-    positions = [[NO_LINE if part is None else part for part in one] for one in code.co_positions()]  # type: ignore[attr-defined]
+    positions = [[NO_LINE if part is None else part for part in one] for one in code.co_positions()]
     table: Any = dis._parse_exception_table(code)  # type: ignore[attr-defined]
     handlers = {unit: entry for entry in table for unit in range(entry.start // 2, entry.end // 2)}
     instructions = []

@@ -15,7 +15,7 @@ from remedy.data_gen.traces.cwm import read_locals
 from remedy.data_gen.traces.parse import Malformed, json_string
 from remedy.data_gen.traces.reveal import UNCHANGED, RevealConfig
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
-from remedy.eval.control_flow.guide import Guide
+from remedy.eval.control_flow.evaluator import Guide
 from remedy.eval.decoding.control_flow import WITH_LOCALS, Phase, TraceGrammar, Trie, steps_of
 from remedy.eval.decoding.known_text import StateText, value_ids
 from remedy.eval.decoding.protocol import Allowed

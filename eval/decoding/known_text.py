@@ -16,7 +16,7 @@ from remedy.data_gen.traces.cwm import state_spans
 from remedy.data_gen.traces.reveal import UNCHANGED
 from remedy.data_gen.traces.spans import Spans
 from remedy.data_gen.traces.string_encodings import escape
-from remedy.eval.control_flow.guide.values import Data, read
+from remedy.eval.control_flow.evaluator.values import is_data, read
 from remedy.models.tokenizer import TraceTokenizer
 
 _PROBES = (
@@ -96,7 +96,7 @@ def as_value(text: str) -> Value:
     if text == UNCHANGED.text:
         return UNCHANGED
     found = read(text)
-    return Value(text, type(found.value).__name__ if isinstance(found, Data) else "object")
+    return Value(text, type(found).__name__ if is_data(found) else "object")
 
 
 @lru_cache(maxsize=20_000)

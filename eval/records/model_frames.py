@@ -11,7 +11,7 @@ from remedy.data_gen.execution.program import Event
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.parse import LastShown, ReadFrame
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.control_flow.guide.contradiction import Check
+from remedy.eval.control_flow.evaluator.contradiction import Check
 from remedy.eval.decoding.call_depth import CallDepth
 from remedy.eval.decoding.protocol import FREELY, Held
 from remedy.eval.records.generations import FrameProbability, TokenPlace, frame_probabilities

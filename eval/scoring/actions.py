@@ -12,7 +12,7 @@ from remedy.data_gen.traces.cwm import Cwm, Numbered
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
-from remedy.eval.control_flow.guide.contradiction import against_state, check
+from remedy.eval.control_flow.evaluator.contradiction import against_state, check
 from remedy.eval.decoding.constraints import exceptions_of
 from remedy.eval.decoding.control_flow import check_traces
 from remedy.eval.decoding.guided import check_states

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from remedy.data_gen.execution.program import Event
 from remedy.data_gen.traces.parse import ReadFrame, restore
 from remedy.data_gen.traces.reveal import UNCHANGED
-from remedy.eval.control_flow.flow import ControlFlow
 from remedy.eval.control_flow.evaluator.guide import Guide
+from remedy.eval.control_flow.flow import ControlFlow
 from remedy.eval.control_flow.options import Step
 from remedy.eval.control_flow.walk import Exceptions
 

@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from remedy.data_gen.execution.program import Event
-from remedy.eval.control_flow.flow import ControlFlow
 from remedy.eval.control_flow.evaluator.calls import came_back
-from remedy.eval.control_flow.evaluator.instructions import run
-from remedy.eval.control_flow.evaluator.line import MOST_STEPS, MOST_WAYS, Line, Lost, Outcome
+from remedy.eval.control_flow.evaluator.frame import Frame
+from remedy.eval.control_flow.evaluator.instructions import gather
+from remedy.eval.control_flow.evaluator.line import Line, Lost, Outcome
 from remedy.eval.control_flow.evaluator.shown import Shown, next_shown
 from remedy.eval.control_flow.evaluator.source import Source
-from remedy.eval.control_flow.evaluator.values import UNKNOWN, Frame, Function, Generator, Own, Unsure, read, read_raised
-from remedy.eval.control_flow.evaluator.way import Way
+from remedy.eval.control_flow.evaluator.values import UNKNOWN, Function, Unsure, read
+from remedy.eval.control_flow.flow import ControlFlow
 from remedy.eval.control_flow.moves import Point
 from remedy.eval.control_flow.options import Step
 from remedy.eval.control_flow.walk import Exceptions, Walk
@@ -30,14 +30,12 @@ class Guide:
     of the program's own shows of itself may be anything. What `ControlFlow` does not know it does not either.
     """
 
-    __slots__ = ("_frame", "_outcomes", "_raised", "_source", "walk")
+    __slots__ = ("_frame", "_outcomes", "_source", "walk")
 
-    def __init__(self, source: Source, walk: Walk, frame: Frame | None = None, raised: Any = UNKNOWN) -> None:
+    def __init__(self, source: Source, walk: Walk, frame: Frame | None = None) -> None:
         self._source = source
         self.walk = walk
         self._frame = frame
-        self._raised = raised
-        """The exception that was shown last."""
         self._outcomes: list[Outcome] | None = None
 
     @classmethod
@@ -57,7 +55,7 @@ class Guide:
         """Everything that may come next, by the written state; None: that is not known."""
         if self._outcomes is None and self._frame is not None:
             try:
-                self._outcomes = evaluated(self._source, self._frame, self._raised)
+                self._outcomes = evaluated(self._source, self._frame)
             except (Lost, Unsure):
                 self._frame = None  # not to be tried again
         return self._outcomes
@@ -100,14 +98,14 @@ class Guide:
         frame = self._next(walk, steps) if names.shows_values else None
         if frame is None or event is None:
             return Guide(self._source, walk)
-        raised = self._raised
-        if event is Event.EXCEPTION:
-            raised = read_raised(value or "")
-        elif event is not Event.RETURN:
-            frame = _with_state(frame, shown, names.shown)
-        elif frame.came is UNKNOWN:
-            frame = frame._replace(came=read(value or ""))
-        return Guide(self._source, walk, frame, raised)
+        values = {name: _read(text, names.shown) for name, text in (shown or {}).items()}
+        if event is Event.RETURN:
+            frame = frame.copy(came=_read(value or "", names.shown))
+        elif event is not Event.EXCEPTION:
+            frame = frame.copy(locals=values, kept=frozenset(values), shown=shown)
+        if shown is None and event in (Event.CALL, Event.LINE):
+            frame = Frame(frame.code, frame.at, frame.point, below=frame.below)
+        return Guide(self._source, walk, frame)
 
     def _next(self, walk: Walk, steps: Collection[Step]) -> Frame | None:
         """The frame after one of these steps, or what the walk knows of it."""
@@ -116,86 +114,57 @@ class Guide:
             return None  # it may be another that came
         frames = [one.frame for one in self.outcomes() or () if one.step in steps]
         fitting = [one for one in frames if one is not None and (node is None or (one.code, one.at) == node[:2])]
-        found = _joined(fitting) if fitting else None
+        found = _common(fitting) if fitting and (node is not None or len(fitting) == len(frames)) else None
         if found is None and node is not None and node.point not in (Point.BEFORE, Point.END):
-            found = Frame(node.code, node.at, node.point, {})
+            found = Frame(node.code, node.at, node.point)
         return found
 
 
-def evaluated(source: Source, frame: Frame, raised: Any) -> list[Outcome]:
-    """The events that may follow where a frame is. `raised`: the exception that it raised.
-
-    Raises:
-        Lost: they are not known, or not all.
-    """
-    if frame.point in (Point.BEFORE, Point.END, Point.FAILED):
-        raise Lost
-    line, way, at = Line(source, frame.code), Way.of(source, frame), frame.at
-    if frame.point in (Point.RUN, Point.AGAIN):
-        line.open.append(way)
-    elif frame.point is Point.UNWIND:
-        ends = not isinstance(raised, Own) or raised.name == "StopIteration"
-        if line.code.instructions[at].op in ("FOR_ITER", "SEND") and ends:
-            raise Lost
-        line.unwind(way, at, {at}, raised)
-    elif frame.point is Point.THROWN:
-        line.raises(way, at)
-    else:
-        for name in source.names.stored_cells & way.locals.keys():
-            way.locals[name] = UNKNOWN
-            way.kept -= {name}
-        if frame.point is Point.RAISED:
-            if source.names.may_swallow and line.effects[at].calls is None:
-                raise Lost
-            line.raises(way, at)
-        else:
-            came_back(line, way, frame)
-    for _ in range(MOST_STEPS):
-        if not line.open:
-            return line.outcomes
-        if len(line.open) > MOST_WAYS:
-            break
-        run(line, line.open.pop())
-    raise Lost
-
-
-def _with_state(frame: Frame, shown: Mapping[str, str] | None, functions: Mapping[str, int]) -> Frame:
-    """A frame after it has shown its variables."""
-    if shown is None:
-        return frame._replace(locals={}, kept=frozenset(), shown=None, values={}, loops={})
-    found = {name: Function(functions[text]) if text in functions else read(text) for name, text in shown.items()}
-    return frame._replace(locals=found, kept=frozenset(found), shown=shown)
-
-
-def _joined(frames: Sequence[Frame]) -> Frame | None:
+def _common(frames: Sequence[Frame]) -> Frame | None:
     """What is known of a frame that is one of several; None if they are at different places."""
     first, *others = frames
     for one in others:
-        if one is first:
-            continue
-        if (one.code, one.at, one.point) != (first.code, first.at, first.point):
+        places = {
+            (frame.at, frame.point, frame.awaited, id(frame.below), id(frame.shown), id(frame.came))
+            for frame in (one, first)
+        }
+        if len(places) > 1:
             return None
-        if one.below is not first.below or one.reading != first.reading:
-            return None
-        shown = first.shown if first.shown == one.shown and one.locals.keys() == first.locals.keys() else None
-        first = first._replace(
-            locals=_common(one.locals, first.locals),
-            values=_common(one.values, first.values),
-            loops=_common(one.loops, first.loops),
-            kept=one.kept & first.kept,
-            shown=shown,
-            came=first.came if _alike(one.came, first.came) else UNKNOWN,
-            left=None,
-        )
+        same = {name: _same(getattr(first, name), getattr(one, name)) for name in ("locals", "values", "loops")}
+        first = first.copy(kept=first.kept & one.kept, **same)
     return first
 
 
-def _common(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {key: value for key, value in one.items() if key in other and _alike(value, other[key])}
+def _same(one: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
+    return {key: value for key, value in one.items() if other.get(key, UNKNOWN) is value}
 
 
-def _alike(one: Any, other: Any) -> bool:
-    return one is other or (type(one) is type(other) and not isinstance(one, Generator) and repr(one) == repr(other))
+def evaluated(source: Source, frame: Frame) -> list[Outcome]:
+    """The events that may follow where a frame is. Raises Lost or Unsure where they are not known, or not all."""
+    at, point = frame.at, frame.point
+    line, way = Line(source, frame.code), frame.copy()
+    if point in (Point.RUN, Point.AGAIN):
+        line.open.append(way)
+    elif point is Point.UNWIND and line.code.instructions[at].op not in ("FOR_ITER", "SEND"):
+        line.unwind(way, at, {at})
+    elif point is Point.THROWN:
+        line.raises(way, at)
+    elif point in (Point.RETURNED, Point.YIELDED, Point.RAISED):
+        for name in source.names.stored_cells & way.locals.keys():
+            way.bind(name, UNKNOWN)
+        if point is not Point.RAISED:
+            came_back(line, way)
+        elif source.names.may_swallow and line.effects[at].calls is None:
+            raise Lost
+        else:
+            line.raises(way, at)
+    else:
+        raise Lost
+    return gather(line)
+
+
+def _read(text: str, functions: Mapping[str, int]) -> Any:
+    return Function(functions[text]) if text in functions else read(text)
 
 
 __all__ = ["Guide", "evaluated"]

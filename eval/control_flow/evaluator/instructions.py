@@ -1,4 +1,4 @@
-"""Each instruction by the expression that it ends, or by what it does with one."""
+"""What each instruction does: the expression that it ends is evaluated on the syntax tree."""
 
 from __future__ import annotations
 
@@ -8,29 +8,34 @@ from typing import Any
 
 from remedy.eval.control_flow.bytecode import Instruction
 from remedy.eval.control_flow.evaluator import pure
-from remedy.eval.control_flow.evaluator.calls import call, read_on
-from remedy.eval.control_flow.evaluator.line import Line, Lost
-from remedy.eval.control_flow.evaluator.values import (
-    CHANGE,
-    UNKNOWN,
-    Function,
-    Generator,
-    Iter,
-    Mapped,
-    Own,
-    Raises,
-    Reading,
-    Unsure,
-)
-from remedy.eval.control_flow.evaluator.way import Way, change, changed, following
+from remedy.eval.control_flow.evaluator.calls import call
+from remedy.eval.control_flow.evaluator.frame import Frame, change
+from remedy.eval.control_flow.evaluator.line import Line, Lost, Outcome
+from remedy.eval.control_flow.evaluator.values import CHANGE, UNKNOWN, Function, Iter, Own, Raises, Unsure
 from remedy.eval.control_flow.known import NEVER_RUN, words
 from remedy.eval.control_flow.moves import Point
 
+MOST_STEPS = 4_000
+"""Instructions that are evaluated for one frame."""
+MOST_WAYS = 32
+"""Ways that are open at a time."""
+_NUMBERS = (int, float, bool, complex, type(None))
 
-def run(line: Line, way: Way) -> None:
+
+def gather(line: Line) -> list[Outcome]:
+    """All that may come next. Raises Lost."""
+    for _ in range(MOST_STEPS):
+        if not line.open:
+            return line.outcomes
+        if len(line.open) > MOST_WAYS:
+            break
+        way = line.open.pop()
+        _run(line, way, line.code.instructions[way.at], way.at)
+    raise Lost
+
+
+def _run(line: Line, way: Frame, one: Instruction, at: int) -> None:
     """Evaluate the instruction that a way is at: into outcomes of the line, or ways that are open."""
-    at = way.at
-    one = line.code.instructions[at]
     if one.op in _RUN:
         _RUN[one.op](line, way, one, at)
     elif one.op in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"):
@@ -47,14 +52,15 @@ def run(line: Line, way: Way) -> None:
         line.gives(way, at, UNKNOWN)
 
 
-def _branch(line: Line, way: Way, one: Instruction, at: int) -> None:
-    value = _tested(line, way, at)
-    if one.op.endswith("_NONE"):
-        jumps = None if value is UNKNOWN else (value is None) != one.op.endswith("NOT_NONE")
-    else:
-        true = pure.truth(value)
-        jumps = None if true is None else true == ("TRUE" in one.op)
-    if jumps is None:
+def _branch(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    jumps: bool | None = None
+    try:
+        value = way.value(line.made(at))
+        if one.op.endswith("_NONE"):
+            jumps = (value is None) != one.op.endswith("NOT_NONE")
+        else:
+            jumps = pure.truth(value) == ("TRUE" in one.op)
+    except (Unsure, Raises):
         line.may_raise(way, at)
     if jumps is not False:
         line.edge(way.copy(), at, one.target)
@@ -62,15 +68,8 @@ def _branch(line: Line, way: Way, one: Instruction, at: int) -> None:
         line.done(way, at)
 
 
-def _tested(line: Line, way: Way, at: int) -> Any:
-    before = line.code.before(at)
-    if before is not None and before.op in ("STORE_FAST", "STORE_DEREF"):
-        return way.locals.get(before.name, UNKNOWN)  # of an assignment that is tested
-    return way.known_or_not(line.made(way, at))
-
-
-def _load(line: Line, way: Way, one: Instruction, at: int) -> None:
-    names, node = line.source.names, way.node(at)
+def _load(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    names, node = line.source.names, line.nodes[at]
     value: Any = UNKNOWN
     variable = names.variable(line.code, one.op, one.name)
     in_slot = one.op in ("LOAD_FAST", "LOAD_DEREF")
@@ -80,294 +79,190 @@ def _load(line: Line, way: Way, one: Instruction, at: int) -> None:
         value = way.locals.get(one.name, UNKNOWN)
     elif one.op == "LOAD_GLOBAL" and names.is_builtin(one.name):
         value = Own(one.name)
-    elif variable in names.modules:
-        value = Own(names.modules[variable])
+    elif variable in names.modules and names.modules[variable] == "math":
+        value = Own("math")
     if one.name not in way.locals if in_slot else value is UNKNOWN or not names.all_defined:
         line.may_raise(way, at)
     line.gives(way, at, value if isinstance(node, ast.Name) and node.id == one.name else UNKNOWN)
 
 
-def _store(line: Line, way: Way, one: Instruction, at: int) -> None:
-    way.bind(one.name, _given(line, way, way.node(at)))
+def _store(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    way.bind(one.name, _given(line, way, line.nodes[at]))
     line.done(way, at)
 
 
-def _given(line: Line, way: Way, target: ast.AST | None) -> Any:
-    """What a target is given."""
+def _given(line: Line, way: Frame, target: ast.AST | None) -> Any:
+    """What a target is given; UNKNOWN where that is not known."""
     if target in line.source.stored:
         return way.known_or_not(line.source.stored[target])
     return way.values.get(target, UNKNOWN) if target is not None else UNKNOWN
 
 
-def _delete(line: Line, way: Way, one: Instruction, at: int) -> None:
+def _delete(line: Line, way: Frame, one: Instruction, at: int) -> None:
     line.may_raise(way, at)
-    way.unbind(one.name)
+    way.locals.pop(one.name, None)
+    way.kept -= {one.name}
     line.done(way, at)
 
 
-_OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Set, ast.Dict)
+_ENDS: dict[str, tuple[type[ast.AST], ...]] = {
+    "BINARY_OP": (ast.BinOp, ast.AugAssign),
+    "BINARY_SUBSCR": (ast.Subscript,),
+    **dict.fromkeys(words("UNARY_NEGATIVE UNARY_POSITIVE UNARY_INVERT UNARY_NOT"), (ast.UnaryOp,)),
+    **dict.fromkeys(words("COMPARE_OP IS_OP CONTAINS_OP"), (ast.Compare,)),
+    **dict.fromkeys(words("LOAD_ATTR LOAD_METHOD"), (ast.Attribute,)),
+    **dict.fromkeys(words("BUILD_MAP BUILD_CONST_KEY_MAP"), (ast.Dict,)),
+    "BUILD_SET": (ast.Set,),
+    "FORMAT_VALUE": (ast.JoinedStr,),
+}
+"""Instructions that end an expression whose parts are evaluated, and what they end."""
 
 
-def _operator(line: Line, way: Way, one: Instruction, at: int) -> None:
-    """An instruction that ends an expression whose parts are evaluated."""
-    node = way.node(at)
-    if isinstance(node, ast.AugAssign):
-        _augment(line, way, node, at)
-        return
+def _evaluate(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    node = line.nodes[at] if isinstance(line.nodes[at], _ENDS[one.op]) else None
+    if isinstance(node, ast.Attribute) and node.attr in line.source.names.stored_attributes:
+        node = None
     way.values.pop(node, None)  # type: ignore[arg-type]
+    value: Any = UNKNOWN
+    before, by = None, None
+    if isinstance(node, ast.AugAssign):
+        before, by = way.known_or_not(node.target), way.known_or_not(node.value)
+    if (type(before) in CHANGE or before is UNKNOWN) and type(by) not in _NUMBERS:
+        change(way, UNKNOWN if by is UNKNOWN or isinstance(by, Iter) else before)
     try:
-        value = way.value(node) if isinstance(node, _OPERATORS) else _compared(line, way, at, node)
+        if not isinstance(node, ast.Compare):
+            value = (
+                pure.augmented(type(node.op).__name__, before, by)
+                if isinstance(node, ast.AugAssign)
+                else way.value(node)
+            )
+        elif (nth := line.source.compared(line.code.number, at, node)) is not None:
+            left, right = [node.left, *node.comparators][nth : nth + 2]
+            value = pure.compare(type(node.ops[nth]).__name__, way.value(left), way.value(right))
     except Raises:
         line.raises(way, at)
         return
     except Unsure:
-        value = UNKNOWN
+        pass
+    if value is UNKNOWN:
         line.quiet(way, at)
     line.gives(way, at, value)
 
 
-def _augment(line: Line, way: Way, node: ast.AugAssign, at: int) -> None:
-    way.values.pop(node, None)
-    before, by = way.known_or_not(node.target), way.known_or_not(node.value)
-    mutable = type(before) in CHANGE or before is UNKNOWN
-    try:
-        value = way.value(node)
-    except Raises:
-        if mutable:
-            change(way, before)
-        line.raises(way, at)
-        return
-    except Unsure:
-        value = UNKNOWN
-        if mutable and (by is UNKNOWN or isinstance(by, Iter | Mapped | Generator)):
-            line.unknown(way, at)  # it may be read
-        else:
-            if mutable and type(by) not in (int, float, bool, complex, type(None)):
-                change(way, before)
-            line.quiet(way, at)
-    else:
-        if mutable:
-            changed(way, node.target, before, value)
-    line.gives(way, at, value)
-
-
-def _format(line: Line, way: Way, one: Instruction, at: int) -> None:
-    """A value in an f-string, of which `str` makes a text whatever it is if nothing says how."""
-    node = way.node(at)
-    simple = not one.arg & 4 and way.known_or_not(line.made(way, at)) is not UNKNOWN
-    if not simple and way.known_or_not(node) is UNKNOWN:
-        line.quiet(way, at)
-    line.done(way, at)
-
-
-def _compared(line: Line, way: Way, at: int, node: ast.AST | None) -> Any:
-    if isinstance(node, ast.ExceptHandler):
-        return pure.caught(way.loops.get(-1, UNKNOWN), way.value(line.made(way, at)))
-    if not isinstance(node, ast.Compare) or (nth := line.source.compared(line.code.number, at, node)) is None:
-        raise Unsure
-    left = node.left if nth == 0 else node.comparators[nth - 1]
-    return pure.compare(type(node.ops[nth]).__name__, way.value(left), way.value(node.comparators[nth]))
-
-
-def _attribute(line: Line, way: Way, one: Instruction, at: int) -> None:
-    node = way.node(at)
-    owner = way.known_or_not(node.value) if isinstance(node, ast.Attribute) else UNKNOWN
-    has = None if one.name in line.source.names.stored_attributes else pure.has_attribute(owner, one.name)
-    if has is False:
-        line.raises(way, at)
-        return
-    if not has:
-        line.quiet(way, at)
-    module = has and isinstance(owner, Own)
-    line.gives(way, at, Own(f"{owner.name}.{one.name}") if module else UNKNOWN)
-
-
-def _store_subscript(line: Line, way: Way, one: Instruction, at: int) -> None:
-    node = way.node(at)
+def _store_subscript(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    node = line.nodes[at]
     target, key_of = (node.value, node.slice) if isinstance(node, ast.Subscript) else (None, None)
-    before, key, keeps = way.known_or_not(target), way.known_or_not(key_of), False
+    before, key = way.known_or_not(target), way.known_or_not(key_of)
+    alone = type(before) in CHANGE and key is not UNKNOWN and type(key) is not slice
+    change(way, before)
     try:
         if one.op == "DELETE_SUBSCR":
-            after = pure.deleted(before, key)
+            pure.deleted(before, key)
         else:
-            after = pure.stored(before, key, _given(line, way, node))
-            keeps = type(before) is dict and key in before
+            pure.stored(before, key, 0 if alone else UNKNOWN)
     except Raises:
-        change(way, before)
         line.raises(way, at)
         return
     except Unsure:
-        if type(before) in CHANGE and type(key) is not slice:
-            change(way, before)
-            line.quiet(way, at)
-        else:
-            line.unknown(way, at)
-    else:
-        changed(way, target, before, after, keeps)
+        line.quiet(way, at) if alone else line.unknown(way, at)
     line.done(way, at)
 
 
-def _extend(line: Line, way: Way, one: Instruction, at: int) -> None:
+def _extend(line: Line, way: Frame, one: Instruction, at: int) -> None:
     """What is made of `*` or `**`, or of a long literal."""
-    value = way.known_or_not(line.made(way, at))
-    sized = {"LIST_EXTEND": (list, tuple, str, bytes, dict, set, frozenset, range, Iter), "DICT_UPDATE": (dict,), "DICT_MERGE": (dict,)}
-    if type(value) not in sized.get(one.op, (str, frozenset)):
-        line.quiet(way, at) if value is not UNKNOWN and not isinstance(value, Mapped | Generator) else line.unknown(way, at)
-    elif one.op == "DICT_MERGE":
+    value = way.known_or_not(line.made(at))
+    if value is UNKNOWN:
+        line.unknown(way, at)
+    elif not (type(value) in (list, tuple, str, range, dict, Iter) and one.op == "LIST_EXTEND"):
         line.may_raise(way, at)
     line.done(way, at)
 
 
-def _get_iter(line: Line, way: Way, one: Instruction, at: int) -> None:
-    node = line.made(way, at)
+def _get_iter(line: Line, way: Frame, one: Instruction, at: int) -> None:
     try:
-        value = way.iterator(node)
+        way.loops[at + 1] = way.iterator(line.made(at))
     except Raises:
         line.raises(way, at)
         return
     except Unsure:
-        value = UNKNOWN
-    if value is UNKNOWN:
+        way.loops[at + 1] = UNKNOWN
         line.quiet(way, at)
-    way.loops[at + 1] = value
     line.done(way, at)
 
 
-def _for(line: Line, way: Way, one: Instruction, at: int) -> None:
-    iterator = way.loops.get(at, UNKNOWN)
+def _for(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    iterator: Any = way.loops.get(at, UNKNOWN)
+    item: Any = UNKNOWN
     way.values = {}
-    if isinstance(iterator, Generator):
-        if line.effects[at].reads is None:
-            raise Lost
-        line.resume(way, at, iterator, Reading("for", iterator))
-        return
-    if isinstance(iterator, Mapped):
-        read_on(line, way, at, Reading("for", iterator))
-        return
-    found: tuple[Any, Any] | None = UNKNOWN, UNKNOWN
-    if isinstance(iterator, Iter):
-        try:
-            found = following(iterator, way.locals)
-        except Raises:
-            line.raises(way, at)
-            return
-        except Unsure:
-            found = UNKNOWN, iterator._replace(at=iterator.at + 1)
-            line.may_raise(way, at)  # its size may have changed
-            line.edge(way.copy(), at, one.target)
-    else:
+    if not isinstance(iterator, Iter):
         line.unknown(way, at)
         line.edge(way.copy(), at, one.target)
-    line.next_item(way, at, found)
+    elif iterator.at >= len(iterator.items):
+        line.edge(way, at, one.target)
+        return
+    else:
+        item = iterator.items[iterator.at]
+        way.loops[at] = iterator._replace(at=iterator.at + 1)
+    if (target := line.nodes[at + 1]) is not None:
+        way.values[target] = item
+    line.done(way, at)
 
 
-def _unpack(line: Line, way: Way, one: Instruction, at: int) -> None:
-    target = way.node(at)
-    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
-    value, items = _given(line, way, target), [UNKNOWN] * len(parts)
+def _unpack(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    node = line.nodes[at]
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List) else []
     try:
-        if one.op == "UNPACK_SEQUENCE":
-            items = pure.unpacked(value, one.arg)
-        elif len(pure.listed(value)) < len(parts) - 1:
-            raise Raises("ValueError")
+        way.values.update(zip(parts, pure.unpacked(_given(line, way, node), one.arg)))
     except Raises:
         line.raises(way, at)
         return
     except Unsure:
         line.unknown(way, at)
-    if len(parts) == len(items):
-        way.values.update(zip(parts, items))
     line.done(way, at)
 
 
-def _add(line: Line, way: Way, one: Instruction, at: int) -> None:
-    """A comprehension adds to what it makes."""
-    made = line.source.made.get(line.code.number)
-    key = made.key if isinstance(made, ast.DictComp) else made.elt if isinstance(made, ast.SetComp) else None
-    try:
-        pure.attempt(hash, pure.known(way.value(key)))
-    except Raises:
-        line.raises(way, at)
-        return
-    except Unsure:
-        line.quiet(way, at)
-    line.done(way, at)
-
-
-def _handled(line: Line, way: Way, one: Instruction, at: int) -> None:
-    if line.code.instructions[at + 1].op != "RERAISE":
-        way.loops[-1] = UNKNOWN
-    line.done(way, at)
-
-
-def _pop(line: Line, way: Way, one: Instruction, at: int) -> None:
+def _pop(line: Line, way: Frame, one: Instruction, at: int) -> None:
     if line.effects[at].closes is not None:
         raise Lost
     line.done(way, at)
 
 
-def _return(line: Line, way: Way, one: Instruction, at: int) -> None:
-    value = way.known_or_not(line.made(way, at))
-    left = way.frame(at, Point.RUN)._replace(below=None) if one.op == "YIELD_VALUE" else None
-    how = Point.RETURNED if left is None else Point.YIELDED
-    came = value if isinstance(value, Function) else UNKNOWN  # of others the text tells
-    line.leave(way, line.line_of(at), how, came, left, _text(line, way, at))
+def _leave(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    text, last = None, line.code.before(at)
+    if last is not None and last.op == "LOAD_CONST" and last.code is None:
+        text = last.name or None
+    elif last is not None and last.op == "LOAD_FAST" and way.shown and last.name in way.kept:
+        text = way.shown.get(last.name)
+    line.leave(way, at, Point.RETURNED if one.op == "RETURN_VALUE" else Point.YIELDED, text)
 
 
-def _text(line: Line, way: Way, at: int) -> str | None:
-    """The text of what an instruction gives back that was just loaded: a constant, or what a variable has kept."""
-    last = line.code.before(at)
-    if last is None:
-        return None
-    if last.op == "LOAD_CONST" and last.code is None:
-        return last.name or None
-    return way.shown.get(last.name) if last.op == "LOAD_FAST" and way.shown and last.name in way.kept else None
-
-
-def _raise(line: Line, way: Way, one: Instruction, at: int) -> None:
+def _raise(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    if one.op == "RERAISE":
+        line.unwind(way, at, line.moves.handlers.places(line.code.number, at))
+        return
     if one.arg == 0:
-        line.unwind(way, at, {at}, UNKNOWN)
+        line.unwind(way, at, {at})
     line.raises(way, at)
 
 
-def _raise_again(line: Line, way: Way, one: Instruction, at: int) -> None:
-    places = line.moves.handlers.places(line.code.number, at)
-    line.unwind(way, at, places, way.loops.get(-1, UNKNOWN))
-
-
-def _import(line: Line, way: Way, one: Instruction, at: int) -> None:
-    """Modules of Python's own run nothing of the program."""
-    line.may_raise(way, at)
+def _quiet(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    line.quiet(way, at)
     line.done(way, at)
 
 
-def _build(line: Line, way: Way, one: Instruction, at: int) -> None:
-    if one.arg == 0:
-        line.done(way, at)
-    else:
-        _operator(line, way, one, at)
-
-
-_RUN: dict[str, Callable[[Line, Way, Instruction, int], None]] = {
+_RUN: dict[str, Callable[[Line, Frame, Instruction, int], None]] = {
     **dict.fromkeys(words("LOAD_FAST LOAD_DEREF LOAD_GLOBAL LOAD_NAME LOAD_CLASSDEREF"), _load),
     **dict.fromkeys(words("STORE_FAST STORE_DEREF"), _store),
     **dict.fromkeys(words("DELETE_FAST DELETE_DEREF"), _delete),
-    **dict.fromkeys(words("BINARY_OP BINARY_SUBSCR COMPARE_OP IS_OP CONTAINS_OP CHECK_EXC_MATCH"), _operator),
-    **dict.fromkeys(words("UNARY_NEGATIVE UNARY_POSITIVE UNARY_INVERT UNARY_NOT"), _operator),
-    **dict.fromkeys(words("BUILD_SET BUILD_MAP BUILD_CONST_KEY_MAP"), _build),
-    **dict.fromkeys(words("LOAD_ATTR LOAD_METHOD"), _attribute),
+    **dict.fromkeys(_ENDS, _evaluate),
     **dict.fromkeys(words("STORE_SUBSCR DELETE_SUBSCR"), _store_subscript),
     **dict.fromkeys(words("LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE"), _extend),
-    **dict.fromkeys(words("RETURN_VALUE YIELD_VALUE"), _return),
-    **dict.fromkeys(words("IMPORT_NAME IMPORT_FROM"), _import),
+    **dict.fromkeys(words("RETURN_VALUE YIELD_VALUE"), _leave),
+    **dict.fromkeys(words("RAISE_VARARGS RERAISE"), _raise),
+    **dict.fromkeys(words("IMPORT_NAME IMPORT_FROM SET_ADD MAP_ADD"), _quiet),
     **dict.fromkeys(words("CALL CALL_FUNCTION_EX"), call),
-    **dict.fromkeys(words("SET_ADD MAP_ADD"), _add),
-    **dict.fromkeys(words("UNPACK_SEQUENCE UNPACK_EX"), _unpack),
-    "FORMAT_VALUE": _format,
-    "POP_EXCEPT": _handled,
     "GET_ITER": _get_iter,
     "FOR_ITER": _for,
+    "UNPACK_SEQUENCE": _unpack,
     "POP_TOP": _pop,
-    "RAISE_VARARGS": _raise,
-    "RERAISE": _raise_again,
 }

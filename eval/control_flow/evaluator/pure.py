@@ -9,13 +9,11 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-import re
-import string
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from remedy.eval.control_flow.evaluator.values import CHANGE, UNKNOWN, Iter, Own, Raises, Unsure, is_data, known, unordered
+from remedy.eval.control_flow.evaluator.values import CHANGE, UNKNOWN, Iter, Own, Raises, Unsure, known, unordered
 from remedy.eval.control_flow.known import words
 
 LARGEST = 100_000
@@ -24,7 +22,7 @@ BITS = 8_000
 """Of numbers; Python writes those of up to 4,300 digits."""
 SAME_VERSION = sys.version_info[:2] == (3, 11)
 """Whether this interpreter computes what those compute whose traces are followed, in what versions differ: letters, sums of floats."""
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
     "Sub": operator.sub,
     "Mult": operator.mul,
@@ -38,13 +36,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "LShift": operator.lshift,
     "RShift": operator.rshift,
 }
-_IN_PLACE = {"Add": operator.iadd, "BitAnd": operator.iand, "BitOr": operator.ior, "BitXor": operator.ixor, "Sub": operator.isub}
-UNARY: dict[str, Callable[[Any], Any]] = {
-    "USub": operator.neg,
-    "UAdd": operator.pos,
-    "Invert": operator.invert,
-    "Not": operator.not_,
-}
+UNARY: dict[str, Callable[[Any], Any]] = {"USub": operator.neg, "UAdd": operator.pos, "Invert": operator.invert}
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt,
     "LtE": operator.le,
@@ -53,53 +45,46 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "Gt": operator.gt,
     "GtE": operator.ge,
 }
-_FUNCTIONS = {
-    name: getattr(builtins, name)
-    for name in words(
-        """len str int float bool abs repr ord chr round divmod pow range bin hex oct ascii list tuple set frozenset dict
-        sorted sum min max any all slice"""
-    )
-}
-ITERATE = words("list tuple set frozenset dict sorted sum min max any all")
-_ORDER_DOES_NOT_MATTER = words("len sorted min max any all set frozenset bool sum")
+READERS = words("list tuple set frozenset dict sorted sum min max any all")
+_FUNCTIONS = READERS | words("len str int float bool abs repr ord chr divmod range bin hex oct round")
+_ORDER_DOES_NOT_MATTER = words("len any all set frozenset bool")
+_KEYS = words("len str int abs float ord sum bool")
 _MATH = words("sqrt ceil floor gcd lcm isqrt fabs trunc isnan isinf")
 _SIZED = (list, tuple, dict, set, frozenset, str, bytes, range)
 _SETS = "copy union intersection difference symmetric_difference issubset issuperset isdisjoint"
 MUTATORS: dict[type, frozenset[str]] = {
     list: words("append extend insert remove pop clear sort reverse"),
     dict: words("pop popitem clear update setdefault"),
-    set: words(
-        "add discard remove pop clear update difference_update intersection_update symmetric_difference_update"
-    ),
+    set: words("add discard remove pop clear update difference_update intersection_update symmetric_difference_update"),
 }
-READ_ONLY: dict[type, frozenset[str]] = {
+_READ_ONLY: dict[type, frozenset[str]] = {
     list: words("index count copy"),
     tuple: words("index count"),
     dict: words("get copy keys values items"),
     set: words(_SETS),
     frozenset: words(_SETS),
-    range: words("index count"),
-    int: words("bit_length bit_count conjugate"),
-    float: words("is_integer conjugate hex"),
-    bytes: words("decode hex find count startswith endswith split upper lower"),
+    int: words("bit_length bit_count"),
+    float: words("is_integer"),
     str: words(
-        """capitalize casefold center count encode endswith expandtabs find format index isalnum isalpha isascii
-        isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip
-        partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines
-        startswith strip swapcase title translate upper zfill"""
+        """capitalize casefold center count encode endswith find index isalnum isalpha isascii isdecimal isdigit isidentifier islower
+        isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition removeprefix removesuffix replace rfind rindex
+        rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill"""
     ),
 }
-READING_METHODS = frozenset().union(*READ_ONLY.values()) - frozenset().union(*MUTATORS.values())
-"""Names of methods that change no object of Python's own types."""
-_READ_WHOLE = words(
+READ_THEIR_ARGUMENTS = words(
     """join extend update union intersection difference symmetric_difference issubset issuperset isdisjoint
     difference_update intersection_update symmetric_difference_update"""
 )
-_WIDE = re.compile(r"\d{4}|\*")
+QUIET_METHODS = frozenset().union(*_READ_ONLY.values()) - frozenset().union(*MUTATORS.values())
+"""Names of methods that change no object of Python's own types."""
 
 
 def attempt(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """What a pure function gives."""
+    """What a pure function gives of plain data."""
+    if any(type(known(one)) is range and len(one) > LARGEST for one in arguments) and function not in (len, bool):
+        raise Unsure
+    if not SAME_VERSION and (function is sum or not str(arguments).isascii()):
+        raise Unsure
     try:
         found = function(*arguments, **named)
     except (Unsure, MemoryError, RecursionError):
@@ -111,255 +96,166 @@ def attempt(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     return found
 
 
-def truth(value: Any) -> bool | None:
-    """Whether a test takes the value for true; None: not known."""
-    if value is UNKNOWN:
-        return None
-    if isinstance(value, Iter):
-        return None if value.view in ("keys", "values", "items") else True
+def truth(value: Any) -> bool:
+    """Whether a test takes the value for true."""
+    if value is UNKNOWN or (isinstance(value, Iter) and value.view):
+        raise Unsure
     return bool(value) if type(value).__module__ == "builtins" else True
 
 
-def binary(sign: str, one: Any, other: Any, in_place: bool = False) -> Any:
-    """`one sign other`; in place, which here gives another value."""
-    if sign not in BINARY:
+def binary(sign: str, one: Any, other: Any) -> Any:
+    """`one sign other`."""
+    numbers = isinstance(one, int) and isinstance(other, int)
+    if sign not in _BINARY or (sign == "Mod" and type(one) in (str, bytes)):
         raise Unsure
-    known(one)
-    known(other)
-    _check(sign, one, other)
-    if in_place and type(one) in CHANGE and sign in _IN_PLACE:
-        if type(one) is list and unordered(other):
-            raise Unsure  # in which order the members come
-        return attempt(_IN_PLACE[sign], one.copy(), other)
-    return attempt(BINARY[sign], one, other)
-
-
-def _check(sign: str, one: Any, other: Any) -> None:
-    """Whether a result would be large, or slow to find."""
-    _check_range(other)
-    whole = isinstance(one, int) and isinstance(other, int)
-    if sign == "Mult":
-        for sequence, count in ((one, other), (other, one)):
-            if type(sequence) in (str, bytes, list, tuple) and isinstance(count, int) and len(sequence) * count > LARGEST:
-                raise Unsure
+    for sequence, count in ((one, other), (other, one)):
+        if sign == "Mult" and type(sequence) in _SIZED and isinstance(count, int) and len(sequence) * count > LARGEST:
+            raise Unsure
     size = {
         "Pow": lambda: max(one.bit_length(), 1) * max(other, 0),
         "LShift": lambda: one.bit_length() + max(other, 0),
         "Mult": lambda: one.bit_length() + other.bit_length(),
     }
-    if whole and sign in size and size[sign]() > BITS:
+    if numbers and sign in size and size[sign]() > BITS:
         raise Unsure
-    if sign == "Mod" and type(one) in (str, bytes):
-        template = one if type(one) is str else one.decode("latin-1")
-        if _WIDE.search(template) or unordered(other) or not SAME_VERSION:
+    return attempt(_BINARY[sign], one, other)
+
+
+def augmented(sign: str, one: Any, other: Any) -> Any:
+    """`one` after `one sign= other`."""
+    if type(one) is list and sign == "Add":
+        other = listed(other)
+        if any(value is UNKNOWN for value in other):
             raise Unsure
-
-
-def _check_range(*values: Any) -> None:
-    """Whether reading one of them takes long."""
-    if any(type(one) is range and len(one) > LARGEST for one in values):
-        raise Unsure
+    if type(one) is dict and type(other) is not dict:
+        raise Unsure  # it may be pairs
+    return binary(sign, one, other)
 
 
 def compare(sign: str, one: Any, other: Any) -> bool:
-    if one is UNKNOWN or other is UNKNOWN:
-        raise Unsure
+    own = all(isinstance(value, Own) and "." not in value.name for value in (one, other))
     if sign in ("In", "NotIn"):
-        return _contains(one, other) == (sign == "In")
-    if sign in ("Is", "IsNot"):
-        return _same(one, other) == (sign == "Is")
-    if isinstance(one, Own) and isinstance(other, Own) and sign in ("Eq", "NotEq") and not (one.raised or other.raised):
-        return (one == other) == (sign == "Eq")
-    found: bool = attempt(_COMPARE[sign], known(one), known(other))
-    return found
+        if isinstance(other, Iter) and other.view == "keys":
+            other = dict.fromkeys(other.items)
+        return bool(attempt(operator.contains, other, one)) == (sign == "In")
+    if sign in ("Is", "IsNot") and not own:
+        single = (bool, type(None), type(...))
+        if type(known(one)) is type(known(other)) and type(one) not in single:
+            raise Unsure  # whether it is one object
+        return bool((one is other) == (sign == "Is"))
+    if own and sign in ("Is", "IsNot", "Eq", "NotEq"):
+        return bool((one == other) == (sign in ("Is", "Eq")))
+    return bool(attempt(_COMPARE[sign], one, other))
 
 
-def _same(one: Any, other: Any) -> bool:
-    """`one is other`, which data tell where one is a single object."""
-    if isinstance(one, Own) and isinstance(other, Own) and not (one.raised or other.raised):
-        return one == other
-    single = (bool, type(None), type(...))
-    if type(one) in single or type(other) in single or type(known(one)) is not type(known(other)):
-        return one is other
-    raise Unsure
-
-
-def _contains(one: Any, other: Any) -> bool:
-    if isinstance(other, Iter) and other.view in ("keys", "values") and other.name is None and not other.at:
-        other = attempt(dict.fromkeys, other.items) if other.view == "keys" else list(other.items)
-    if type(known(other)) is range and not isinstance(known(one), int) and len(other) > LARGEST:
-        raise Unsure
-    found: bool = attempt(operator.contains, other, known(one))
-    return found
-
-
-def subscript(container: Any, key: Any) -> Any:
-    return attempt(operator.getitem, known(container), key if type(key) is slice else known(key))
-
-
-def stored(container: Any, key: Any, value: Any) -> Any:
-    """The container after `container[key] = value`."""
-    _check_range(known(value))
-    if type(key) is slice and unordered(value):
-        raise Unsure
-    new = container.copy() if type(known(container)) in CHANGE else container
-    attempt(operator.setitem, new, known(key), known(value))
-    return new
-
-
-def deleted(container: Any, key: Any) -> Any:
-    """The container after `del container[key]`."""
-    new = container.copy() if type(known(container)) in CHANGE else container
-    attempt(operator.delitem, new, known(key))
-    return new
-
-
-def formatted(value: Any, conversion: int, spec: str) -> str:
-    """A value in an f-string."""
-    if unordered(known(value)) or _WIDE.search(spec) or not SAME_VERSION:
-        raise Unsure
-    convert: dict[int, Callable[[Any], Any]] = {115: str, 114: repr, 97: ascii}
-    found: str = attempt(lambda: format(convert.get(conversion, lambda same: same)(value), spec))
+def listed(value: Any) -> list[Any]:
+    """What reading an iterable to its end gives. Members of sets are UNKNOWN, as their order is."""
+    if isinstance(value, Iter):
+        return list(value.items[value.at :])
+    if type(known(value)) in (set, frozenset) and len(value) > 1:
+        return [UNKNOWN] * len(value)
+    found: list[Any] = attempt(list, value)
     return found
 
 
 def unpacked(value: Any, count: int) -> list[Any]:
     """The members of a value that is taken apart into so many."""
-    if type(value) not in _SIZED:
-        raise Unsure
-    if len(value) != count:
+    if type(known(value)) in _SIZED and len(value) != count:
         raise Raises("ValueError")
-    return [UNKNOWN] * count if type(value) in (set, frozenset) and count > 1 else list(value)
-
-
-def listed(value: Any) -> list[Any]:
-    """What reading an iterable to its end gives. Members of sets are UNKNOWN, as their order is."""
-    if isinstance(value, Iter) and value.name is None:
-        return list(value.items[value.at :])
-    if type(known(value)) not in _SIZED:
-        raise Raises("TypeError")
-    if len(value) > LARGEST:
-        raise Unsure
-    return [UNKNOWN] * len(value) if type(value) in (set, frozenset) and len(value) > 1 else list(value)
+    return listed(value)
 
 
 def call(name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """What one of Python's own functions gives."""
-    if name.startswith("math."):
-        if name[5:] not in _MATH or named:
-            raise Unsure
-        return attempt(getattr(math, name[5:]), *map(known, given))
-    if name == "print" and not named:
-        return None
-    if isinstance(kind := getattr(builtins, name, None), type) and issubclass(kind, BaseException):
-        return Own(name, raised=True)
     if name == "type" and len(given) == 1:
         return Own(type(known(given[0])).__name__)
     if name == "isinstance" and len(given) == 2 and not named:
-        return attempt(isinstance, _instance(given[0]), _kinds(given[1]))
-    if name == "len" and len(given) == 1 and isinstance(given[0], Iter) and given[0].view not in ("", "enumerate"):
-        return len(listed(given[0]))
-    if name not in _FUNCTIONS:
+        return isinstance(known(given[0]), _kinds(given[1]))
+    if name == "print" and not named:
+        return None
+    if name in ("enumerate", "zip", "reversed", "map") and not named:
+        return _iterator(name, given)
+    if name.startswith("math.") and name[5:] in _MATH and not named:
+        return attempt(getattr(math, name[5:]), *given)
+    if name not in _FUNCTIONS or (name == "round" and len(given) > 1):
         raise Unsure
-    options = dict(named)
-    key = options.pop("key", None)
-    if key is not None:
-        if not isinstance(key, Own) or key.name not in words("len str int abs float ord sum bool") or name not in words("sorted min max"):
+    options = {word: known(one) for word, one in named.items() if word != "key"}
+    if (key := named.get("key")) is not None:
+        if not (isinstance(key, Own) and key.name in _KEYS and name in ("sorted", "min", "max")):
             raise Unsure
-        options["key"] = _FUNCTIONS[key.name]
-    plain = [known(listed(one) if isinstance(one, Iter) and name in ITERATE else one) for one in given]
-    _check_call(name, plain, key is not None)
-    return attempt(_FUNCTIONS[name], *plain, **{word: one if word == "key" else known(one) for word, one in options.items()})
-
-
-def _check_call(name: str, given: list[Any], keyed: bool) -> None:
-    if any(type(one) in (set, frozenset) for one in given) and name in words("sorted min max sum"):
-        kinds = {type(one) for value in given if type(value) in (set, frozenset) for one in value}
-        if keyed or not (kinds <= {int} or (kinds <= {str} and name != "sum")):
+        options["key"] = getattr(builtins, key.name)
+    views = [isinstance(one, Iter) and (name in READERS or (name == "len" and one.view)) for one in given]
+    plain = [listed(one) if view else known(one) for one, view in zip(given, views)]
+    if any(one is UNKNOWN for value in plain if type(value) is list for one in value):
+        raise Unsure
+    if any(map(unordered, plain)) and name not in _ORDER_DOES_NOT_MATTER:
+        kinds = {type(one) for one in plain[0]} if len(plain) == 1 and type(plain[0]) in (set, frozenset) else {None}
+        if key is not None or name not in ("sorted", "min", "max") or kinds not in ({int}, {str}):
             raise Unsure
-    elif any(map(unordered, given)) and (name not in _ORDER_DOES_NOT_MATTER or name in words("sorted min max sum")):
-        raise Unsure
-    if name in ITERATE and any(one is UNKNOWN for value in given if type(value) in (list, tuple) for one in value):
-        raise Unsure
-    if name in ("pow", "round") and not all(
-        isinstance(one, int | float) and abs(one) < 100 for one in given[name == "round" :]
-    ):
-        raise Unsure
-    if name != "bool":
-        _check_range(*given)
-    if not SAME_VERSION and (name == "sum" or not str(given).isascii()):
-        raise Unsure
-
-
-def _instance(value: Any) -> Any:
-    return getattr(builtins, value.name) if isinstance(value, Own) and not value.raised else known(value)
+    return attempt(getattr(builtins, name), *plain, **options)
 
 
 def _kinds(value: Any) -> Any:
     """What `isinstance` is asked about: a type of Python's own, or several."""
-    if type(value) is tuple:
+    if type(value) is tuple and value:
         return tuple(map(_kinds, value))
-    return getattr(builtins, value.name) if isinstance(value, Own) and not value.raised else known(value)
-
-
-def caught(raised: Any, kinds: Any) -> bool:
-    """Whether a handler of such kinds takes an exception."""
-    several = [getattr(builtins, one.name, None) if isinstance(one, Own) else None for one in (kinds if type(kinds) is tuple else [kinds])]
-    found = getattr(builtins, raised.name, None) if isinstance(raised, Own) else None
-    if not all(isinstance(one, type) for one in (found, *several)):
+    kind = getattr(builtins, value.name, None) if isinstance(value, Own) else None
+    if not isinstance(kind, type):
         raise Unsure
-    return issubclass(found, tuple(several))  # type: ignore[arg-type]
+    return kind
 
 
-def has_attribute(value: Any, name: str) -> bool | None:
-    """Whether a value has such an attribute; None: not known."""
-    if isinstance(value, Own) and not value.raised:
-        return hasattr(math if value.name == "math" else getattr(builtins, value.name, None), name) or None
-    return hasattr(type(value), name) if value is not UNKNOWN and type(value).__module__ == "builtins" else None
+def _iterator(name: str, given: Sequence[Any]) -> Iter:
+    """What `enumerate` and others give, as far as it depends on nothing that is not known."""
+    read = given[name == "map" :][: None if name == "zip" else 1]
+    if not given or (name != "zip" and len(given) > 1 + (name in ("map", "enumerate"))):
+        raise Unsure
+    lists = [listed(one) for one in read]
+    sources = tuple(source for one in read for source in (one.sources if isinstance(one, Iter) else [one]))
+    if name == "zip":
+        return Iter(tuple(zip(*lists)), sources)
+    if name == "enumerate":
+        return Iter(tuple(attempt(enumerate, lists[0], *given[1:])), sources)
+    if name == "map":
+        try:
+            return Iter(tuple(call(given[0].name, [one], {}) for one in lists[0]), sources)
+        except (AttributeError, Raises):  # when that item is read, and not now
+            raise Unsure from None
+    if type(read[0]) not in (list, tuple, str, range, dict):
+        raise Unsure
+    return Iter(tuple(reversed(lists[0])), sources)
 
 
-def method(receiver: Any, name: str, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, Any]:
-    """What a method gives, and its object after it."""
+def method(receiver: Any, name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """What a method gives; its object, if it is changed, is another here."""
     kind = type(known(receiver))
     mutates = name in MUTATORS.get(kind, frozenset())
-    if not mutates and name not in READ_ONLY.get(kind, frozenset()):
+    if not mutates and name not in _READ_ONLY.get(kind, frozenset()):
         raise Unsure
     if kind is dict and name in ("keys", "values", "items"):
-        return Iter(tuple(getattr(receiver, name)()), (receiver,), view=name), receiver
-    plain = [known(listed(one) if isinstance(one, Iter) and name in _READ_WHOLE else one) for one in given]
-    if any(map(unordered, plain)) and kind in (str, list, dict) and name not in ("append", "get"):
-        raise Unsure
-    if any(one is UNKNOWN for value in plain if type(value) is list for one in value):
-        raise Unsure
-    _check_range(*plain)
-    if kind is set and name == "pop" and unordered(receiver):
+        return Iter(tuple(getattr(receiver, name)()), (receiver,), view=name)
+    plain = [listed(one) if isinstance(one, Iter) and name in READ_THEIR_ARGUMENTS else known(one) for one in given]
+    unsure = any(one is UNKNOWN for value in plain if type(value) is list for one in value)
+    if unsure or unordered(plain) or (name == "pop" and unordered(receiver)):
         raise Unsure
     if kind is str:
-        _check_text(receiver, name, plain)
-    after = receiver.copy() if mutates else receiver
+        lengths = [len(str(one)) for one in plain]
+        numbers = [abs(one) for one in plain if isinstance(one, int)]
+        if max(numbers, default=0) > LARGEST or (
+            name == "replace" and len(receiver) * max(lengths, default=0) > 100 * LARGEST
+        ):
+            raise Unsure
+        if name == "join" and len(receiver) * max(lengths, default=0) > 100 * LARGEST:
+            raise Unsure
     options = {word: known(one) for word, one in named.items()}
-    result = attempt(getattr(kind, name), after, *plain, **options)
-    if mutates and len(after) > LARGEST:
-        raise Unsure
-    return result, after
+    return attempt(getattr(kind, name), receiver.copy() if mutates else receiver, *plain, **options)
 
 
-def _check_text(one: str, name: str, given: list[Any]) -> None:
-    if not SAME_VERSION and not (one.isascii() and str(given).isascii()):
-        raise Unsure
-    if any(isinstance(number, int) and number > LARGEST for number in given):
-        raise Unsure
-    if name == "format":
-        for _, field, spec, _ in attempt(lambda: list(string.Formatter().parse(one))):
-            if field is not None and (re.search(r"[.\[]", field) or "{" in (spec or "") or _WIDE.search(spec or "")):
-                raise Unsure
-    texts = [text for text in given if isinstance(text, str)]
-    size = len(one) + sum(map(len, texts))
-    if name == "join" and given and hasattr(given[0], "__len__"):
-        size = (len(given[0]) + 1) * (len(one) + 1) // 100
-    elif name == "translate":
-        size = (len(one) + 1) * (len(str(given)) + 1) // 100
-    elif name in ("replace", "expandtabs"):
-        size = (len(one) + 1) * max(max(map(len, texts), default=0) + 1, *(n for n in given if type(n) is int), 1) // 100
-    if size > LARGEST:
-        raise Unsure
+def stored(container: Any, key: Any, value: Any) -> None:
+    """Try `container[key] = value`."""
+    attempt(operator.setitem, container.copy() if type(known(container)) in CHANGE else container, key, value)
+
+
+def deleted(container: Any, key: Any) -> None:
+    """Try `del container[key]`."""
+    attempt(operator.delitem, container.copy() if type(known(container)) in CHANGE else container, key)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from remedy.eval.control_flow.evaluator.frame import Frame
 from remedy.eval.control_flow.evaluator.line import Outcome
-from remedy.eval.control_flow.evaluator.values import Frame
 from remedy.eval.control_flow.moves import Moves
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from remedy.eval.control_flow.bytecode import Code
 from remedy.eval.control_flow.evaluator.pure import SAME_VERSION
@@ -15,7 +16,12 @@ _OTHERS = (ast.AugAssign, ast.Assert, ast.ExceptHandler)
 """Nodes that are no expressions and have instructions of interest."""
 
 
-_OPPOSITE = {ast.Is: ast.IsNot(), ast.IsNot: ast.Is(), ast.In: ast.NotIn(), ast.NotIn: ast.In()}
+_OPPOSITE: dict[type[ast.cmpop], ast.cmpop] = {
+    ast.Is: ast.IsNot(),
+    ast.IsNot: ast.Is(),
+    ast.In: ast.NotIn(),
+    ast.NotIn: ast.In(),
+}
 
 
 class _Folded(ast.NodeTransformer):
@@ -24,10 +30,14 @@ class _Folded(ast.NodeTransformer):
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)
         one = node.operand
-        if isinstance(node.op, ast.Not) and isinstance(one, ast.Compare) and len(one.ops) == 1:
-            if opposite := _OPPOSITE.get(type(one.ops[0])):
-                one.ops = [opposite]
-                return one
+        if (
+            isinstance(node.op, ast.Not)
+            and isinstance(one, ast.Compare)
+            and len(one.ops) == 1
+            and type(one.ops[0]) in _OPPOSITE
+        ):
+            one.ops = [_OPPOSITE[type(one.ops[0])]]
+            return one
         return node
 
 
@@ -47,20 +57,8 @@ class Source:
         found = _by_position(nodes)
         self.of = [[found.get(one.position) for one in code.instructions] for code in flow.moves.codes]
         """The nodes of all instructions, by code."""
-        self.codes: dict[ast.AST, int] = {}
-        """The code objects of lambdas and comprehensions."""
-        self.made: dict[int, ast.AST] = {}
-        """The other way round."""
-        self.stored: dict[ast.AST, ast.expr] = {}
+        self.stored: dict[ast.AST, ast.AST] = dict(pair for node in nodes for pair in _assigned(node))
         """What is stored in a target, as far as it is one expression."""
-        for code, of in zip(flow.moves.codes, self.of):
-            for one, node in zip(code.instructions, of):
-                if one.code is not None and isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
-                    self.codes[node] = one.code
-                    self.made[one.code] = node
-        for node in nodes:
-            for target, value in _assigned(node):
-                self.stored[target] = value
         self.joined = {
             line
             for node in nodes
@@ -99,33 +97,21 @@ def _parts(node: ast.JoinedStr) -> Iterator[ast.AST]:
             yield from _parts(part.format_spec)
 
 
-def _positions(node: ast.AST) -> Iterator[Position]:
-    line, column, end = getattr(node, "lineno"), getattr(node, "col_offset"), getattr(node, "end_lineno")
-    yield line, column, end, getattr(node, "end_col_offset")
+def _positions(node: Any) -> Iterator[Position]:
+    yield node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
     attribute = node.func if isinstance(node, ast.Call) else node
-    if isinstance(attribute, ast.Attribute) and attribute.end_lineno and attribute.end_lineno != attribute.lineno:
+    if isinstance(attribute, ast.Attribute) and attribute.end_lineno != attribute.lineno:
         start = (attribute.end_col_offset or 0) - len(attribute.attr)
-        yield attribute.end_lineno, start, end, getattr(node, "end_col_offset")
+        yield attribute.end_lineno or 0, start, node.end_lineno, node.end_col_offset
 
 
-def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.AST]]:
     if isinstance(node, ast.Assign):
-        for target in node.targets:
-            yield from _paired(target, node.value)
-    elif isinstance(node, ast.NamedExpr) or (isinstance(node, ast.AnnAssign) and node.value is not None):
-        assert node.value is not None
+        yield from ((target, node.value) for target in node.targets)
+    elif isinstance(node, ast.NamedExpr):
         yield node.target, node.value
     elif isinstance(node, ast.AugAssign):
-        yield node.target, node  # type: ignore[misc]
-
-
-def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    yield target, value
-    if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
-        plain = not any(isinstance(one, ast.Starred) for one in (*target.elts, *value.elts))
-        if plain and len(target.elts) == len(value.elts):
-            for one, other in zip(target.elts, value.elts):
-                yield from _paired(one, other)
+        yield node.target, node
 
 
 def _comparisons(code: Code) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from remedy.data_gen.execution.program import Frame, Program, Trace
 from remedy.eval.control_flow import ControlFlow, Exceptions, Step
-from remedy.eval.control_flow.guide import Guide
+from remedy.eval.control_flow.evaluator import Guide
 from tests.eval.control_flow.following import true_trace
 
 

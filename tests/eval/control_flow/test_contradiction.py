@@ -17,7 +17,7 @@ from remedy.data_gen.traces.parse import ReadFrame, ReadTrace
 from remedy.data_gen.traces.render import FORMATS, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.control_flow import ControlFlow
-from remedy.eval.control_flow.guide import against_state, check
+from remedy.eval.control_flow.evaluator import against_state, check
 from tests.eval.control_flow.test_soundness import cruxeval
 
 LOOP = Program(

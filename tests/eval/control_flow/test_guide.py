@@ -271,7 +271,7 @@ def test_states_that_cannot_be_read_end_what_is_known_until_the_next() -> None:
 
 
 def test_some_of_cruxeval_and_how_much_is_decided(shared: Path) -> None:
-    counted = follow_states(cruxeval(shared)[::16], "caught")
+    counted = follow_states(cruxeval(shared)[::20], "caught")
     assert counted.share_decided > 0.94
     assert counted.names > 0.98 * counted.variables
     assert counted.values > 0.7 * counted.variables

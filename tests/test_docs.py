@@ -18,13 +18,18 @@ from remedy.reference import fields, places
 from remedy.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "results").rglob("README.md")),
+    *(ROOT / "results" / "study" / name for name in ("predictions.md", "pilots.md")),
+]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FORMAT = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")
 
 
 def ids(page: Path) -> str:
-    return page.name
+    return str(page.relative_to(ROOT))
 
 
 def anchors(page: Path) -> set[str]:

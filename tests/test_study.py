@@ -113,32 +113,55 @@ def of(group: str, run: str, **where: object) -> Recipe:
     return Recipe(run, group, run, where)
 
 
-LONGER = {name: f"{run}-longer" for name, run in MIXERS.items()}
-IN_MIXERS = {"Mamba": "Mamba (the primary comparison)", "DeltaNet in [-1, 1]": "DeltaNet, eigenvalues in [-1, 1]"} | {
-    "DeltaProduct": "DeltaProduct, in [-1, 1]"
+SIGNED = {"Mamba in [-1, 1]": "mamba-signed", "Mamba-2": "mamba2"}
+SHORT = {
+    **MIXERS,
+    **SIGNED,
+    "attention, window of 16": "transformer-window",
+    "attention, randomised positions": "transformer-randomised",
+    "Mamba-3": "mamba3",
+    "DeltaNet in [0, 1]": "deltanet-positive",
+    "Gated DeltaNet": "gated-deltanet",
+    "LSTM": "lstm",
 }
+LONGER = {**MIXERS, **SIGNED, "attention, short convolution": "transformer-convolution"}
+IN_MIXERS = {"Mamba": "Mamba (primary)", "DeltaProduct": "DeltaProduct in [-1, 1]"}
 IN_STRINGS = {"400 subwords": "400 subwords (1.6 letters a token)", "1,000 subwords": "1,000 subwords (1.9)"}
+"""Where the page names a recipe otherwise than its figure does."""
+HORIZON = [
+    of(f"horizon/{group}", run)
+    for group, run in (
+        ("permutation", "plain"),
+        ("wide", "smoothed"),
+        ("wide", "closed"),
+        ("permutation", "narrow"),
+        ("permutation", "roomy"),
+        ("long", "plain-long"),
+        ("long", "roomy-long"),
+    )
+]
+"""The columns of its table."""
 CALLS = {"forcing": "action_forced", "form": "flattened"}
 TOLD = " (told)"
 TRAINED = {"benchmark": "composition (strings)"}
-"""Where the page names a recipe otherwise than its figure does."""
 CELLS = [
-    *(("mixers", IN_MIXERS.get(name, name), 1, of("mixers/permutation", run), 16) for name, run in MIXERS.items()),
-    *(("mixers", IN_MIXERS.get(name, name), 3, of("mixers_longer/longer", run), 16) for name, run in LONGER.items()),
+    *(("mixers", IN_MIXERS.get(name, name), 1, of("mixers/permutation", run), 16) for name, run in SHORT.items()),
+    *(
+        ("mixers", IN_MIXERS.get(name, name), 4, of("mixers_longer/longer", f"{run}-longer"), 16)
+        for name, run in LONGER.items()
+    ),
+    *(
+        ("horizon", f"{length:,}", cell, recipe, length)
+        for cell, recipe in enumerate(HORIZON, 1)
+        for length in (1024, 4096, 16384)
+    ),
     *(
         ("strings", IN_STRINGS.get(name, name), 1, of("strings/composition", run, **CALLS), 5)
         for name, run in (STRINGS | TYPES).items()
     ),
     *(
-        ("accuracy_per_token", name, cell, of("accuracy_per_token/permutation", TRACES[name]), length)
-        for name in (
-            "every state",
-            "every second",
-            "every fourth",
-            "the last alone",
-            "differences",
-            "one variable in turn",
-        )
+        ("accuracy_per_token", name, cell, of("accuracy_per_token/permutation", run), length)
+        for name, run in TRACES.items()
         for cell, length in ((1, 12), (3, 64))
     ),
     *(
@@ -157,23 +180,22 @@ CELLS = [
         for name, run in PRETRAINED.items()
     ),
 ]
-"""The page's figure that a row stands below, the row, its cell, the recipe, and the number of commands or calls; None where
+"""The question on whose page a row stands, the row, its cell, the recipe, and the number of commands or calls; None where
 there is one condition."""
 
 
-@pytest.mark.parametrize(("figure", "row", "cell", "recipe", "place"), CELLS)
+@pytest.mark.parametrize(("question", "row", "cell", "recipe", "place"), CELLS)
 def test_the_page_gives_each_seeds_rate_as_its_records_do(
-    figure: str, row: str, cell: int, recipe: Recipe, place: float | None
+    question: str, row: str, cell: int, recipe: Recipe, place: float | None
 ) -> None:
-    by = "spacing" if place is None else "depth" if figure == "strings" else "length"
+    by = "spacing" if place is None else "depth" if question == "strings" else "length"
     rates = [
         100 * (next(iter(points.values())) if place is None else points[place])
         for points in seeds_of(STUDY, recipe, by)
     ]
-    text = (STUDY / "README.md").read_text(encoding="utf-8")
-    section = next(part for part in text.split("\n## ") if f"figures/{figure}.png)" in part)
+    page = (STUDY / question / "README.md").read_text(encoding="utf-8")
     name, told = row.removesuffix(TOLD), row.endswith(TOLD)
-    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith(f"| {name} |")]
+    lines = [line.strip("|").split("|") for line in page.splitlines() if line.startswith(f"| {name} |")]
     numbers = re.findall(r"\d+(?:\.\d+)?", re.sub(r"\(.*?\)|;.*|\*", "", lines[told][cell]))
     assert len(numbers) == len(rates)
     for number, rate in zip(numbers, rates):

@@ -19,7 +19,7 @@ from remedy.data_gen.traces.parse import ReadTrace
 from remedy.data_gen.traces.render import FORMATS, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import ENCODINGS
-from remedy.eval.control_flow import ControlFlow, Exceptions
+from remedy.eval.control_flow import ControlFlow
 from remedy.eval.control_flow.evaluator import Guide
 from tests.data_gen.execution.reference_tracer import Unreadable, steps
 
@@ -33,7 +33,7 @@ class Checked:
     outcome: str = "ok"
     frames: int = 0
     followed: int = 0
-    """Frames that were held against a constraint, once for each constraint and mode."""
+    """Frames that were held against the constraints."""
     decided: int = 0
     """Of these, those of which the written states left one where the program alone leaves several."""
     problems: list[str] = field(default_factory=list)
@@ -62,12 +62,7 @@ def check(program: Program, most_frames: int = 20_000, most_followed: int = 2_00
             found.problems += [*_second_tracer(traced), *_rewrites(traced)]
         else:
             found.outcome = "unstable"
-    modes: tuple[Exceptions, ...] = ("all",) if traced.raised else ("all", "caught")
-    for mode in modes:
-        found.problems += [
-            *_control_flow(traced, mode, most_followed, found),
-            *_guided(traced, mode, most_followed, found),
-        ]
+    found.problems += _followed(traced, most_followed, found)
     return found
 
 
@@ -111,44 +106,34 @@ def plain(state: Any) -> str:
     return _OF_A_RUN.sub("N", repr(state))
 
 
-def _control_flow(traced: Trace, mode: Exceptions, most: int, found: Checked) -> Iterator[str]:
-    """Whether the program's control flow allows every frame, and the end."""
-    flow = ControlFlow(traced.program)
-    walk = flow.start(mode)
-    for number, frame in enumerate([*traced.frames, None][:most]):
-        shown = (frame.event, frame.source) if frame is not None else (None, "")
-        allowed = flow.candidates(walk)
-        after = walk.advance(allowed[shown]) if shown in allowed else None
-        if after is None or (frame is not None and frame.line not in {step.line for step in allowed[shown]}):
-            yield f"control_flow ({mode}): frame {number}: {_said(frame)} refused, allowed: {sorted(map(str, allowed))}"
-            return
-        found.followed += 1
-        walk = after
+def _followed(traced: Trace, most: int, found: Checked) -> Iterator[str]:
+    """Whether control flow and the states allow every frame, and the end, and what is foretold of the next is so.
 
-
-def _guided(traced: Trace, mode: Exceptions, most: int, found: Checked) -> Iterator[str]:
-    """Whether the states allow every frame, and what they foretell of the next is so."""
+    A program that returned is held to what is allowed of such, which of all others is allowed too.
+    """
     flow = ControlFlow(traced.program)
-    guide = Guide.start(flow, mode)
+    guide = Guide.start(flow, "all" if traced.raised else "caught")
     for number, frame in enumerate([*traced.frames, None][:most]):
-        steps = flow.candidates(guide.walk).get((frame.event, frame.source) if frame is not None else (None, ""))
-        allowed = guide.allowed()
-        if steps is None or not steps & allowed:
-            yield f"guided ({mode}): frame {number}: {_said(frame)} refused, allowed: {sorted(map(str, allowed))}"
-            return
+        event, line, source = (None, 0, "") if frame is None else (frame.event, frame.line, frame.source)
+        possible, allowed = guide.walk.allowed(), guide.allowed()
+        steps = {step for step in possible if step.event is event and flow.source(step) == source}
+        for name, those in (("control_flow", possible), ("guided", allowed)):
+            if not any(step.line == line for step in steps & those):
+                yield f"{name}: frame {number}: {_said(frame)} refused, allowed: {sorted(map(str, those))}"
+                return
         found.followed += 1
-        found.decided += len(allowed) == 1 < len(guide.walk.allowed())
+        found.decided += len(allowed) == 1 < len(possible)
         shown = None if frame is None or frame.locals is None else {n: v.text for n, v in frame.locals.items()}
         value = None if frame is None or frame.value is None else frame.value.text
         if shown is not None and number:
-            told = guide.shown({step for step in allowed if frame is not None and step.event is frame.event})
+            told = guide.shown({step for step in allowed if step.event is event})
             names = [name for name, _ in told.entries]
             wrong = [f"{name} is not {text}" for name, text in told.entries if text not in (None, shown.get(name))]
             if names != list(shown)[: len(names)] or (told.complete and len(names) != len(shown)) or wrong:
-                yield f"guided ({mode}): frame {number}: {_said(frame)} foretold {told}, shown {shown}"
+                yield f"guided: frame {number}: {_said(frame)} foretold {told}, shown {shown}"
                 return
         if value is not None and guide.value(steps) not in (None, value):
-            yield f"guided ({mode}): frame {number}: {_said(frame)} foretold {guide.value(steps)}, not {value}"
+            yield f"guided: frame {number}: {_said(frame)} foretold {guide.value(steps)}, not {value}"
             return
         after = guide.advance(steps, shown, value)
         assert after is not None

@@ -12,14 +12,12 @@ from typing import NamedTuple
 
 from remedy.eval.control_flow.bytecode import Bytecode, Code, Instruction
 from remedy.eval.control_flow.known import (
-    ITERATE,
-    KEEP_NOTHING,
+    KEYED,
     NEVER_RAISE,
     NEVER_RUN,
     QUIET_BUILTINS,
     QUIET_METHODS,
     READERS,
-    TESTS,
     iterates,
     pushed,
 )
@@ -41,10 +39,6 @@ class Effects:
         self.codes = bytecode.codes
         self.escaped: set[int] = set(range(1, len(self.codes))) if names.dynamic else set()
         self.of = [_Flow(self, code).effects for code in self.codes]
-        self.starts_with_any = bool(self.escaped) and any(
-            one.op in ITERATE for code in self.codes if not code.has_slots for one in code.instructions
-        )
-        """Whether generators may wait already when the program's entry is called: loading it may have started them."""
 
 
 class _Flow:
@@ -86,13 +80,8 @@ class _Flow:
             self._reach(one.target, _State(tuple(stack[:-1]), bound))
         else:
             self._run(one, at, stack, effect)
-            bound = (
-                bound | {one.name}
-                if one.op == "STORE_FAST"
-                else bound - {one.name}
-                if one.op == "DELETE_FAST"
-                else bound
-            )
+            if one.op in ("STORE_FAST", "DELETE_FAST"):
+                bound = bound - {one.name} if one.op == "DELETE_FAST" else bound | {one.name}
             self._reach(one.target, _State(tuple(stack), bound))
         self._reach(self.code.following(at), _State(tuple(stack), bound))
 
@@ -120,7 +109,12 @@ class _Flow:
                 self.program.escaped.add(value.code)
 
     def _raises(self, one: Instruction, state: _State) -> bool:
-        if one.op in NEVER_RAISE or (one.op in TESTS and self.names.plain):
+        if self.names.unfollowed and (one.op == "RESUME" or "BACKWARD" in one.op):
+            return True  # handlers of signals run there
+        tests = one.op.endswith(
+            ("_TRUE", "_FALSE", "_OR_POP", "_NOT")
+        )  # which only objects of a program's making can fail
+        if one.op in NEVER_RAISE or (tests and self.names.plain):
             return False
         if one.op == "LOAD_FAST":
             return one.name not in state.bound
@@ -251,10 +245,13 @@ class _Flow:
         ):
             effect.reads, effect.stops_early, effect.runs_escaped = first.code, builtin and READERS[name], False
             return None
-        if (builtin and name in KEEP_NOTHING | {"__build_class__"}) or (method and name == "sort" and self.names.plain):
-            functions = {value.code for value in arguments if value is not None and value.kind is Kind.FUNCTION}
-            effect.runs = frozenset(number for number in functions if not self.program.codes[number].runs_later)
-            self._escape([value for value in arguments if value is not None and value.code not in effect.runs])
+        if (builtin and name in KEYED) or (method and name == "sort" and self.names.plain):
+            key = dict(zip(reversed(keywords), reversed(arguments))).get("key")
+        else:
+            key = arguments[0] if builtin and name == "__build_class__" else None
+        if key is not None and key.kind is Kind.FUNCTION and not self.program.codes[key.code].runs_later:
+            effect.runs = frozenset({key.code})
+            self._escape([value for value in arguments if value is not key])
             return None
         self._escape(arguments)
         quiet = (builtin and name in QUIET_BUILTINS) or (method and name in QUIET_METHODS)

@@ -65,6 +65,6 @@ class Handlers:
             seen.add(at)
             one = self._codes[code].instructions[at]
             waiting += [self._codes[code].following(at), one.target]
-            if through_handlers and one.op in ("RERAISE", "RAISE_VARARGS"):
+            if through_handlers:
                 waiting.append(one.handler)
         return seen

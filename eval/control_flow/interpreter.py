@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from remedy.data_gen.execution import isolation, program
 from remedy.data_gen.execution.program import Program, ProgramError
@@ -56,38 +57,10 @@ def bytecode_of(one: Program, python: str | None) -> Bytecode:
             raise ProgramError(*reply["program"])
         raise ControlFlowError(f"tracer.python: {reply['control_flow']}")
     codes, entry = reply["bytecode"]
-    return Bytecode([_code(*code) for code in codes], entry)
+    return Bytecode([_code(code) for code in codes], entry)
 
 
-def _code(
-    number: int,
-    parent: int | None,
-    name: str,
-    qualified_name: str,
-    instructions: list[list[object]],
-    has_slots: bool,
-    runs_later: bool,
-    is_generator: bool,
-    variables: list[str],
-    parameters: list[str],
-    positional: int,
-    cells: list[str],
-    *places: int,
-) -> Code:
+def _code(fields: list[Any]) -> Code:
     """A code object as JSON has it."""
-    read = [Instruction._make(one) for one in instructions]
-    return Code(
-        number,
-        parent,
-        name,
-        qualified_name,
-        read,
-        has_slots,
-        runs_later,
-        is_generator,
-        tuple(variables),
-        tuple(parameters),
-        positional,
-        tuple(cells),
-        *places,
-    )
+    code = Code._make(tuple(one) if isinstance(one, list) else one for one in fields)
+    return code._replace(instructions=[Instruction._make(one) for one in code.instructions])

@@ -33,49 +33,63 @@ QUIET_BUILTINS = words(
 ) | {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)}
 """Builtins that run nothing of a program that has no classes when they are called."""
 
-KEEP_NOTHING = words("sorted min max sum any all list tuple set frozenset dict")
-"""Builtins that are done with their arguments when they return."""
+KEYED = words("sorted min max sort")
+"""Functions that are done with their `key` when they return."""
 
 READERS = {"list": False, "tuple": False, "set": False, "frozenset": False, "sorted": False, "dict": False, "sum": False, "min": False,
            "max": False, "any": True, "all": True}  # fmt: skip
 """Builtins that read one iterable and no more, and whether they may stop before its end."""
 
+RUN_TEXT = words("exec eval compile __import__")
+UNFOLLOWED_NAMES = words("__builtins__ __self__ __code__ f_code gi_code cr_code ag_code co_consts f_builtins modules")
+"""With these a program can run code that is not its own, or its own with other variables: anything may happen then."""
+
 DYNAMIC_NAMES = words(
     """
-    globals exec eval setattr delattr vars locals compile __import__ __dict__ __globals__ __code__ __builtins__
-    modules _getframe __closure__ __defaults__ __kwdefaults__ settrace setprofile getattr attrgetter
-    methodcaller
+    globals setattr delattr vars locals __dict__ __globals__ f_globals _getframe __closure__ cell_contents
+    __defaults__ __kwdefaults__ settrace setprofile getattr attrgetter methodcaller get_type_hints ForwardRef
+    singledispatch singledispatchmethod dictConfig fileConfig
     """
 )
-"""Names with which a program can reach and change its functions behind their names."""
+"""Names with which a program can reach and change its functions behind their names, or run what is written in a string."""
 
-DYNAMIC_MODULES = words(
-    """
-    traced_program __main__ importlib inspect gc ctypes builtins types pickle copyreg runpy unittest doctest imp
-    pkgutil
-    """
-)
+DYNAMIC_MODULES = words("traced_program inspect types pickle copyreg unittest pkgutil")
 
 PLAIN_MODULES = words(
     """
     math cmath re string typing itertools operator heapq bisect random copy datetime hashlib json time fractions
-    decimal statistics textwrap collections functools numbers __future__ calendar
+    decimal statistics textwrap collections functools numbers __future__ calendar abc
     """
 )
 """Modules whose objects run a program's functions only where they are called or iterated over, but for UNPLAIN_NAMES."""
 
 UNPLAIN_NAMES = words(
     """
-    defaultdict cmp_to_key type UserDict UserList UserString ChainMap namedtuple cached_property singledispatch
-    total_ordering __build_class__ __missing__ __class__ NamedTuple TypedDict
+    defaultdict DefaultDict cmp_to_key type UserDict UserList UserString ChainMap namedtuple cached_property
+    singledispatch total_ordering __build_class__ __missing__ __class__ NamedTuple TypedDict property ABCMeta
+    JSONEncoder JSONDecoder
     """
 )
 """What gives objects behaviour of a program's making without a class statement."""
 
-DROP_MODULES = words("weakref gc signal threading atexit sched asyncio concurrent multiprocessing")
-"""Modules that may run a program's functions at any moment."""
+DROP_MODULES = words(
+    "weakref gc threading atexit sched asyncio concurrent multiprocessing io tempfile queue subprocess"
+)
+"""Modules that may run a program's functions when an object is dropped, or at any moment."""
 
-ENDS_ITERATION = frozenset({"StopIteration", "next", "throw", "send", "close", "__next__"})
+DROP_NAMES = words("set_asyncgen_hooks unraisablehook showwarning formatwarning captureWarnings redirect_stderr")
+
+QUIET_MODULES = words(
+    """
+    argparse array ast base64 binascii codecs colorsys configparser contextlib contextvars csv dataclasses difflib
+    dis email enum errno fnmatch getopt getpass glob graphlib html ipaddress keyword linecache locale logging
+    mimetypes numpy opcode os pathlib platform posixpath pprint reprlib secrets shlex shutil stat stringprep struct
+    symtable sys sysconfig token tokenize tomllib traceback unicodedata urllib uuid warnings zlib zoneinfo
+    """
+)
+"""Other modules that run a program's functions only while one of their own is called, or by an object's operators."""
+
+ENDS_ITERATION = words("StopIteration next throw send close __next__ scan_once")
 """Names without which no function of a program without classes raises what an iteration takes for its end."""
 
 NEVER_RUN = words(
@@ -84,12 +98,12 @@ NEVER_RUN = words(
     DELETE_DEREF LOAD_GLOBAL STORE_GLOBAL DELETE_GLOBAL MAKE_FUNCTION LOAD_CLOSURE MAKE_CELL COPY_FREE_VARS
     BUILD_TUPLE BUILD_LIST BUILD_STRING BUILD_SLICE IS_OP KW_NAMES PRECALL RETURN_VALUE YIELD_VALUE LIST_APPEND
     LIST_TO_TUPLE PUSH_EXC_INFO POP_EXCEPT RETURN_GENERATOR LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS JUMP_FORWARD
-    JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT RERAISE PREP_RERAISE_STAR ASYNC_GEN_WRAP SETUP_ANNOTATIONS
-    CHECK_EXC_MATCH POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE POP_JUMP_BACKWARD_IF_NONE
-    POP_JUMP_BACKWARD_IF_NOT_NONE MATCH_MAPPING MATCH_SEQUENCE
+    JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT RERAISE ASYNC_GEN_WRAP CHECK_EXC_MATCH POP_JUMP_FORWARD_IF_NONE
+    POP_JUMP_FORWARD_IF_NOT_NONE POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE MATCH_MAPPING
+    MATCH_SEQUENCE
     """
 )
-"""Instructions that run no function of a program, whatever its objects are."""
+"""Instructions that run no function of a program, whatever its objects are, but for UNFOLLOWED_NAMES."""
 
 ITERATE = words(
     """
@@ -100,24 +114,10 @@ ITERATE = words(
 )
 """Instructions that may run functions even if no object has any of the program's own making: they call or iterate."""
 
-NEVER_RAISE = NEVER_RUN - {
-    "LOAD_FAST",
-    "LOAD_DEREF",
-    "LOAD_GLOBAL",
-    "DELETE_FAST",
-    "DELETE_DEREF",
-    "DELETE_GLOBAL",
-    "CHECK_EXC_MATCH",
-}
-"""Instructions that raise nothing of their own. RERAISE shows no exception that was not shown before."""
-
-TESTS = words(
-    """
-    POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_TRUE
-    JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP UNARY_NOT
-    """
+NEVER_RAISE = NEVER_RUN - words(
+    "LOAD_FAST LOAD_DEREF LOAD_GLOBAL DELETE_FAST DELETE_DEREF DELETE_GLOBAL CHECK_EXC_MATCH"
 )
-"""Tests of truth, which only objects of a program's making can fail."""
+"""Instructions that raise nothing of their own. RERAISE shows no exception that was not shown before."""
 
 _PUSH_NOTHING = words(
     """

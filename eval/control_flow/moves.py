@@ -108,7 +108,7 @@ class Moves:
         self.generators = frozenset(effects.escaped) - self.functions
         self.finalizers = frozenset(code.number for code in self.codes if code.name == "__del__")
         if names.at_any_time:
-            self.finalizers |= self.functions
+            self.finalizers |= effects.escaped
         self._found: dict[Node, tuple[Move, ...]] = {}
         self.handlers = Handlers(bytecode)
 

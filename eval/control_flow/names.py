@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import builtins
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from remedy.eval.control_flow.bytecode import Bytecode, Code, Instruction
 from remedy.eval.control_flow.known import (
     DROP_MODULES,
+    DROP_NAMES,
     DYNAMIC_MODULES,
     DYNAMIC_NAMES,
     ENDS_ITERATION,
     PLAIN_MODULES,
+    QUIET_MODULES,
+    RUN_TEXT,
+    UNFOLLOWED_NAMES,
     UNPLAIN_NAMES,
 )
 
@@ -28,15 +35,31 @@ class Names:
         self.codes = bytecode.codes
         instructions = [one for code in self.codes for one in code.instructions]
         self._used = {one.name for one in instructions if not one.op.startswith(("BINARY", "KW_NAMES", "LOAD_CONST"))}
-        modules = {one.name.split(".")[0] for one in instructions if one.op == "IMPORT_NAME"}
+        said = {
+            word for one in instructions if one.op == "LOAD_CONST" for word in re.findall(r"\b_\w+|\w+_\w+", one.name)
+        }
+        modules = _modules(instructions)
+        self.unfollowed = bool(
+            modules - PLAIN_MODULES - QUIET_MODULES - DROP_MODULES - DYNAMIC_MODULES
+            or (self._used | said) & UNFOLLOWED_NAMES
+            or any(one.name in RUN_TEXT and not one.op.endswith(("ATTR", "METHOD")) for one in instructions)
+        )
+        """Whether anything may run at any time, and raise, since the program imports or runs what is not known here."""
         star = any(one.op == "IMPORT_STAR" for one in instructions)
-        self.dynamic = star or bool(self._used & DYNAMIC_NAMES) or bool(modules & DYNAMIC_MODULES)
+        reached = self._used & DYNAMIC_NAMES or said & {name for name in DYNAMIC_NAMES if "_" in name}
+        self.dynamic = self.unfollowed or star or bool(reached or modules & DYNAMIC_MODULES)
         """Whether functions can be reached and replaced in ways that their names do not show."""
-        classes = any(one.op == "LOAD_BUILD_CLASS" for one in instructions)
         unplain = self._used & UNPLAIN_NAMES - ({"type"} if _asks_types(instructions) else set())
+        classes = any(
+            one.op == "LOAD_BUILD_CLASS" or (one.op == "STORE_ATTR" and one.name.startswith("_"))
+            for one in instructions
+        )
         self.plain = not (self.dynamic or classes or modules - PLAIN_MODULES or unplain)
         """Whether all objects are of Python's own types, whose operators run nothing of the program's."""
-        self.at_any_time = bool(modules & DROP_MODULES)
+        self.stored_attributes = {one.name for one in instructions if one.op in ("STORE_ATTR", "DELETE_ATTR")}
+        """Attributes that the program gives objects, functions among them."""
+        drops = modules & DROP_MODULES or self._used & DROP_NAMES or self.stored_attributes & {"stderr"}
+        self.at_any_time = self.unfollowed or bool(drops or any(_finalizes(code, self.codes) for code in self.codes))
         """Whether functions may run when an object is dropped, or by themselves."""
         self.may_swallow = not self.plain or bool(self._used & ENDS_ITERATION)
         """Whether an exception of a function may end in what called it, if that is no code of the program."""
@@ -45,8 +68,6 @@ class Names:
         self.returning = {code.number for code in self.codes if _returns_values(code)}
         """Codes that may return something else than None."""
         bound = Counter(variable for code in self.codes for variable in self._bound(code))
-        self.stored_attributes = {one.name for one in instructions if one.op in ("STORE_ATTR", "DELETE_ATTR")}
-        """Attributes that the program gives objects, functions among them."""
         self.shows_values = self.plain and not self._used & {"wraps", "update_wrapper", "__qualname__", "__name__"}
         """Whether what a trace shows as a literal can only be that, and what it shows as a function that one."""
         shown = Counter(code.qualified_name for code in self.codes[1:])
@@ -62,7 +83,7 @@ class Names:
         """Whether loading the program binds all its global variables."""
         self.modules = {
             (GLOBAL, stores.name): loads.name
-            for loads, stores in zip(self.codes[0].instructions, self.codes[0].instructions[1:])
+            for loads, stores in pairwise(self.codes[0].instructions)
             if loads.op == "IMPORT_NAME" and stores.op == "STORE_NAME" and bound[GLOBAL, stores.name] == 1
         }
         """The modules that global variables always stand for."""
@@ -116,6 +137,29 @@ class Names:
                     variable = self.variable(code, stores.op, stores.name)
                     if variable is not None and loads.code is not None:
                         yield variable, loads.code
+
+
+def _modules(instructions: list[Instruction]) -> set[str]:
+    """The modules that are imported, and those that are reached through these."""
+    found = {one.name.split(".")[0] for one in instructions if one.op == "IMPORT_NAME"}
+    names = {stores.name for one, stores in pairwise(instructions) if one.op == "IMPORT_NAME"}
+    for owner, one in pairwise(instructions):
+        if one.op == "IMPORT_FROM" or (one.op in ("LOAD_ATTR", "LOAD_METHOD") and owner.name in names):
+            found |= {one.name.lstrip("_")} & sys.stdlib_module_names
+    return {name if name == "__future__" else name.lstrip("_") for name in found}
+
+
+def _finalizes(code: Code, codes: list[Code]) -> bool:
+    """Whether something is named `__del__` besides a function that says so itself."""
+    for at, one in enumerate(code.instructions):
+        if "__del__" in one.name and one.op == "STORE_NAME":
+            loads, makes = code.instructions[at - 2 : at]
+            made = makes.op == "MAKE_FUNCTION" and code.before(at) is makes and loads.code is not None
+            if not made or codes[loads.code or 0].name != "__del__":
+                return True
+        elif one.op in ("STORE_ATTR", "KW_NAMES", "LOAD_CONST") and re.search(r"(?<![^\W_])del(?![^\W_])", one.name):
+            return True  # also where the name is put together
+    return False
 
 
 def _asks_types(instructions: list[Instruction]) -> bool:

@@ -44,10 +44,16 @@ class Options:
 
     def __init__(self, moves: Moves) -> None:
         self.moves = moves
+        self._found: dict[tuple[Place, bool], tuple[Option, ...]] = {}
 
-    def of(self, place: Place, loose: bool) -> Iterator[Option]:
+    def of(self, place: Place, loose: bool) -> tuple[Option, ...]:
         """The options there. `loose`: also exceptions that this frame does not catch."""
-        node, waiting = place
+        found = self._found.get((place, loose))
+        if found is None:
+            found = self._found[place, loose] = tuple(self._made(*place, loose))
+        return found
+
+    def _made(self, node: Node, waiting: Waiting, loose: bool) -> Iterator[Option]:
         if node.point is Point.END:
             yield Option(END, Move(Act.GO, Event.RETURN, 0, node), None, None, waiting)
             return
@@ -92,7 +98,7 @@ class Options:
 
     def _resumed(self, move: Move, waiter: Waiter, back: Node | None, waiting: Waiting) -> Option:
         line = self.moves.codes[waiter.code].instructions[waiter.at].line
-        return Option(Step(Event.CALL, line), move, waiter, back, removed(waiting, waiter.code, waiter.at))
+        return Option(Step(Event.CALL, line), move, waiter, back, removed(waiting, waiter))
 
     def _at_any_time(self, node: Node, waiting: Waiting) -> Iterator[Option]:
         """What runs when an object is dropped: the frame then goes on as if nothing had been."""
@@ -101,9 +107,11 @@ class Options:
             move = Move(Act.ENTER, Event.CALL, code.first_line, Node(number, code.start, Point.RUN), node.at)
             yield Option(Step(Event.CALL, code.first_line), move, None, node, waiting)
         closed = [Waiter(number, self.moves.codes[number].born, True, True) for number in self.moves.generators]
+        any_time = self.moves.effects.names.at_any_time
         for waiter in (*waiting, *closed):
-            if waiter.free:
-                move = Move(Act.RESUME, Event.CALL, -1, None, node.at, None, waiter.code, goes_on=False)
+            if waiter.free or any_time:
+                goes_on = any_time and waiter not in closed
+                move = Move(Act.RESUME, Event.CALL, -1, None, node.at, None, waiter.code, goes_on)
                 yield self._resumed(move, waiter, node, waiting)
 
     def _delegates(self, waiter: Waiter) -> list[Node]:

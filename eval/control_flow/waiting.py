@@ -27,9 +27,9 @@ def added(waiting: Waiting, code: int, at: int, free: bool) -> Waiting:
     return tuple(sorted([*(one for one in waiting if one not in before), new]))
 
 
-def removed(waiting: Waiting, code: int, at: int) -> Waiting:
+def removed(waiting: Waiting, waiter: Waiter) -> Waiting:
     """With one less."""
-    return tuple(one for one in waiting if (one.code, one.at) != (code, at) or one.many)
+    return waiting if waiter.many else tuple(one for one in waiting if one[:2] != waiter[:2])
 
 
 def freed(waiting: Waiting) -> Waiting:

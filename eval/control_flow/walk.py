@@ -65,7 +65,7 @@ class Walk:
     def start(cls, moves: Moves, entry: int, exceptions: Exceptions) -> Walk:
         """Before the entry's CALL."""
         waiting: Waiting = ()
-        if moves.effects.starts_with_any:
+        if moves.generators:  # loading the program may have started them, or a `__repr__`, which no frame shows
             waits = [
                 Waiter(code.number, at, True, True)
                 for code in moves.codes
@@ -111,11 +111,6 @@ class Walk:
         free = any(waiter.free for _, waiting in self.configurations for waiter in waiting)
         return free or bool(moves.finalizers or moves.generators)
 
-    def forced(self) -> Step | None:
-        """What must come next, if that is certain."""
-        allowed = self.allowed()
-        return next(iter(allowed)) if len(allowed) == 1 else None
-
     def advance(self, steps: Collection[Step]) -> Walk | None:
         """After a frame that is one of these steps: lines with the same text are told apart by what follows. None: none is allowed."""
         wanted = self.allowed() & frozenset(steps)
@@ -126,14 +121,11 @@ class Walk:
             for option in self._of(place, parents):
                 if option.step in wanted:
                     self._take(option, place, parents, found, below, entered)
-        frames = {back: self._below(back, parents) for back, parents in below.items()}
+        moves = self.options.moves
+        frames = {back: Below(*back, parents, stops(moves, *back)) for back, parents in below.items()}
         for place, back in entered:
             found[place] = found.get(place, frozenset()) | {frames[back]}
         return Walk(self.options, _few(found), self._exceptions) if found else None
-
-    def _below(self, back: _Back, parents: frozenset[Below]) -> Below:
-        code, at, node = back
-        return Below(code, at, node, parents, stops(self.options.moves, code, at, node))
 
     def _take(
         self,

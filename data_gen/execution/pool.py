@@ -10,8 +10,10 @@ import queue
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from typing import NamedTuple
 
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
+from remedy.data_gen.execution.replies import read
 from remedy.data_gen.execution.sandbox import Environment, Sandbox, TracerConfig
 from remedy.data_gen.execution.tracer import TraceLimits, trace
 
@@ -22,10 +24,17 @@ _WINDOW = 64
 """Programs handed to each sandbox ahead of the reader, so that finished traces do not pile up."""
 
 
+class _Pair(NamedTuple):
+    """Sandboxes of the first and the second run of a program: each has processes, addresses and folders of its own."""
+
+    first: Sandbox
+    second: Sandbox
+
+
 def trace_one(program: Program, config: TracerConfig, depth: int | None = None) -> Outcome:
     """The outcome of one program, in a sandbox of this process's own."""
-    sandbox = None if config.isolation == "trusted" else _sandboxes(config, 1, os.getpid())[0]
-    return _outcome(program, config, depth, sandbox)
+    pair = None if config.isolation == "trusted" else _sandboxes(config, 1, os.getpid())[0]
+    return _outcome(program, config, depth, pair)
 
 
 def trace_all(
@@ -39,16 +48,16 @@ def trace_all(
     if config.isolation == "trusted":
         yield from (_outcome(program, config, depth, None) for program in programs)
         return
-    free: queue.SimpleQueue[Sandbox] = queue.SimpleQueue()
-    for sandbox in _sandboxes(config, workers, os.getpid()):
-        free.put(sandbox)
+    free: queue.SimpleQueue[_Pair] = queue.SimpleQueue()
+    for pair in _sandboxes(config, workers, os.getpid()):
+        free.put(pair)
 
     def run(program: Program) -> Outcome:
-        sandbox = free.get()
+        pair = free.get()
         try:
-            return _outcome(program, config, depth, sandbox)
+            return _outcome(program, config, depth, pair)
         finally:
-            free.put(sandbox)
+            free.put(pair)
 
     with ThreadPoolExecutor(workers) as pool:
         for start in range(0, len(programs), _WINDOW * workers):
@@ -70,21 +79,33 @@ def environment(config: TracerConfig) -> Environment:
     """The interpreter that runs the programs, and its isolation."""
     if config.isolation == "trusted":
         return Environment(f"{platform.python_implementation()} {platform.python_version()}", "trusted")
-    return _sandboxes(config, 1, os.getpid())[0].environment
+    return _sandboxes(config, 1, os.getpid())[0].first.environment
 
 
-def _outcome(program: Program, config: TracerConfig, depth: int | None, sandbox: Sandbox | None) -> Outcome:
+def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _Pair | None) -> Outcome:
     """What became of a program that is run twice: a trace that a second run does not have is of that run, and not of the program."""
-    first = _run(program, config, depth, sandbox)
-    if isinstance(first, ProgramError):
-        return first
-    second = _run(program, config, depth, sandbox, first)
-    if isinstance(second, ProgramError):
-        return ProgramError("unstable", f"{program.name}: another run of it had no trace: {second}")
+    try:
+        if pair is None:
+            first = _in_process(program, config, depth, again=False)
+        else:
+            reply = pair.first.reply(program, depth)
+            first = read(reply, program)
+    except ProgramError as error:
+        return error
+    try:
+        if pair is None:
+            second = _in_process(program, config, depth, again=True)
+        else:
+            other = pair.second.reply(program, depth)
+            second = first if other == reply else read(other, program)
+    except ProgramError as error:
+        if error.kind == "unstable":
+            return error
+        return ProgramError("unstable", f"{program.name}: another run of it had no trace: {error}")
     if first == second:
         return first
     pairs = enumerate(zip(first.frames, second.frames))
-    number = next((at for at, (one, other) in pairs if one != other), min(len(first.frames), len(second.frames)))
+    number = next((at for at, (one, another) in pairs if one != another), min(len(first.frames), len(second.frames)))
     frame = (first.frames[number:] or second.frames[-1:])[0]
     return ProgramError(
         "unstable",
@@ -92,20 +113,13 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, sandbox:
     )
 
 
-def _run(
-    program: Program, config: TracerConfig, depth: int | None, sandbox: Sandbox | None, first: Trace | None = None
-) -> Outcome:
-    try:
-        if sandbox is not None:
-            return sandbox.trace(program, depth, first)
-        limits = TraceLimits(config.max_frames, config.max_value_characters, config.unreadable == "placeholder")
-        with contextlib.redirect_stdout(io.StringIO()):  # what a program prints is no output of ours
-            return trace(program, limits, depth, again=first is not None)
-    except ProgramError as error:
-        return error
+def _in_process(program: Program, config: TracerConfig, depth: int | None, again: bool) -> Trace:
+    limits = TraceLimits(config.max_frames, config.max_value_characters, config.unreadable == "placeholder")
+    with contextlib.redirect_stdout(io.StringIO()):  # what a program prints is no output of ours
+        return trace(program, limits, depth, again=again)
 
 
 @lru_cache(maxsize=4)
-def _sandboxes(config: TracerConfig, workers: int, process: int) -> tuple[Sandbox, ...]:
+def _sandboxes(config: TracerConfig, workers: int, process: int) -> tuple[_Pair, ...]:
     """A process's sandboxes for a configuration; their servers end with it. A forked process must not talk to its parent's."""
-    return tuple(Sandbox(config) for _ in range(workers))
+    return tuple(_Pair(Sandbox(config), Sandbox(config, again=True)) for _ in range(workers))

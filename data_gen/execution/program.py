@@ -32,7 +32,7 @@ OUTCOMES: dict[str, str] = {
     "network": "it tried to use the network",
     "files": "it tried to change a file outside its temporary folder",
     "native": "it tried to call native code",
-    "unstable": "another run of it had another trace: it shows what is of the run, as a time, an `id` or unseeded random numbers",
+    "unstable": "another run of it had another trace, or it asks for the time of day: it shows what is of the run, as an `id` or unseeded random numbers",
     "mismatch": "its result is not the one that its source gives",
 }
 """Why a program has no trace: the kinds of a ProgramError."""

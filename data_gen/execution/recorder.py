@@ -80,7 +80,6 @@ class Recorder:
         """From now on, what the entry runs is recorded."""
         if self._sealer is not None:
             self._refuse_other_tracers()
-        self.unreadable.start()
         self._settrace(self._enter)
 
     def stop(self, tracer: Any) -> None:

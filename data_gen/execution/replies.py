@@ -23,9 +23,7 @@ from remedy.data_gen.execution.program import (
     can_be_name,
 )
 
-_REPORTED = frozenset(OUTCOMES) - {"mismatch", "unstable"}
-
-
+_REPORTED = frozenset(OUTCOMES) - {"mismatch"}
 _LONG = 1 << 24
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _LOCAL = rb"\[%(s)b, %(s)b, %(s)b\]" % {b"s": _STRING}
@@ -36,6 +34,19 @@ _FRAME = rb"\[%(s)b, [0-9]{1,9}, (?:null|\[(?:%(l)b(?:, %(l)b)*+)?\]), (?:null|\
 _FRAMES = re.compile(
     rb'\{"frames": \[(?:%(f)b(?:, %(f)b)*+)?\], "raised": (?:true|false), "unreadable": [0-9]{1,9}\}' % {b"f": _FRAME}
 )
+
+
+def read(data: bytes, program: Program) -> Trace:
+    """The trace that a reply holds.
+
+    Raises:
+        ProgramError: the reported one; kind `forged` if the reply is anything else.
+    """
+    try:
+        reply = parsed(data)
+    except (ValueError, RecursionError):
+        reply = "no JSON that can be read"
+    return checked(reply, program)
 
 
 def parsed(data: bytes) -> Any:

@@ -35,8 +35,8 @@ from remedy.data_gen.execution.isolation import (
     server_command,
 )
 from remedy.data_gen.execution.program import Program, Trace
-from remedy.data_gen.execution.replies import checked, parsed
-from remedy.data_gen.execution.wire import receive, receive_bytes, send
+from remedy.data_gen.execution.replies import read
+from remedy.data_gen.execution.wire import problem_writer, receive, receive_bytes, send
 from remedy.settings import ConfigError, Settings
 
 log = logging.getLogger(__name__)
@@ -84,10 +84,14 @@ class Environment(NamedTuple):
 
 
 class Sandbox:
-    """A warmed server that traces one program after another, each in a fork of its own. Use as a context manager."""
+    """A warmed server that traces one program after another, each in a fork of its own. Use as a context manager.
 
-    def __init__(self, config: TracerConfig | None = None) -> None:
+    `again`: it is for second runs, in which all that is of a run and not of a program is to be another: addresses, folder, process.
+    """
+
+    def __init__(self, config: TracerConfig | None = None, again: bool = False) -> None:
         self.config = config or TracerConfig()
+        self._again = again
         self._server: subprocess.Popen[bytes] | None = None
         self._tree: list[psutil.Process] = []
         self._environment = Environment("", "")
@@ -136,11 +140,8 @@ class Sandbox:
         self._start()
         return self._environment
 
-    def trace(self, program: Program, depth: int | None = None, first: Trace | None = None) -> Trace:
+    def trace(self, program: Program, depth: int | None = None) -> Trace:
         """The program's trace; with `depth`, only the frames of calls down to that level (0: the entry point's own).
-
-        `first`: the trace that this gave when it was last called, of the same program, which is now run again in a process in which
-        objects have other addresses. It is what is returned if it is the same.
 
         Raises:
             ProgramError: as `tracer.trace`; kind `time`, `memory` or `killed` when a limit ended the process; kind `process`,
@@ -148,6 +149,10 @@ class Sandbox:
                 back is not a trace of this program.
             ConfigError: the server does not start.
         """
+        return read(self.reply(program, depth), program)
+
+    def reply(self, program: Program, depth: int | None = None) -> bytes:
+        """What `replies.read` makes the program's trace of: the same bytes are the same trace."""
         config = self.config
         limits = {
             "timeout_seconds": config.timeout_seconds,
@@ -156,19 +161,14 @@ class Sandbox:
             "max_value_characters": config.max_value_characters,
             "unreadable": config.unreadable == "placeholder",
         }
-        about = {"code": program.code, "name": program.name, "depth": depth, "again": first is not None}
-        reply = self._ask({**about, "limits": limits})
-        return first if first is not None and reply is True else checked(reply, program)
-
-    def _ask(self, request: dict[str, Any]) -> object:
+        about = {"code": program.code, "name": program.name, "depth": depth, "again": self._again}
+        request = {**about, "limits": limits}
         reply = self._exchange(request)
         if reply is None and self._served > 1:
             reply = self._exchange(request)  # an earlier program may have harmed the server
-        if reply is None:
-            return {"error": "killed", "message": f"{request['name']}: ended the sandbox's server"}
-        return reply
+        return problem_writer()("killed", f"{program.name}: ended the sandbox's server") if reply is None else reply
 
-    def _exchange(self, request: dict[str, Any]) -> object:
+    def _exchange(self, request: dict[str, Any]) -> bytes | None:
         """The server's reply, None if it ended or had to be ended; the next program then gets a new one."""
         self._start()
         assert self._server is not None
@@ -179,12 +179,9 @@ class Sandbox:
         self._deadline = time.monotonic() + self.config.timeout_seconds + _MARGIN_SECONDS
         try:
             send(self._server.stdin, json.dumps(request).encode())
-            data = receive_bytes(self._server.stdout)
-            reply = None if data is None else parsed(data)
+            reply = receive_bytes(self._server.stdout)
         except OSError:
             reply = None
-        except (ValueError, RecursionError):
-            reply = "no JSON that can be read"
         finally:
             self._deadline = math.inf
         if reply is None:

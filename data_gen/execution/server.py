@@ -23,7 +23,7 @@ from remedy.data_gen.execution import audit as guard
 from remedy.data_gen.execution.folders import MOST_BYTES, MOST_FILES, remove, too_much
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.tracer import TraceLimits, trace
-from remedy.data_gen.execution.wire import SAME, problem_writer, receive, reply_writer, send
+from remedy.data_gen.execution.wire import problem_writer, receive, reply_writer, send
 
 if TYPE_CHECKING:
     from remedy.data_gen.execution.walls import Walls
@@ -49,7 +49,6 @@ def serve(base: str, isolation: str) -> None:
     parent.register(requests.fileno(), 0)  # reports only that the other end is closed
     folder = os.path.join(base, "program")
     made: _Look | None = None
-    last = b""
     while (
         "problem" not in hello
         and (made := _make(folder, base, walls, made))
@@ -57,8 +56,7 @@ def serve(base: str, isolation: str) -> None:
     ):
         reply, child = _run(request, folder, walls, parent)
         if not parent.poll(0):
-            send(replies, SAME if request["again"] and reply == last else reply)
-        last = reply
+            send(replies, reply)
         _end(child)  # while the reply is being read
     remove(base)
 

@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from remedy.data_gen.execution.clock import clock_watched
 from remedy.data_gen.execution.describe import type_name
 from remedy.data_gen.execution.program import EntryPoint, Program, ProgramError, Trace
 from remedy.data_gen.execution.recorder import Recorder
@@ -22,6 +23,9 @@ MODULE = "traced_program"
 """`__name__` of the traced module. Not `__main__`, so that a guarded script does not run before the trace starts."""
 _FILE = f"<{MODULE}>"
 _RUNS_LATER = 0x20 | 0x80 | 0x200  # a generator's, coroutine's or asynchronous generator's code: a call runs none of it
+
+
+_PLACES, _STEP = 256, 93
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ def trace(
     trace normally: its EXCEPTION and RETURN frames are the record. No exception of the program's leaves this function.
     What it draws from `random` is what follows `random.seed(0)`.
     `untrusted`: this process is the program's own. The record is sealed against it, and no interrupt is the user's. `again`: this is
-    the second run of it in such a process, in which objects are to have other addresses than in the first.
+    a second run, which finds out what is of a run and not of the program: objects are to have other addresses, in another order, and
+    one that reads the clock has no trace.
 
     Raises:
         ProgramError: the program does not compile, has no marked entry, raises while loading, has a value that cannot be
@@ -57,6 +62,7 @@ def trace(
             program.
     """
     limits = limits or TraceLimits()
+    in_the_way = _objects() if again else []
     entry = program.entry_point()
     code = _compiled(program)
     recorder = Recorder(
@@ -69,14 +75,18 @@ def trace(
         not limits.unreadable,
         untrusted,
     )
-    in_the_way = _objects() if again else []
     module = types.ModuleType(MODULE)
     module.__dict__["__builtins__"] = builtins
     modules, previous_tracer = sys.modules, sys.gettrace()
     previous_module = modules.get(MODULE)
     modules[MODULE] = module  # dataclasses, typing and enum look their module up
     try:
-        with _seeded(program), contextlib.nullcontext() if untrusted else _Interrupts():
+        with (
+            _seeded(program),
+            clock_watched(_FILE) if again and "time" in program.code else contextlib.nullcontext([]) as clock,
+            contextlib.nullcontext() if untrusted else _Interrupts(),
+        ):
+            recorder.unreadable.start()
             _load(program, code, module)
             no_memory = False
             recorder.start()
@@ -96,7 +106,11 @@ def trace(
         in_the_way.clear()
     if no_memory:
         raise ProgramError("memory", f"{program.name}: ran out of memory")
-    return Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count)
+    found = Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count)
+    if clock:
+        source = program.physical_lines()[clock[0] - 1].strip()
+        raise ProgramError("unstable", f"{program.name}: reads the clock, which says something else later, at `{source}`")
+    return found
 
 
 @contextlib.contextmanager
@@ -118,12 +132,18 @@ def _seeded(program: Program) -> Iterator[None]:
 def _objects() -> list[object]:
     """Objects of all small sizes, and of the kinds of which Python keeps some to use again: they take the first places in memory.
 
-    There is an odd number of each, so that what follows also has another order in sets.
+    Of the places after those every other one is free, to be given out criss-cross: so what follows has another order in sets, and by
+    address.
     """
-    sized: list[object] = [bytes(size) for size in range(0, 480, 16) for _ in range(37)]
-    return (
-        sized + [make() for make in (list, dict, set, object) for _ in range(137)] + [(n,) for n in range(1000, 1137)]
-    )
+    kept: list[object] = []
+    for size in range(0, 256, 16):
+        made: list[object] = [bytes(size) if size else object() for _ in range(_PLACES)]
+        for place in range(0, _PLACES, 2):
+            made[place * _STEP % _PLACES] = None
+        kept.append(made)
+    kept.extend(tuple(range(n, n + size)) for size in range(1, 8) for n in range(1000, 1037))
+    kept.extend(make() for make in (list, dict, set) for _ in range(137))
+    return kept
 
 
 def _compiled(program: Program) -> types.CodeType:

@@ -27,7 +27,7 @@ class Unreadable:
         self._handlers: list[Any] = []
 
     def start(self) -> None:
-        """The program's entry is about to run."""
+        """The program is about to be loaded."""
         self._handlers = _signal_handlers()
 
     def instead(self, value: Any, error: Exception, frame: types.FrameType) -> Value:

@@ -13,9 +13,6 @@ from typing import IO, Any
 
 from remedy.data_gen.execution.program import Event, Frame, Trace
 
-SAME = b"true"
-"""The reply to a request to run the last program again, where it is the last one's."""
-
 
 def send(pipe: IO[bytes], data: bytes) -> None:
     """Write one length-prefixed message, which is JSON."""

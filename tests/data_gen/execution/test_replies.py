@@ -101,7 +101,7 @@ MALFORMED: dict[str, Any] = {
     "an error named ok": {"error": "ok", "message": "m"},
     "an error of an invented kind": {"error": "fine", "message": "m"},
     "an error that the sandbox cannot know": {"error": "mismatch", "message": "m"},
-    "an error that takes two runs": {"error": "unstable", "message": "m"},
+    "an error that takes a known result": {"error": "mismatch", "message": "m"},
     "an error whose kind is a number": {"error": 3, "message": "m"},
     "an error whose kind is a list": {"error": ["time"], "message": "m"},
     "an error whose kind is long": {"error": "time" * 25_000, "message": "m"},

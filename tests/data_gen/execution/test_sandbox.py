@@ -42,6 +42,14 @@ x = A()
 signal.setitimer(signal.ITIMER_REAL, 0.05)
 try: waits = True
 except TimeoutError: pass"""
+EARLIER = """class A:
+    def __repr__(self):
+        return 'A' + '' * sum(map(ord, 'x' * 10**7))
+n = A()
+import signal
+signal.setitimer(signal.ITIMER_REAL, 0.05)
+while True: n = A()"""
+HANDLER = "import signal\ndef late(*_): raise KeyError\nsignal.signal(signal.SIGALRM, late)"
 """What the tracer does of its own accord is no forgery of the program's: it runs out of stack, and a signal comes while it records."""
 
 
@@ -114,11 +122,12 @@ def test_the_sandbox_gives_the_same_frames_as_this_process(sandbox: Sandbox) -> 
         ("recursion", "def f(): return f()\nf()"),
         ("recursion", LOW),
         ("killed", INTERRUPTED),
+        ("killed", EARLIER),
         ("raised", "return 1\n  \nraise SystemExit"),
     ],
 )
 def test_every_bad_end_is_a_recorded_outcome_and_the_next_program_runs(sandbox: Sandbox, kind: str, body: str) -> None:
-    before = "import sys\nsys.exit(3)" if kind == "raised" else ""
+    before = "import sys\nsys.exit(3)" if kind == "raised" else HANDLER if body == EARLIER else ""
     begin = time.monotonic()
     with pytest.raises(ProgramError, match=r"untrusted\.py: ") as error:
         sandbox.trace(program(body, before))

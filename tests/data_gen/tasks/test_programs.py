@@ -59,36 +59,63 @@ def test_every_program_is_in_one_split_and_failures_are_marked(tmp_path: Path) -
     assert sorted(outcomes) == sorted(["ok"] * 12 + list(BAD))
 
 
-UNSTABLE = {
-    "the clock": "import time\ndef f(x):\n    return time.time()",
-    "an address as a number": "def f(x):\n    y = object()\n    return id(y)",
-    "the order of a set of objects": "class A:\n    pass\n"
-    "def f(x):\n    ys = [A() for _ in range(9)]\n    return [ys.index(y) for y in set(ys)]",
-    "numbers of a generator without a seed": "import random\ndef f(x):\n    return random.Random().random()",
-    "bytes of the system": "import os\ndef f(x):\n    return os.urandom(4)",
-    "its process": "import os\ndef f(x):\n    return os.getpid()",
-    "which way it goes": "import time\ndef f(x):\n    for _ in range(time.perf_counter_ns() % 97):\n        pass\n    return 1",
+EVERYWHERE = {
+    "the clock": ("time", "time.time()"),
+    "its seconds": ("time", "int(time.time())"),
+    "the day": ("datetime", "datetime.date.today()"),
+    "the year": ("datetime", "datetime.datetime.now().year"),
+    "the hour": ("time", "time.localtime().tm_hour"),
+    "a date in text": ("time", "time.strftime('%Y')"),
+    "an address as a number": ("os", "id([])"),
+    "an address of a constant": ("os", "id('a b')"),
+    "an address as a hash": ("os", "hash(object())"),
+    "the order of a set of objects": ("os", "[a.n for a in {*map(A, range(9))}]"),
+    "the order of addresses": ("os", "[a.n for a in sorted(map(A, range(6)), key=id)]"),
+    "numbers of a generator without a seed": ("random", "random.Random().random()"),
+    "a new seed": ("random", "(random.seed(), random.random())"),
+    "bytes of the system": ("os", "os.urandom(4)"),
+    "bytes of the system's file": ("os", "open('/dev/urandom', 'rb').read(4)"),
+    "secrets": ("secrets", "secrets.token_hex(4)"),
+    "an identifier": ("uuid", "uuid.uuid1()"),
+    "a random identifier": ("uuid", "uuid.uuid4()"),
+    "numpy without a seed": ("numpy", "numpy.random.rand(3)"),
+    "numpy's generator": ("numpy", "numpy.random.default_rng().random()"),
+    "the name of a file": ("tempfile", "tempfile.mktemp()"),
+    "which way it goes": ("time", "[0 for _ in range(time.perf_counter_ns() % 97)]"),
 }
-STABLE = [
-    "import random\ndef f(x):\n    return random.random(), random.sample(range(99), 5)",
-    "def f(x):\n    return hash('x') % 7, list({'a', 'b', 'c'}), object()",
-    "import threading, hmac\ndef f(x):\n    lock = threading.RLock()\n    with lock:\n        return hmac.new(b'k', b'm', 'sha1')",
-]
+SANDBOXED = {
+    "its process": ("os", "os.getpid()"),
+    "its parent": ("os", "os.getppid()"),
+    "its folder": ("os", "os.getcwd()"),
+    "its temporary folder": ("tempfile", "tempfile.gettempdir()"),
+    "its thread": ("threading", "threading.get_ident()"),
+    "an address of Python's own": ("os", "id(None)"),
+    "an address of Python's own as a hash": ("os", "hash(None)"),
+}
+"""What is of one process, and not of one run in it."""
+STABLE = {
+    "random numbers": ("random", "random.random(), random.sample(range(99), 5)"),
+    "numpy with a seed": ("numpy", "numpy.random.seed(3), numpy.random.rand()"),
+    "sets and hashes of text": ("os", "hash('x') % 7, list({'a', 'b', 'c'}), object()"),
+    "values with addresses": ("threading, hmac", "threading.RLock(), hmac.new(b'k', b'm', 'sha1'), A(1)"),
+    "given times": ("time, datetime", "time.gmtime(0), time.strftime('%Y', time.localtime(9)), datetime.date(2000, 1, 1)"),
+}
 
 
 @pytest.mark.parametrize("isolation", ["auto", "trusted"])
 def test_what_another_run_would_show_otherwise_is_an_outcome_of_its_own(isolation: str) -> None:
-    config = TracerConfig.model_validate({"isolation": isolation})
-    if isolation == "trusted":
-        UNSTABLE.pop("its process", None)
-    for what, code in UNSTABLE.items():
-        [found] = trace_all([Program.from_call(code, "3", what)], config)
+    room = {"memory_megabytes": 4096} if isolation == "auto" else {}  # for numpy
+    config = TracerConfig.model_validate({"isolation": isolation, **room})
+    cases = EVERYWHERE | STABLE | (SANDBOXED if isolation == "auto" else {})
+    code = "import {}\nclass A:\n    def __init__(self, n):\n        self.n = n\ndef f(x):\n    y = {}\n    return y"
+    programs = [Program.from_call(code.format(*case), "3", what) for what, case in cases.items()]
+    for what, found in zip(cases, trace_all(programs, config)):
+        if what in STABLE:
+            assert isinstance(found, Trace), found
+            continue
         assert isinstance(found, ProgramError), what
         assert found.kind == "unstable"
-        assert str(found).startswith(f"{what}: another run of it had another trace, from frame ")
-    for code in STABLE:
-        [found] = trace_all([Program.from_call(code, "3")], config)
-        assert isinstance(found, Trace), found
+        assert str(found).startswith((f"{what}: another run of it had another trace, from frame ", f"{what}: reads the clock, "))
 
 
 def test_values_whose_repr_raises_are_counted_or_refused(tmp_path: Path) -> None:

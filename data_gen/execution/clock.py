@@ -12,7 +12,11 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-_ALWAYS = [getattr(time, f"{name}{unit}") for name in ("time", "monotonic", "perf_counter", "process_time") for unit in ("", "_ns")]
+_ALWAYS = [
+    getattr(time, f"{name}{unit}")
+    for name in ("time", "monotonic", "perf_counter", "process_time")
+    for unit in ("", "_ns")
+]
 _WITHOUT = {time.gmtime: 0, time.localtime: 0, time.ctime: 0, time.asctime: 0, time.strftime: 1}
 """What tells the time where it is given no more arguments than these."""
 _OF_DATES = ("now", "today", "utcnow")
@@ -39,6 +43,8 @@ def _tells_time(called: Any, frame: types.FrameType) -> bool:
     if called in _ALWAYS:
         return True
     if called in _WITHOUT:
-        return frame.f_code.co_code[frame.f_lasti + 1] <= _WITHOUT[called]  # the instruction's argument: how many are given
+        return (
+            frame.f_code.co_code[frame.f_lasti + 1] <= _WITHOUT[called]
+        )  # the instruction's argument: how many are given
     kind = called.__self__
     return called.__name__ in _OF_DATES and isinstance(kind, type) and kind.__module__ == "datetime"

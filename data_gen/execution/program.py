@@ -32,7 +32,8 @@ OUTCOMES: dict[str, str] = {
     "network": "it tried to use the network",
     "files": "it tried to change a file outside its temporary folder",
     "native": "it tried to call native code",
-    "unstable": "another run of it had another trace, or it asks for the time of day: it shows what is of the run, as an `id` or unseeded random numbers",
+    "resumed": "it threw an exception into a generator that delegates (`yield from`) and went on: Python reports no call of it then",
+    "unstable": "another run of it had another trace (an `id`, unseeded random numbers), or it reads the clock",
     "mismatch": "its result is not the one that its source gives",
 }
 """Why a program has no trace: the kinds of a ProgramError."""

@@ -22,6 +22,8 @@ from remedy.data_gen.execution.program import Event, Frame, Program, ProgramErro
 from remedy.data_gen.execution.unreadable import INTERRUPTED, Unreadable
 
 _Function = Callable[[types.FrameType, str, Any], Any]
+RUNS_LATER = 0x20 | 0x80 | 0x200
+"""Flags of a generator's, coroutine's or asynchronous generator's code: a call runs none of it."""
 _OPTIMIZED = 0x1  # the locals of such code are slots with names that the compiler knows; a class body's are any mapping
 
 
@@ -178,7 +180,7 @@ class Recorder:
 
         They are closures, since they run at every line.
         """
-        identity, length, settrace, gettrace = id, len, self._settrace, self._gettrace
+        identity, length, settrace, gettrace, later = id, len, self._settrace, self._gettrace, RUNS_LATER
         describe, items, original, instead = describing.describe, _class_items, self._original, self.unreadable.instead
         file = self._file
         lines, codes, frames = tuple(self._program.physical_lines()), self._codes, self._frames
@@ -221,6 +223,12 @@ class Recorder:
             if not active or active[-1] is not frame:
                 if self._starved:
                     stop("recursion", "recursed too deeply to be traced")
+                if frame.f_code.co_flags & later and frame not in active:
+                    where = lines[(frame.f_lineno or 1) - 1].strip()
+                    stop(
+                        "resumed",
+                        f"a generator goes on without a call, after an exception in what it delegates to, at `{where}`",
+                    )
                 stop("forged", "changed how it is traced: its calls and returns do not nest")
             if length(frames) >= most_frames:
                 stop("frames", f"stopped after {most_frames} frames")

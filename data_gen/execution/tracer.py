@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from remedy.data_gen.execution.clock import clock_watched
 from remedy.data_gen.execution.describe import type_name
 from remedy.data_gen.execution.program import EntryPoint, Program, ProgramError, Trace
-from remedy.data_gen.execution.recorder import Recorder
+from remedy.data_gen.execution.recorder import RUNS_LATER, Recorder
 
 MODULE = "traced_program"
 """`__name__` of the traced module. Not `__main__`, so that a guarded script does not run before the trace starts."""
 _FILE = f"<{MODULE}>"
-_RUNS_LATER = 0x20 | 0x80 | 0x200  # a generator's, coroutine's or asynchronous generator's code: a call runs none of it
 
 
 _PLACES, _STEP = 256, 93
@@ -109,7 +108,9 @@ def trace(
     found = Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count)
     if clock:
         source = program.physical_lines()[clock[0] - 1].strip()
-        raise ProgramError("unstable", f"{program.name}: reads the clock, which says something else later, at `{source}`")
+        raise ProgramError(
+            "unstable", f"{program.name}: reads the clock, which says something else later, at `{source}`"
+        )
     return found
 
 
@@ -160,7 +161,7 @@ def _entry_code(program: Program, code: types.CodeType, entry: EntryPoint) -> ty
             continue
         last = max(line for _, _, line in constant.co_lines() if line is not None)
         if constant.co_firstlineno <= entry.line <= last:  # a decorated function's code begins at its first decorator
-            if constant.co_flags & _RUNS_LATER:
+            if constant.co_flags & RUNS_LATER:
                 raise ProgramError(
                     "entry", f"{program.name}: the marked function {entry.name} is a generator: a call runs none of it"
                 )

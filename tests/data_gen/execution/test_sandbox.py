@@ -42,6 +42,15 @@ x = A()
 signal.setitimer(signal.ITIMER_REAL, 0.05)
 try: waits = True
 except TimeoutError: pass"""
+THROWN = """def inner():
+    try: yield 1
+    except ValueError: return 2
+def outer():
+    x = yield from inner()
+    yield x
+g = outer()
+next(g)
+x = g.throw(ValueError)"""
 EARLIER = """class A:
     def __repr__(self):
         return 'A' + '' * sum(map(ord, 'x' * 10**7))
@@ -50,7 +59,7 @@ import signal
 signal.setitimer(signal.ITIMER_REAL, 0.05)
 while True: n = A()"""
 HANDLER = "import signal\ndef late(*_): raise KeyError\nsignal.signal(signal.SIGALRM, late)"
-"""What the tracer does of its own accord is no forgery of the program's: it runs out of stack, and a signal comes while it records."""
+"""What the tracer does of its own accord is no forgery of the program's: it runs out of stack, a generator goes on without a call, a signal comes."""
 
 
 def limited(**changes: Any) -> TracerConfig:
@@ -121,6 +130,7 @@ def test_the_sandbox_gives_the_same_frames_as_this_process(sandbox: Sandbox) -> 
         ("time", "class A:\n    def __repr__(self):\n        while True: pass\nx = A()"),
         ("recursion", "def f(): return f()\nf()"),
         ("recursion", LOW),
+        ("resumed", THROWN),
         ("killed", INTERRUPTED),
         ("killed", EARLIER),
         ("raised", "return 1\n  \nraise SystemExit"),

@@ -98,7 +98,10 @@ STABLE = {
     "numpy with a seed": ("numpy", "numpy.random.seed(3), numpy.random.rand()"),
     "sets and hashes of text": ("os", "hash('x') % 7, list({'a', 'b', 'c'}), object()"),
     "values with addresses": ("threading, hmac", "threading.RLock(), hmac.new(b'k', b'm', 'sha1'), A(1)"),
-    "given times": ("time, datetime", "time.gmtime(0), time.strftime('%Y', time.localtime(9)), datetime.date(2000, 1, 1)"),
+    "given times": (
+        "time, datetime",
+        "time.gmtime(0), time.strftime('%Y', time.localtime(9)), datetime.date(2000, 1, 1)",
+    ),
 }
 
 
@@ -115,7 +118,9 @@ def test_what_another_run_would_show_otherwise_is_an_outcome_of_its_own(isolatio
             continue
         assert isinstance(found, ProgramError), what
         assert found.kind == "unstable"
-        assert str(found).startswith((f"{what}: another run of it had another trace, from frame ", f"{what}: reads the clock, "))
+        assert str(found).startswith(
+            (f"{what}: another run of it had another trace, from frame ", f"{what}: reads the clock, ")
+        )
 
 
 def test_values_whose_repr_raises_are_counted_or_refused(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
     """Read all shards and write `README.md` beside them; returns its path.
 
     Raises:
-        ShardError: a shard is missing or damaged.
+        DamagedFile: a shard is missing or damaged.
     """
     counts: dict[str, Counter[str]] = {}
     slices: dict[str, Counter[str]] = {}

@@ -17,16 +17,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from remedy.checksums import (
-    DamagedFile,
-    digest_of,
-    foreign_table,
-    look_at_table,
-    read_json,
-    read_table,
-    write_json,
-    write_table,
-)
+from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, read_table, write_json, write_table
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role, Special
@@ -98,10 +89,6 @@ class Shard(NamedTuple):
         return f"{self.split}-{self.number:05d}-of-{self.of:05d}.parquet"
 
 
-class ShardError(UserError):
-    """A shard that is missing or damaged, or a folder that holds other data; names the file and what to do."""
-
-
 def plan(config: WriteConfig) -> list[Shard]:
     """All shards of a data set, in order."""
     shards = []
@@ -128,11 +115,10 @@ def write(
     another configuration or tokenizer are deleted.
 
     `part` (i, N) takes every N-th shard from the i-th. `encode` must be picklable when `workers` > 1. Shards that are there
-    are read to the last byte (1 to 2 GB/s); a damaged one is made again.
+    are read; a damaged one is made again.
 
     Raises:
-        ShardError: the folder holds shards of another configuration or tokenizer, or a damaged manifest.
-        UserError: another process writes this part, or a worker was killed.
+        UserError: the folder holds shards of another configuration or tokenizer, or a damaged manifest; another process writes this part, or a worker was killed.
     """
     with owned(directory, "" if part[1] == 1 else f"-{part[0]}-of-{part[1]}"):
         data_set = _claim(data, config, directory, fingerprint, overwrite)
@@ -164,52 +150,34 @@ def write_shard(shard: Shard, folder: Path, encode: Encoder, data_set: str) -> N
 
 
 def read_shard(path: Path, data_set: str, columns: list[str] | None = None) -> pa.Table:
-    """One shard's table. Every byte of the file is checked.
+    """One shard's table, or some of its columns; of none, its footer alone, which takes a moment at any size.
 
     Raises:
-        ShardError: the file is missing or damaged, or another data set's.
+        DamagedFile: the file is missing or damaged, or another data set's.
     """
-    try:
-        return read_table(path, _CURE, data_set, columns)
-    except DamagedFile as error:
-        raise ShardError(str(error)) from None
-
-
-def look_at_shard(path: Path, data_set: str) -> None:
-    """Read a shard's footer alone, which takes a moment at any size: is it there, as long as it was, and of this data set?
-
-    Raises:
-        ShardError: as `read_shard`; but what stands before the footer may still be damaged.
-    """
-    try:
-        look_at_table(path, _CURE, data_set)
-    except DamagedFile as error:
-        raise ShardError(str(error)) from None
+    return read_table(path, _CURE, data_set, columns)
 
 
 def _is_done(path: Path, data_set: str) -> bool:
-    if not path.exists():
-        return False
     try:
-        read_shard(path, data_set, ["index"])
-    except ShardError as error:
+        return path.exists() and bool(read_shard(path, data_set).num_rows)
+    except DamagedFile as error:
         log.warning("%s", str(error).replace(_CURE, "made again"))
         return False
-    return True
 
 
 def read_example(directory: Path, split: str, index: int) -> dict[str, Any]:
     """One row of a data set; `split` empty: the first that there is.
 
     Raises:
-        ShardError: as `read_shard`; there is no such split or index.
+        UserError: as `read_shard`; there is no such split or index.
     """
     manifest = read_manifest(directory)
     counts = {name: count for name, count in manifest["splits"].items() if count}
     split = split or next((name for name in SPLITS if name in counts), "")
     if index >= counts.get(split, 0):
         have = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-        raise ShardError(f"{directory}: has no example {index} of split {split}, counted from 0; there are {have}")
+        raise UserError(f"{directory}: has no example {index} of split {split}, counted from 0; there are {have}")
     written = WriteConfig(splits=counts, shard_size=manifest["shard_size"])
     shard = next(one for one in plan(written) if one.split == split and one.start <= index < one.stop)
     row: dict[str, Any]
@@ -222,15 +190,12 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """What a folder of shards says it holds.
 
     Raises:
-        ShardError: the folder has no readable manifest, or data of another version.
+        UserError: the folder has no readable manifest, or data of another version.
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
-    try:
-        found = read_json(directory / MANIFEST, cure)
-    except DamagedFile as error:
-        raise ShardError(str(error)) from None
+    found = read_json(directory / MANIFEST, cure)
     if found.get("roles") != _ROLES:
-        raise ShardError(
+        raise UserError(
             f"{directory}: its tokens have the roles of another version, in which event tokens were structure: generate again to "
             "another folder"
         )
@@ -265,7 +230,7 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
         differing = [key for key, value in held.items() if value != manifest[key] and key != "data_hash"]
         differs = f" (it differs in {', '.join(differing)})" if differing else ""
         if not overwrite:
-            raise ShardError(
+            raise UserError(
                 f"{other}: is one of {len(shards)} shards of another data set{differs}: give --overwrite to replace them, or choose "
                 "another --out"
             )

@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import TypedDict, cast
 
-from remedy.checksums import DamagedFile, file_digest, read_json, write_json
+from remedy.checksums import DamagedFile, read_json, write_json
 from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def seal_model(folder: Path) -> None:
         OSError: it cannot be written.
     """
     files = sorted(p for p in folder.iterdir() if p.suffix in _LOADED and p.name != SEAL and p.is_file())
-    write_json(folder / SEAL, {"files": {p.name: [p.stat().st_size, file_digest(p)] for p in files}})
+    write_json(folder / SEAL, {"files": {p.name: [p.stat().st_size, _file_digest(p)] for p in files}})
 
 
 def check_model(folder: Path) -> None:
@@ -106,7 +106,7 @@ def check_model(folder: Path) -> None:
     for name, (size, digest) in files.items():
         path = folder / name
         try:
-            if path.stat().st_size == size and file_digest(path) == digest:
+            if path.stat().st_size == size and _file_digest(path) == digest:
                 continue
             problem = "is damaged (its digest is not that of its content)"
         except FileNotFoundError:
@@ -139,3 +139,12 @@ def recorded_weights(folder: Path) -> str:
     if any(name.startswith("adapter") for name in files):
         return ""
     return hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from remedy import rng
 from remedy.checksums import digest_of
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.shards import WriteConfig, data_hash, look_at_shard, plan, read_manifest, read_shard
+from remedy.data_gen.shards import WriteConfig, data_hash, plan, read_manifest, read_shard
 from remedy.data_gen.tokens import Tokens
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import UserError
@@ -32,7 +32,7 @@ class ShardDataset(Dataset[Tokens]):
 
     Raises:
         UserError: the folder was made with another data configuration or tokenizer, or has no train split.
-        ShardError: a shard is missing or damaged; also from reading rows.
+        DamagedFile: a shard is missing or damaged; also from reading rows.
     """
 
     def __init__(self, directory: Path, data: DataConfig, tokenizer: TraceTokenizer, config: TrainSettings) -> None:
@@ -48,7 +48,7 @@ class ShardDataset(Dataset[Tokens]):
         self.paths = [directory / "data" / shard.name for shard in train]
         self.data_set = digest_of(manifest)
         for path in self.paths:
-            look_at_shard(path, self.data_set)
+            read_shard(path, self.data_set, [])
         self.count, self.seed = manifest["splits"]["train"], config.data_seed
         self.order = rng.permutation(self.seed, len(train))
         sizes = np.array([shard.stop - shard.start for shard in train])[self.order]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, pipeline
 
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.loading import load_checkpoint
@@ -96,21 +97,27 @@ def test_a_pipeline_on_a_runs_folder_writes_what_the_model_writes(tokenizer: dic
         "tracking": {"wandb": False},
     }
     config = build(RunConfig, asked, "run")
-    model, own = load_checkpoint(str(train(config)), "cpu")
-    contexts = [one.spans[:6] for one in examples(config.data, "test", range(3))]
-    ids = [own.encode(spans).ids for spans in contexts]
+    assert_a_pipeline_writes_what_the_model_writes(train(config), config.data)
+
+
+def assert_a_pipeline_writes_what_the_model_writes(folder: Path, data: DataConfig) -> None:
+    """Alone and in a batch of unequal prompts, which Transformers pads on the left."""
+    model, own = load_checkpoint(str(folder), "cpu")
+    ids = [own.encode(one.spans[:6]).ids for one in examples(data, "test", range(3))]
     assert len(set(map(len, ids))) > 1
     expected = []
     for read in ids:
         made = list(read)
         while len(made) < len(read) + 12 and made[-1] != own.eos_id:
             made.append(int(model(torch.tensor([made])).logits[0, -1].detach().argmax()))
-        expected.append(own.decode(made[len(read) :]))
-    write = pipeline("text-generation", model=str(tmp_path), device="cpu")
+        expected.append(made[len(read) :])
+    write = pipeline("text-generation", model=str(folder), device="cpu")
+    read_by = write.tokenizer
+    assert read_by is not None
     options = {"max_new_tokens": 12, "do_sample": False, "return_full_text": False, "skip_special_tokens": False}
     for size in (1, 3):
-        written = write([own.decode(read) for read in ids], batch_size=size, **options)
-        assert [one[0]["generated_text"] for one in written] == expected
+        written = write([read_by.decode(read) for read in ids], batch_size=size, **options)
+        assert [one[0]["generated_text"] for one in written] == [read_by.decode(made) for made in expected]
 
 
 def test_what_would_not_be_done_is_refused_in_a_sentence() -> None:

@@ -14,6 +14,7 @@ from transformers import (
     LogitsProcessorList,
 )
 
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Special
 from remedy.models import tokenizer as tokenizers
 from remedy.models.config import SIZES, DecoderSettings, PretrainedSettings
@@ -25,6 +26,7 @@ from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer_backends import CharacterSettings, HuggingFaceSettings, Symbols, SymbolSettings
 from remedy.settings import ConfigError, UserError, build
 from remedy.train.config import RunConfig
+from tests.models.test_padding import assert_a_pipeline_writes_what_the_model_writes
 from tests.models.test_tokenizer import pretrained
 from tests.tiny_cwm import write_tiny_cwm
 from tests.tiny_models import tiny_model
@@ -80,7 +82,9 @@ def assert_ends_where_traces_end(folder: Path, tokenizer: tokenizers.TraceTokeni
 def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_path: Path) -> None:
     """A pretrained model that never saw a trace: its new embeddings must come back with its adapters."""
     base = tmp_path / "base"
-    words = len(AutoTokenizer.from_pretrained(pretrained(base, [])))
+    words = len(
+        AutoTokenizer.from_pretrained(pretrained(base, [], bos_token="<s>", eos_token="</s>", pad_token="</s>"))
+    )
     torch.manual_seed(0)
     LlamaForCausalLM(
         LlamaConfig(vocab_size=words, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
@@ -106,6 +110,8 @@ def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_pa
         merged, again = load_checkpoint(str(tmp_path / "merged"), "cpu")
         torch.testing.assert_close(merged(tokens).logits, expected, atol=1e-4, rtol=0)
         assert_ends_where_traces_end(tmp_path / "merged", again)
+        data = {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": [1, 6]}, "format": "cwm"}
+        assert_a_pipeline_writes_what_the_model_writes(tmp_path / "merged", DataConfig.model_validate(data))
         whole = build_pretrained(PretrainedSettings(name_or_path=str(base)), tokenizer, FP32, sharded=False)
         whole.save_pretrained(tmp_path / "whole")  # as training without adapters saves it
         tokenizer.save(tmp_path / "whole")

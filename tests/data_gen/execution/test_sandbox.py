@@ -59,7 +59,7 @@ import signal
 signal.setitimer(signal.ITIMER_REAL, 0.05)
 while True: n = A()"""
 HANDLER = "import signal\ndef late(*_): raise KeyError\nsignal.signal(signal.SIGALRM, late)"
-"""What the tracer does of its own accord is no forgery of the program's: it runs out of stack, a generator goes on without a call, a signal comes."""
+"""What is no forgery: the tracer runs out of stack, a generator goes on without a call, a signal comes while a frame is recorded."""
 
 
 def limited(**changes: Any) -> TracerConfig:

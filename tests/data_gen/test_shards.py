@@ -1,11 +1,8 @@
 """Shards are a cache of the example function: the same bytes from any number of workers, whole or not there."""
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -66,28 +63,6 @@ def test_parts_and_workers_give_the_same_bytes_as_one_process(config: Path, tmp_
     assert remedy("generate", config, "--out", many, "--workers", 2).returncode == 0
     assert contents(one) == contents(parts) == contents(many)
     assert (one / "README.md").read_text() == (parts / "README.md").read_text()
-
-
-@pytest.mark.slow
-def test_killed_half_way_it_completes_without_redoing_finished_shards(config: Path, tmp_path: Path) -> None:
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    size = ["write.splits.train=1500", "write.shard_size=10"]
-    command = [sys.executable, "-m", "remedy.launch.cli", "generate", str(config), *size, "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while len(list((out / "data").glob("*.parquet")) if out.exists() else []) < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    before = {path.name: path.stat().st_mtime_ns for path in (out / "data").glob("*.parquet")}
-    assert 3 <= len(before) < 152
-    for path in (out / "data").glob("*.parquet"):
-        read_shard(path, digest_of(read_manifest(out)))  # every visible shard is whole
-    run_generate(str(config), size, out, "0/1", 1)
-    after = {path.name: path.stat().st_mtime_ns for path in (out / "data").glob("*.parquet")}
-    assert {name: after[name] for name in before} == before
-    run_generate(str(config), size, whole, "0/1", 1)
-    assert {n: b for n, b in contents(out).items() if n.endswith(".parquet")} == contents(whole)
 
 
 def test_another_configuration_is_refused(config: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from remedy.settings import UserError
 
 T = TypeVar("T")
-PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
+PICKLES = ("*_model*.bin", "*.pt", "*.pth", "*.ckpt")
 TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
 
 
@@ -52,14 +52,7 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
     Raises:
         UserError: as `read`, or weights are missing or of another shape, which Transformers would draw at random.
     """
-    folder = Path(name)
-    if folder.is_dir() and not any(folder.glob("*.safetensors*")):
-        pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
-        if pickles:
-            raise UserError(
-                f"{what} ({pickles[0]} is a pickle, which can run any code and is never read here: load it where you trust it, and "
-                "save it again with `save_pretrained`, which writes safetensors)"
-            )
+    refuse_pickles(Path(name), what)
     fixed = {"trust_remote_code": False, "use_safetensors": True}
     seen = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # instead of a report on the terminal
     loaded: Any = read(what, lambda: AutoModelForCausalLM.from_pretrained(name, **fixed, **seen, **options))
@@ -75,6 +68,21 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
             f"{type(model).__name__} with this config.json)"
         )
     return model
+
+
+def refuse_pickles(folder: Path, what: str) -> None:
+    """Refuse weights in a folder that are pickles alone.
+
+    Raises:
+        UserError: they are.
+    """
+    if folder.is_dir() and not any(folder.glob("*.safetensors*")):
+        pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+        if pickles:
+            raise UserError(
+                f"{what} ({pickles[0]} is a pickle, which can run any code and is never read here: load it where you trust it, and "
+                "save it again with `save_pretrained`, which writes safetensors)"
+            )
 
 
 def has_tokenizer(name: str) -> bool:

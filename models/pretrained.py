@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 from transformers import PreTrainedModel
 
 from remedy.messages import suggest
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.hub_loading import read_model
+from remedy.models.hub_loading import read, read_model, refuse_pickles
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.processes import this_process
@@ -162,12 +161,11 @@ def load_adapted(
     """
     import peft
 
+    what = f"checkpoint {folder}: adapters cannot be read"
+    refuse_pickles(folder, what)
     model = _read_base(base_of(folder), dtype, options or {})
     fit_tokenizer(model, tokenizer)
-    try:
-        adapted = peft.PeftModel.from_pretrained(model, str(folder))
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"checkpoint {folder}: adapters cannot be read ({str(error).splitlines()[0]})") from None
+    adapted = read(what, lambda: peft.PeftModel.from_pretrained(model, str(folder)))
     return beside(adapted) if is_in_4bit(model) else adapted.merge_and_unload()
 
 

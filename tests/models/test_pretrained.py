@@ -190,6 +190,9 @@ def test_a_model_that_cannot_be_loaded_is_said_in_one_line(cwm: str, tmp_path: P
     tokenizer.save(adapted)
     with pytest.raises(UserError, match="adapters cannot be read"):
         load_checkpoint(str(adapted))
+    (adapted / "adapter_model.safetensors").rename(adapted / "adapter_model.bin")
+    with pytest.raises(UserError, match=r"adapters cannot be read \(adapter_model\.bin is a pickle"):
+        load_checkpoint(str(adapted))
 
 
 def test_a_decoder_of_ours_is_fine_tuned_only_with_its_own_tokenizer(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def write(
     are read; a damaged one is made again.
 
     Raises:
-        UserError: the folder holds shards of another configuration or tokenizer, or a damaged manifest; another process writes this part, or a worker was killed.
+        UserError: the folder holds shards of another configuration or tokenizer, or a damaged manifest; another process writes this
+            part, or a worker was killed.
     """
     with owned(directory, "" if part[1] == 1 else f"-{part[0]}-of-{part[1]}"):
         data_set = _claim(data, config, directory, fingerprint, overwrite)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
+from safetensors import SafetensorError
 
 from remedy.messages import one_line
 from remedy.processes import this_process
@@ -20,9 +22,9 @@ from remedy.train.trainer import NonFiniteLoss, RowTrainer
 
 @contextlib.contextmanager
 def explained(
-    trainer: RowTrainer, rows: TraceDataset | ShardDataset, config: RunConfig, output: Path
+    trainer: RowTrainer, rows: TraceDataset | ShardDataset, config: RunConfig, output: Path, resumed: Path | None = None
 ) -> Iterator[None]:
-    """Turns what a user can put right during training into a message that says how."""
+    """Turns what a user can put right during training into a message that says how. `resumed`: the checkpoint that it goes on from."""
     settings = config.train
     try:
         yield
@@ -34,6 +36,13 @@ def explained(
         # Of a shard. A worker of the DataLoader sends its error as a text that ends with the error's own.
         found = str(error)
         raise UserError(found.rsplit("Error: ", 1)[-1].strip() if found.startswith("Caught ") else found) from None
+    except (UnpicklingError, SafetensorError, TypeError, ValueError, LookupError, EOFError) as error:
+        if resumed is None or trainer.shape:
+            raise
+        said = one_line(str(error) or type(error).__name__, 120)
+        raise UserError(
+            f"{resumed}: holds what no training wrote ({said}): delete it and give the same command with --resume"
+        ) from None
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if str(error).startswith("DataLoader worker"):
             raise UserError(

@@ -115,8 +115,9 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if process.is_main:
         announce(config, model, arguments.device)
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
-        with stop, progress, explained(trainer, rows, config, output):
-            trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
+        resumed = checkpoint.path if checkpoint else None
+        with stop, progress, explained(trainer, rows, config, output, resumed):
+            trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
     if stop.received and trainer.state.global_step < config.train.total_steps:
         raise Stopped(
             f"{stop.received} after step {stop.step} of {config.train.total_steps}; --resume goes on from there",

@@ -47,4 +47,6 @@ def _tells_time(called: Any, frame: types.FrameType) -> bool:
             frame.f_code.co_code[frame.f_lasti + 1] <= _WITHOUT[called]
         )  # the instruction's argument: how many are given
     kind = called.__self__
-    return called.__name__ in _OF_DATES and isinstance(kind, type) and kind.__module__ == "datetime"
+    if called.__name__ not in _OF_DATES or not isinstance(kind, type):
+        return False
+    return any(one.__module__ == "datetime" for one in kind.__mro__)

@@ -43,9 +43,8 @@ def _tells_time(called: Any, frame: types.FrameType) -> bool:
     if called in _ALWAYS:
         return True
     if called in _WITHOUT:
-        return (
-            frame.f_code.co_code[frame.f_lasti + 1] <= _WITHOUT[called]
-        )  # the instruction's argument: how many are given
+        given = frame.f_code.co_code[frame.f_lasti + 1]  # the argument of the instruction that calls
+        return given <= _WITHOUT[called]
     kind = called.__self__
     if called.__name__ not in _OF_DATES or not isinstance(kind, type):
         return False

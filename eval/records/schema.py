@@ -297,7 +297,7 @@ def write_records(
 
 
 def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
-    """One condition's records: the columns of `Record`, and its labels. Every byte of the file is checked.
+    """One condition's records: the columns of `Record`, and its labels. Its pages are checked.
 
     Raises:
         DamagedFile: the file is missing or damaged, or a part of another evaluation than `evaluation`, if that is given.

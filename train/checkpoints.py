@@ -167,8 +167,14 @@ def quarantine(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> l
 
 
 def checkpoints(output: Path) -> list[Path]:
-    """All checkpoint folders, newest first."""
+    """All checkpoint folders, newest first.
+
+    Raises:
+        UserError: one is a link to another folder, which a run would write to or remove files from.
+    """
     found = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdecimal()]
+    if links := [p for p in found if p.is_symlink()]:
+        raise UserError(f"{links[0]}: is a link to another place, in which a run does not write: remove the link")
     return sorted(found, key=lambda p: -int(p.name.rsplit("-", 1)[1]))
 
 

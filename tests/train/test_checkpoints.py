@@ -34,6 +34,9 @@ def test_the_newest_whole_checkpoint_is_found_whatever_lies_beside_it(tmp_path: 
     assert found is not None
     assert (found.path, found.step, found.world_size) == (whole, 9, 2)
     assert damaged == {cut: "it was not written to the end"}
+    (tmp_path / "checkpoint-3").symlink_to(whole)
+    with pytest.raises(UserError, match="checkpoint-3: is a link to another place"):
+        latest_intact(tmp_path)
 
 
 def test_a_checkpoint_of_a_training_is_no_model_to_load(tmp_path: Path) -> None:

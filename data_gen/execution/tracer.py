@@ -80,11 +80,13 @@ def trace(
     previous_module = modules.get(MODULE)
     modules[MODULE] = module  # dataclasses, typing and enum look their module up
     try:
-        with (
-            _seeded(program),
-            clock_watched(_FILE) if again and "time" in program.code else contextlib.nullcontext([]) as clock,
-            contextlib.nullcontext() if untrusted else _Interrupts(),
-        ):
+        clock: list[int] = []
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_seeded(program))
+            if again and "time" in program.code:
+                clock = stack.enter_context(clock_watched(_FILE))
+            if not untrusted:
+                stack.enter_context(_Interrupts())
             recorder.unreadable.start()
             _load(program, code, module)
             no_memory = False

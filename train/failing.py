@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from pickle import UnpicklingError
 
 import torch
-from safetensors import SafetensorError
 
 from remedy.messages import one_line
 from remedy.processes import this_process
@@ -18,6 +16,9 @@ from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import TraceDataset
 from remedy.train.shards import ShardDataset
 from remedy.train.trainer import NonFiniteLoss, RowTrainer
+
+UNREADABLE = {"UnpicklingError", "SafetensorError", "TypeError", "ValueError", "KeyError", "IndexError", "EOFError"}
+"""What reading a checkpoint raises where it holds what no training wrote."""
 
 
 @contextlib.contextmanager
@@ -36,13 +37,6 @@ def explained(
         # Of a shard. A worker of the DataLoader sends its error as a text that ends with the error's own.
         found = str(error)
         raise UserError(found.rsplit("Error: ", 1)[-1].strip() if found.startswith("Caught ") else found) from None
-    except (UnpicklingError, SafetensorError, TypeError, ValueError, LookupError, EOFError) as error:
-        if resumed is None or trainer.shape:
-            raise
-        said = one_line(str(error) or type(error).__name__, 120)
-        raise UserError(
-            f"{resumed}: holds what no training wrote ({said}): delete it and give the same command with --resume"
-        ) from None
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if str(error).startswith("DataLoader worker"):
             raise UserError(
@@ -56,6 +50,13 @@ def explained(
             f"out of memory at {batch} rows of {length} tokens in a process: raise train.gradient_accumulation_steps "
             f"(now {settings.gradient_accumulation_steps}), lower train.batch_size, make examples shorter (data.task, "
             "data.reveal.max_tokens), or set train.gradient_checkpointing=true; with several GPUs, train.deepspeed.stage=3"
+        ) from None
+    except Exception as error:
+        if resumed is None or trainer.shape or type(error).__name__ not in UNREADABLE:
+            raise
+        said = one_line(str(error) or type(error).__name__, 120)
+        raise UserError(
+            f"{resumed}: holds what no training wrote ({said}): delete it and give the same command with --resume"
         ) from None
 
 

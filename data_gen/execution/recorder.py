@@ -22,8 +22,7 @@ from remedy.data_gen.execution.program import Event, Frame, Program, ProgramErro
 from remedy.data_gen.execution.unreadable import INTERRUPTED, Unreadable
 
 _Function = Callable[[types.FrameType, str, Any], Any]
-RUNS_LATER = 0x20 | 0x80 | 0x200
-"""Flags of a generator's, coroutine's or asynchronous generator's code: a call runs none of it."""
+RUNS_LATER = 0x20 | 0x80 | 0x200  # a generator's, coroutine's or asynchronous generator's code: a call runs none of it
 _OPTIMIZED = 0x1  # the locals of such code are slots with names that the compiler knows; a class body's are any mapping
 
 
@@ -224,11 +223,7 @@ class Recorder:
                 if self._starved:
                     stop("recursion", "recursed too deeply to be traced")
                 if frame.f_code.co_flags & later and frame not in active:
-                    where = lines[(frame.f_lineno or 1) - 1].strip()
-                    stop(
-                        "resumed",
-                        f"a generator goes on without a call, after an exception in what it delegates to, at `{where}`",
-                    )
+                    stop("resumed", "a generator goes on without a call, after an exception in what it delegates to")
                 stop("forged", "changed how it is traced: its calls and returns do not nest")
             if length(frames) >= most_frames:
                 stop("frames", f"stopped after {most_frames} frames")

@@ -315,7 +315,7 @@ def calibrate(
     ] = "",
 ) -> None:
     """Learn from an evaluation where to stop believing what this model writes."""
-    from remedy.eval.calibration.fit import described, fit, read_evaluated
+    from remedy.eval.calibration.calibrator import described, fit, read_evaluated
 
     trust = fit(read_evaluated(evaluation, condition), str(evaluation))
     trust.save(out)

@@ -23,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from remedy.data_gen.splits import text_hash
+from remedy.eval.calibration.signals import Observed
 
 Floats = npt.NDArray[np.float64]
 STRENGTHS = (1e-3, 1e-1, 10.0)
@@ -48,6 +49,15 @@ class Hazard(NamedTuple):
         odds = self.intercept + scaled @ np.asarray(self.weights)
         found: Floats = np.clip(1 / (1 + np.exp(-np.clip(odds, -50, 50))), LEAST, 1 - LEAST)
         return found
+
+
+def with_hazards(observed: Observed, hazard: Hazard) -> pd.DataFrame:
+    """The frames with their `hazard` and with `right`, the product of 1 - h up to each; 0 from a frame on that the program and the
+    states written before rule out, whatever weight so few of them were given in the fit."""
+    hazards = hazard.of(observed.frames[list(hazard.signals)].to_numpy())
+    against = observed.frames["contradiction"].to_numpy() == 1 if "contradiction" in observed.frames else False
+    frames = observed.frames.assign(hazard=hazards, right=np.where(against, 0.0, 1 - hazards))
+    return frames.assign(right=frames.groupby("trace")["right"].cumprod())
 
 
 def fit_hazard(frames: pd.DataFrame, names: Sequence[str]) -> Hazard:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from remedy.eval.calibration.calibrator import Trust
-from remedy.eval.calibration.observed import Observed
-from remedy.eval.calibration.paths import paths
+from remedy.eval.calibration.hazard import with_hazards
+from remedy.eval.calibration.signals import Observed
 from remedy.eval.stats import Estimate, mean, rate
 
 BELIEVED, BY_NUMBER, BY_HAZARD = "believed", "first frames alone", "hazards as they are"
@@ -59,7 +59,7 @@ def judge(trust: Trust, observed: Observed) -> Judged:
     untold = pd.Series(np.isin(np.arange(len(seen)), observed.frames.loc[lacking, "trace"].unique()), index=seen.index)
     left_out = {**observed.left_out, SEEN: int(seen.sum()), UNTOLD: int((untold & ~seen).sum())}
     mine = observed.some(~seen & ~untold)
-    frames = paths(mine, trust.hazard)
+    frames = with_hazards(mine, trust.hazard)
     frames = frames.assign(early=-frames["place"].astype(float))
     return Judged(trust, Observed(frames, mine.traces, {why: count for why, count in left_out.items() if count}))
 
@@ -81,9 +81,8 @@ def kept(judged: Judged, name: str, risk: float) -> Kept:
     believed = judged.frames[column].to_numpy() > threshold
     trace = judged.frames["trace"].to_numpy()
     right = (judged.frames["at_risk"] & ~judged.frames["event"]).to_numpy()
-    wrong = _any(believed & ~right, trace, len(judged.traces))
-    share = np.bincount(trace, weights=believed) / np.bincount(trace)
-    truly = np.bincount(trace, weights=right) / np.bincount(trace)
+    wrong = np.bincount(trace[believed & ~right], minlength=len(judged.traces)) > 0
+    share, truly = (np.bincount(trace, weights=one) / np.bincount(trace) for one in (believed, right))
     clusters = judged.traces["cluster"].tolist()
     return Kept(by_cluster(~wrong, clusters), *(by_cluster(one, clusters).mean for one in (share, truly)))
 
@@ -125,8 +124,3 @@ def reliability(frames: pd.DataFrame, bins: int = 8) -> list[tuple[float, Estima
 def allowed(trust: Trust, risks: Sequence[float]) -> list[float]:
     """The risks at which anything can be believed at all."""
     return [risk for risk in risks if not (math.isinf(found := trust.bound.threshold(risk)) and found > 0)]
-
-
-def _any(flags: npt.NDArray[np.bool_], of: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = np.bincount(of[flags], minlength=count) > 0
-    return found

@@ -11,8 +11,7 @@ import pandas as pd
 
 from remedy.eval.calibration.calibrator import RISK, Identity, Trust, identity_of
 from remedy.eval.calibration.judge import RULES, Judged, allowed, judge, kept, scores
-from remedy.eval.calibration.observed import Observed, common_labels, observe, read_condition
-from remedy.eval.calibration.signals import SIGNALS
+from remedy.eval.calibration.signals import SIGNALS, Observed, common_labels, observe, read_condition
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records.folder import RECORDS
 from remedy.eval.records.schema import COMMON, label_columns

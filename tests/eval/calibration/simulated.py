@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from remedy.eval.calibration.observed import Observed
-from remedy.eval.calibration.signals import SIGNALS
+from remedy.eval.calibration.signals import SIGNALS, Observed
 
 LABELS = {
     "format": "cwm",

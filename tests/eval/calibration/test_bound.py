@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remedy.eval.calibration.bound import Bound, bound
-from remedy.eval.calibration.fit import bound_of
+from remedy.eval.calibration.calibrator import bound_of
 from remedy.eval.calibration.hazard import Hazard
 from tests.eval.calibration.simulated import simulated
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remedy.eval.calibration.calibrator import Trust
-from remedy.eval.calibration.fit import read_evaluated
+from remedy.eval.calibration.calibrator import Trust, read_evaluated
 from tests.launch.in_process import remedy
 from tests.test_readme import COMMANDS, ROOT, TRUST
 

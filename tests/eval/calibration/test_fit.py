@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.context_window import Memory
-from remedy.eval.calibration.calibrator import Trust, identity_of
-from remedy.eval.calibration.fit import Evaluated, fit
-from remedy.eval.calibration.observed import Observed
-from remedy.eval.calibration.paths import paths
+from remedy.eval.calibration.calibrator import Evaluated, Trust, fit, identity_of
+from remedy.eval.calibration.hazard import with_hazards
+from remedy.eval.calibration.signals import Observed
 from remedy.eval.records.generations import FrameProbability
 from remedy.eval.stats import auroc
 from remedy.settings import UserError
@@ -32,7 +31,7 @@ def informed() -> Trust:
 
 
 def test_hazards_are_recovered_on_programs_that_were_not_fitted_on(informed: Trust) -> None:
-    frames = paths(simulated(1, 600), informed.hazard)
+    frames = with_hazards(simulated(1, 600), informed.hazard)
     at_risk = frames[frames["at_risk"]]
     assert np.corrcoef(at_risk["hazard"], at_risk["true"])[0, 1] > 0.97
     bins = at_risk.groupby(np.digitize(at_risk["hazard"], [0.01, 0.05, 0.2]))
@@ -60,7 +59,7 @@ def test_a_calibrator_of_noise_believes_no_more_than_the_frames_number_allows() 
     assert judged["signals"]["log_loss"] > judged["constant"]["log_loss"] - 0.001
     assert judged["signals"]["auroc"][1] < 0.5 < judged["signals"]["auroc"][2] + 0.02
     new = simulated(4, 500, informed=False)
-    frames = paths(new, trust.hazard)
+    frames = with_hazards(new, trust.hazard)
     threshold, number = trust.bound.threshold(0.2), trust.by_number.threshold(0.2)
     believed, first = (frames["right"] > threshold).mean(), (-frames["place"] > number).mean()
     assert believed == pytest.approx(first, abs=0.08)
@@ -90,7 +89,9 @@ def test_nothing_is_believed_from_a_frame_on_that_contradicts_what_was_written(i
     assert [one.right > 0 for one in found] == [True, False, False]
     observed = simulated(6, 200)
     first = observed.frames.groupby("trace").cumcount() == 0
-    frames = paths(observed._replace(frames=observed.frames.assign(contradiction=first.astype(float))), informed.hazard)
+    frames = with_hazards(
+        observed._replace(frames=observed.frames.assign(contradiction=first.astype(float))), informed.hazard
+    )
     assert (frames["right"] == 0).all()
 
 

@@ -14,7 +14,7 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.reveal import levels
-from remedy.eval.calibration.observed import CUT, FED, NOT_DECODED, NOT_RUN, observe
+from remedy.eval.calibration.signals import CUT, FED, NOT_DECODED, NOT_RUN, observe
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.call_depth import CallDepth
 from remedy.eval.decoding.cursor import Generated, runs_of

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from remedy.checksums import DamagedFile
+from remedy.checksums import DamagedFile, digest_of
 from remedy.data_gen.examples import Example
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.window_examples import longest_seen
@@ -27,7 +28,7 @@ from remedy.eval.decoding.constraints import check_interpreter
 from remedy.eval.decoding.forcings import constraint_of
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.horizon import solved_horizons
-from remedy.eval.distributed import PAUSE, World
+from remedy.eval.distributed import PAUSE, FolderTally, Rank
 from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator
 from remedy.eval.progress import Meter, Tally, Underway
 from remedy.eval.records.folder import (
@@ -44,7 +45,7 @@ from remedy.eval.records.remarks import of_condition, untrained
 from remedy.eval.records.schema import CURE, read_records, token_counts, write_records
 from remedy.eval.records.summary import ConditionSummary, summarise, write_summary
 from remedy.eval.scoring import score_batch
-from remedy.eval.work_split import POOL, pools, write_share
+from remedy.eval.work_split import POOL, pools, write_part
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
@@ -99,13 +100,13 @@ def evaluate(
     name: str,
     progress: Callable[[ConditionDone | Underway], None] = lambda done: None,
     variant: str = "",
-    world: World | None = None,
+    rank: Rank | None = None,
 ) -> Path:
     """Run every condition that has no records yet, or damaged ones, then write the summary; returns its path.
 
     `progress` is told of each condition that is done, and now and then of the one that is evaluated. `variant`: what the run shares
-    with others of other seeds, for reports to put them together. `world`: the processes that evaluate together; all but the first
-    return when their parts are written.
+    with others of other seeds, for reports to put them together. `rank`: this one of the processes that evaluate together; all but
+    the first return when their parts are written.
 
     Raises:
         UserError: the folder holds the evaluation of another checkpoint or configuration, another process writes there, or the model
@@ -118,11 +119,11 @@ def evaluate(
     for condition in conditions:
         if constraint := constraint_of(condition.forcing):
             check_interpreter(constraint, condition.data)
-    world = world or World()
-    config.refuse_on(world.process.world_size)
+    rank = rank or Rank()
+    config.refuse_on(rank.process.world_size)
     generator = _generator(model, tokenizer, config, name)
     why = untrained(subject.training, len(tokenizer.new_ids))
-    work = _Work(generator, tokenizer, config, directory, name, conditions, progress, world, why)
+    work = _Work(generator, tokenizer, config, directory, name, conditions, progress, rank, why)
 
     def request() -> dict[str, Any]:
         return {
@@ -142,7 +143,7 @@ def evaluate(
     path = directory / SUMMARY
     with contextlib.ExitStack() as held:
         found = work.run(request, held)
-        if work.world.is_main:
+        if rank.is_main:
             summaries = [one for records in found for one in work.summaries(records)]
             write_summary(path, name, summaries, work.evaluation, {"solved_horizons": solved_horizons(summaries)})
     return path
@@ -159,7 +160,7 @@ class _Work:
     name: str
     conditions: Sequence[Condition]
     progress: Callable[[ConditionDone | Underway], None]
-    world: World
+    rank: Rank
     untrained: str
     evaluation: str = ""
     long_was_said: bool = False
@@ -169,13 +170,16 @@ class _Work:
         of it at the end."""
         held: dict[str, pd.DataFrame] = {}
 
-        def begin() -> tuple[str, list[str]]:
+        asked = request()
+        self.evaluation = digest_of(asked)
+        if self.rank.is_main:
             folder.enter_context(owned(self.directory))
-            return self._begin(request(), held)
-
-        self.evaluation, pending = self.world.agreed(begin)
+            self._begin(asked)
+        pending = self._pending(held)
+        if self.rank.several:
+            self.rank.keep_beating(self.directory / UNFINISHED)
         parts = self._parts(pending)
-        if not self.world.is_main:
+        if not self.rank.is_main:
             deque(parts, maxlen=0)
             return []
         for number, condition in enumerate(self.conditions, start=1):
@@ -187,43 +191,47 @@ class _Work:
             self.progress(
                 ConditionDone(number, len(self.conditions), condition, self.summaries(held[condition.slug])[0])
             )
-        with contextlib.suppress(OSError):  # it is not there, or something else is in it
-            (self.directory / UNFINISHED).rmdir()
+        shutil.rmtree(self.directory / UNFINISHED, ignore_errors=True)
         return [held[condition.slug] for condition in self.conditions]
 
-    def _begin(self, request: dict[str, Any], held: dict[str, pd.DataFrame]) -> tuple[str, list[str]]:
-        """Make the folder this evaluation's: its digest, and the conditions that have to be evaluated; records of others are `held`."""
-        evaluation = claim(self.directory, request)
+    def _begin(self, request: dict[str, Any]) -> None:
+        """Make the folder this evaluation's."""
+        claim(self.directory, request)
         self.tokenizer.save(self.directory)  # for `remedy show`: what was written is kept as token ids
         keep_reading(self.directory, self.generator.report)
+
+    def _pending(self, held: dict[str, pd.DataFrame]) -> list[str]:
+        """The conditions that have to be evaluated; records of others are `held`."""
         for condition in self.conditions:
-            if (records := _kept(self.directory, condition, evaluation)) is not None:
+            if (records := _kept(self.directory, condition, self.evaluation)) is not None:
                 held[condition.slug] = records
-        return evaluation, [condition.slug for condition in self.conditions if condition.slug not in held]
+        return [condition.slug for condition in self.conditions if condition.slug not in held]
 
     def _parts(self, pending: Sequence[str]) -> Iterator[str]:
         """Write this process's part of one condition after another; alone it has none."""
         for number, condition in enumerate(self.conditions, start=1):
-            if self.world.several and condition.slug in pending:
-                meter = self._meter(number, condition, self.world.tally(condition.slug))
+            if self.rank.several and condition.slug in pending:
+                self._folder(condition).mkdir(parents=True, exist_ok=True)
+                meter = self._meter(number, condition, FolderTally(self._folder(condition)))
                 kept = Kept(self.generator, self._journal(condition), meter)
-                write_share(kept, self.tokenizer, condition, self.config, self.world, meter)
-                self.world.finish(condition.slug)
+                write_part(kept, self.tokenizer, condition, self.config, self.rank, meter)
+                self.rank.finish(self._folder(condition))
                 yield condition.slug
 
     def _wait(self, number: int, condition: Condition, parts: Iterator[str]) -> None:
         """Until all parts of a condition are written, write further ones of this process."""
-        meter = self._meter(number, condition, self.world.tally(condition.slug))
-        while not self.world.finished(condition.slug):
+        folder = self._folder(condition)
+        meter = self._meter(number, condition, FolderTally(folder))
+        while ranks := self.rank.unfinished(folder):
             if next(parts, None) is None:
-                self.world.listen(condition.slug)
+                self.rank.listen(folder.parent, ranks)
                 meter.look()
                 time.sleep(PAUSE)
 
     def _put_together(self, number: int, condition: Condition) -> pd.DataFrame:
         """Score a condition and write its records; what no process has written yet is written by this one."""
         journal, meter = self._journal(condition), self._meter(number, condition)
-        if len(journal) and not self.world.several:
+        if len(journal) and not self.rank.several:
             log.info("%s: %d traces of a condition that was not done are kept", journal.folder, len(journal))
         ran = run_condition(Kept(self.generator, journal, meter), self.tokenizer, condition, self.config, meter)
         self.long_was_said = _warn_of_long(self.generator, condition, ran.lengths, self.long_was_said)
@@ -238,11 +246,14 @@ class _Work:
         """The summary of each condition of records."""
         return summarise(records, self.untrained)
 
+    def _folder(self, condition: Condition) -> Path:
+        return self.directory / UNFINISHED / condition.slug
+
     def _journal(self, condition: Condition) -> Journal:
-        return Journal(self.directory / UNFINISHED / condition.slug, self.evaluation, self.world.process.rank)
+        return Journal(self._folder(condition), self.evaluation, self.rank.process.rank)
 
     def _meter(self, number: int, condition: Condition, tally: Tally | None = None) -> Meter:
-        say = self.progress if self.world.is_main else lambda done: None
+        say = self.progress if self.rank.is_main else lambda done: None
         return Meter(number, len(self.conditions), condition.examples, say, tally)
 
 

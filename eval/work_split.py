@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from remedy.data_gen.examples import Example
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
-from remedy.eval.distributed import World
+from remedy.eval.distributed import Rank
 from remedy.eval.generators import Generator
 from remedy.eval.progress import Meter
 from remedy.eval.scoring import write_batch
@@ -31,12 +31,12 @@ def pools(
         yield indices, encoded_examples(condition.data, tokenizer, condition.split, indices, workers)
 
 
-def write_share(
+def write_part(
     generator: Generator,
     tokenizer: TraceTokenizer,
     condition: Condition,
     config: EvalConfig,
-    world: World,
+    rank: Rank,
     meter: Meter,
 ) -> None:
     """Have this process's part of a condition written by a generator that keeps it.
@@ -45,8 +45,8 @@ def write_share(
     is near a limit of time, the first process writes what it lacks.
     """
     done = 0
-    for _, batch in pools(condition, tokenizer, POOL * config.batch_size * world.process.world_size):
-        part = [batch[place] for place in world.share([len(truth.ids) for _, truth in batch])]
+    for _, batch in pools(condition, tokenizer, POOL * config.batch_size * rank.process.world_size):
+        part = [batch[place] for place in rank.part([len(truth.ids) for _, truth in batch])]
         write_batch(generator, tokenizer, part, condition, config.max_new_tokens)
         done += len(part)
         meter.skip(done - meter.done)

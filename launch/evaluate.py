@@ -15,51 +15,48 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from remedy.launch.console import command_line, in_words, start, target
-from remedy.messages import one_line
 from remedy.parent_watch import end_with_parent
+from remedy.processes import this_process
 from remedy.settings import UserError, load
 
 if TYPE_CHECKING:
-    from remedy.eval.distributed import World
+    from remedy.eval.distributed import Rank
 
 GRACE = 1.0
-"""Seconds that the process which says what went wrong has for it before a launcher ends all."""
+"""Seconds that the first process has to say what went wrong, upon which a launcher ends all: others are silent until then."""
 
 
 @contextlib.contextmanager
-def together() -> Iterator[World]:
-    """The processes that a launcher started with this one, each on a GPU of its own where there are any. Where they fail, the first
-    that does says why, and all of them leave with status 2.
+def together() -> Iterator[Rank]:
+    """This one of the processes that a launcher started, each on a GPU of its own where there are any. Where they fail they say why,
+    the first of them first, and leave with status 2.
 
     Raises:
         UserError: in a single process, as it comes.
     """
-    from torch.distributed import DistError
+    from remedy.eval.distributed import Rank
 
-    from remedy.eval.distributed import UNREACHABLE, this_world
-
-    world = this_world()
-    if not world.several:
-        yield world
+    rank = Rank(this_process())
+    if not rank.several:
+        yield rank
         return
     end_with_parent(os.getppid(), lambda: os._exit(1))
-    if not world.is_main:
+    if not rank.is_main:
         logging.getLogger("remedy").setLevel(logging.WARNING)
     try:
-        _take_device(world.process.local_rank)
-        yield world
+        _take_device(rank.process.local_rank)
+        yield rank
     except KeyboardInterrupt:
-        if world.fails_first():
+        if rank.is_main:
             raise
-        os._exit(130)  # another one says so; leaving by an exception would say it again
+        os._exit(130)  # the first one says so; leaving by an exception would say it again
     except Exception as error:
-        words = f"{UNREACHABLE} ({one_line(str(error))})" if isinstance(error, DistError) else in_words(error)
+        words = in_words(error)
         if words is None:
             raise
-        if world.fails_first():
-            print(f"error: {words}", file=sys.stderr, flush=True)
-        else:
+        if not rank.is_main:
             time.sleep(GRACE)
+        print(f"error: {words}", file=sys.stderr, flush=True)
         sys.exit(2)
 
 
@@ -80,15 +77,15 @@ def evaluate(checkpoint: str, config: str, overrides: Sequence[str], out: Path, 
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate as run
 
-    with together() as world:
+    with together() as rank:
         settings = load(EvalConfig, config, overrides)
-        settings.refuse_on(world.process.world_size)
+        settings.refuse_on(rank.process.world_size)
         subject = for_checkpoint(checkpoint, settings)
         conditions_of(settings, subject)  # what does not fit the data is said before weights are loaded
         model, tokenizer = load_evaluated(checkpoint, settings)
         say = lambda done: print(done, flush=True)  # noqa: E731
-        summary = run(model, tokenizer, subject, settings, out, name or checkpoint, say, world=world)
-        if world.is_main:
+        summary = run(model, tokenizer, subject, settings, out, name or checkpoint, say, rank=rank)
+        if rank.is_main:
             print(f"summary: {summary}")
 
 

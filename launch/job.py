@@ -164,14 +164,14 @@ def evaluate_run(run: RunConfig, folder: Path, name: str, variant: str) -> None:
         print(done, flush=True)
         note_condition(folder, done.number, done.of, done.result, done.finished)
 
-    with together() as world:
+    with together() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
         subject = for_checkpoint(run.output, settings, read_json(folder / CHOSEN, "run the experiment again"))
         model, tokenizer = load_evaluated(run.output, settings)
         summary = evaluate(
-            model, tokenizer, subject, settings, folder / "evaluation", name, note, variant=variant, world=world
+            model, tokenizer, subject, settings, folder / "evaluation", name, note, variant=variant, rank=rank
         )
-        if world.is_main:
+        if rank.is_main:
             log_evaluation(run, summary)
 
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.eval import distributed as world
-from remedy.eval.distributed import World, this_world
+from remedy.eval import distributed
+from remedy.eval.distributed import Rank
 from remedy.eval.generators import Journal
 from remedy.eval.records.folder import RECORDS, UNFINISHED
 from remedy.processes import Process, this_process
 from remedy.settings import UserError
 from tests.evaluations import assert_the_same, of_random_weights, unfinished
 from tests.launch.in_process import remedy
-from tests.train.launching import ROOT, finished, free_port, launcher, start
+from tests.train.launching import ROOT, finished, launcher, start
 
 EXAMPLES = 9
 DRIVER = str(Path(__file__).with_name("driver.py"))
@@ -28,7 +26,7 @@ DRIVER = str(Path(__file__).with_name("driver.py"))
 
 @given(st.lists(st.integers(1, 1000), max_size=60), st.integers(1, 9))
 def test_every_example_is_one_processs_and_parts_are_of_like_lengths(lengths: list[int], size: int) -> None:
-    parts = [World(Process(rank, rank, size)).share(lengths) for rank in range(size)]
+    parts = [Rank(Process(rank, rank, size)).part(lengths) for rank in range(size)]
     assert sorted(place for part in parts for place in part) == list(range(len(lengths)))
     sums = [sum(lengths[place] for place in part) for part in parts]
     assert max(sums) - min(sums) <= max(lengths, default=0)
@@ -58,71 +56,30 @@ def test_an_environment_that_does_not_say_which_process_this_is_is_refused(
     with pytest.raises(
         UserError, match=f"^{' '.join(f'{k}={v}' for k, v in told.items())} in the environment do not say"
     ):
-        this_world()
+        this_process()
 
 
-@pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The environment of the second of two processes, and the store of a launcher that outlives them."""
-    store = dist.TCPStore("127.0.0.1", 0, 2, True, wait_for_workers=False)
-    told = {
-        "RANK": "1",
-        "LOCAL_RANK": "1",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(store.port),
-    }
-    for key, value in {**told, "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
-        monkeypatch.setenv(key, value)
-    monkeypatch.setattr(world, "CONNECTING", timedelta(seconds=1))
-    yield
-    del store
-
-
-def test_processes_that_torchrun_starts_again_begin_anew(launched: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = this_world()
-    assert first.fails_first()
-    assert not first.fails_first()
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert this_world().fails_first()
-    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
-    assert this_world().several
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")  # the other one is on another machine
-    with pytest.raises(UserError, match="--max_restarts=3: torchrun counts restarts on each machine by itself"):
-        this_world()
-
-
-@pytest.mark.parametrize("lacks", ["MASTER_ADDR", "MASTER_PORT", "a store"])
-def test_processes_that_do_not_find_each_other_say_so(
-    launched: None, lacks: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if lacks == "a store":
-        monkeypatch.setenv("MASTER_PORT", free_port())
-    else:
-        monkeypatch.delenv(lacks)
-    with pytest.raises(
-        UserError, match=r"2 processes are to evaluate together, and did not find each other .*torchrun"
-    ):
-        this_world()
-
-
-def test_one_that_is_waited_for_has_to_give_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = dist.HashStore()
-    first, second, third = (World(Process(rank, rank, 3), store) for rank in range(3))
-    third.finish("a")  # and has left
-    for _ in range(3):
-        second.beat()
-        first.listen("a")
-    monkeypatch.setattr(world, "SILENCE", -1.0)
+def test_one_that_is_waited_for_has_to_give_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = (Rank(Process(number, number, 3)) for number in range(3))
+    condition = tmp_path / "a"
+    condition.mkdir()
+    first.finish(condition)
+    third.finish(condition)  # and has left
+    assert first.unfinished(condition) == [1]
+    second.beat(tmp_path)
+    first.listen(tmp_path, [1])
+    monkeypatch.setattr(distributed, "SILENCE", -1.0)
     with pytest.raises(UserError, match=r"nothing was heard of process 1 of 3 for .*give the same command again"):
-        first.listen("a")
-    second.beat()
-    first.listen("a")
-    second.finish("a")
-    first.listen("a")
-    assert second.fails_first()
-    with pytest.raises(UserError, match="another process failed"):
-        first.listen("a")
+        first.listen(tmp_path, [1])
+    os.utime(tmp_path / "1.alive", (0, 0))
+    first.listen(tmp_path, [1])
+    second.finish(condition)
+    assert first.unfinished(condition) == Rank().unfinished(condition) == []
+    assert Rank(Process(0, 0, 2)).unfinished(condition) == [
+        0,
+        1,
+    ]  # what is written of other parts says nothing of these
+    second.finish(tmp_path / "gone")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import platform
 import statistics
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
@@ -23,12 +23,11 @@ from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FORCINGS, constraint_of
-from remedy.eval.decoding.protocol import Place
-from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Writing, Written
+from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, Writing, Written, requests
+from remedy.models.chunks import CachedModel
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
 from remedy.models.reader import ModelReader
-from remedy.models.tokenizer import Encoded
 from remedy.settings import apply_changes, build, parse_overrides
 
 
@@ -41,21 +40,18 @@ class Measured(NamedTuple):
     written: list[Written]
 
 
-def measure(
-    generator: Generator, keeper: Any, examples: Sequence[Encoded], writing: Writing, starts: Sequence[Place]
-) -> Measured:
+def measure(generator: Generator, model: CachedModel, asked: Sequence[Request], writing: Writing) -> Measured:
     """Have the examples written once."""
     gc.collect()
-    calls, tokens, begin = keeper.calls, keeper.tokens, time.process_time()
-    written = generator.generate(examples, writing, starts=starts)
-    return Measured(time.process_time() - begin, keeper.calls - calls, keeper.tokens - tokens, written)
+    calls, tokens, begin = model.calls, model.tokens, time.process_time()
+    written = generator.generate(asked, writing)
+    return Measured(time.process_time() - begin, model.calls - calls, model.tokens - tokens, written)
 
 
 def compare(
     local: LocalGenerator,
-    examples: Sequence[Encoded],
+    asked: Sequence[Request],
     writing: Writing,
-    starts: Sequence[Place],
     batch: int,
     repeats: int,
 ) -> str:
@@ -64,8 +60,7 @@ def compare(
     rounds = []
     for _ in range(repeats):
         fresh = LocalGenerator(local.reader, local.tokenizer, batch)
-        keeper = local.reader.keeper
-        rounds.append(tuple(measure(way, keeper, examples, writing, starts) for way in (loop, fresh)))
+        rounds.append(tuple(measure(way, local.reader.cached, asked, writing) for way in (loop, fresh)))
     ratio = statistics.median(a.seconds / b.seconds for a, b in rounds)
     slow, fast = rounds[0]
     tokens = sum(len(run.ids) for one in fast.written for run in one.runs)
@@ -73,13 +68,13 @@ def compare(
     ties = sum(one.near_ties for one in fast.written)
     right = sum(
         all(run.ids == list(example.ids[run.start : run.stop]) for run in one.runs)
-        for example, one in zip(examples, slow.written)
+        for (example, *_), one in zip(asked, slow.written)
     )
     rates = [tokens / statistics.median(both[way].seconds for both in rounds) for way in (0, 1)]
     return (
-        f"{batch} | {right}/{len(examples)} | {tokens:,} | {rates[0]:,.0f} | {rates[1]:,.0f} | **{ratio:.1f}** | "
+        f"{batch} | {right}/{len(asked)} | {tokens:,} | {rates[0]:,.0f} | {rates[1]:,.0f} | **{ratio:.1f}** | "
         f"{slow.calls:,} | {fast.calls:,} | {fast.calls / slow.calls:.3f} | {fast.tokens / slow.tokens:.2f} | "
-        f"{same}/{len(examples)} | {ties}"
+        f"{same}/{len(asked)} | {ties}"
     )
 
 
@@ -119,8 +114,8 @@ def main() -> None:
             writing = Writing(FORCINGS[forcing], one_token, 2 * lengths[-1], memory=data.memory, constraint=constraint)
             some = made[: max(batch, asked.examples // 8)]
             starts = starts_of(constraint, [one for one, _ in some], data, tokenizer) if constraint else ()
-            truths = [truth for _, truth in some]
-            print(f"{forcing} | {compare(local, truths, writing, starts, batch, asked.repeats)}", flush=True)
+            asked_now = requests([truth for _, truth in some], starts)
+            print(f"{forcing} | {compare(local, asked_now, writing, batch, asked.repeats)}", flush=True)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 

@@ -22,7 +22,7 @@ from remedy.eval.control_flow.evaluator.contradiction import Check
 from remedy.eval.decoding.constraints import check_data, check_interpreter, starts_of
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.guided import check_states
-from remedy.eval.generators import Generator, Writing, Written
+from remedy.eval.generators import Generator, Request, Writing, Written
 from remedy.eval.generators.backend import Backend
 from remedy.eval.records.model_frames import Following, FrameStream, ModelFrame
 from remedy.eval.records.schema import Score
@@ -189,10 +189,9 @@ def simulate(
             show(frames[-1])
 
     writing = Writing(FREE, False, max_new_tokens, memory=data.memory, constraint=constraint)
-    starts = starts_of(constraint, [example], data, tokenizer) if constraint else ()
-    [written] = generator.generate(
-        [program.truth], writing, starts=starts, heard=[lambda *token: take(stream.take(*token))]
-    )
+    [start] = starts_of(constraint, [example], data, tokenizer) if constraint else [None]
+    request = Request(program.truth, start, lambda *token: take(stream.take(*token)))
+    [written] = generator.generate([request], writing)
     take(stream.rest())
     score = None
     if program.known:

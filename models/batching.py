@@ -1,4 +1,4 @@
-"""States of several sequences as one batch: joined, parted again, copied, and cut back to fewer tokens.
+"""Caches of several sequences as one batch: joined, parted again, copied, and cut back to fewer tokens.
 
 Keys and values are aligned on the right: a shorter sequence's begin with padding, which whoever reads on masks.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,20 +23,17 @@ from transformers.cache_utils import (
 )
 
 from remedy.models.cache import MixerCache
-from remedy.models.states import State
 
-KNOWN = (
-    DynamicLayer,
-    DynamicSlidingWindowLayer,
+KEYS = (DynamicLayer, DynamicSlidingWindowLayer)
+"""Cache layers that hold nothing but keys and values (B, H, T, D)."""
+STATES = (
     LinearAttentionLayer,
     LinearAttentionAndFullAttentionLayer,
     LinearAttentionAndSlidingWindowAttentionLayer,
 )
-"""Cache layers that hold nothing but keys and values (B, H, T, D) and states with the batch first."""
+"""Cache layers that hold states too, with the batch first."""
 
-
-class CannotJoin(Exception):
-    """States of a kind whose batch, or whose tokens, are not understood."""
+AnyCache = TypeVar("AnyCache", bound=Cache)
 
 
 class Cut(NamedTuple):
@@ -47,8 +44,8 @@ class Cut(NamedTuple):
     lengths: list[int]
 
     def tail(self, x: Tensor, dim: int, width: int) -> Tensor:
-        """Of a tensor that ends with the tokens just read along `dim` (-1 or -2), the last `width` that stay of each row, aligned on
-        the right; zero where there are fewer. The tensor is overwritten."""
+        """The last `width` tokens that stay of each row, along `dim` (-1 or -2) of a tensor that ends with the tokens just read,
+        aligned on the right; zero where there are fewer. The tensor is overwritten."""
         ends = [x.shape[dim] - self.read + kept for kept in self.kept]
         missing = max(0, width - max(ends))
         if missing:
@@ -64,71 +61,39 @@ class Cut(NamedTuple):
         return tail
 
 
-def joined(states: Sequence[State], lengths: Sequence[int]) -> State:
-    """The state of all sequences as one batch, in order. `lengths`: tokens that each row has read.
-
-    Raises:
-        CannotJoin: a part of the states is of no known kind.
-    """
-    first = states[0]
-    given = {name: _joined([state.given[name] for state in states], lengths) for name in first.given}
-    kept = {place: torch.cat([state.kept[place] for state in states]) for place in first.kept}
-    return State(given, kept)
+def is_batchable(cache: object) -> bool:
+    """Whether rows of a cache can be joined and parted: all of its layers are of known kinds."""
+    return type(cache) in (MixerCache, DynamicCache) and all(type(one) in KEYS + STATES for one in cache.layers)  # type: ignore[attr-defined]
 
 
-def selected(state: State, rows: Sequence[int], lengths: Sequence[int]) -> State:
-    """The state of some rows of a batch. `lengths`: tokens that each of these has read.
-
-    Raises:
-        CannotJoin: as `joined`.
-    """
-    given = {name: _mapped(value, lambda x: x[list(rows)], lengths) for name, value in state.given.items()}
-    return State(given, {place: value[list(rows)] for place, value in state.kept.items()})
+def has_keys(cache: Cache) -> bool:
+    """Whether a layer is as long as the sequence, so that rows of different lengths need a mask."""
+    return any(getattr(layer, "keys", None) is not None for layer in cache.layers)
 
 
-def copied(state: State) -> State:
-    """A state that reading on from the other leaves alone."""
-    try:
-        given = {name: _mapped(value, Tensor.clone, None) for name, value in state.given.items()}
-    except CannotJoin:
-        given = copy.deepcopy(state.given)
-    return State(given, {place: value.clone() for place, value in state.kept.items()})
+def joined(caches: Sequence[AnyCache], lengths: Sequence[int]) -> AnyCache:
+    """One cache of all sequences, in order. `lengths`: tokens that each row has read."""
+    layers = [_joined_layers(one, lengths) for one in zip(*(cache.layers for cache in caches), strict=True)]
+    return _of_layers(caches[0], layers, lengths)
 
 
-def cropped(state: State, cut: Cut) -> State:
-    """The state without the last tokens that were read.
-
-    Raises:
-        CannotJoin: a part of the state is no longer known, as a recurrent state is, or is of no known kind.
-    """
-    if state.kept:
-        raise CannotJoin("states kept in modules")
-    given = {}
-    for name, value in state.given.items():
-        if not isinstance(value, Cache):
-            raise CannotJoin(type(value).__name__)
-        given[name] = _of_layers(value, [_cropped_layer(layer, cut) for layer in value.layers], cut.lengths)
-    return State(given, {})
+def selected(cache: AnyCache, rows: Sequence[int], lengths: Sequence[int]) -> AnyCache:
+    """A cache of some rows of a batch. `lengths`: tokens that each of these has read."""
+    layers = [_mapped_layer(layer, lambda x: x[list(rows)], lengths) for layer in cache.layers]
+    return _of_layers(cache, layers, lengths)
 
 
-def _joined(parts: Sequence[Any], lengths: Sequence[int]) -> Any:
-    first = parts[0]
-    if isinstance(first, Tensor):
-        if any(part.shape[1:] != first.shape[1:] for part in parts):
-            raise CannotJoin("tensors of different shapes")
-        return torch.cat(list(parts))
-    if isinstance(first, list | tuple):
-        return [_joined(piece, lengths) for piece in zip(*parts, strict=True)]
-    if isinstance(first, Cache):
-        layers = [_joined_layers(layers, lengths) for layers in zip(*(part.layers for part in parts), strict=True)]
-        return _of_layers(first, layers, lengths)
-    raise CannotJoin(type(first).__name__)
+def copied(cache: AnyCache) -> AnyCache:
+    """A cache that reading on from the other leaves alone."""
+    return _of_layers(cache, [_mapped_layer(layer, Tensor.clone, None) for layer in cache.layers], None)
 
 
-def _of_layers(cache: Cache, layers: list[Any], lengths: Sequence[int] | None) -> Cache:
-    """A cache like this one, of these layers."""
-    if type(cache) not in (MixerCache, DynamicCache):
-        raise CannotJoin(type(cache).__name__)
+def cropped(cache: AnyCache, cut: Cut) -> AnyCache:
+    """A cache of keys and values without the last tokens that were read."""
+    return _of_layers(cache, [_cropped_layer(layer, cut) for layer in cache.layers], cut.lengths)
+
+
+def _of_layers(cache: AnyCache, layers: list[Any], lengths: Sequence[int] | None) -> AnyCache:
     other = copy.copy(cache)
     other.layers = layers
     if isinstance(other, MixerCache) and lengths is not None:
@@ -151,18 +116,8 @@ def _joined_layers(layers: Sequence[Any], lengths: Sequence[int]) -> Any:
     return layer
 
 
-def _mapped(value: Any, change: Callable[[Tensor], Tensor], lengths: Sequence[int] | None) -> Any:
-    """A part of a state with every tensor changed, whose rows are then of these lengths; None: of the same."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, list | tuple):
-        return [_mapped(one, change, lengths) for one in value]
-    if isinstance(value, Cache):
-        return _of_layers(value, [_mapped_layer(layer, change, lengths) for layer in value.layers], lengths)
-    raise CannotJoin(type(value).__name__)
-
-
 def _mapped_layer(layer: Any, change: Callable[[Tensor], Tensor], lengths: Sequence[int] | None) -> Any:
+    """A layer with every tensor changed, whose rows are then of these lengths; None: of the same."""
     other = _like(layer)
     for name, value in vars(layer).items():
         if name in ("keys", "values") and isinstance(value, Tensor) and value.numel():
@@ -181,8 +136,6 @@ def _cropped_layer(layer: Any, cut: Cut) -> Any:
         if name in ("keys", "values") and isinstance(value, Tensor) and value.numel():
             window = getattr(layer, "sliding_window", None)
             setattr(other, name, cut.tail(value, -2, longest if window is None else min(longest, window - 1)))
-        elif name == "recurrent_states" and any(one is not None for one in value.values()):
-            raise CannotJoin("a recurrent state")
         elif name == "conv_states":
             wide = {key: one for key, one in value.items() if one is not None}
             new = {key: cut.tail(one, -1, layer.conv_kernel_size[key]) for key, one in wide.items()}
@@ -193,9 +146,7 @@ def _cropped_layer(layer: Any, cut: Cut) -> Any:
 
 
 def _like(layer: Any) -> Any:
-    """Another layer of the cache, with the same flags, to be given tensors of its own."""
-    if type(layer) not in KNOWN:
-        raise CannotJoin(type(layer).__name__)
+    """Another layer with the same flags, to be given tensors of its own."""
     other = copy.copy(layer)
     for name, value in vars(layer).items():
         if isinstance(value, dict):

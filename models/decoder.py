@@ -24,7 +24,6 @@ from remedy.models.packing import Packing
 from remedy.models.padding import has_borders, row_starts
 from remedy.models.positions import drawn_positions
 from remedy.models.protocol import CausalLM
-from remedy.models.states import State
 
 DEFAULT_STD = 0.02
 """Deviation of embeddings and head where `initializer_range` is not given, as GPT-2's."""
@@ -163,18 +162,19 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         """The same of rows whose tokens begin at `starts`, zero before them; the cache, which is empty, holds all rows then."""
         assert mask is not None
         groups = [[row for row, one in enumerate(starts) if one == start] for start in sorted(set(starts))]
-        read, caches = [], []
+        read: list[Tensor] = []
+        caches: list[MixerCache] = []
         for rows in groups:
             start, own = starts[rows[0]], copy.deepcopy(cache)
             part = self._read(
                 x[rows, start:], None if ids is None else ids[rows, start:], mask[rows, start:], own, None
             )
             read.append(F.pad(part, (0, 0, start, 0)))
-            caches.append(own)
+            caches += [own] if own is not None else []
         order: Any = torch.tensor([row for rows in groups for row in rows], device=x.device).argsort()
         if cache is not None:
             lengths = [x.shape[1] - starts[row] for rows in groups for row in rows]
-            cache.take(joined([State({"own": own}, {}) for own in caches], lengths).given["own"])
+            cache.take(joined(caches, lengths))
             cache.reorder_cache(order)
         return torch.cat(read)[order]
 

@@ -1,42 +1,42 @@
-"""Reads batches of sequences with any causal language model: prompts at once, then a token of each row at a time.
+"""Reads sequences with any causal language model: whole, by steps of one token a row, or by chunks of guessed tokens.
 
-How it goes on from where a sequence stands is found by trying, once for a model, and not by its name: on sequences of random
-tokens each way is compared with the model's own parallel pass over the whole sequence.
-
-- TOGETHER: prompts of one length are read in one pass, then the states of all are joined, and all rows step as one batch.
-- ALONE: every row steps by itself, for a state that cannot be joined, or a step that is wrong in batches (Transformers' RWKV).
-- WHOLE: no state is carried: every step is a pass over all that was read. Right for every model, and slow.
+A model whose cache can be cut back (`Kind.CROP`) or copied (`Kind.COPY`) reads rows together and is offered guesses. Any other is
+asked for a token at a time by Transformers' own `generate`. Which it is the layers of its cache say; one measurement, on sequences of
+random tokens, holds it to the model's own parallel pass.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-from remedy.models.batching import CannotJoin, joined
-from remedy.models.cache_memory import Footprint, footprint, room, shares
-from remedy.models.call_cost import Pace, pace
-from remedy.models.chunks import PROBE, ChunkReader, Form, Rewind, probe
+from remedy.models.cache_memory import Footprint, available_bytes, footprint
+from remedy.models.chunks import CachedModel, Chunk, ChunkReader, Kind
 from remedy.models.context_length import ContextLimit, context_limit
-from remedy.models.devices import input_device
 from remedy.models.protocol import CausalLM
-from remedy.models.states import State, StateKeeper, has_keys
 from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
 
 PROBE_LENGTHS = (37, 23, 23)
-PROBE_STEPS = 4
+PROBE = 12
+"""Tokens at the end of a random sequence that are read by chunks, to be compared with the parallel pass."""
 WRONG = 0.5
 """A departure, in standard deviations of the logits, that no arithmetic explains: a state was lost on the way."""
+OVERHEAD = {"cpu": (12.0, 3e6), "cuda": (250.0, 2e10)}
+"""Tokens that are computed while weights are fetched, and, over the weights of a layer, while its modules are called.
 
+One core: measured, from 60 for layers of 60,000 weights to 15 for SmolLM2-135M. A GPU does some 300 operations for every byte that it
+fetches (H100 in bf16: 989 TFLOPS, 3.35 TB/s), and a weight has two bytes and takes two operations a token.
+"""
 LOGITS = 2**28
 """Logits that one call may give: 1 GB in float32."""
+ENDLESS = 2**30
 RUNS_NOT = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
 """What a model's code raises where it cannot do what is asked of it."""
 
@@ -46,15 +46,8 @@ class Departure(NamedTuple):
     differs, and the most that the logits of a prediction do, root mean square, in their standard deviations. (The greatest difference
     of any logit would be that of a hundred thousand draws of rounding: in half precision as much as what a fault makes.)"""
 
-    logprob: float
-    relative: float
-
-
-class _Group(NamedTuple):
-    """Rows that step as one batch: their places in the whole batch, and their state."""
-
-    rows: list[int]
-    state: State
+    logprob: float = 0.0
+    relative: float = 0.0
 
 
 class ModelReader:
@@ -68,72 +61,71 @@ class ModelReader:
         self.model = model
         self.name = name
         self.context: ContextLimit | None = context_limit(model)
-        self._device = input_device(model)
-        self.keeper = StateKeeper(model)
-        self._form: Form | None = None
-        self._rewind = Rewind.NEVER
-        self._departure = Departure(0.0, 0.0)
-        self._footprint = Footprint(0.0, 0.0)
-        self._shares: dict[torch.device, float] = {self._device: 1.0}
+        self.cached = CachedModel(model)
+        self._device = self.cached.device
+        self._kind: Kind | None = None
+        self._departure = Departure()
+        self._footprint = Footprint()
+        self._available: Callable[[], float] = lambda: float("inf")
         self._sequences: list[list[int]] = []
-        self._lengths: list[int] = []
-        self._steps = 0
-        self._width = 0
-        self._groups: list[_Group] = []
+        self._chunks: ChunkReader | None = None
 
     @property
     def limit(self) -> int | None:
         return self.context.tokens if self.context is not None and self.context.hard else None
 
     @property
-    def form(self) -> Form:
+    def kind(self) -> Kind:
         """How it goes on from where sequences stand."""
-        if self._form is None:
+        if self._kind is None:
             self._measure()
-        assert self._form is not None
-        return self._form
+        assert self._kind is not None
+        return self._kind
+
+    @property
+    def chunked(self) -> bool:
+        """Whether it reads rows together, by chunks of guessed tokens."""
+        return self.kind in (Kind.CROP, Kind.COPY)
 
     @property
     def departure(self) -> Departure:
         """How far this is from the model's parallel pass."""
-        assert self.form
+        assert self.kind
         return self._departure
-
-    @property
-    def steady(self) -> bool:
-        """Whether it reads step by step as in parallel, but for rounding: what one of them says, the other does."""
-        return self.departure.relative <= self._tolerance
 
     @property
     def vocabulary(self) -> int:
         return int(self.model.get_input_embeddings().num_embeddings)
 
     @property
-    def pace(self) -> Pace:
-        return pace(self.model, self._device)
+    def overhead(self) -> float:
+        """How many tokens could be read in the time that a call takes beside them, by the model's size and the kind of its device;
+        accelerators that are not listed count as CUDA's. Nothing is timed, so that two evaluations make the same calls."""
+        fetched, called = OVERHEAD.get(self._device.type, OVERHEAD["cuda"])
+        layers = getattr(self.model.config, "num_hidden_layers", None) or 1
+        return fetched + called * layers / sum(parameter.numel() for parameter in self.model.parameters())
 
     @property
     def footprint(self) -> Footprint:
-        """Memory that the state of a row takes; none where no state is carried."""
-        assert self.form
+        """Memory that the cache of a row takes; none where no cache is kept here."""
+        assert self.kind
         return self._footprint
 
-    def room(self) -> float:
-        """Bytes that the states of all rows may take now."""
-        assert self.form
-        return room(self._shares)
+    def available(self) -> float:
+        """Bytes that the caches of all rows may take now."""
+        assert self.kind
+        return self._available()
 
     def chunks(self) -> ChunkReader:
-        """Reads on by several tokens at once."""
-        return ChunkReader(self.keeper, self.form, self._rewind, self.limit)
+        """Reads on by several tokens at once, where it is `chunked`."""
+        return ChunkReader(self.cached, self.kind, self.limit)
 
     def report(self) -> dict[str, Any]:
-        """How it reads, to be kept beside results: the precision, the form, how it forgets what it has read, its departure from the
-        parallel pass, bytes of its state for each row and each of its tokens, and the context's limit."""
+        """How it reads, to be kept beside results: the precision, what is done with its cache, its departure from the parallel pass,
+        bytes of its cache for each row and each of its tokens, and the context's limit."""
         return {
             "precision": str(self._dtype).removeprefix("torch."),
-            "form": str(self.form),
-            "rewind": str(self._rewind),
+            "cache": str(self.kind),
             "departure": self.departure._asdict(),
             "footprint": self.footprint._asdict(),
             "context": self.context._asdict() if self.context else None,
@@ -141,28 +133,30 @@ class ModelReader:
 
     @torch.no_grad()
     def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        return self._prefill(prompts, self.form)
+        self._sequences = [list(prompt) for prompt in prompts]
+        self._chunks = self.chunks() if self.chunked else None
+        if self._chunks is None:
+            return self._ends(self._sequences)
+        found = []
+        for row, prompt in enumerate(self._sequences):
+            found.append(self._chunks.extend({row: Chunk(prompt, 0)})[row])
+            self._chunks.keep({row: len(prompt)})
+        return torch.cat(found)
 
     @torch.no_grad()
     def step(self, tokens: Sequence[int | None]) -> Tensor:
-        for sequence, token in zip(self._sequences, tokens, strict=True):
-            if token is not None:
-                sequence.append(token)
-        if not self._groups:
-            return self._last_of_whole(self._sequences)
-        read = [[sequence[-1]] for sequence in self._sequences]
-        found: list[tuple[list[int], Tensor]] = []
-        for number, (rows, state) in enumerate(self._groups):
-            if all(tokens[row] is None for row in rows):
-                found.append((rows, torch.zeros(len(rows), self._width, device=self._device)))
-                continue
-            logits, state = self.keeper.read(
-                self._ids([read[row] for row in rows]), state, 1, **self._where(rows, state)
-            )
-            self._groups[number] = _Group(rows, state)
-            found.append((rows, logits[:, -1]))
-        self._steps += 1
-        return _in_order(found)
+        reading = {row: token for row, token in enumerate(tokens) if token is not None}
+        for row, token in reading.items():
+            self._sequences[row].append(token)
+        if not reading:
+            return torch.zeros(len(tokens), self.vocabulary, device=self._device)
+        if self._chunks is None:
+            rows, logits = list(reading), self._ends([self._sequences[row] for row in reading])
+        else:
+            rows, logits = self._chunks.step(reading)
+        found = torch.zeros(len(tokens), logits.shape[-1], dtype=logits.dtype, device=logits.device)
+        found[rows] = logits
+        return found
 
     @torch.no_grad()
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[Tensor]:
@@ -170,42 +164,37 @@ class ModelReader:
             for row, sequence in zip(self._whole(batch), batch):
                 yield row[: len(sequence)]
 
-    def _prefill(self, prompts: Sequence[Sequence[int]], form: Form) -> Tensor:
-        self._sequences = [list(prompt) for prompt in prompts]
-        self._groups = []
-        if form is Form.WHOLE:
-            return self._last_of_whole(prompts)
-        rows = sorted(range(len(prompts)), key=lambda row: len(prompts[row]))
-        together = (
-            groupby(rows, lambda row: len(prompts[row])) if form is Form.TOGETHER else ((row, [row]) for row in rows)
-        )
-        found: list[tuple[list[int], Tensor]] = []
-        for _, members in together:
-            group = list(members)
-            logits, state = self.keeper.read(self._ids([prompts[row] for row in group]), None)
-            self._groups.append(_Group(group, state))
-            found.append((group, logits[:, -1]))
-        self._lengths, self._width, self._steps = [len(prompt) for prompt in prompts], found[0][1].shape[-1], 0
-        if form is Form.TOGETHER and len(self._groups) > 1:
-            self._groups = [
-                _Group(rows, joined([group.state for group in self._groups], [self._lengths[r] for r in rows]))
-            ]
-        return _in_order(found)
+    @torch.no_grad()
+    def generate(self, prompt: Sequence[int], choose: Callable[[Tensor], int | None]) -> None:
+        """Read a prompt, and on from it token by token, with the cache that Transformers' `generate` keeps for the model. `choose` is
+        given the logits (1, V) after all that was read, and says the token that is read next; None: no other is."""
+        ended = False
 
-    def _where(self, rows: list[int], state: State) -> dict[str, Tensor]:
-        """Where the next token of each row stands: its position, which some models miscount from their state (Bamba), and, in rows
-        of different lengths, whose keys are padded on the left, which of them are its own."""
-        last = (
-            None if self.limit is None else self.limit - 1
-        )  # complete rows step on too, and must not past a table's end
-        reached = [self._lengths[row] + self._steps for row in rows]
-        where = {"position_ids": self._ids([[n if last is None else min(n, last)] for n in reached])}
-        longest = max(self._lengths[row] for row in rows)
-        if has_keys(state) and any(self._lengths[row] < longest for row in rows):
-            padding = self._ids([[longest - self._lengths[row]] for row in rows])
-            places = torch.arange(longest + self._steps + 1, device=self._device)
-            where["attention_mask"] = (places >= padding).long()
-        return {name: value for name, value in where.items() if name in self.keeper.takes}
+        def forced(_: Any, logits: Tensor) -> Tensor:
+            nonlocal ended
+            token = choose(logits)
+            ended = token is None
+            scores = torch.full_like(logits, -torch.inf)
+            scores[:, token or 0] = 0.0
+            return scores
+
+        def stop(ids: Tensor, _: Any) -> Tensor:
+            return torch.full((len(ids),), ended, device=ids.device)
+
+        self.cached.parallel(
+            self._ids([prompt[:1]])
+        )  # clears states that modules keep of an earlier sequence (RecurrentGemma)
+        model: Any = self.model
+        own = model.generation_config  # it may penalise repetition, and its end of text is none here
+        model.generation_config = GenerationConfig(max_new_tokens=ENDLESS, use_cache=True, pad_token_id=0)
+        try:
+            model.generate(
+                self._ids([prompt]),
+                logits_processor=LogitsProcessorList([forced]),
+                stopping_criteria=StoppingCriteriaList([stop]),
+            )
+        finally:
+            model.generation_config = own
 
     @property
     def _tolerance(self) -> float:
@@ -220,82 +209,50 @@ class ModelReader:
 
     @torch.no_grad()
     def _measure(self) -> None:
-        """Find how this model is read, on sequences of random tokens."""
+        """Find how this model is read, and how far that is from its parallel pass, on sequences of random tokens."""
         lengths = [min(length, self.limit or length) for length in PROBE_LENGTHS]
         generator = torch.Generator().manual_seed(0)
-        vocabulary = self.model.get_input_embeddings().num_embeddings
-        sequences = [torch.randint(vocabulary, (n,), generator=generator).tolist() for n in lengths]
+        sequences = [torch.randint(self.vocabulary, (n,), generator=generator).tolist() for n in lengths]
         try:
             expected = [next(self.parallel([sequence])) for sequence in sequences]
         except RUNS_NOT as error:
+            said = next(iter(str(error).splitlines()), type(error).__name__)
             raise UserError(
-                f"{self.name} ({self.model.config.model_type}) cannot be run by this version of Transformers: {_line(error)}"
+                f"{self.name} ({self.model.config.model_type}) cannot be run by this version of Transformers: {said}"
             ) from None
-        self._form, self._departure = self._find_form(sequences, expected)
-        if self._form is not Form.WHOLE:
-            long, short = (self.keeper.read(self._ids([one]), None)[1] for one in sequences[:2])
-            self._footprint = footprint((lengths[1], short), (lengths[0], long))
-            self._shares = shares(long) or self._shares
-        if self._form is Form.WHOLE:
-            self._rewind = Rewind.CROP
-        elif min(lengths) > PROBE and self.steady:
-            self._find_rewind(self._form, sequences, expected)
-
-    def _find_rewind(self, form: Form, sequences: list[list[int]], expected: list[Tensor]) -> None:
-        """The first way of forgetting after which it departs from the parallel pass by no more than rounding."""
-        for rewind in (Rewind.CROP, Rewind.COPY):
-            try:
-                found = probe(ChunkReader(self.keeper, form, rewind, self.limit), sequences)
-            except (CannotJoin, *RUNS_NOT):
-                self.keeper.recording = False
-                continue
-            departures = [_departure(one, true[-PROBE:]) for one, true in zip(found, expected)]
-            departure = Departure(*(max(both) for both in zip(self._departure, *departures)))
-            if departure.relative <= self._tolerance:
-                self._rewind, self._departure = rewind, departure
-                return
-
-    def _find_form(self, sequences: list[list[int]], expected: list[Tensor]) -> tuple[Form, Departure]:
-        """The first form that departs from the parallel pass by no more than rounding; else the one that departs least, unless a
-        state was lost, and every step has to be a whole pass."""
-        found = {}
-        for form in (Form.TOGETHER, Form.ALONE):
-            # Complete rows are stepped too: without positions of their own they would run past the end of a table.
-            if form is Form.TOGETHER and self.limit is not None and "position_ids" not in self.keeper.takes:
-                continue
-            try:
-                found[form] = self._departure_of(form, sequences, expected)
-            except (CannotJoin, *RUNS_NOT):
-                continue
-            if found[form].relative <= self._tolerance:
-                return form, found[form]
-        whole = self._departure_of(Form.WHOLE, sequences, expected)
-        if not whole.relative <= 10 * self._tolerance:
+        if _departure(self._ends([one[:-1] for one in sequences]), expected, -2).relative > 10 * self._tolerance:
             raise UserError(
                 f"{self.name} is not a causal language model ({self.model.config.model_type}): what it predicts after a token depends "
                 "on those that follow"
             )
-        if found:
-            form = min(found, key=lambda one: found[one].relative)
-            if found[form].relative < WRONG:
-                log.warning(
-                    "%s (%s): its predictions step by step depart from those of its own parallel pass, by up to %.1g in "
-                    "log-probability; what it writes is read step by step",
-                    *(self.name, self.model.config.model_type, found[form].logprob),
-                )
-                return form, found[form]
-        log.warning(
-            "%s (%s) hands over no state to go on from: every step is a pass over the whole sequence, which is slow",
-            *(self.name, self.model.config.model_type),
-        )
-        return Form.WHOLE, whole
+        kind = self.cached.kind()
+        if kind is not None and min(lengths) > PROBE and self._holds(kind, sequences, expected, self._tolerance):
+            caches = [self.cached.read(self._ids([one]), None)[1] for one in sequences[:2]]
+            self._footprint = footprint((lengths[1], caches[1]), (lengths[0], caches[0]))
+            self._available = lambda: available_bytes(caches[0])
+            return
+        if self._holds(Kind.GENERATE, sequences[:1], expected, WRONG):
+            slow = "its cache is not cut back or copied here: one sequence is written at a time, token by token, which is slow"
+        else:
+            self._kind, slow = (
+                Kind.WHOLE,
+                "it carries nothing on: every token takes a pass over the whole sequence, which is slow",
+            )
+        if self._departure.relative > self._tolerance:
+            slow += f"; its steps depart from its own parallel pass, by up to {self._departure.logprob:.1g} in log-probability"
+        log.warning("%s (%s): %s", self.name, self.model.config.model_type, slow)
 
-    def _departure_of(self, form: Form, sequences: Sequence[list[int]], expected: Sequence[Tensor]) -> Departure:
-        """Of all predictions after the last tokens of the sequences, the greatest difference from the expected ones."""
-        steps = min(PROBE_STEPS, min(map(len, sequences)) - 1)
-        rows = [self._prefill([sequence[:-steps] for sequence in sequences], form)]
-        rows += [self.step([sequence[len(sequence) - left] for sequence in sequences]) for left in range(steps, 0, -1)]
-        return _departure(torch.stack(rows, dim=1), torch.stack([logits[-steps - 1 :] for logits in expected]))
+    def _holds(self, kind: Kind, sequences: list[list[int]], expected: Sequence[Tensor], limit: float) -> bool:
+        """Take a kind if what it predicts departs from what is expected by no more than a limit; whether it was taken."""
+        probe = _generated if kind is Kind.GENERATE else _in_chunks
+        try:
+            found = probe(self, kind, sequences)
+        except RUNS_NOT:
+            return False
+        departure = _departure(found, [true[-len(one) :] for one, true in zip(found, expected)])
+        if departure.relative <= limit:
+            self._kind, self._departure = kind, departure
+        return self._kind is kind
 
     def _ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         return torch.tensor([list(one) for one in sequences], device=self._device)
@@ -317,27 +274,55 @@ class ModelReader:
         width = max(map(len, sequences))
         # Padded with tokens of its own, for which no model looks into its configuration, nor warns.
         padded = [[*one, *[one[-1]] * (width - len(one))] for one in sequences]
-        return self.keeper.parallel(self._ids(padded))
+        return self.cached.parallel(self._ids(padded))
 
-    def _last_of_whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
+    def _ends(self, sequences: Sequence[Sequence[int]]) -> Tensor:
+        """Logits (B, V) after the last token of each."""
         ends = torch.tensor([len(one) - 1 for one in sequences], device=self._device)
         return self._whole(sequences)[torch.arange(len(sequences), device=self._device), ends]
 
 
-def _departure(found: Tensor, true: Tensor) -> Departure:
-    """How far logits (..., V) are from the true ones."""
-    found, true = found.float(), true.float()
-    logprob = (found.log_softmax(-1) - true.log_softmax(-1)).abs().max()
-    centred = (found - found.mean(-1, keepdim=True)) - (true - true.mean(-1, keepdim=True))
-    return Departure(float(logprob), float((centred.square().mean(-1).sqrt() / true.std(-1)).max()))
+def _departure(found: Sequence[Tensor] | Tensor, true: Sequence[Tensor], at: int | None = None) -> Departure:
+    """How far logits (T, V) of sequences are from the true ones. `at`: the found ones are of this place alone."""
+    pairs = [(one.float(), other.float() if at is None else other[at].float()) for one, other in zip(found, true)]
+    logprob = max(float((one.log_softmax(-1) - other.log_softmax(-1)).abs().max()) for one, other in pairs)
+    relative = max(
+        float((_centred(one - other).square().mean(-1).sqrt() / other.std(-1)).max()) for one, other in pairs
+    )
+    return Departure(logprob, relative)
 
 
-def _in_order(found: Sequence[tuple[list[int], Tensor]]) -> Tensor:
-    """Logits of groups of rows as those of the whole batch, in its order."""
-    places = [row for rows, _ in found for row in rows]
-    order = torch.tensor(places, device=found[0][1].device).argsort()
-    return torch.cat([logits for _, logits in found])[order]
+def _centred(x: Tensor) -> Tensor:
+    return x - x.mean(-1, keepdim=True)
 
 
-def _line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+def _in_chunks(reader: ModelReader, kind: Kind, sequences: Sequence[list[int]]) -> list[Tensor]:
+    """Read sequences of more than `PROBE` tokens, some of them wrong guesses: of each, logits (PROBE, V) after its last ones."""
+    chunks, rows = ChunkReader(reader.cached, kind, reader.limit), range(len(sequences))
+    for row in rows:
+        chunks.extend({row: Chunk(sequences[row][:-PROBE], 0)})
+        chunks.keep({row: len(sequences[row]) - PROBE})
+    right = {row: PROBE // 2 - (row if kind is Kind.CROP else 0) for row in rows}
+    true = {row: sequences[row][-PROBE:][: right[row]] for row in rows}
+    first = chunks.extend({row: Chunk([*true[row], *2 * [true[row][0]]], right[row] + 1) for row in rows})
+    chunks.keep(right)
+    rest = {row: sequences[row][chunks.held(row) :] for row in rows}
+    last = chunks.extend({row: Chunk(rest[row], PROBE - right[row] - 1) for row in rows})
+    chunks.keep({})
+    return [torch.cat([first[row][: right[row]], last[row]]) for row in rows]
+
+
+def _generated(reader: ModelReader, _: Kind, sequences: Sequence[list[int]]) -> list[Tensor]:
+    """Of each sequence, logits (T, V) after its last tokens, at most `PROBE`, read one by one."""
+    found = []
+    for sequence in sequences:
+        rest = iter(sequence[max(1, len(sequence) - PROBE + 1) :])
+        rows: list[Tensor] = []
+
+        def choose(logits: Tensor, rows: list[Tensor] = rows, rest: Iterator[int] = rest) -> int | None:
+            rows.append(logits)
+            return next(rest, None)
+
+        reader.generate(sequence[: max(1, len(sequence) - PROBE + 1)], choose)
+        found.append(torch.cat(rows))
+    return found

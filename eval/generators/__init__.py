@@ -1,10 +1,10 @@
 """What writes traces, chosen by name. `loop.py` is the plain loop that all are held to."""
 
-from remedy.eval.generators.base import GENERATORS, Generator, Writing, Written
-from remedy.eval.generators.local import LocalGenerator
+from remedy.eval.generators.base import GENERATORS, Generator, Request, Writing, Written, requests
 from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.generators.request_log import Journal, Kept
 from remedy.eval.generators.served import ServedGenerator
+from remedy.eval.generators.speculative import LocalGenerator
 
 __all__ = [
     "GENERATORS",
@@ -13,7 +13,9 @@ __all__ = [
     "Kept",
     "LocalGenerator",
     "LoopGenerator",
+    "Request",
     "ServedGenerator",
     "Writing",
     "Written",
+    "requests",
 ]

@@ -1,4 +1,4 @@
-"""What writes traces: a generator is given examples and which of their roles are fed, and gives back what a model wrote.
+"""What writes traces: a generator is given requests and which of their roles are fed, and gives back what a model wrote.
 
 To add one, write it in a file of its own and register it in `GENERATORS`. `cursor_of` says what is fed and where a run ends, whoever
 asks a model.
@@ -6,7 +6,8 @@ asks a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 from remedy.data_gen.context_window import Memory
@@ -17,6 +18,21 @@ from remedy.eval.decoding.protocol import Heard, Place, unheard
 from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.registry import Registry
+
+
+class Request(NamedTuple):
+    """An example that is to be written."""
+
+    example: Encoded
+    start: Place | None = None
+    """Under a constraint, where its trace begins."""
+    listener: Heard = unheard
+    """Is told its tokens while it is written; where memory runs out and it is written anew, from the first on again."""
+
+
+def requests(examples: Iterable[Encoded], starts: Iterable[Place] = ()) -> list[Request]:
+    """A request for each example. `starts`: under a constraint, where their traces begin."""
+    return [Request(*both) for both in zip_longest(examples, starts)]
 
 
 class Writing(NamedTuple):
@@ -32,7 +48,7 @@ class Writing(NamedTuple):
     memory: Memory | None = None
     """Which frames the model sees before the one that it is at; None: all."""
     constraint: str = ""
-    """What holds the model to some tokens (`eval.constraints`). For each example it is told where its trace begins."""
+    """What holds the model to some tokens (`eval.decoding.constraints`)."""
 
 
 class Written(NamedTuple):
@@ -44,11 +60,11 @@ class Written(NamedTuple):
 
 
 Done = Callable[[int, Written], None]
-"""Is told the number of an example and what was written of it, as soon as it is."""
+"""Is told the number of a request and what was written of it, as soon as it is."""
 
 
-def nothing(number: int, written: Written) -> None:
-    """Nobody waits."""
+def ignore(number: int, written: Written) -> None:
+    """No-op callback."""
 
 
 class Generator(Protocol):
@@ -65,38 +81,23 @@ class Generator(Protocol):
     def limit(self) -> int | None:
         """How many tokens of a sequence can be read at all; None if there is no end."""
 
-    def generate(
-        self,
-        examples: Sequence[Encoded],
-        writing: Writing,
-        done: Done = nothing,
-        starts: Sequence[Place] = (),
-        heard: Sequence[Heard] = (),
-    ) -> list[Written]:
-        """What is written of each example, in their order. One that is longer than `limit` must not be given. `done`: is told of
-        each, in any order. `starts`: under a constraint, where the trace of each begins. `heard`: for each, what is told its
-        tokens while it is written; where memory runs out and it is written anew, from the first on again."""
+    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
+        """Write each example, in their order. One that is longer than `limit` must not be given. `done`: is told of each, in any
+        order."""
 
     def report(self) -> dict[str, Any]:
         """How the model is read, to be kept beside results."""
 
 
-def cursor_of(
-    example: Encoded,
-    writing: Writing,
-    tokenizer: TraceTokenizer,
-    longest: int | None,
-    start: Place | None = None,
-    heard: Heard = unheard,
-) -> Cursor:
-    """Walks an example as it is to be written. `longest`: how many tokens the model can read; `start`: as `Generator.generate`;
-    `heard`: is told every token that is written."""
+def cursor_of(asked: Request, writing: Writing, tokenizer: TraceTokenizer, longest: int | None) -> Cursor:
+    """Walks an example as it is to be written. `longest`: how many tokens the model can read."""
+    example, start, listener = asked
     cursor = (
         Cursor(example, writing.fed, tokenizer, writing.exact, writing.max_new_tokens, longest, writing.memory)
         if start is None
         else ConstrainedCursor(example, start, tokenizer, writing.max_new_tokens, longest, writing.memory)
     )
-    cursor.heard = heard
+    cursor.heard = listener
     return cursor
 
 
@@ -115,16 +116,6 @@ def predictions(
         for start, stop, is_fed in runs_of(truth, frozenset(Role) - predicted)
         if not is_fed
     ]
-
-
-def starting(starts: Sequence[Place], count: int) -> list[Place | None]:
-    """The start of each of so many examples; None without a constraint."""
-    return [*starts] or [None] * count
-
-
-def listening(heard: Sequence[Heard], count: int) -> list[Heard]:
-    """Who is told the tokens of each of so many examples."""
-    return [*heard] or [unheard] * count
 
 
 GENERATORS: Registry[type[Generator]] = Registry("generator")

@@ -1,5 +1,5 @@
-"""Guesses at what is read next: the truth, as long as a row is in step with it, and where it comes back into step; else copies of what
-was read before (Saxena, "Prompt lookup decoding", 2023). A wrong guess costs time alone: the model judges it."""
+"""Drafts of what is read next: the truth, as long as a row is in step with it, and where it comes back into step; else copies of what
+was read before (Saxena, "Prompt lookup decoding", 2023). A wrong draft costs time alone: the model judges it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CANDIDATES = 8
 
 
 class Source(IntEnum):
-    """Where a guess comes from."""
+    """Where a draft comes from."""
 
     TRUTH = 0
     """The truth, in step."""
@@ -30,7 +30,7 @@ class Source(IntEnum):
     """What the row itself has read before."""
 
 
-class Guess(NamedTuple):
+class Draft(NamedTuple):
     """Tokens that may be read next. `place`: of the first of them, in the truth or in what was read, after `read` tokens."""
 
     tokens: list[int]
@@ -40,7 +40,7 @@ class Guess(NamedTuple):
 
 
 Worth = Callable[[Source], int]
-NOTHING = Guess([], Source.TRUTH)
+NO_DRAFT = Draft([], Source.TRUTH)
 
 
 class _Copied:
@@ -79,14 +79,14 @@ class _Copied:
 
 
 class Drafter:
-    """Guesses for one example. `cursor`: where the row stands in it."""
+    """Drafts for one example. `cursor`: where the row stands in it."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
         self._truth = _Copied()
         self._own = _Copied()
 
-    def guess(self, read: Sequence[int], room: int, worth: Worth) -> Guess:
+    def draft(self, read: Sequence[int], room: int, worth: Worth) -> Draft:
         """What may follow the tokens that were read: of the truth, in step, up to `room` tokens, else as many of a source as are
         `worth` it."""
         cursor = self.cursor
@@ -95,12 +95,12 @@ class Drafter:
         ahead = cursor.ahead(room)
         if ahead is not None:
             self._truth.anchor = (len(read), ahead[0])
-            return Guess(ahead[1], Source.TRUTH, ahead[0], len(read))
+            return Draft(ahead[1], Source.TRUTH, ahead[0], len(read))
         sequences = {Source.BACK: (self._truth, self.cursor.ids), Source.COPY: (self._own, read)}
         places = {source: copied.found(tokens, read) for source, (copied, tokens) in sequences.items()}
         found = [(one[0], worth(source), source, one[1]) for source, one in places.items() if one is not None]
         if not found:
-            return NOTHING
+            return NO_DRAFT
         _, most, source, start = max(found)
         count = min(room, most)
         tokens = list(sequences[source][1][start : start + count])
@@ -108,7 +108,7 @@ class Drafter:
             # Past what was read it copies itself, as the model does in a loop, which ends where the row may write no more.
             count = min(count, cursor.room)
             tokens = (tokens * math.ceil(count / len(tokens)))[:count]
-        return Guess(cursor.resumed(tokens, count), source, start, len(read))
+        return Draft(cursor.resumed(tokens, count), source, start, len(read))
 
     def renew(self, read: int, before: int) -> None:
         """What was read has been forgotten but for so many tokens, of so many before."""
@@ -116,11 +116,11 @@ class Drafter:
         if self._truth.anchor is not None:
             self._truth.anchor = (self._truth.anchor[0] + read - before, self._truth.anchor[1])
 
-    def returned(self, guess: Guess, right: int) -> None:
-        """So many tokens of a guess were right: if any, the row is where it was taken from."""
-        if guess.source is not Source.TRUTH and right:
-            copied = self._truth if guess.source is Source.BACK else self._own
-            copied.anchor = (guess.read, guess.place)
+    def returned(self, draft: Draft, right: int) -> None:
+        """So many tokens of a draft were right: if any, the row is where it was taken from."""
+        if draft.source is not Source.TRUTH and right:
+            copied = self._truth if draft.source is Source.BACK else self._own
+            copied.anchor = (draft.read, draft.place)
 
 
 def _matched(sequence: Sequence[int], place: int, read: Sequence[int]) -> int:

@@ -65,11 +65,6 @@ def outside(cursor: Cursor, sent: Sent, tokens: Sequence[int]) -> int | None:
     return None
 
 
-def begun(starts: Sequence[Place], count: int) -> list[Begun | None]:
-    """Each example's, of so many; None without a constraint."""
-    return [Begun(start) for start in starts] or [None] * count
-
-
 def _place(cursor: Cursor) -> Place:
     assert isinstance(cursor, ConstrainedCursor)
     return cursor.place

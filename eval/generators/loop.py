@@ -1,5 +1,5 @@
 """The plain loop: one token of each row at a time. It defines what greedy decoding is; other generators are held to it by tests, and
-models are read so whose steps depart from their own parallel pass."""
+models are read so that carry nothing from token to token."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any
 from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Cursor, Generated
-from remedy.eval.decoding.protocol import Heard, Place
 from remedy.eval.decoding.teacher_forced_windows import read_in_windows
 from remedy.eval.generators.base import (
     GENERATORS,
     Done,
+    Request,
     Writing,
     Written,
     cursor_of,
-    listening,
-    nothing,
+    ignore,
     predictions,
-    starting,
+    requests,
 )
 from remedy.eval.generators.scores import most_likely
 from remedy.models.context_length import ContextLimit
@@ -44,34 +43,20 @@ class LoopGenerator:
     def limit(self) -> int | None:
         return self.reader.limit
 
-    def generate(
-        self,
-        examples: Sequence[Encoded],
-        writing: Writing,
-        done: Done = nothing,
-        starts: Sequence[Place] = (),
-        heard: Sequence[Heard] = (),
-    ) -> list[Written]:
+    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
         found: list[Written] = []
-        places, listeners = starting(starts, len(examples)), listening(heard, len(examples))
-        for at in range(0, len(examples), self.batch_size):
-            here = slice(at, at + self.batch_size)
-            for written in self.batch(examples[here], writing, places[here], listeners[here]):
+        for at in range(0, len(asked), self.batch_size):
+            for written in self.batch(asked[at : at + self.batch_size], writing):
                 done(len(found), written)
                 found.append(written)
         return found
 
-    def batch(
-        self,
-        examples: Sequence[Encoded],
-        writing: Writing,
-        starts: Sequence[Place | None],
-        heard: Sequence[Heard] = (),
-    ) -> Iterator[Written]:
+    def batch(self, asked: Sequence[Request], writing: Writing) -> Iterator[Written]:
         """What is written of examples that are read together."""
         if writing.fed == frozenset(Role):
+            examples = [one.example for one in asked]
             return map(Written, predict(self.reader, self.tokenizer, examples, writing.predicted, writing.memory))
-        return map(Written, decode_as(self.reader, self.tokenizer, examples, writing, starts, heard))
+        return map(Written, decode_as(self.reader, self.tokenizer, asked, writing))
 
     def report(self) -> dict[str, Any]:
         return {}
@@ -88,25 +73,19 @@ def decode(
     memory: Memory | None = None,
 ) -> list[list[Generated]]:
     """`decode_as`, the writing spelled out."""
-    return decode_as(reader, tokenizer, examples, Writing(fed, exact, max_new_tokens, memory=memory))
+    return decode_as(reader, tokenizer, requests(examples), Writing(fed, exact, max_new_tokens, memory=memory))
 
 
 def decode_as(
-    reader: Reader,
-    tokenizer: TraceTokenizer,
-    examples: Sequence[Encoded],
-    writing: Writing,
-    starts: Sequence[Place | None] = (),
-    heard: Sequence[Heard] = (),
+    reader: Reader, tokenizer: TraceTokenizer, asked: Sequence[Request], writing: Writing
 ) -> list[list[Generated]]:
     """Greedy decoding of a batch; per example, the runs the model wrote, in order.
 
     Prompts are read at once, each from its own first token; from there all examples step together and only fed tokens differ. A row
     that comes to the reader's limit is cut there. With a memory, a row that forgets a frame waits until all others have come to such a
-    place, or to their end; then all that wait are read anew together. `starts`, `heard`: as `Generator.generate`.
+    place, or to their end; then all that wait are read anew together.
     """
-    rows = zip(examples, starts or [None] * len(examples), listening(heard, len(examples)))
-    cursors = [cursor_of(example, writing, tokenizer, reader.limit, start, told) for example, start, told in rows]
+    cursors = [cursor_of(one, writing, tokenizer, reader.limit) for one in asked]
     while waiting := [cursor for cursor in cursors if not cursor.done]:
         prompts = [(cursor, cursor.prompt()) for cursor in waiting]
         if not all(prompt for _, prompt in prompts):

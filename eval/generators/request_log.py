@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from remedy.eval.decoding.cursor import Generated
-from remedy.eval.decoding.protocol import Heard, Held, Place
-from remedy.eval.generators.base import Done, Generator, Writing, Written, nothing
+from remedy.eval.decoding.protocol import Held
+from remedy.eval.generators.base import Done, Generator, Request, Writing, Written, ignore
 from remedy.eval.progress import Meter
 from remedy.files import writing as writing_to
 from remedy.models.context_length import ContextLimit
@@ -97,33 +97,24 @@ class Kept:
     def report(self) -> dict[str, Any]:
         return self.generator.report()
 
-    def generate(
-        self,
-        examples: Sequence[Encoded],
-        writing: Writing,
-        done: Done = nothing,
-        starts: Sequence[Place] = (),
-        heard: Sequence[Heard] = (),
-    ) -> list[Written]:
-        found = {number: held for number, one in enumerate(examples) if (held := self.journal.find(one, writing))}
-        rest = [number for number in range(len(examples)) if number not in found]
+    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
+        found = {number: held for number, one in enumerate(asked) if (held := self.journal.find(one.example, writing))}
+        rest = [number for number in range(len(asked)) if number not in found]
         self.meter.skip(len(found))
 
         def keep(place: int, written: Written) -> None:
             number = rest[place]
-            self.journal.add(examples[number], writing, written)
+            self.journal.add(asked[number].example, writing, written)
             found[number] = written
             self.meter.step()
             done(number, written)
 
         try:
-            begin = [starts[number] for number in rest] if starts else ()
-            told = [heard[number] for number in rest] if heard else ()
-            self.generator.generate([examples[number] for number in rest], writing, keep, begin, told)
+            self.generator.generate([asked[number] for number in rest], writing, keep)
         except UserError as error:
             kept = f"{self.meter.all_done:,} of {self.meter.traces:,} traces of this condition are kept"
             raise UserError(f"{error} ({kept})") from None
-        return [found[number] for number in range(len(examples))]
+        return [found[number] for number in range(len(asked))]
 
 
 def _digest(text: str) -> str:

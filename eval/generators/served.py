@@ -20,13 +20,12 @@ from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import windows
 from remedy.eval.decoding.cursor import Cursor, Generated
-from remedy.eval.decoding.protocol import Heard, Place
 from remedy.eval.generators.backend import Backend
-from remedy.eval.generators.base import GENERATORS, Done, Writing, Written, cursor_of, listening, nothing, predictions
-from remedy.eval.generators.drafts import NOTHING, Guess, Source
-from remedy.eval.generators.grammars import FREELY, Begun, Sent, begun, outside
+from remedy.eval.generators.base import GENERATORS, Done, Request, Writing, Written, cursor_of, ignore, predictions
+from remedy.eval.generators.drafts import NO_DRAFT, Draft, Source
+from remedy.eval.generators.grammars import FREELY, Begun, Sent, outside
 from remedy.eval.generators.http_client import Gone, HttpClient
-from remedy.eval.generators.rows import Asked, Row
+from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.server import About, Server, connect, try_grammar
 from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -112,44 +111,29 @@ class ServedGenerator:
             "context": self.context._asdict() if self.context else None,
         }
 
-    def generate(
-        self,
-        examples: Sequence[Encoded],
-        writing: Writing,
-        done: Done = nothing,
-        starts: Sequence[Place] = (),
-        heard: Sequence[Heard] = (),
-    ) -> list[Written]:
-        heard = listening(heard, len(examples))
-        return _run(self._generate(examples, writing, done, begun(starts, len(examples)), heard))
+    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
+        return _run(self._generate(asked, writing, done))
 
     async def _connect(self) -> Server:
         async with self.client.opened() as client:
             return await connect(client, self.tokenizer, self.name)
 
-    async def _generate(
-        self,
-        examples: Sequence[Encoded],
-        writing: Writing,
-        done: Done,
-        starts: Sequence[Begun | None],
-        heard: Sequence[Heard],
-    ) -> list[Written]:
+    async def _generate(self, asked: Sequence[Request], writing: Writing, done: Done) -> list[Written]:
         """Each example as soon as there is room for it."""
         found: dict[int, Written] = {}
-        waiting = iter(range(len(examples)))
+        waiting = iter(range(len(asked)))
 
         async def work() -> None:
             for number in waiting:
-                found[number] = await self._write(examples[number], writing, starts[number], heard[number])
+                found[number] = await self._write(asked[number], writing)
                 done(number, found[number])
 
         try:
             async with self.client.opened():
-                if any(starts) and not self.holds:
+                if any(one.start for one in asked) and not self.holds:
                     await try_grammar(self.server, self.tokenizer)
                     self.holds = True
-                async with _together([work() for _ in range(min(self.at_once, len(examples)))]) as workers:
+                async with _together([work() for _ in range(min(self.at_once, len(asked)))]) as workers:
                     await workers
         except UserError as error:
             cure = "start the server again and give" if isinstance(error, Gone) else "put that right and give"
@@ -157,21 +141,23 @@ class ServedGenerator:
         if self.client.failures:
             said = ", ".join(f"{kind} {count:,} times" for kind, count in self.client.failures.items())
             log.info("%s: requests that were sent again so far: %s", self.backend.url, said)
-        return [found[number] for number in range(len(examples))]
+        return [found[number] for number in range(len(asked))]
 
-    async def _write(self, truth: Encoded, writing: Writing, begin: Begun | None, heard: Heard) -> Written:
+    async def _write(self, request: Request, writing: Writing) -> Written:
+        truth = request.example
         if writing.fed == frozenset(Role):
             return Written(await self._predicted(truth, writing.predicted, writing.memory))
-        cursor = cursor_of(truth, writing, self.tokenizer, self.limit, begin.place if begin else None, heard)
+        begin = Begun(request.start) if request.start is not None else None
+        cursor = cursor_of(request, writing, self.tokenizer, self.limit)
         row, luck = Row(0, cursor), _Luck()
         near = max(TIE * self.server.departure, LEAST_TIE)
         while not row.ended:
             row.renewed = False
-            guess = self._guess(row, luck)
-            if guess.tokens:
+            draft = self._draft(row, luck)
+            if draft.tokens:
                 self.asked["score"] += 1
-                scores = await self.server.score(row.read, guess.tokens)
-                row.judge(Asked([], guess, True, False), scores, near)
+                scores = await self.server.score(row.read, draft.tokens)
+                row.judge(Proposal([], draft, True, False), scores, near)
                 luck.scored(row.judged[1])
                 continue
             self.asked["write"] += 1
@@ -181,7 +167,7 @@ class ServedGenerator:
             if begin:
                 self._check(cursor, sent, scores.tokens)
             before = len(cursor.generated)
-            stood = row.judge(Asked([], Guess(scores.tokens[:-1], Source.COPY), True, True), scores, near)
+            stood = row.judge(Proposal([], Draft(scores.tokens[:-1], Source.COPY), True, True), scores, near)
             luck.stood(stood == len(scores.tokens) - 1)
             luck.written(truth, cursor.generated[before:])
         return Written(cursor.generated, row.near_ties)
@@ -212,19 +198,19 @@ class ServedGenerator:
         room = self.about.longest - len(row.read) if self.about.longest else PIECE
         return max(1, min(row.cursor.room, reach, room))
 
-    def _guess(self, row: Row, luck: _Luck) -> Guess:
+    def _draft(self, row: Row, luck: _Luck) -> Draft:
         """The truth from here on, where it pays to have it scored: at first always."""
         cursor, read = row.cursor, len(row.read)
         true = None if row.undecided else cursor.ahead(len(cursor.ids) if self.limit is None else self.limit - read)
         if true is None:
-            return NOTHING
+            return NO_DRAFT
         place, tokens = true
         last = cursor.runs[cursor.written][1]
         end = last if last < len(cursor.ids) else last - 1  # of what ends the last run nothing follows
         tokens = tokens[: max(0, end - place)]
         if luck.wrong:
             tokens = tokens[: _worthwhile(cursor, luck, read, len(tokens))]
-        return Guess(tokens, Source.TRUTH, place, read)
+        return Draft(tokens, Source.TRUTH, place, read)
 
 
 class _Luck:

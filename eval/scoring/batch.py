@@ -12,7 +12,7 @@ from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
 from remedy.eval.diagnostics.condition import Condition
-from remedy.eval.generators.base import Generator, Writing, Written
+from remedy.eval.generators.base import Generator, Writing, Written, requests
 from remedy.eval.records.generations import Generation, generation
 from remedy.eval.records.schema import Score
 from remedy.eval.scoring.actions import contradictions
@@ -51,7 +51,7 @@ def write_batch(
     starts = (
         starts_of(constraint, [batch[place][0] for place in decoded], condition.data, tokenizer) if constraint else ()
     )
-    found = generator.generate(chosen, writing(condition, max_new_tokens), starts=starts) if chosen else []
+    found = generator.generate(requests(chosen, starts), writing(condition, max_new_tokens)) if chosen else []
     return dict(zip(decoded, found))
 
 

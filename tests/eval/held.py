@@ -16,8 +16,8 @@ from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.protocol import Place
-from remedy.eval.generators import Writing, Written
-from remedy.models.chunks import Form, Rewind
+from remedy.eval.generators import Writing, Written, requests
+from remedy.models.chunks import Kind
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends.characters import CharacterSettings
@@ -56,8 +56,8 @@ class Prepared:
     def starts(self) -> list[Place]:
         return starts_of("control_flow", self.examples, self.data, self.tokenizer)
 
-    def reader(self, following: Next, rewind: Rewind = Rewind.CROP, form: Form = Form.TOGETHER) -> Any:
-        return Noisy(following, self.tokenizer.vocab_size, rewind, form)
+    def reader(self, following: Next, kind: Kind = Kind.CROP) -> Any:
+        return Noisy(following, self.tokenizer.vocab_size, kind)
 
     def erring(self, seed: int, rate: float, context: int = 3) -> Next:
         return erring(self.truths, self.tokenizer.vocab_size, seed, rate, context)
@@ -118,7 +118,7 @@ def never_masked(made: Prepared, starts: Sequence[Place]) -> tuple[int, int]:
     for truth, start in zip(made.truths, starts):
         reader = made.reader(made.erring(0, 0.0, 2))
         reader.following = lambda read, ids=truth.ids: (*ids, 0)[len(read)]
-        (written,) = drafting(reader, made.tokenizer, 1).generate([truth], CONSTRAINED, starts=[start])
+        (written,) = drafting(reader, made.tokenizer, 1).generate(requests([truth], [start]), CONSTRAINED)
         (run,) = written.runs
         assert run.ids == list(truth.ids[run.start :])
         assert run.complete

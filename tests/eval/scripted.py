@@ -4,7 +4,6 @@ import math
 import random
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -14,8 +13,8 @@ from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
 from remedy.eval.generators import LocalGenerator, Written
 from remedy.models.cache_memory import Footprint
-from remedy.models.call_cost import Pace
-from remedy.models.chunks import Chunk, Form, Rewind
+from remedy.models.chunks import Chunk, Kind
+from remedy.models.reader import Departure
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 FORCED = {"free": FREE, "line": LINE_FORCED, "action": ACTION_FORCED, "state": STATE_FORCED}
@@ -24,20 +23,17 @@ Next = Callable[[list[int]], int]
 
 
 class Scripted:
-    """Stands for a model that is a function of what a row has read, and its reader: by steps, and by chunks as `rewind` says."""
+    """Stands for a model that is a function of what a row has read, and its reader: by steps, and by chunks as its kind says."""
 
     name = "scripted"
-    steady = True
     context = None
     footprint = Footprint(1.0, 1.0)
+    overhead = 12.0
     together = 0
 
-    def __init__(
-        self, following: Next, vocabulary: int, rewind: Rewind, form: Form = Form.TOGETHER, limit: int | None = None
-    ):
-        self.following, self.vocabulary, self.rewind, self.form, self.limit = following, vocabulary, rewind, form, limit
-        self.departure = SimpleNamespace(logprob=0.0)
-        self.pace = Pace(12.0, 0.0)
+    def __init__(self, following: Next, vocabulary: int, kind: Kind = Kind.CROP, limit: int | None = None):
+        self.following, self.vocabulary, self.kind, self.limit = following, vocabulary, kind, limit
+        self.departure = Departure()
         self.memory = math.inf
         self.calls = 0
         self.rows: list[int] = []
@@ -65,7 +61,12 @@ class Scripted:
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
         raise NotImplementedError
 
-    def room(self) -> float:
+    def generate(self, prompt: Sequence[int], choose: Callable[[torch.Tensor], int | None]) -> None:
+        read = list(prompt)
+        while (token := choose(self.logits(read)[None])) is not None:
+            read.append(token)
+
+    def available(self) -> float:
         return self.memory
 
     def chunks(self) -> "Scripted":
@@ -79,13 +80,11 @@ class Scripted:
         self.calls += 1
         self.open = chunks
         assert len({self.held(row) > 0 for row in chunks}) == 1
-        assert self.form is not Form.ALONE or len(chunks) == 1
         self.together = max(self.together, len(chunks))
         self.rows.append(len(chunks))
         lengths = {len(chunk.tokens) for chunk in chunks.values()}
         if any(map(self.held, chunks)):
-            assert self.rewind is Rewind.CROP or len(lengths) == 1
-            assert self.rewind is not Rewind.NEVER or lengths == {1}
+            assert self.kind is Kind.CROP or len(lengths) == 1
         found = {}
         for row, (tokens, guesses) in chunks.items():
             read = [*self.states.get(row, ()), *tokens]
@@ -101,10 +100,6 @@ class Scripted:
         self.keep(dict.fromkeys(tokens, 1))
         rows = sorted(tokens, reverse=True)
         return rows, torch.cat([found[row] for row in rows])
-
-    @property
-    def marks(self) -> bool:
-        return self.form is not Form.WHOLE and self.rewind is not Rewind.NEVER
 
     def mark(self, row: int) -> None:
         self.marked.setdefault(row, self.states[row])
@@ -127,7 +122,7 @@ class Scripted:
                 continue
             assert 0 <= kept[row] <= len(chunk.tokens)
             whole = kept[row] == len(chunk.tokens) and not uneven
-            if self.form is not Form.WHOLE and (whole or self.rewind is Rewind.CROP):
+            if whole or self.kind is Kind.CROP:
                 self.states[row] = [*before, *chunk.tokens[: kept[row]]]
             elif before:
                 self.states[row] = before

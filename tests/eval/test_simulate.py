@@ -17,14 +17,14 @@ from remedy.data_gen.prompts import prompt_spans, read_program
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
-from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, ServedGenerator, Writing
+from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, ServedGenerator, Writing
 from remedy.eval.generators.backend import Backend
 from remedy.eval.records.generations import FrameProbability, generation
 from remedy.eval.records.model_frames import FrameStream, ModelFrame, kept_frames
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.places import depths_written, places_written
 from remedy.eval.simulate import Prepared, prepared, simulate
-from remedy.models.chunks import Rewind
+from remedy.models.chunks import Kind
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
@@ -170,7 +170,7 @@ def test_frames_hold_what_was_written_whoever_writes_it(constraint: str, memory:
 
         expected = None
         for plain in (True, False):
-            reader: Any = Noisy(following, CHARACTERS.vocab_size, Rewind.CROP)
+            reader: Any = Noisy(following, CHARACTERS.vocab_size, Kind.CROP)
             generator: Any = LoopGenerator(reader, CHARACTERS) if plain else drafting(reader, CHARACTERS, 1)
             simulation = simulate(generator, CHARACTERS, found, data, constraint, 150)
             [written] = simulation.written.runs
@@ -260,7 +260,7 @@ def test_a_limit_on_tokens_leaves_no_answer() -> None:
 def test_a_prompt_longer_than_the_model_reads_is_said() -> None:
     data = data_for()
     found = prepared(looping(), data, CHARACTERS)
-    reader: Any = Noisy(lambda read: 0, CHARACTERS.vocab_size, Rewind.CROP, limit=20)
+    reader: Any = Noisy(lambda read: 0, CHARACTERS.vocab_size, Kind.CROP, limit=20)
     with pytest.raises(UserError, match="reads 20 tokens, and the program's prompt has"):
         simulate(LoopGenerator(reader, CHARACTERS), CHARACTERS, found, data)
 
@@ -272,5 +272,6 @@ def test_listeners_of_a_batch_each_hear_their_own() -> None:
     generator = LocalGenerator(ModelReader(Mock(known, CHARACTERS.vocab_size)), CHARACTERS, 2)
     heard: list[list[int]] = [[], []]
     listeners = [lambda token, logprob, margin, held, mine=mine: mine.append(token) for mine in heard]
-    written = generator.generate([one.truth for one in both], Writing(FREE), heard=listeners)
+    asked = [Request(one.truth, None, listener) for one, listener in zip(both, listeners)]
+    written = generator.generate(asked, Writing(FREE))
     assert [one.runs[0].ids for one in written] == heard

@@ -8,15 +8,15 @@ import accelerate
 import pytest
 import torch
 from accelerate import dispatch_model
+from transformers import DynamicCache
 
 from remedy.eval.checkpoint import Subject, describe, weights_digest
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
-from remedy.models.cache_memory import room, shares
+from remedy.models.cache_memory import available_bytes, cache_bytes
 from remedy.models.devices import input_device, spread
 from remedy.models.loading import load_checkpoint
 from remedy.models.reader import ModelReader
-from remedy.models.states import State
 from remedy.settings import ConfigError, UserError, build
 from tests.eval.test_evaluate import PERMUTATION, SETTINGS, model_for
 from tests.evaluations import assert_the_same
@@ -57,13 +57,15 @@ def test_what_gpus_have_no_room_for_stays_in_main_memory_where_it_lies(monkeypat
     assert all(torch.equal(weight, expected[name]) for name, weight in spread(model).state_dict().items())
 
 
-def test_states_have_room_until_the_first_device_is_full() -> None:
-    state = State({"past": [torch.zeros(3), torch.zeros(1, device="meta")]}, {})
-    found = shares(state)
-    assert found == {CPU: 0.75, torch.device("meta"): 0.25}
-    half, all_of_it = room({CPU: 0.5}), room({CPU: 1.0})
-    assert half == pytest.approx(2 * all_of_it, rel=0.2)
-    assert shares(State({}, {})) == {}
+def test_caches_have_room_until_the_first_device_is_full() -> None:
+    cache = DynamicCache()
+    for layer, device in enumerate(("cpu", "meta")):
+        cache.update(
+            torch.zeros(1, 1, 3 - layer, 2, device=device), torch.zeros(1, 1, 3 - layer, 2, device=device), layer
+        )
+    assert cache_bytes(cache) == {CPU: 48, torch.device("meta"): 32}
+    both, cache.layers = available_bytes(cache), cache.layers[:1]
+    assert both == pytest.approx(80 / 48 * available_bytes(cache), rel=0.2)
 
 
 def test_what_a_device_map_would_not_do_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from remedy.models.chunks import Form
+from remedy.models.chunks import Kind
 from remedy.models.mixers.window import windowed_attention
 from remedy.models.reader import ModelReader
 from tests.models.small_decoders import ALL, FORMS, decoder, named
@@ -43,7 +43,7 @@ def test_rows_of_unequal_prompts_are_read_together_as_alone(
     rows = [torch.randint(0, 40, (n,)).tolist() for n in (31, 3, 12)]
     found = [reader.prefill([row[:-2] for row in rows])]
     found += [reader.step([row[at] for row in rows]) for at in (-2, -1)]
-    assert reader.form is Form.TOGETHER
+    assert reader.kind is (Kind.CROP if set(mixers) == {"attention"} else Kind.COPY)
     for number, row in enumerate(rows):
         alone = model(torch.tensor([row])).logits[0, -3:]
         torch.testing.assert_close(torch.stack([logits[number] for logits in found]), alone, atol=1e-5, rtol=0)
@@ -142,7 +142,7 @@ def test_every_parameter_gets_a_gradient(mixers: tuple[str, ...]) -> None:
 def test_keys_that_were_turned_are_not_cut_back() -> None:
     model = decoder(("path_attention",))
     reader = ModelReader(model)
-    assert (reader.report()["form"], reader.report()["rewind"]) == ("together", "copy")
+    assert reader.report()["cache"] == "copy"
     cache = model.new_cache()
     cache.activate_past_recording()
     with pytest.raises(RuntimeError, match="cannot be cut back"):

@@ -14,10 +14,10 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Special
 from remedy.eval.decoding.forcings import ACTION_FORCED
 from remedy.eval.decoding.protocol import Place, continued
-from remedy.eval.generators import Journal, LocalGenerator, LoopGenerator, Writing
+from remedy.eval.generators import Journal, LocalGenerator, LoopGenerator, Writing, requests
 from remedy.eval.generators.base import cursor_of
 from remedy.eval.scoring.common import spliced
-from remedy.models.chunks import Form, Rewind
+from remedy.models.chunks import Kind
 from remedy.models.mixers import MIXERS
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, build_tokenizer
@@ -44,19 +44,18 @@ def permutations() -> Prepared:
     return Prepared(S3, 5)
 
 
-@pytest.mark.parametrize("rewind", Rewind)
-def test_whatever_a_model_writes_is_what_the_plain_loop_writes(loops: Prepared, rewind: Rewind) -> None:
-    draws = random.Random(str(rewind))
+@pytest.mark.parametrize("kind", Kind)
+def test_whatever_a_model_writes_is_what_the_plain_loop_writes(loops: Prepared, kind: Kind) -> None:
+    draws = random.Random(str(kind))
     for seed in range(6):
         writing = CONSTRAINED._replace(max_new_tokens=draws.choice([3, 60, 250]), memory=draws.choice(MEMORIES))
         rate = draws.choice([0.0, 0.02, 0.2, 1.0])
-        how = draws.choice([Form.WHOLE, Form.ALONE, Form.TOGETHER, Form.TOGETHER])
-        reader = loops.reader(
-            loops.erring(seed, rate, draws.choice([1, 2, 5])), Rewind.CROP if how is Form.WHOLE else rewind, how
-        )
+        reader = loops.reader(loops.erring(seed, rate, draws.choice([1, 2, 5])), kind)
         reader.limit = draws.choice([None, max(len(truth.ids) for truth in loops.truths) + 3])
-        expected = LoopGenerator(reader, CHARACTERS).generate(loops.truths, writing, starts=loops.starts)
-        found = drafting(reader, CHARACTERS, draws.choice([1, 3])).generate(loops.truths, writing, starts=loops.starts)
+        expected = LoopGenerator(reader, CHARACTERS).generate(requests(loops.truths, loops.starts), writing)
+        found = drafting(reader, CHARACTERS, draws.choice([1, 3])).generate(
+            requests(loops.truths, loops.starts), writing
+        )
         assert_alike(found, expected)
         for one, start in zip(expected, loops.starts):
             (run,) = one.runs
@@ -87,9 +86,9 @@ def test_on_straight_line_programs_it_is_action_forcing_without_the_truth(moves:
     compared = 0
     for seed in range(4):
         reader = made.reader(made.erring(seed, (0.01, 0.1, 0.3, 0.0)[seed], 2))
-        forced = LoopGenerator(reader, CHARACTERS).generate(made.truths, Writing(ACTION_FORCED))
+        forced = LoopGenerator(reader, CHARACTERS).generate(requests(made.truths), Writing(ACTION_FORCED))
         prompts = [_prompt(truth) for truth in made.truths]
-        found = LoopGenerator(reader, CHARACTERS).generate(prompts, CONSTRAINED, starts=made.starts)
+        found = LoopGenerator(reader, CHARACTERS).generate(requests(prompts, made.starts), CONSTRAINED)
         for truth, one, other in zip(made.truths, forced, found):
             (run,) = other.runs
             if all(part.complete for part in one.runs):
@@ -113,7 +112,7 @@ def test_the_truth_changes_nothing(loops: Prepared, generator: str) -> None:
         made: Any = LoopGenerator(reader, CHARACTERS) if generator == "loop" else drafting(reader, CHARACTERS, 3)
         return [
             one.runs[0].ids
-            for one in made.generate(truths, CONSTRAINED._replace(max_new_tokens=300), starts=loops.starts)
+            for one in made.generate(requests(truths, loops.starts), CONSTRAINED._replace(max_new_tokens=300))
         ]
 
     expected = written(loops.truths)
@@ -129,7 +128,7 @@ def test_choices_are_the_likeliest_of_what_is_allowed_and_what_was_cut_is_said(l
     reader = loops.reader(loops.erring(1, 0.3))
     truth, start = loops.truths[0], loops.starts[0]
     (written,) = LoopGenerator(reader, CHARACTERS).generate(
-        [truth], CONSTRAINED._replace(max_new_tokens=300), starts=[start]
+        requests([truth], [start]), CONSTRAINED._replace(max_new_tokens=300)
     )
     (run,) = written.runs
     place: Place | None = start
@@ -156,7 +155,7 @@ def test_a_model_that_writes_anything_stays_within_the_program(loops: Prepared, 
 
     reader = loops.reader(anything)
     writing = CONSTRAINED._replace(max_new_tokens=most)
-    found = drafting(reader, CHARACTERS, 2).generate(loops.truths, writing, starts=loops.starts)
+    found = drafting(reader, CHARACTERS, 2).generate(requests(loops.truths, loops.starts), writing)
     for one, start in zip(found, loops.starts):
         assert_held(one.runs[0], start, CHARACTERS, most)
 
@@ -188,7 +187,7 @@ def test_what_is_kept_as_it_comes_is_what_was_written(loops: Prepared, tmp_path:
     """With how each token came about; and what was written freely is something else."""
     writing = CONSTRAINED._replace(max_new_tokens=300)
     found = drafting(loops.reader(loops.erring(1, 0.1)), CHARACTERS, 2).generate(
-        loops.truths, writing, starts=loops.starts
+        requests(loops.truths, loops.starts), writing
     )
     journal = Journal(tmp_path / "unfinished", "x")
     for truth, one in zip(loops.truths, found):
@@ -206,7 +205,7 @@ def test_a_loop_without_an_end_is_ended(tmp_path: Path) -> None:
     (blank,), special = CHARACTERS.string_ids(" "), CHARACTERS.special_ids[Special.ACTION_SEP]
     reader = made.reader(lambda read: blank if read[-1] == blank else special)
     (written,) = drafting(reader, CHARACTERS, 1).generate(
-        made.truths, CONSTRAINED._replace(max_new_tokens=50), starts=made.starts
+        requests(made.truths, made.starts), CONSTRAINED._replace(max_new_tokens=50)
     )
     assert not written.runs[0].complete
     assert len(written.runs[0].ids) == 50 > written.runs[0].asked
@@ -233,8 +232,8 @@ def test_models_write_what_the_plain_loop_writes(permutations: Prepared, name: s
     truths, starts = [truth for truth, _ in fits], [start for _, start in fits]
     for memory in MEMORIES[1::2]:
         writing = CONSTRAINED._replace(max_new_tokens=20, memory=memory)
-        expected = LoopGenerator(generator.reader, CHARACTERS).generate(truths, writing, starts=starts)
-        assert_alike(generator.generate(truths, writing, starts=starts), expected)
+        expected = LoopGenerator(generator.reader, CHARACTERS).generate(requests(truths, starts), writing)
+        assert_alike(generator.generate(requests(truths, starts), writing), expected)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.control_flow import TokenWalk, TraceGrammar
 from remedy.eval.decoding.grammar import LarkGrammar
 from remedy.eval.evaluate import evaluate, run_condition
-from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, Written
+from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, Written, requests
 from remedy.eval.generators.backend import Backend
 from remedy.eval.view.evaluation import record_view
 from remedy.models.reader import ModelReader
@@ -184,11 +184,11 @@ def assert_served_as_here(
     """A server's model writes what the plain loop does. What was written, and the server."""
     tokens_of(CHARACTERS)
     starts = starts_of(asked.constraint, made.examples, made.data, CHARACTERS)
-    expected = LoopGenerator(ModelReader(model), CHARACTERS).generate(made.truths, asked, starts=starts)
+    expected = LoopGenerator(ModelReader(model), CHARACTERS).generate(requests(made.truths, starts), asked)
     server = ContractServer(model, CHARACTERS)
     with server.running() as url:
         served = ServedGenerator(Backend(url=url, model="tiny", patience=20), CHARACTERS)
-        found = served.generate(truths or made.truths, asked, starts=starts)
+        found = served.generate(requests(truths or made.truths, starts), asked)
     assert all(map(same, found, expected))
     for one in found:
         for held, logprob in zip(one.runs[0].held, one.runs[0].logprobs):
@@ -245,12 +245,12 @@ def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> Non
         served = ServedGenerator(Backend(url=url, model="tiny", patience=0.1), CHARACTERS)
         begin = server.posts
         with pytest.raises(UserError, match="does not hold a model to a grammar of token ids") as error:
-            served.generate(made.truths, CONSTRAINED, starts=made.starts)
+            served.generate(requests(made.truths, made.starts), CONSTRAINED)
         assert "--structured-outputs-config.backend guidance" in str(error.value)
         assert server.posts == begin + 1
         served.holds = True
         with pytest.raises(UserError, match="the server did not hold to the grammar: token") as error:
-            served.generate(made.truths, CONSTRAINED, starts=made.starts)
+            served.generate(requests(made.truths, made.starts), CONSTRAINED)
         assert str(error.value).startswith(url)
     assert "\n" not in str(error.value)
 

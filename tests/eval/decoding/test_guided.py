@@ -23,7 +23,7 @@ from remedy.eval.control_flow import ControlFlow, ControlFlowError
 from remedy.eval.decoding.guided import GuidedGrammar, GuidedWalk
 from remedy.eval.decoding.protocol import Place
 from remedy.eval.evaluate import run_condition
-from remedy.eval.generators.loop import LoopGenerator
+from remedy.eval.generators import LoopGenerator, requests
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TokenizerError
 from remedy.models.tokenizer_backends.llama3 import Llama3Settings
@@ -304,8 +304,8 @@ def test_a_decoder_with_guesses_writes_what_the_plain_loop_writes() -> None:
     writing = CONSTRAINED._replace(max_new_tokens=60)
     for seed, rate in enumerate([0.05, 1.0]):
         reader = made.reader(made.erring(seed, rate))
-        expected = LoopGenerator(reader, CHARACTERS).generate(made.truths, writing, starts=guided(made))
-        found = drafting(reader, CHARACTERS, 2).generate(made.truths, writing, starts=guided(made))
+        expected = LoopGenerator(reader, CHARACTERS).generate(requests(made.truths, guided(made)), writing)
+        found = drafting(reader, CHARACTERS, 2).generate(requests(made.truths, guided(made)), writing)
         assert_alike(found, expected)
         for one, begin in zip(expected, guided(made)):
             assert_held(one.runs[0], begin, CHARACTERS, 60)

@@ -156,7 +156,7 @@ class Chopper(ModelReader):
     def __init__(self, model: Any, close: int) -> None:
         super().__init__(model)
         self.close: int | None = None
-        assert self.form  # which is found without it
+        assert self.kind  # which is found without it
         self.close = close
 
     def prefill(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:

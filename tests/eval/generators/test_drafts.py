@@ -10,58 +10,51 @@ from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import windows
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE
-from remedy.eval.generators import Writing
+from remedy.eval.generators import Request, Writing, requests
 from remedy.eval.generators.base import cursor_of
 from remedy.eval.generators.drafts import Drafter, Source
-from remedy.models.call_cost import Pace
-from remedy.models.chunks import Chunk, Rewind
+from remedy.models.chunks import Chunk, Kind
 from remedy.models.tokenizer import Encoded
 from tests.eval.decoding.test_decoding import prepared
 from tests.eval.scripted import FORCED, Scripted, drafting, erring
 
+KINDS = (Kind.CROP, Kind.COPY)
 
-@pytest.mark.parametrize("rewind", Rewind)
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", FORCED)
 @pytest.mark.parametrize("form", ["cwm", "repl", "symbolic"])
-def test_a_trace_that_a_model_gets_right_is_one_call(form: str, name: str, rewind: Rewind) -> None:
+def test_a_trace_that_a_model_gets_right_is_one_call(form: str, name: str, kind: Kind) -> None:
     tokenizer, truths = prepared(form, 4)
     for truth in truths:
-        reader = Scripted(erring([truth], tokenizer.vocab_size, 0, 0.0, 2), tokenizer.vocab_size, rewind)
-        (written,) = drafting(reader, tokenizer, 1).generate([truth], Writing(FORCED[name], form == "symbolic"))
+        reader = Scripted(erring([truth], tokenizer.vocab_size, 0, 0.0, 2), tokenizer.vocab_size, kind)
+        (written,) = drafting(reader, tokenizer, 1).generate(
+            requests([truth]), Writing(FORCED[name], form == "symbolic")
+        )
         assert reader.calls == 1
         assert [run.ids for run in written.runs] == [list(truth.ids[run.start : run.stop]) for run in written.runs]
 
 
-@pytest.mark.parametrize("rewind", [Rewind.CROP, Rewind.COPY])
-def test_with_a_memory_the_context_is_read_twice_and_not_anew_for_every_frame(rewind: Rewind) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_a_memory_the_context_is_read_twice_and_not_anew_for_every_frame(kind: Kind) -> None:
     tokenizer, (truth,) = prepared("cwm", 1)
     memory = Memory(frames=1)
     frames = len(windows(*truth[:3], memory, tokenizer.special_ids))
-    reader = Scripted(erring([truth], tokenizer.vocab_size, 0, 0.0, 1), tokenizer.vocab_size, rewind)
+    reader = Scripted(erring([truth], tokenizer.vocab_size, 0, 0.0, 1), tokenizer.vocab_size, kind)
     begun = []
     extend = reader.extend
     reader.extend = lambda chunks: begun.extend([0] * (reader.held(0) == 0)) or extend(chunks)  # type: ignore[method-assign, func-returns-value]
-    drafting(reader, tokenizer, 1).generate([truth], Writing(ACTION_FORCED, memory=memory))
+    drafting(reader, tokenizer, 1).generate(requests([truth]), Writing(ACTION_FORCED, memory=memory))
     assert frames > 4
     assert len(begun) == 2
 
 
 def test_rows_that_are_right_are_one_call_together_where_calls_are_dear() -> None:
     tokenizer, truths = prepared("repl", 4)
-    reader = Scripted(erring(truths, tokenizer.vocab_size, 0, 0.0, 2), tokenizer.vocab_size, Rewind.CROP)
-    reader.pace = Pace(10_000.0, 0.0)
-    drafting(reader, tokenizer, 4).generate(truths, Writing(FREE))
+    reader = Scripted(erring(truths, tokenizer.vocab_size, 0, 0.0, 2), tokenizer.vocab_size, Kind.CROP)
+    reader.overhead = 10_000.0
+    drafting(reader, tokenizer, 4).generate(requests(truths), Writing(FREE))
     assert reader.calls == 1
-
-
-def test_a_few_rows_are_judged_first_where_reading_the_truth_of_all_is_dear() -> None:
-    tokenizer, truths = prepared("repl", 8)
-    wrong = erring(truths, tokenizer.vocab_size, 0, 1.0, 2)
-    for overhead, first in ((10_000.0, 8), (100.0, 1)):
-        reader = Scripted(wrong, tokenizer.vocab_size, Rewind.CROP)
-        reader.pace = Pace(overhead, 0.0)
-        drafting(reader, tokenizer, 8).generate(truths, Writing(FREE))
-        assert reader.rows[0] == first
 
 
 @pytest.mark.parametrize("name", FORCED)
@@ -69,8 +62,8 @@ def test_examples_with_nothing_to_write_ask_nothing(name: str) -> None:
     tokenizer, truths = prepared("repl", 2)
     context = [truth.roles.count(int(Role.CONTEXT)) for truth in truths]
     prompts = [Encoded(one.ids[:n], one.roles[:n], one.frames[:n], one.strings[:n]) for one, n in zip(truths, context)]
-    reader = Scripted(erring(truths, tokenizer.vocab_size, 0, 0.0, 2), tokenizer.vocab_size, Rewind.CROP)
-    found = drafting(reader, tokenizer, 2).generate(prompts, Writing(FORCED[name]))
+    reader = Scripted(erring(truths, tokenizer.vocab_size, 0, 0.0, 2), tokenizer.vocab_size, Kind.CROP)
+    found = drafting(reader, tokenizer, 2).generate(requests(prompts), Writing(FORCED[name]))
     assert [one.runs for one in found] == [[], []]
     assert reader.calls == 0
 
@@ -86,8 +79,8 @@ def test_one_wrong_token_costs_a_few_calls(name: str) -> None:
     ids[at] = next(
         token for token in range(tokenizer.vocab_size) if not tokenizer.is_special(token) and token != ids[at]
     )
-    reader = Scripted(lambda read: ids[len(read)], tokenizer.vocab_size, Rewind.CROP)
-    drafting(reader, tokenizer, 1).generate([truth], Writing(fed))
+    reader = Scripted(lambda read: ids[len(read)], tokenizer.vocab_size, Kind.CROP)
+    drafting(reader, tokenizer, 1).generate(requests([truth]), Writing(fed))
     assert reader.calls <= 5
 
 
@@ -105,8 +98,8 @@ def test_a_model_that_goes_round_is_written_in_few_calls(period: int, counted: b
             return truth.ids[len(read)]
         return kinds[turn % len(kinds)] if counted and at == 0 else kinds[-1 - at % 7]
 
-    reader = Scripted(following, tokenizer.vocab_size, Rewind.CROP)
-    drafting(reader, tokenizer, 1).generate([truth], Writing(FREE, max_new_tokens=most))
+    reader = Scripted(following, tokenizer.vocab_size, Kind.CROP)
+    drafting(reader, tokenizer, 1).generate(requests([truth]), Writing(FREE, max_new_tokens=most))
     assert reader.calls <= (100 if counted else 20)
 
 
@@ -114,11 +107,11 @@ def test_a_model_that_goes_round_is_written_in_few_calls(period: int, counted: b
 def test_a_guess_is_no_longer_than_pays(worth: int) -> None:
     """Also where there is room for thousands of tokens: under a constraint each of them is looked at."""
     tokenizer, (truth,) = prepared("cwm", 1)
-    cursor = cursor_of(truth, Writing(FREE, max_new_tokens=600), tokenizer, None)
+    cursor = cursor_of(Request(truth), Writing(FREE, max_new_tokens=600), tokenizer, None)
     read, drafter = [*cursor.prompt()], Drafter(cursor)
     lengths = []
     for turn in range(60):
-        lengths.append(len(drafter.guess(read, 16_000, lambda source: worth).tokens) if turn else 0)
+        lengths.append(len(drafter.draft(read, 16_000, lambda source: worth).tokens) if turn else 0)
         wrong = next(token for token in (truth.ids[-3], truth.ids[-4]) if turn or token != truth.ids[len(read)])
         token = cursor.next_token(wrong, 0.0)
         assert token is not None
@@ -130,14 +123,14 @@ def test_a_guess_at_a_loop_ends_where_the_row_may_write_no_more() -> None:
     """Whatever it seems worth: of a model that runs away every row would read several times what it may write."""
     tokenizer, (truth,) = prepared("cwm", 1)
     most = 50
-    cursor = cursor_of(truth, Writing(FREE, max_new_tokens=most), tokenizer, None)
+    cursor = cursor_of(Request(truth), Writing(FREE, max_new_tokens=most), tokenizer, None)
     read, drafter = [*cursor.prompt()], Drafter(cursor)
     around = next(token for token in truth.ids if token != truth.ids[len(read)] and not tokenizer.is_special(token))
     for written in range(1, most):
         token = cursor.next_token(around, 0.0)
         assert token is not None
         read.append(token)
-        guess = drafter.guess(read, 16_000, lambda source: 16_000)
+        guess = drafter.draft(read, 16_000, lambda source: 16_000)
         assert len(guess.tokens) <= most - written
     assert guess.source is Source.COPY
     assert guess.tokens == [around]
@@ -146,9 +139,9 @@ def test_a_guess_at_a_loop_ends_where_the_row_may_write_no_more() -> None:
 def test_a_guess_at_the_truth_ends_where_the_row_may_write_no_more() -> None:
     tokenizer, (truth,) = prepared("cwm", 1)
     most = 20
-    cursor = cursor_of(truth, Writing(FREE, max_new_tokens=most), tokenizer, None)
+    cursor = cursor_of(Request(truth), Writing(FREE, max_new_tokens=most), tokenizer, None)
     read = cursor.prompt()
-    guess = Drafter(cursor).guess(read, 16_000, lambda source: 16_000)
+    guess = Drafter(cursor).draft(read, 16_000, lambda source: 16_000)
     assert len(truth.ids) - len(read) > most
     assert (guess.source, guess.tokens) == (Source.TRUTH, list(truth.ids[len(read) : len(read) + most]))
 
@@ -156,8 +149,8 @@ def test_a_guess_at_the_truth_ends_where_the_row_may_write_no_more() -> None:
 class Near(Scripted):
     """A model whose likeliest tokens are nearer than rounding at one place, where reading by chunks says another than a step does."""
 
-    def __init__(self, truth: Encoded, place: int, vocabulary: int, rewind: Rewind) -> None:
-        super().__init__(lambda read: (*truth.ids, 0)[len(read)], vocabulary, rewind)
+    def __init__(self, truth: Encoded, place: int, vocabulary: int, kind: Kind) -> None:
+        super().__init__(lambda read: (*truth.ids, 0)[len(read)], vocabulary, kind)
         self.place = place
         self.ids = truth.ids
 
@@ -176,13 +169,13 @@ class Near(Scripted):
         return logits
 
 
-@pytest.mark.parametrize("rewind", Rewind)
-def test_a_near_tie_is_decided_by_a_step_of_one_token_and_counted(rewind: Rewind) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_near_tie_is_decided_by_a_step_of_one_token_and_counted(kind: Kind) -> None:
     tokenizer, (truth,) = prepared("repl", 1)
     start = truth.roles.count(int(Role.CONTEXT))
     for place in range(start + 1, len(truth.ids) - 1, 7):
-        reader = Near(truth, place, tokenizer.vocab_size, rewind)
-        (written,) = drafting(reader, tokenizer, 1).generate([truth], Writing(FREE))
+        reader = Near(truth, place, tokenizer.vocab_size, kind)
+        (written,) = drafting(reader, tokenizer, 1).generate(requests([truth]), Writing(FREE))
         assert written.runs[0].ids == list(truth.ids[start:])
         assert written.near_ties == 1
 
@@ -192,7 +185,7 @@ def test_no_more_rows_are_read_together_than_memory_has_room_for() -> None:
     lengths = sorted(len(truth.ids) for truth in truths)
     model = erring(truths, tokenizer.vocab_size, 0, 0.05, 2)
     for memory, most in ((math.inf, 6), (sum(lengths[:3]) + 3.0, 3), (0.0, 1)):
-        reader = Scripted(model, tokenizer.vocab_size, Rewind.CROP)
-        reader.memory, reader.pace = memory, Pace(10_000.0, 0.0)
-        drafting(reader, tokenizer, 6).generate(truths, Writing(FREE))
+        reader = Scripted(model, tokenizer.vocab_size, Kind.CROP)
+        reader.memory, reader.overhead = memory, 10_000.0
+        drafting(reader, tokenizer, 6).generate(requests(truths), Writing(FREE))
         assert reader.together == most

@@ -11,7 +11,7 @@ import pytest
 
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
-from remedy.eval.generators import Journal, ServedGenerator, Writing, Written, http_client
+from remedy.eval.generators import Journal, ServedGenerator, Writing, Written, http_client, requests
 from remedy.eval.generators.backend import KEY, Backend
 from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
@@ -50,13 +50,13 @@ def test_what_may_pass_is_tried_again_and_counted() -> None:
     faults = [*FAULTS.values(), "half", "drip"]
     with server.running() as url:
         served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer, batch_size=1)
-        expected = served.generate(truths, asked)
+        expected = served.generate(requests(truths), asked)
         begin = server.posts
         served.client.backend = served.backend.model_copy(update={"timeout": 0.9})
         server.script = lambda number, content: (
             faults[(number - begin) // 2] if (number - begin) % 2 == 0 and (number - begin) // 2 < len(faults) else None
         )
-        assert served.generate(truths, asked) == expected
+        assert served.generate(requests(truths), asked) == expected
     again = dict.fromkeys(FAULTS, 1) | {"the connection was dropped": 2, "no reply in time": 2}
     assert served.client.failures == again
 

@@ -12,7 +12,7 @@ from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.decoding.forcings import ANSWERS, fed_roles
-from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing
+from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, requests
 from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.dialects import BadReply, Question, ask, read
 from remedy.eval.progress import Meter, Underway
@@ -78,8 +78,8 @@ def test_what_a_model_gets_right_is_asked_for_once(wrong: frozenset[Role]) -> No
             fed = fed_roles(tuple(forcing) if isinstance(forcing, list) else forcing)
             asked = Writing(fed, False, 500, frozenset(Role) - {Role.CONTEXT})
             served.asked.clear()
-            local = LoopGenerator(ModelReader(model), tokenizer).generate(truths, asked)
-            for mine, other in zip(served.generate(truths, asked), local):
+            local = LoopGenerator(ModelReader(model), tokenizer).generate(requests(truths), asked)
+            for mine, other in zip(served.generate(requests(truths), asked), local):
                 assert [run[:3] for run in mine.runs] == [run[:3] for run in other.runs]
                 assert [run.complete for run in mine.runs] == [run.complete for run in other.runs]
             if not wrong & (frozenset(Role) - fed) or forcing == "teacher_forced":
@@ -95,9 +95,9 @@ def test_a_near_tie_is_decided_by_a_token_that_is_written() -> None:
     with ContractServer(model, tokenizer).running() as url:
         served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
         asked = Writing(fed_roles("action_forced"), True, 100)
-        plain = served.generate(truths, asked)
+        plain = served.generate(requests(truths), asked)
         served.server.departure = 10.0
-        tied = served.generate(truths, asked)
+        tied = served.generate(requests(truths), asked)
     assert [[run.ids for run in one.runs] for one in plain] == [[run.ids for run in one.runs] for one in tied]
     assert [one.near_ties for one in plain] == [0, 0]
     assert all(one.near_ties >= len(one.runs) for one in tied)
@@ -113,7 +113,7 @@ def test_what_a_memory_forgets_is_not_asked_for() -> None:
         tried = len(server.contents)
         for forcing in ("action_forced", "teacher_forced"):
             asked = Writing(fed_roles(forcing), True, 100, ANSWERS, Memory(frames=1))
-            for mine, other in zip(served.generate(truths, asked), loop.generate(truths, asked)):
+            for mine, other in zip(served.generate(requests(truths), asked), loop.generate(requests(truths), asked)):
                 assert [run[:3] for run in mine.runs] == [run[:3] for run in other.runs]
     longest = max(len(content["prompt"]) for content in server.contents[tried:])
     assert longest <= max(longest_seen(*truth[:3], Memory(frames=1), {}) for truth in truths)

@@ -9,24 +9,28 @@ import math
 from typing import NamedTuple
 
 from remedy.eval.decoding.cursor import Cursor
-from remedy.eval.generators.drafts import Drafter, Guess, Source
-from remedy.eval.generators.schedule import MEMORY, Record
+from remedy.eval.generators.drafts import Draft, Drafter, Source
+from remedy.eval.generators.schedule import RECENT, Record
 from remedy.eval.generators.scores import Prediction, Scores
 
 SETTLED = Prediction(-1, 0.0, math.inf)
-"""Stands where no model is asked."""
+"""Stands where no model is proposal."""
 
 
-class Asked(NamedTuple):
-    """What is read next of a row: `tokens` that stand and are not held yet, all of them or the first ones, and a guess at what follows
+class Proposal(NamedTuple):
+    """What is read next of a row: `tokens` that stand and are not held yet, all of them or the first ones, and a draft of what follows
     all of them."""
 
     tokens: list[int]
-    guess: Guess
+    draft: Draft
     whole: bool
     """Whether these are all tokens that stand, so that what is predicted after them counts."""
     decides: bool
     """Whether it is read as the plain loop would, so that what is predicted is taken however near a tie."""
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens) + len(self.draft.tokens)
 
 
 class Row:
@@ -41,39 +45,32 @@ class Row:
         if not self.read:
             raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
         self.prompt = len(self.read)
-        self.forgotten = 0
-        """How many tokens that stood are out of sight."""
         self.lasting = 0
         """How many of the first tokens stand again whenever it begins anew; none until it has: its first stretch is read as any."""
         self.drafter = Drafter(cursor)
-        self.record = Record(((0.0, 0.0),) * len(Source), MEMORY)
+        self.record = Record(((0.0, 0.0),) * len(Source), RECENT)
         self.undecided = False
         """Whether what comes next was not told: a near tie, which a step of one token has to decide, or a choice among tokens of which
         none is the likeliest."""
         self.departed = False
-        """Whether a guess was wrong since the row began."""
+        """Whether a draft was wrong since the row began."""
         self.renewed = False
         """Whether it has just forgotten a frame, and begins anew with what it still sees."""
         self.near_ties = 0
         self.judged = (Source.TRUTH, 0, False)
-        """Of the last guess: its source, how many tokens were right of those that a model judges, whether one was wrong."""
+        """Of the last draft: its source, how many tokens were right of those that a model judges, whether one was wrong."""
         self.ended = cursor.over
 
-    @property
-    def come(self) -> int:
-        """How many tokens stand, in sight or not."""
-        return self.forgotten + len(self.read)
-
-    def judge(self, asked: Asked, scores: Scores | None, near: float) -> int:
-        """Walk on with what was predicted after the tokens that were asked for; how many of them, with those guessed right, stand.
+    def judge(self, proposal: Proposal, scores: Scores | None, near: float) -> int:
+        """Walk on with what was predicted after the tokens that were asked for; how many of them, and of the draft, stand.
 
         `scores`: None where not all tokens that stand were asked for. `near`: margins below it are near ties.
         """
-        self.judged = (asked.guess.source, 0, False)
+        self.judged = (proposal.draft.source, 0, False)
         if scores is None:
-            return len(asked.tokens)
+            return len(proposal.tokens)
         again, self.undecided = self.undecided, False
-        guessed = asked.guess.tokens
+        guessed = proposal.draft.tokens
         right = judged = 0
         wrong, following = False, True  # following: all that was read stands, so that there is a prediction after it
         while not self.ended:
@@ -86,7 +83,7 @@ class Row:
             predicted = scores.at(right, self.cursor.among) if ask else SETTLED
             if predicted.margin < near:
                 self.near_ties += not again
-                self.undecided = not asked.decides
+                self.undecided = not proposal.decides
                 if self.undecided:
                     break
             token = self._walk(predicted)
@@ -96,13 +93,13 @@ class Row:
                 right, judged = right + 1, judged + ask
             elif following:
                 following, wrong = False, right < len(guessed)
-        self._learn(asked.guess, right, judged, wrong)
-        return len(asked.tokens) + right - self.undecided
+        self._learn(proposal.draft, right, judged, wrong)
+        return len(proposal.tokens) + right - self.undecided
 
     def step(self, scores: Scores, place: int, near: float) -> None:
         """Walk on by one token, as the plain loop, and over those that are settled then. `place`: of the row's prediction."""
         predicted = SETTLED if self.cursor.settled else scores.at(place, self.cursor.among)
-        self.near_ties += predicted.margin < near
+        self.near_ties += predicted.margin < near and not self.undecided
         self.undecided = False
         token = self._walk(predicted)
         while token is not None and not self.ended and self.cursor.settled:
@@ -117,15 +114,14 @@ class Row:
             before = len(self.read) + 1
             self.read = self.cursor.prompt()
             self.drafter.renew(len(self.read), before)
-            self.forgotten += before - len(self.read)
             self.prompt, self.renewed, self.departed = len(self.read), True, False
             self.lasting = self.cursor.sight.lasting
         self.ended = self.cursor.over
         return token
 
-    def _learn(self, guess: Guess, right: int, judged: int, wrong: bool) -> None:
+    def _learn(self, draft: Draft, right: int, judged: int, wrong: bool) -> None:
         self.departed |= wrong
-        self.record.judge(guess.source, judged, wrong)
-        self.judged = (guess.source, judged, wrong)
+        self.record.judge(draft.source, judged, wrong)
+        self.judged = (draft.source, judged, wrong)
         if not self.renewed:
-            self.drafter.returned(guess, right)
+            self.drafter.returned(draft, right)

@@ -1,0 +1,263 @@
+"""A model in this process, whose traces are guessed and judged in parallel: the truth is the draft.
+
+Greedy decoding writes the true trace up to the first token where the likeliest after the true past is another one. One parallel pass
+over the truth finds it; only what follows has to be decoded, and there, too, drafts are judged by the chunk (Leviathan et al., "Fast
+inference from Transformers via speculative decoding", 2023; here a guess is right where it is the likeliest token). The cursor that the
+plain loop walks with judges them, so that the same tokens are written. Where the two likeliest tokens are nearer than rounding, a step
+of one token decides, as there. A model whose cache can be neither cut back nor copied is asked by Transformers' `generate` instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from remedy.data_gen.roles import Role
+from remedy.eval.decoding.cursor import Cursor
+from remedy.eval.generators.base import GENERATORS, Done, Request, Writing, Written, cursor_of, ignore
+from remedy.eval.generators.drafts import NO_DRAFT, Draft, Source
+from remedy.eval.generators.loop import LoopGenerator
+from remedy.eval.generators.row import Proposal, Row
+from remedy.eval.generators.schedule import Record, calls, even_width, power_below, width, worthwhile
+from remedy.eval.generators.scores import abreast, most_likely, scores
+from remedy.models.chunks import Chunk, Kind
+from remedy.models.context_length import ContextLimit
+from remedy.models.reader import LOGITS, ModelReader
+from remedy.models.tokenizer import TraceTokenizer
+
+log = logging.getLogger(__name__)
+
+FARTHEST = 2**14
+"""Tokens that are guessed at once at most."""
+TIE = 4.0
+"""How many times the reader's departure two logits are apart that are no near tie: for a difference of two, and twice for safety."""
+LEAST_TIE = 2.0**-17
+"""What is a near tie at least: the spacing of float32 at 64."""
+
+
+@GENERATORS.register("local")
+class LocalGenerator:
+    """A model in this process. `batch_size`: examples written at a time; where memory runs out, half as many."""
+
+    def __init__(self, reader: ModelReader, tokenizer: TraceTokenizer, batch_size: int = 100) -> None:
+        self.name = reader.name
+        self.reader = reader
+        self.tokenizer = tokenizer
+        self.batch_size = batch_size
+
+    @property
+    def context(self) -> ContextLimit | None:
+        return self.reader.context
+
+    @property
+    def limit(self) -> int | None:
+        return self.reader.limit
+
+    def report(self) -> dict[str, Any]:
+        return self.reader.report()
+
+    @torch.no_grad()
+    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
+        order = sorted(range(len(asked)), key=lambda number: len(asked[number].example.ids))
+        found: dict[int, Written] = {}
+        waiting = list(order)
+        while waiting:
+            try:
+                for number, written in self._written(asked, waiting, writing):
+                    found[number] = written
+                    done(number, written)
+            except torch.OutOfMemoryError:
+                if self.batch_size == 1:
+                    raise
+                self.batch_size = (min(self.batch_size, len(waiting)) + 1) // 2
+                log.warning("%s: out of memory; %d examples are written at a time", self.name, self.batch_size)
+            waiting = [number for number in order if number not in found]
+        return [found[number] for number in range(len(asked))]
+
+    def _written(self, asked: Sequence[Request], numbers: list[int], writing: Writing) -> Iterator[tuple[int, Written]]:
+        """What is written of the requests of these numbers, as soon as they are done."""
+        forced = writing.fed == frozenset(Role)
+        if forced or self.reader.kind is Kind.WHOLE:
+            loop = LoopGenerator(self.reader, self.tokenizer)
+            for start in range(0, len(numbers), self.batch_size):
+                batch = numbers[start : start + self.batch_size]
+                yield from zip(batch, loop.batch([asked[number] for number in batch], writing))
+            return
+        cursors = ((number, cursor_of(asked[number], writing, self.tokenizer, self.limit)) for number in numbers)
+        if self.reader.kind is Kind.GENERATE:
+            for number, cursor in cursors:
+                self._generate(cursor)
+                yield number, Written(cursor.generated)
+            return
+        rows = (Row(number, cursor) for number, cursor in cursors)
+        for row in _Batch(self.reader, self.batch_size).run(rows):
+            yield row.number, Written(row.cursor.generated, row.near_ties)
+
+    def _generate(self, cursor: Cursor) -> None:
+        """Write an example by `generate`."""
+
+        def choose(logits: Tensor) -> int | None:
+            token, logprob, margin, cut = most_likely(logits).at(0, cursor.among)
+            return cursor.next_token(token, logprob, cut, margin)
+
+        while not cursor.over:
+            prompt = cursor.prompt()
+            if not cursor.done:
+                self.reader.generate(prompt, choose)
+
+
+class _Wanted(NamedTuple):
+    """What a row whose cache holds so many tokens would read next: tokens that stand, and a draft."""
+
+    held: int
+    tokens: list[int]
+    draft: Draft
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens) + len(self.draft.tokens)
+
+
+class _Batch:
+    """Rows that are written together: in every round each reads what stands of it and a draft, in as few calls as pay."""
+
+    def __init__(self, reader: ModelReader, size: int) -> None:
+        self.size = size
+        self.crops = reader.kind is Kind.CROP
+        self.chunks = reader.chunks()
+        self.record = Record()
+        self.overhead = reader.overhead
+        self.limit = reader.limit
+        self.footprint = reader.footprint
+        self.available = reader.available()
+        self.near = max(TIE * reader.departure.logprob, LEAST_TIE)
+        self.most = min(FARTHEST, LOGITS // reader.vocabulary)
+
+    def run(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """The rows as they are done. Others take their places when half of a batch is, as many as memory has room for."""
+        live: list[Row] = []
+        waiting = deque(islice(rows, 1))
+        while live or waiting:
+            if len(live) <= self.size // 2:
+                while waiting and self._fits(live, waiting[0]):
+                    live += waiting
+                    waiting = deque(islice(rows, 1))
+            for row in live:
+                row.renewed = False
+            if going := [row for row in live if not row.ended]:
+                self._round(going)
+            yield from (row for row in live if row.ended)
+            live = [row for row in live if not row.ended]
+
+    def _fits(self, live: list[Row], row: Row) -> bool:
+        """Whether another row is read with those that are: if there are none, it has to be."""
+        taken = sum(self.footprint.of(len(one.cursor.ids)) for one in [*live, row])
+        return not live or (len(live) < self.size and taken <= self.available)
+
+    def _round(self, live: list[Row]) -> None:
+        """One reading of every row."""
+        wanted = [self._wanted(row, len(live)) for row in live]
+        lengths = [one.length for one in wanted if one.held]
+        common = None
+        if len(lengths) > 1:
+            common = width(lengths, self.overhead) if self.crops else even_width(lengths)
+        kinds: dict[tuple[bool, bool, bool], list[tuple[Row, Proposal]]] = {}
+        for row, want in zip(live, wanted):
+            proposal = self._proposal(row, want, common)
+            uneven = self.crops or (not want.held and bool(proposal.draft.tokens))
+            kind = want.held == 0, uneven, proposal.decides and row.undecided
+            kinds.setdefault(kind, []).append((row, proposal))
+        for (fresh, uneven, _), members in kinds.items():
+            # Padding is little where rows read on: it is bounded by their common width.
+            padding = self.overhead if fresh else math.inf
+            for places in calls([one.length for _, one in members], padding, not uneven, self.most):
+                self._read([members[place] for place in places], fresh)
+
+    def _wanted(self, row: Row, live: int) -> _Wanted:
+        """What would best be read next of a row if it were by itself."""
+        held = self.chunks.held(row.number)
+        tokens = row.read[held:]
+        if not held and row.lasting:
+            return _Wanted(held, tokens[: row.lasting], NO_DRAFT)
+        if not row.undecided:
+            return _Wanted(held, tokens, self._draft(row, len(tokens), live))
+        return _Wanted(held, tokens if _as_in_the_loop(row, held) else tokens[:-1], NO_DRAFT)
+
+    def _draft(self, row: Row, pending: int, live: int) -> Draft:
+        """As many tokens as it pays to guess after so many that stand and are not held: of the truth all, until one was wrong."""
+        room = min(self.most - 1, (self.limit or FARTHEST) - len(row.read))
+        again = pending > max(1.0, self.overhead / (4 * live))
+        if room <= 0 or (row.departed and again and not self.crops):
+            return NO_DRAFT
+
+        def worth(source: Source) -> int:
+            return worthwhile(self.record.chance(row.record, source), self.overhead / live + 1)
+
+        draft = row.drafter.draft(row.read, room, worth)
+        if draft.source is not Source.TRUTH or not row.departed:
+            return draft
+        return draft._replace(tokens=draft.tokens[: worth(Source.TRUTH)])
+
+    def _proposal(self, row: Row, want: _Wanted, common: int | None) -> Proposal:
+        """What a row reads next. Tokens that stand come first: what is left of them is read in a later round."""
+        tokens, draft, count = want.tokens, want.draft.tokens, want.length
+        if want.held and common is not None:
+            if self.crops:
+                count = min(count, common)
+            else:  # what stands has to be read anyway, if need be in a call of its own
+                count = max(common if common <= count else 1, power_below(len(tokens)))
+        if count < len(tokens) or want.held + len(tokens) < len(row.read):
+            return Proposal(tokens[:count], NO_DRAFT, False, False)
+        draft = draft[: count - len(tokens)]
+        decides = not draft and _as_in_the_loop(row, want.held)
+        return Proposal(tokens, want.draft._replace(tokens=draft), True, decides)
+
+    def _read(self, members: list[tuple[Row, Proposal]], fresh: bool) -> None:
+        """Read in one call, and judge the drafts."""
+        if not fresh and all(one.length == 1 and one.whole for _, one in members):
+            self._step([row for row, _ in members])
+            return
+        if not all(one.decides for _, one in members):  # it is not as the plain loop reads
+            members = [(row, one._replace(decides=False)) for row, one in members]
+        logits = self.chunks.extend(
+            {row.number: Chunk([*one.tokens, *one.draft.tokens], len(one.draft.tokens)) for row, one in members}
+        )
+        found = scores([logits[row.number] for row, one in members if one.whole])
+        kept = {}
+        for row, one in members:
+            stands = row.judge(one, next(found) if one.whole else None, self.near)
+            self.record.judge(*row.judged)
+            if not (row.ended or row.renewed):
+                kept[row.number] = stands
+        self.chunks.keep(kept)
+        for row, _ in members:
+            if row.lasting and self.chunks.held(row.number) == row.lasting:
+                self.chunks.mark(row.number)
+        self._let_go(row for row, _ in members)
+
+    def _step(self, rows: list[Row]) -> None:
+        """Read one token of each, as the plain loop."""
+        by_number = {row.number: row for row in rows}
+        order, logits = self.chunks.step({row.number: row.read[-1] for row in rows})
+        found = abreast(logits)
+        for place, number in enumerate(order):
+            by_number[number].step(found, place, self.near)
+        self._let_go(rows)
+
+    def _let_go(self, rows: Iterable[Row]) -> None:
+        """Rows that are done hold nothing more; those that begin anew, what they always see."""
+        over = [row for row in rows if row.ended or row.renewed]
+        self.chunks.back([row.number for row in over if not row.ended])
+        self.chunks.forget([row.number for row in over if row.ended])
+
+
+def _as_in_the_loop(row: Row, held: int) -> bool:
+    """Whether the tokens of a row that stand and are not held are read as the plain loop would: its prompt, or one token."""
+    return len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from remedy.models.kernels import OPERATIONS, TRIED, Draw, Kernel, Tried, Use, runs
+from remedy.parent_watch import end_with_parent
 
 PATIENCE = 900.0
 """Seconds that a kernel may take to be compiled, tuned and run."""
@@ -68,7 +69,7 @@ def _started(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dty
     asked: dict[str, object] = {"operation": use.operation, "widths": use.widths, "path": candidate.path}
     asked |= {"device": indexed(device), "dtype": str(dtype).removeprefix("torch."), "parent": os.getpid()}
     path = os.pathsep.join(part or os.getcwd() for part in sys.path)
-    command = [sys.executable, "-m", "remedy.models.kernel_process", json.dumps(asked)]
+    command = [sys.executable, "-m", "remedy.models.kernel_trial", json.dumps(asked)]
     return subprocess.Popen(
         command,
         env={**os.environ, "PYTHONPATH": path},
@@ -142,3 +143,22 @@ def _distance(actual: Tensor, expected: Tensor) -> float:
     """||a - b|| / ||b||; nan or infinity where a kernel returned that, which is no distance below any limit."""
     distance = (actual.double() - expected.double()).norm() / expected.double().norm().clamp(min=1e-12)
     return float(distance.nan_to_num(float("inf")))
+
+
+def main() -> None:
+    """Try one kernel and write why it is refused, or null, as the last line. A kernel may end this process or spoil its CUDA."""
+    import remedy.models.mixers  # noqa: F401 (registers the operations)
+
+    asked = json.loads(sys.argv[1])
+    end_with_parent(asked["parent"], lambda: os._exit(1))
+    use = Use(asked["operation"], tuple(asked["widths"]))
+    (candidate,) = (one for one in OPERATIONS[use.operation].kernels if one.path == asked["path"])
+    device = torch.device(asked["device"])
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    print(json.dumps(refusal(use, candidate, device, getattr(torch, asked["dtype"]))), flush=True)
+    os._exit(0)  # a broken CUDA may not let the interpreter end
+
+
+if __name__ == "__main__":
+    main()

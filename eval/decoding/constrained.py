@@ -50,7 +50,7 @@ class ConstrainedCursor(Cursor):
         return continued(self.place, tokens, count)
 
     @property
-    def room(self) -> int:
+    def remaining(self) -> int:
         """How many tokens may yet be written, with those that are certain."""
         return self.max_new_tokens - len(self.current)
 
@@ -100,7 +100,7 @@ class ConstrainedCursor(Cursor):
         self.logprobs.append(logprob)
         self.margins.append(margin)
         self.held.append(held)
-        self.heard(token, logprob, margin, held)
+        self.listener(token, logprob, margin, held)
         return token
 
     def _close(self, complete: bool) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.eval.decoding.context_window import Sight
-from remedy.eval.decoding.protocol import FREELY, UNCUT, Cut, Heard, Held, unheard
+from remedy.eval.decoding.protocol import FREELY, UNCUT, Cut, Held, TokenListener, ignore_token
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
@@ -82,7 +82,7 @@ class Cursor:
         self.logprobs: list[float] = []
         self.margins: list[float] = []
         self.generated: list[Generated] = []
-        self.heard: Heard = unheard
+        self.listener: TokenListener = ignore_token
 
     @property
     def done(self) -> bool:
@@ -135,7 +135,7 @@ class Cursor:
         return tokens
 
     @property
-    def room(self) -> int:
+    def remaining(self) -> int:
         """Count the tokens that the model may yet write of its run, with the one that ends it where that is not read."""
         start, stop, last, length = self._writing()
         if self.roles[start] == Role.EVENT and not last:
@@ -220,7 +220,7 @@ class Cursor:
             self.current.append(predicted)
             self.logprobs.append(logprob)
             self.margins.append(margin)
-            self.heard(predicted, logprob, margin, FREELY)
+            self.listener(predicted, logprob, margin, FREELY)
             return predicted
         return None
 

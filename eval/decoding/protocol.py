@@ -57,12 +57,12 @@ class Held(NamedTuple):
 
 
 FREELY = Held()
-Heard = Callable[[int, float, float, Held], None]
+TokenListener = Callable[[int, float, float, Held], None]
 """Is told each token that a cursor writes, as soon as it stands: the token, its log-probability and margin, and how it came about."""
 
 
-def unheard(token: int, logprob: float, margin: float, held: Held) -> None:
-    """Nobody listens."""
+def ignore_token(token: int, logprob: float, margin: float, held: Held) -> None:
+    """No-op callback."""
 
 
 class Place(Protocol):

@@ -1,7 +1,7 @@
 """What writes traces: a generator is given requests and which of their roles are fed, and gives back what a model wrote.
 
-To add one, write it in a file of its own and register it in `GENERATORS`. `cursor_of` says what is fed and where a run ends, whoever
-asks a model.
+To add one, write it in a file of its own, and choose it in `evaluate._generator`. `cursor_of` says what is fed and where a run ends,
+whoever asks a model.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.constrained import ConstrainedCursor
 from remedy.eval.decoding.cursor import Cursor, Generated, runs_of
-from remedy.eval.decoding.protocol import Heard, Place, unheard
+from remedy.eval.decoding.protocol import Place, TokenListener, ignore_token
 from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
-from remedy.registry import Registry
 
 
 class Request(NamedTuple):
@@ -26,7 +25,7 @@ class Request(NamedTuple):
     example: Encoded
     start: Place | None = None
     """Under a constraint, where its trace begins."""
-    listener: Heard = unheard
+    listener: TokenListener = ignore_token
     """Is told its tokens while it is written; where memory runs out and it is written anew, from the first on again."""
 
 
@@ -97,7 +96,7 @@ def cursor_of(asked: Request, writing: Writing, tokenizer: TraceTokenizer, longe
         if start is None
         else ConstrainedCursor(example, start, tokenizer, writing.max_new_tokens, longest, writing.memory)
     )
-    cursor.heard = listener
+    cursor.listener = listener
     return cursor
 
 
@@ -116,6 +115,3 @@ def predictions(
         for start, stop, is_fed in runs_of(truth, frozenset(Role) - predicted)
         if not is_fed
     ]
-
-
-GENERATORS: Registry[type[Generator]] = Registry("generator")

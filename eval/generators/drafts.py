@@ -91,7 +91,9 @@ class Drafter:
         `worth` it."""
         cursor = self.cursor
         if not cursor.done and cursor.run + 1 == len(cursor.runs) and not cursor.runs[cursor.run][2]:
-            room = min(room, cursor.room)  # nothing is fed after the last run: what the row may not write is not read
+            room = min(
+                room, cursor.remaining
+            )  # nothing is fed after the last run: what the row may not write is not read
         ahead = cursor.ahead(room)
         if ahead is not None:
             self._truth.anchor = (len(read), ahead[0])
@@ -106,7 +108,7 @@ class Drafter:
         tokens = list(sequences[source][1][start : start + count])
         if source is Source.COPY and tokens:
             # Past what was read it copies itself, as the model does in a loop, which ends where the row may write no more.
-            count = min(count, cursor.room)
+            count = min(count, cursor.remaining)
             tokens = (tokens * math.ceil(count / len(tokens)))[:count]
         return Draft(cursor.resumed(tokens, count), source, start, len(read))
 

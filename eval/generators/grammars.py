@@ -18,43 +18,43 @@ from remedy.eval.decoding.grammar import LarkGrammar, beginning
 from remedy.eval.decoding.protocol import Place
 
 
-class Sent(NamedTuple):
-    """What a request holds a model to."""
+class SentGrammar(NamedTuple):
+    """The grammar of a request."""
 
-    grammar: str
-    """What may be written; empty: anything."""
+    text: str
+    """What may be written, in Lark; empty: anything."""
     whole: bool
     """Whether it is all that the constraint allows, to the end of the trace; else the grammar is of the first token alone."""
 
 
-FREELY = Sent("", True)
+NO_GRAMMAR = SentGrammar("", True)
 
 
-class Begun:
-    """One example's constraint, from the place where its trace begins."""
+class ConstraintGrammar:
+    """One example's constraint as grammars, from the place where its trace begins."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self._grammar = LarkGrammar(place.grammar) if isinstance(place, TokenWalk) else None
 
-    def sent_at(self, cursor: Cursor) -> Sent:
-        """What is sent where a cursor is."""
+    def at(self, cursor: Cursor) -> SentGrammar:
+        """The grammar that is sent where a cursor is."""
         place = _place(cursor)
         if self._grammar is not None:
             assert isinstance(place, TokenWalk)
             try:
-                return Sent(self._grammar.after(place), True)
+                return SentGrammar(self._grammar.after(place), True)
             except ControlFlowError:  # more than a server reads
                 self._grammar = None
         allowed = place.allowed()
-        return Sent("" if allowed.text else beginning(allowed.ids), False)
+        return SentGrammar("" if allowed.text else beginning(allowed.ids), False)
 
 
-def outside(cursor: Cursor, sent: Sent, tokens: Sequence[int]) -> int | None:
+def outside(cursor: Cursor, sent: SentGrammar, tokens: Sequence[int]) -> int | None:
     """The first token that goes on from where a cursor is and is not allowed by what was sent; None: all are. What follows a special
     token that ends a text in place of the closing one is not looked at: the cursor does not take it."""
     place = _place(cursor)
-    for token in tokens if sent.whole else tokens[: bool(sent.grammar)]:
+    for token in tokens if sent.whole else tokens[: bool(sent.text)]:
         allowed = place.allowed()
         if not allowed.ids or (allowed.text and token not in allowed.ids and cursor.tokenizer.is_special(token)):
             return None

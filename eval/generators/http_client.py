@@ -34,7 +34,7 @@ QUIET = 10.0
 """Seconds for which a request fails before that is said, and between two lines that say so."""
 
 
-class Gone(UserError):
+class ServerClosed(UserError):
     """A server that has not answered for as long as it was waited for."""
 
 
@@ -109,7 +109,7 @@ class HttpClient:
         """The reply to a request, which is sent until there is one. `largest`: bytes that it may have.
 
         Raises:
-            Gone: there was none for as long as the backend's patience lasts.
+            ServerClosed: there was none for as long as the backend's patience lasts.
             Refused: the server will not answer it.
             UserError: the reply is larger.
         """
@@ -123,7 +123,7 @@ class HttpClient:
                 waited = time.monotonic() - begin
                 wait = max(error.pause, pause * random.uniform(0.5, 1.0))
                 if waited + wait > self.backend.patience:
-                    raise Gone(f"{self.backend.url}{path}: {error}, for {duration(waited)}") from None
+                    raise ServerClosed(f"{self.backend.url}{path}: {error}, for {duration(waited)}") from None
                 self._say(path, error, waited)
                 await asyncio.sleep(wait)
                 pause = min(2 * pause, LONGEST_PAUSE)

@@ -11,7 +11,6 @@ from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Cursor, Generated
 from remedy.eval.decoding.teacher_forced_windows import read_in_windows
 from remedy.eval.generators.base import (
-    GENERATORS,
     Done,
     Request,
     Writing,
@@ -27,7 +26,6 @@ from remedy.models.protocol import Reader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
-@GENERATORS.register("loop")
 class LoopGenerator:
     """Any reader, asked for one token of each row at a time. `batch_size`: examples written at a time."""
 

@@ -21,10 +21,10 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import windows
 from remedy.eval.decoding.cursor import Cursor, Generated
 from remedy.eval.generators.backend import Backend
-from remedy.eval.generators.base import GENERATORS, Done, Request, Writing, Written, cursor_of, ignore, predictions
+from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore, predictions
 from remedy.eval.generators.drafts import NO_DRAFT, Draft, Source
-from remedy.eval.generators.grammars import FREELY, Begun, Sent, outside
-from remedy.eval.generators.http_client import Gone, HttpClient
+from remedy.eval.generators.grammars import NO_GRAMMAR, ConstraintGrammar, SentGrammar, outside
+from remedy.eval.generators.http_client import HttpClient, ServerClosed
 from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.server import About, Server, connect, try_grammar
 from remedy.models.context_length import ContextLimit
@@ -59,7 +59,6 @@ INVARIANCE = {
 """What is said of a server whose results may depend on the batch."""
 
 
-@GENERATORS.register("served")
 class ServedGenerator:
     """A backend's model."""
 
@@ -136,7 +135,7 @@ class ServedGenerator:
                 async with _together([work() for _ in range(min(self.at_once, len(asked)))]) as workers:
                     await workers
         except UserError as error:
-            cure = "start the server again and give" if isinstance(error, Gone) else "put that right and give"
+            cure = "start the server again and give" if isinstance(error, ServerClosed) else "put that right and give"
             raise UserError(f"{error}: {cure} the same command, which goes on from there") from None
         if self.client.failures:
             said = ", ".join(f"{kind} {count:,} times" for kind, count in self.client.failures.items())
@@ -147,7 +146,7 @@ class ServedGenerator:
         truth = request.example
         if writing.fed == frozenset(Role):
             return Written(await self._predicted(truth, writing.predicted, writing.memory))
-        begin = Begun(request.start) if request.start is not None else None
+        constraint = ConstraintGrammar(request.start) if request.start is not None else None
         cursor = cursor_of(request, writing, self.tokenizer, self.limit)
         row, luck = Row(0, cursor), _Luck()
         near = max(TIE * self.server.departure, LEAST_TIE)
@@ -161,10 +160,10 @@ class ServedGenerator:
                 luck.scored(row.judged[1])
                 continue
             self.asked["write"] += 1
-            sent = begin.sent_at(cursor) if begin else FREELY
+            sent = constraint.at(cursor) if constraint else NO_GRAMMAR
             most = self._most(row, PIECE if sent.whole else luck.reach)
-            scores = await self.server.write(row.read, most, cursor.stops, sent.grammar)
-            if begin:
+            scores = await self.server.write(row.read, most, cursor.stops, sent.text)
+            if constraint:
                 self._check(cursor, sent, scores.tokens)
             before = len(cursor.generated)
             stood = row.judge(Proposal([], Draft(scores.tokens[:-1], Source.COPY), True, True), scores, near)
@@ -184,7 +183,7 @@ class ServedGenerator:
             ids[places], logprobs[places], margins[places] = scores.tokens, scores.logprobs, scores.margins
         return predictions(truth, predicted, ids, logprobs, margins)
 
-    def _check(self, cursor: Cursor, sent: Sent, tokens: Sequence[int]) -> None:
+    def _check(self, cursor: Cursor, sent: SentGrammar, tokens: Sequence[int]) -> None:
         """Raises a UserError if the server has not held its model to the grammar."""
         if (wrong := outside(cursor, sent, tokens)) is not None:
             raise UserError(
@@ -196,7 +195,7 @@ class ServedGenerator:
         if row.undecided and not row.departed:
             return 1
         room = self.about.longest - len(row.read) if self.about.longest else PIECE
-        return max(1, min(row.cursor.room, reach, room))
+        return max(1, min(row.cursor.remaining, reach, room))
 
     def _draft(self, row: Row, luck: _Luck) -> Draft:
         """The truth from here on, where it pays to have it scored: at first always."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from remedy.data_gen.roles import Special
-from remedy.eval.generators.dialects import PATH, Answer, BadReply, Question, ask, read
+from remedy.eval.generators.completions import PATH, Answer, BadReply, Question, ask, read
 from remedy.eval.generators.http_client import LARGEST_PAGE, HttpClient, Refused
 from remedy.eval.generators.scores import Scores
 from remedy.messages import one_line, shown, suggest

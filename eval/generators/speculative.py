@@ -21,7 +21,7 @@ from torch import Tensor
 
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Cursor
-from remedy.eval.generators.base import GENERATORS, Done, Request, Writing, Written, cursor_of, ignore
+from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore
 from remedy.eval.generators.drafts import NO_DRAFT, Draft, Source
 from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.generators.row import Proposal, Row
@@ -42,7 +42,6 @@ LEAST_TIE = 2.0**-17
 """What is a near tie at least: the spacing of float32 at 64."""
 
 
-@GENERATORS.register("local")
 class LocalGenerator:
     """A model in this process. `batch_size`: examples written at a time; where memory runs out, half as many."""
 

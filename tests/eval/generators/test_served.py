@@ -14,7 +14,7 @@ from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.decoding.forcings import ANSWERS, fed_roles
 from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, requests
 from remedy.eval.generators.backend import Backend
-from remedy.eval.generators.dialects import BadReply, Question, ask, read
+from remedy.eval.generators.completions import BadReply, Question, ask, read
 from remedy.eval.progress import Meter, Underway
 from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples

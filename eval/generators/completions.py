@@ -1,4 +1,4 @@
-"""How a server is asked for tokens, and what it replies: token ids on both sides, never text.
+"""How vLLM is asked for tokens, and what it replies: token ids on both sides, never text.
 
 Two things are asked for: what the model writes after some tokens (greedily, up to a number of tokens or one that stops it), and what it
 would have written in place of each of the last tokens that it is given.
@@ -22,8 +22,18 @@ from remedy.settings import UserError
 PATH = "/v1/completions"
 LIKELIEST = 2
 """Of each token the two likeliest are asked for: which one it is, and by how much."""
-NEUTRAL = {"temperature": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""Greedy. Penalties count there too, and a server may take them from the model's generation_config.json unless they are given."""
+GREEDY = {"temperature": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""Penalties count without sampling too, and a server may take them from the model's generation_config.json unless they are given."""
+TOKENS = {
+    "ignore_eos": True,  # the model's own end is among the stops where it ends anything
+    "skip_special_tokens": False,
+    "spaces_between_special_tokens": False,
+    "add_special_tokens": False,
+    "return_token_ids": True,
+    "return_tokens_as_token_ids": True,
+    "logprobs": LIKELIEST,
+}
+"""Every token is sent and returned as it is, by its id."""
 POSITIVE = 1e-3
 """What rounding may make of the logarithm of a probability of 1."""
 MOST_IDS = 2**31
@@ -63,27 +73,20 @@ class BadReply(UserError):
 
 def ask(model: str, question: Question) -> dict[str, Any]:
     """The content of a request."""
-    content: dict[str, Any] = {
+    extra = {
+        "prompt_logprobs": None if question.first is None else LIKELIEST,
+        "allowed_token_ids": list(question.allowed) or None,
+        "structured_outputs": {"grammar": question.grammar} if question.grammar else None,
+    }
+    return {
         "model": model,
         "prompt": question.prompt,
         "max_tokens": question.most,
-        **NEUTRAL,
         "stop_token_ids": list(question.stops),
-        "ignore_eos": True,  # the model's own end is among `stops` where it ends anything
-        "skip_special_tokens": False,
-        "spaces_between_special_tokens": False,
-        "add_special_tokens": False,
-        "return_token_ids": True,
-        "return_tokens_as_token_ids": True,
-        "logprobs": LIKELIEST,
+        **GREEDY,
+        **TOKENS,
+        **{key: value for key, value in extra.items() if value is not None},
     }
-    if question.first is not None:
-        content["prompt_logprobs"] = LIKELIEST
-    if question.allowed:
-        content["allowed_token_ids"] = list(question.allowed)
-    if question.grammar:
-        content["structured_outputs"] = {"grammar": question.grammar}
-    return content
 
 
 def read(reply: Mapping[str, Any], question: Question) -> Answer:
@@ -92,16 +95,16 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
     Raises:
         BadReply: it lacks something; the message says what, and what to do.
     """
-    choice = _first(reply.get("choices"), "choices")
-    listed = choice.get("logprobs") or {}
+    choices = reply.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
+        raise BadReply("the reply has no choices: is this a server of OpenAI's completions?")
+    choice = choices[0]
     ids = choice.get("token_ids")
     if ids is None:
-        ids = [_id(token) for token in listed.get("tokens") or ()]
-        if not ids or None in ids:
-            raise BadReply(
-                "the reply has no token ids (return_token_ids): in its text special tokens are lost; vLLM gives them from 0.10.2 on"
-            )
-    usage = reply.get("usage") or {}
+        raise BadReply(
+            "the reply has no token ids (return_token_ids): in its text special tokens are lost; vLLM gives them from 0.10.2 on"
+        )
+    usage, listed = reply.get("usage") or {}, choice.get("logprobs") or {}
     _check_counts(question, len(ids), usage.get("prompt_tokens"), usage.get("completion_tokens"))
     logprobs, tops = listed.get("token_logprobs"), listed.get("top_logprobs")
     if not logprobs or not tops or len(logprobs) != len(ids) or len(tops) != len(ids):
@@ -113,25 +116,12 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
     if not listing or len(listing) != len(question.prompt):
         raise _no_logprobs(f"prompt_logprobs: {LIKELIEST}")
     places = [
-        [(about["logprob"], _id(f"token_id:{token}"), about.get("decoded_token")) for token, about in place.items()]
+        [(_logprob(about["logprob"]), _token_of(key), about.get("decoded_token")) for key, about in place.items()]
         for place in listing[question.first :]
     ]
-    scored = [[(_logprob(logprob), _token(token)) for logprob, token, _ in place] for place in places]
-    names = {_token(token): str(name) for place in places for _, token, name in place if name is not None}
-    return Answer(_joined(_likeliest(scored), written), names)
-
-
-def _first(value: Any, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, list) or not value or not isinstance(value[0], Mapping):
-        raise BadReply(f"the reply has no {what}: is this a server of OpenAI's completions?")
-    found: Mapping[str, Any] = value[0]
-    return found
-
-
-def _id(token: Any) -> int | None:
-    """The id in `token_id:17`, as older versions write it."""
-    word, _, number = str(token).partition(":")
-    return int(number) if word == "token_id" and number.isdecimal() else None
+    scored = _likeliest([[(logprob, token) for logprob, token, _ in place] for place in places])
+    joined = Scores(*(one + other for one, other in zip(scored[:3], written[:3])))
+    return Answer(joined, {token: str(name) for place in places for _, token, name in place if name is not None})
 
 
 def _check_counts(question: Question, given: int, read: int | None, written: int | None) -> None:
@@ -166,18 +156,13 @@ def _likeliest(places: Sequence[Sequence[tuple[float, int]]]) -> Scores:
     return _checked(Scores([token for _, token in best], [logprob for logprob, _ in best], margins))
 
 
-def _joined(one: Scores, other: Scores) -> Scores:
-    return Scores(one.tokens + other.tokens, one.logprobs + other.logprobs, one.margins + other.margins)
-
-
 def _written(
     ids: Sequence[int], logprobs: Sequence[float], tops: Sequence[Sequence[float]], question: Question
 ) -> Scores:
     """Tokens that the model wrote. `tops`: of each place, the log-probabilities of the likeliest tokens."""
     held = bool(question.allowed or question.grammar)
     numbers = [[_logprob(one, held) for one in top] for top in tops]
-    margins = [_margin(top) for top in numbers]
-    found = Scores([_token(token) for token in ids], [_logprob(one) for one in logprobs], margins)
+    found = Scores([_token(one) for one in ids], [_logprob(one) for one in logprobs], [_margin(top) for top in numbers])
     if not held and any(one < max(top) - POSITIVE for one, top in zip(found.logprobs, numbers)):
         raise BadReply(
             "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked not to"
@@ -189,6 +174,11 @@ def _token(value: Any) -> int:
     if type(value) is not int or not 0 <= value < MOST_IDS:
         raise BadReply(f"{shown(value)} stands where a token's id should, which is a whole number from 0 on")
     return value
+
+
+def _token_of(key: Any) -> int:
+    """The id that a key of JSON is."""
+    return _token(int(key) if str(key).isdecimal() else key)
 
 
 def _logprob(value: Any, held: bool = False) -> float:

@@ -69,7 +69,7 @@ def _started(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dty
     asked: dict[str, object] = {"operation": use.operation, "widths": use.widths, "path": candidate.path}
     asked |= {"device": indexed(device), "dtype": str(dtype).removeprefix("torch."), "parent": os.getpid()}
     path = os.pathsep.join(part or os.getcwd() for part in sys.path)
-    command = [sys.executable, "-m", "remedy.models.kernel_trial", json.dumps(asked)]
+    command = [sys.executable, "-c", "from remedy.models.kernel_trial import main; main()", json.dumps(asked)]
     return subprocess.Popen(
         command,
         env={**os.environ, "PYTHONPATH": path},
@@ -158,7 +158,3 @@ def main() -> None:
         torch.cuda.set_device(device)
     print(json.dumps(refusal(use, candidate, device, getattr(torch, asked["dtype"]))), flush=True)
     os._exit(0)  # a broken CUDA may not let the interpreter end
-
-
-if __name__ == "__main__":
-    main()

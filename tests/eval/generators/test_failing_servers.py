@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.settings import UserError
-from tests.contract_server import Bend, ContractServer
+from tests.contract_server import ContractServer
 from tests.eval.generators.serving import (
     CWM,
     FORCINGS,
@@ -91,36 +90,6 @@ def test_a_server_that_goes_away_leaves_what_is_done_and_says_how_to_go_on(tmp_p
     assert not (folder / UNFINISHED).exists()
 
 
-def test_interrupted_and_rerun_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within a condition, with a server or without; the lines of two examples are not asked for again."""
-    model, tokenizer = model_for(SYMBOLIC)
-    add = Journal.add
-    kept: list[str] = []
-
-    def interrupted(journal: Journal, *what: Any) -> None:
-        if len(kept) == 2:
-            raise KeyboardInterrupt
-        add(journal, *what)
-        kept.append("one")
-
-    local = evaluated(model, tokenizer, settings_for(["action_forced"]), tmp_path / "whole")
-    server = ContractServer(model, tokenizer)
-    with server.running() as url:
-        for place in (None, backend_for(url)):
-            config, folder = settings_for(["action_forced"], place), tmp_path / ("served" if place else "local")
-            kept.clear()
-            with monkeypatch.context() as patched:
-                patched.setattr(Journal, "add", interrupted)
-                with pytest.raises(KeyboardInterrupt):
-                    evaluated(model, tokenizer, config, folder)
-            assert len(unfinished(folder)) == 2
-            with monkeypatch.context() as patched:
-                patched.setattr(Journal, "add", lambda journal, *what: kept.append("another"))
-                evaluated(model, tokenizer, config, folder)
-            assert kept == ["one", "one", "another"]
-            assert_the_same(local, folder)
-
-
 def test_a_request_that_fails_for_long_is_said_to(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -161,46 +130,6 @@ def refused(server: ContractServer, tokenizer: TraceTokenizer, **settings: Any) 
     assert "\n" not in message
     assert message.startswith(url)
     return message.removeprefix(url)
-
-
-NAN, INFINITE = float("nan"), float("-inf")
-ID, LOGPROB = "stands where a token's id should", "stands where a log-probability should"
-FALSE = [(1.5, ID), (True, ID), (-1, ID), (2**31, ID), (10**400, ID)]
-WRONG = [(NAN, LOGPROB), (INFINITE, LOGPROB), (True, LOGPROB), ("-1", LOGPROB), (-1e308, "which none can")]
-
-
-def bends() -> Iterator[tuple[Bend, str]]:
-    """Replies with one false value each, and what is said of it."""
-
-    def bend(part: str, value: Any) -> Bend:
-        def bent(reply: Any) -> None:
-            choice = reply["choices"][0]
-            if part == "id":
-                choice["token_ids"][0] = value
-            elif part == "logprob":
-                choice["logprobs"]["token_logprobs"][0] = value
-            elif part == "top":
-                choice["logprobs"]["top_logprobs"][0] = {"token_id:1": value, "token_id:2": value}
-            else:
-                choice["prompt_logprobs"][1] = {str(n): {"logprob": value} for n in range(2)}
-
-        return bent
-
-    for value, says in FALSE:
-        yield bend("id", value), says
-    for value, says in WRONG:
-        yield bend("logprob", value), says if value != -1e308 else "is not the likeliest"
-        yield bend("scored", value), says
-    for value in (NAN, INFINITE):
-        yield bend("top", value), LOGPROB
-
-
-def test_false_values_are_one_line() -> None:
-    model, tokenizer = model_for(SYMBOLIC)
-    for bend, says in bends():
-        server = ContractServer(model, tokenizer)
-        server.script = lambda number, content, bend=bend: bend  # type: ignore[misc]
-        assert says in refused(server, tokenizer)
 
 
 def test_a_reply_of_any_size_or_length_ends() -> None:

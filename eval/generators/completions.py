@@ -120,7 +120,8 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
         for place in listing[question.first :]
     ]
     scored = _likeliest([[(logprob, token) for logprob, token, _ in place] for place in places])
-    joined = Scores(*(one + other for one, other in zip(scored[:3], written[:3])))
+    logprobs, margins = scored.logprobs + written.logprobs, scored.margins + written.margins
+    joined = Scores(scored.tokens + written.tokens, logprobs, margins)
     return Answer(joined, {token: str(name) for place in places for _, token, name in place if name is not None})
 
 

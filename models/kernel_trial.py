@@ -69,7 +69,10 @@ def _started(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dty
     asked: dict[str, object] = {"operation": use.operation, "widths": use.widths, "path": candidate.path}
     asked |= {"device": indexed(device), "dtype": str(dtype).removeprefix("torch."), "parent": os.getpid()}
     path = os.pathsep.join(part or os.getcwd() for part in sys.path)
-    command = [sys.executable, "-c", "from remedy.models.kernel_trial import main; main()", json.dumps(asked)]
+    program = (
+        "import remedy.models.mixers, remedy.models.kernel_trial as trial; trial.main()"  # mixers register operations
+    )
+    command = [sys.executable, "-c", program, json.dumps(asked)]
     return subprocess.Popen(
         command,
         env={**os.environ, "PYTHONPATH": path},
@@ -147,8 +150,6 @@ def _distance(actual: Tensor, expected: Tensor) -> float:
 
 def main() -> None:
     """Try one kernel and write why it is refused, or null, as the last line. A kernel may end this process or spoil its CUDA."""
-    import remedy.models.mixers  # noqa: F401 (registers the operations)
-
     asked = json.loads(sys.argv[1])
     end_with_parent(asked["parent"], lambda: os._exit(1))
     use = Use(asked["operation"], tuple(asked["widths"]))

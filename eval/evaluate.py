@@ -45,7 +45,7 @@ from remedy.eval.records.remarks import of_condition, untrained
 from remedy.eval.records.schema import CURE, read_records, token_counts, write_records
 from remedy.eval.records.summary import ConditionSummary, summarise, write_summary
 from remedy.eval.scoring import score_batch
-from remedy.eval.work_split import POOL, pools, write_part
+from remedy.eval.work_split import POOL, pools, warn_of_long, write_part
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
@@ -144,7 +144,7 @@ def evaluate(
     with contextlib.ExitStack() as held:
         found = work.run(request, held)
         if rank.is_main:
-            summaries = [one for records in found for one in work.summaries(records)]
+            summaries = [one for records in found for one in summarise(records, why)]
             write_summary(path, name, summaries, work.evaluation, {"solved_horizons": solved_horizons(summaries)})
     return path
 
@@ -189,7 +189,9 @@ class _Work:
             else:
                 self._journal(condition).clear()  # of one that was killed between the records and this
             self.progress(
-                ConditionDone(number, len(self.conditions), condition, self.summaries(held[condition.slug])[0])
+                ConditionDone(
+                    number, len(self.conditions), condition, summarise(held[condition.slug], self.untrained)[0]
+                )
             )
         shutil.rmtree(self.directory / UNFINISHED, ignore_errors=True)
         return [held[condition.slug] for condition in self.conditions]
@@ -234,17 +236,13 @@ class _Work:
         if len(journal) and not self.rank.several:
             log.info("%s: %d traces of a condition that was not done are kept", journal.folder, len(journal))
         ran = run_condition(Kept(self.generator, journal, meter), self.tokenizer, condition, self.config, meter)
-        self.long_was_said = _warn_of_long(self.generator, condition, ran.lengths, self.long_was_said)
+        self.long_was_said = warn_of_long(self.generator, condition, ran.lengths, self.long_was_said)
         path = self.directory / RECORDS / f"{condition.slug}.parquet"
         # Records come last: where they are, so is what they lead to.
         write_generations(self.directory / GENERATIONS / path.name, ran.kept, self.evaluation)
         write_records(path, self.name, ran.rows, condition.labels, self.evaluation)
         journal.clear()
         return read_records(path, self.evaluation)
-
-    def summaries(self, records: pd.DataFrame) -> list[ConditionSummary]:
-        """The summary of each condition of records."""
-        return summarise(records, self.untrained)
 
     def _folder(self, condition: Condition) -> Path:
         return self.directory / UNFINISHED / condition.slug
@@ -315,30 +313,6 @@ def run_condition(
         if meter is not None:
             meter.skip(indices.stop - meter.done)
     return Ran(rows, kept, lengths)
-
-
-def _warn_of_long(generator: Generator, condition: Condition, lengths: list[int], warned: bool) -> bool:
-    """Say how many examples show more at once than the model's limit; of one that reads on untrained, once (`warned`: it was said)."""
-    context = generator.context
-    long = [length for length in lengths if context is not None and length > context.tokens]
-    if context is None or not long or (warned and not context.hard):
-        return warned
-    log.warning(
-        "%s: %d of %d examples have more than the %s tokens of %s (%s), up to %s: %s",
-        *(
-            condition.slug,
-            len(long),
-            len(lengths),
-            f"{context.tokens:,}",
-            generator.name,
-            context.setting,
-            f"{max(long):,}",
-        ),
-        "it cannot read them, and they count as truncated"
-        if context.hard
-        else "it reads them beyond what it was made for (this is said once)",
-    )
-    return True
 
 
 def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, Any]:

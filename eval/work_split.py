@@ -3,6 +3,7 @@ parts together."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 
@@ -16,6 +17,8 @@ from remedy.eval.scoring import write_batch
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.processes import neighbours
+
+log = logging.getLogger(__name__)
 
 POOL = 8
 """Batches whose examples are made together, for a generator to write those of like lengths at a time, and rarely less than a batch."""
@@ -50,3 +53,27 @@ def write_part(
         write_batch(generator, tokenizer, part, condition, config.max_new_tokens)
         done += len(part)
         meter.skip(done - meter.done)
+
+
+def warn_of_long(generator: Generator, condition: Condition, lengths: list[int], warned: bool) -> bool:
+    """Say how many examples show more at once than the model's limit; of one that reads on untrained, once (`warned`: it was said)."""
+    context = generator.context
+    long = [length for length in lengths if context is not None and length > context.tokens]
+    if context is None or not long or (warned and not context.hard):
+        return warned
+    log.warning(
+        "%s: %d of %d examples have more than the %s tokens of %s (%s), up to %s: %s",
+        *(
+            condition.slug,
+            len(long),
+            len(lengths),
+            f"{context.tokens:,}",
+            generator.name,
+            context.setting,
+            f"{max(long):,}",
+        ),
+        "it cannot read them, and they count as truncated"
+        if context.hard
+        else "it reads them beyond what it was made for (this is said once)",
+    )
+    return True

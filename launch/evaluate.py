@@ -22,7 +22,7 @@ from remedy.settings import UserError, load
 if TYPE_CHECKING:
     from remedy.eval.distributed import Rank
 
-GRACE = 1.0
+GRACE = 5.0
 """Seconds that the first process has to say what went wrong, upon which a launcher ends all: others are silent until then."""
 
 
@@ -57,7 +57,7 @@ def together() -> Iterator[Rank]:
         if not rank.is_main:
             time.sleep(GRACE)
         print(f"error: {words}", file=sys.stderr, flush=True)
-        sys.exit(2)
+        os._exit(2)  # at once: then the launcher ends the others before they repeat it
 
 
 def _take_device(number: int) -> None:

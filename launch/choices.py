@@ -71,7 +71,7 @@ def _forcing(name: str, fed: frozenset[Any]) -> str:
 
 
 def _role(name: str, role: Any) -> str:
-    from remedy.eval.view.structure import MEANINGS
+    from remedy.eval.view.model import MEANINGS
 
     return MEANINGS[role]
 

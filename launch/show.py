@@ -12,8 +12,8 @@ from remedy.data_gen.examples import Example
 from remedy.data_gen.shards import MANIFEST, read_example
 from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.window_examples import windows
+from remedy.eval.view.model import Part, View, blocks_of, tokens_of
 from remedy.eval.view.page import page
-from remedy.eval.view.structure import Part, View, blocks_of, tokens_of
 from remedy.eval.view.terminal import show_view
 from remedy.files import replace_file
 from remedy.launch.generate import GenerateConfig
@@ -56,9 +56,9 @@ def show(
         )
         raise ConfigError(f"{source}: is {what}")
     if kind == "evaluation.json":
-        from remedy.eval.view.evaluation import Opened, record_view
+        from remedy.eval.view.records import Opened, record_view
 
-        conditions = list(Opened(path).conditions)
+        conditions = Opened(path).conditions
         view = record_view(path, index or 0, condition or conditions[0])
         if len(conditions) > 1 and not condition:
             console.print(

@@ -28,10 +28,10 @@ from remedy.eval.simulate import (
     read_words,
 )
 from remedy.eval.simulate import simulate as write_trace
+from remedy.eval.view.model import visible
 from remedy.eval.view.page import page
 from remedy.eval.view.simulation import Screen, summary
 from remedy.eval.view.simulation_page import simulation_view
-from remedy.eval.view.text import visible
 from remedy.files import replace_file
 from remedy.messages import suggest
 from remedy.models.loading import load_checkpoint, load_outline

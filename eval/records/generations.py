@@ -1,6 +1,7 @@
-"""What a model wrote, kept beside the records: text, token ids, and how sure it was of every frame.
+"""What a model wrote, kept beside the records: text, tokens, how sure it was of every frame, and the true tokens beside them.
 
-A record leads to its generation by `condition` (the file's name) and `index` (the row).
+A record leads to its generation by `condition` (the file's name) and `index` (the row). Pages of records are made from these rows
+alone: no program runs again, and no tokenizer is loaded.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.protocol import FREELY, Held
 from remedy.eval.records.schema import CURE
+from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class FrameProbability(NamedTuple):
@@ -84,6 +86,22 @@ class Generation(TypedDict):
     contradictions: list[int] | None
     """Frames that the states written before do not lead to, or the program never allows, by their place; null where that cannot
     be told (`eval.scoring.actions.contradictions`)."""
+    texts: list[str]
+    """The text of each of `ids`."""
+    special: list[bool]
+    """Whether each of `ids` is a special token."""
+    true_ids: list[int]
+    """The true sequence, context and trace: ids, and in the next five columns what each is."""
+    true_texts: list[str]
+    """The text of each."""
+    true_special: list[bool]
+    """Whether it is a special token."""
+    true_roles: list[str]
+    """Its role."""
+    true_frames: list[int]
+    """The number of its frame in the trace; -1 of the context."""
+    true_strings: list[bool]
+    """Whether it belongs to the text of a string value."""
     near_ties: int
     """Tokens of which the two likeliest were nearer than rounding: other hardware, or another batch, may write another there."""
 
@@ -107,9 +125,11 @@ def generation(
     near_ties: int = 0,
     contradictions: list[int] | None = None,
     depths: Sequence[float] = (),
+    tokenizer: TraceTokenizer | None = None,
+    truth: Encoded | None = None,
 ) -> Generation:
     """The row of one example. `places`: of the tokens of all runs, one after another; `contradictions`: as `Generation`; `depths`: of
-    the frames at each place, as far as they are known."""
+    the frames at each place, as far as they are known; `tokenizer`, `truth`: for the texts and the true sequence."""
     tokens = [
         one for run in runs for one in zip(run.logprobs, run.margins or repeat(math.nan), run.held or repeat(FREELY))
     ]
@@ -136,8 +156,59 @@ def generation(
         "cut": [one.cut for run in runs for one in run.held],
         "changed": [one.changed for run in runs for one in run.held],
         "contradictions": contradictions,
+        **_texts(tokenizer, [token for run in runs for token in run.ids]),
+        **_truth(tokenizer, truth),
         "near_ties": near_ties,
     }
+
+
+def _texts(tokenizer: TraceTokenizer | None, ids: Sequence[int], prefix: str = "") -> Any:
+    known = tokenizer is not None
+    return {
+        f"{prefix}texts": token_texts(tokenizer, ids) if known else [],
+        f"{prefix}special": [tokenizer.is_special(token) for token in ids] if known else [],
+    }
+
+
+def _truth(tokenizer: TraceTokenizer | None, truth: Encoded | None) -> Any:
+    ids, roles, frames, strings = truth if truth is not None else ([], [], [], [])
+    return {
+        "true_ids": list(ids),
+        **_texts(tokenizer, ids, "true_"),
+        "true_roles": [Role(role).label for role in roles],
+        "true_frames": list(frames),
+        "true_strings": list(strings),
+    }
+
+
+def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
+    """The text of every token; together they are the text of all, but for the spaces between symbols. Special tokens appear
+    under their names.
+
+    Where a character lies in several tokens, as its UTF-8 bytes, it is the text of the last of them and the others have none.
+    A token is decoded together with the one before it, since some vocabularies drop a space at the start of a text.
+    """
+    texts: list[str] = []
+    run: list[int] = []  # the last token that gave text, and those since
+    known = 0  # how much of the run's text has been given
+    for token in ids:
+        if tokenizer.is_special(token):
+            if run:
+                texts[-1] += tokenizer.decode(run)[known:]
+            texts.append(tokenizer.decode([token]))
+            run, known = [], 0
+            continue
+        run.append(token)
+        text = tokenizer.decode(run)
+        if text.endswith("\N{REPLACEMENT CHARACTER}"):
+            texts.append("")
+            continue
+        new = text[known:]
+        texts.append(new if tokenizer.backend.merges_text else new.strip(" ") or new)
+        run, known = [token], len(tokenizer.decode([token]))
+    if run:
+        texts[-1] += tokenizer.decode(run)[known:]
+    return texts
 
 
 def frame_probabilities(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from remedy.data_gen.context_window import Memory
-from remedy.eval.checkpoint import Checkpoint
 from remedy.eval.report.reading import Evaluations
 from remedy.eval.tables.sections import Rows
 
@@ -32,7 +31,7 @@ def runs_table(found: Evaluations) -> Rows:
     head = ["Run", "Model", "Parameters", "State", "Training", "Learning rate", "Seed", "Tokenizer", "Data", "Examples"]
     rows = [head]
     for request in found.requests:
-        about: Checkpoint = request["checkpoint"]
+        about: Mapping[str, Any] = request["checkpoint"]
         mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in about["mixers"].items())
         count = sum(condition["examples"] for condition in found.conditions if condition["run"] == request["run"])
         rows.append(

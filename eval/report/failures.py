@@ -13,7 +13,6 @@ from remedy.data_gen.roles import Role
 from remedy.eval.records.failures import Failure
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.verdicts import Comparison, merged
-from remedy.eval.scoring.operations import OPERATIONS
 from remedy.eval.stats import rate
 from remedy.eval.tables import plotting
 from remedy.eval.tables.colours import ROLE_COLOURS
@@ -37,6 +36,8 @@ HAZARDS = (
     "frames, and of the role's tokens, that the model wrote up to its first error or to the end. Wilson intervals over clusters. After "
     "another occurrence: how many of these are lines that do follow the line before them, where that one stands another time."
 )
+OPERATIONS = ("string method", "index or slice", "loop or counter", "arithmetic", "other")
+"""As `scoring.operations` has them."""
 IN_STRING = "any, in a string's text"
 ANOTHER = "After another occurrence"
 OPERATION = "The operation of the line at which the first error stands: the first that it does of those listed."
@@ -163,11 +164,16 @@ def class_counts(conditions: Sequence[ConditionSummary]) -> Rows:
 def operation_counts(conditions: Sequence[ConditionSummary]) -> Rows:
     """Failures by class and operation, for every condition."""
     labels = varying(conditions)
-    table = [["Run", *map(title, labels), "Failure", *(name.capitalize() for name in OPERATIONS)]]
+    operations = [
+        name
+        for name in OPERATIONS
+        if any(name in found for condition in conditions for found in condition["operations"].values())
+    ]
+    table = [["Run", *map(title, labels), "Failure", *(name.capitalize() for name in operations)]]
     for condition in in_order(conditions):
         about = [condition["run"], *(text(condition["labels"].get(name, "")) for name in labels)]
         for kind, found in sorted(condition["operations"].items(), key=lambda item: -sum(item[1].values())):
-            table.append([*about, kind, *(str(found.get(name, 0)) for name in OPERATIONS)])
+            table.append([*about, kind, *(str(found.get(name, 0)) for name in operations)])
     return table
 
 

@@ -14,8 +14,8 @@ from remedy.eval.records.folder import GENERATIONS
 from remedy.eval.records.schema import label_columns
 from remedy.eval.report.instructive import RULE, Turn, surest, turns
 from remedy.eval.tables.sections import Section, named
-from remedy.eval.view.evaluation import Opened
 from remedy.eval.view.page import page
+from remedy.eval.view.records import Opened
 from remedy.files import replace_file
 from remedy.settings import UserError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jinja2
-import torch
 from matplotlib.figure import Figure
 
 from remedy.eval.report.opening import opening
@@ -99,9 +97,8 @@ def markdown(title: str, verdicts: Sequence[Verdict], note: str, sections: Seque
 
 def made_with() -> str:
     """One line on the software and machine behind a report."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "torch", "transformers"))
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} CPU cores, no GPU"
-    return f"Report made with {packages}, Python {platform.python_version()}; {device}."
+    packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "numpy", "pandas"))
+    return f"Report made with {packages}, Python {platform.python_version()}."
 
 
 def _table(rows: Rows, links: Mapping[str, str] = {}) -> str:

@@ -70,7 +70,7 @@ def score_batch(
         if place in written
         else Result(
             not_decoded(example, written_roles(condition), feeds_answers(condition.forcing)),
-            generation(example.index, "", [], []),
+            generation(example.index, "", [], [], tokenizer=tokenizer, truth=truth),
         )
         for place, (example, truth) in enumerate(batch)
     ]
@@ -82,7 +82,8 @@ def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Re
     places = generated_places(decoded, tokenizer)
     against = contradictions(decoded, tokenizer)
     depths = depths_written(decoded, places, tokenizer)
-    kept = generation(decoded.example.index, text, written.runs, places, written.near_ties, against, depths)
+    about = (written.near_ties, against, depths, tokenizer, decoded.truth)
+    kept = generation(decoded.example.index, text, written.runs, places, *about)
     return Result(score(decoded, tokenizer), kept)
 
 

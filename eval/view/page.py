@@ -8,9 +8,7 @@ from functools import lru_cache
 import jinja2
 
 from remedy.eval.tables.colours import ROLE_COLOURS, mixed
-from remedy.eval.view.doubt import NAMES, doubt, shown
-from remedy.eval.view.structure import MEANINGS, Piece, Token, View, lines_of
-from remedy.eval.view.text import visible
+from remedy.eval.view.model import MEANINGS, STEPS, Piece, Token, View, doubt, lines_of, visible
 
 SHADES = (0.2, 0.36)
 """How much of a role's colour the backgrounds of even and odd tokens have."""
@@ -31,7 +29,7 @@ def page(view: View, ids: bool = False) -> str:
         ids=ids,
         meanings=MEANINGS,
         doubts=DOUBT_COLOURS,
-        names=NAMES,
+        names=STEPS,
         lines=lines_of,
         classes=_classes,
         tip=_tip,
@@ -62,5 +60,5 @@ def _classes(piece: Piece) -> str:
 
 def _tip(token: Token) -> str:
     what = [token.role.label, *(["string"] if token.string else []), *(["wrong"] if token.wrong else [])]
-    what += [] if token.logprob is None else [f"probability {shown(math.exp(token.logprob))}"]
+    what += [] if token.logprob is None else [f"probability {math.exp(token.logprob):.3g}"]
     return f"{token.id} {token.text!r}: {', '.join(what)}"

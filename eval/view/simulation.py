@@ -12,13 +12,12 @@ from rich.text import Text
 
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.eval.calibration.calibrator import Belief
+from remedy.eval.records.generations import token_texts
 from remedy.eval.records.model_frames import ModelFrame
 from remedy.eval.simulate import Simulation
 from remedy.eval.tables.colours import ROLE_COLOURS
-from remedy.eval.view.doubt import NAMES, shown
-from remedy.eval.view.structure import Token
+from remedy.eval.view.model import STEPS, Token, visible
 from remedy.eval.view.terminal import DOUBTS, ERROR, FAINT, tokens_text
-from remedy.eval.view.text import token_texts, visible
 from remedy.messages import cut
 from remedy.models.tokenizer import TraceTokenizer
 
@@ -50,7 +49,7 @@ class Screen:
         if not self._coloured:
             return
         text = Text("probability of a token: ", style=FAINT)
-        for name, style in zip(NAMES, DOUBTS):
+        for name, style in zip(STEPS, DOUBTS):
             text.append(f" {name} ", style=style)
             text.append(" ")
         self._console.print(text)
@@ -131,6 +130,11 @@ def bar(frame: ModelFrame) -> str:
     known = 0.0 if math.isnan(frame.probability) else frame.probability
     filled = round(BAR * known) if frame.asked else BAR
     return f"{'█' * filled}{'░' * (BAR - filled)} {probability(frame)}"
+
+
+def shown(probability: float) -> str:
+    """A probability in three digits: `0.973`, `1`, `3e-05`."""
+    return f"{probability:.3g}"
 
 
 def least(frame: ModelFrame, tokenizer: TraceTokenizer) -> str:

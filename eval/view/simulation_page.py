@@ -7,12 +7,10 @@ from dataclasses import replace
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
-from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.records.model_frames import ModelFrame
 from remedy.eval.simulate import Prepared, Simulation, first_written
-from remedy.eval.view.comparison import Comparison, frame_at
+from remedy.eval.view.model import Block, Part, Run, View, beside, frame_at, tokens_of
 from remedy.eval.view.simulation import UNKNOWN, changes, cut_mass, frame_tokens, least, marks
-from remedy.eval.view.structure import Block, Part, View, tokens_of
 from remedy.models.tokenizer import TraceTokenizer
 
 
@@ -26,8 +24,13 @@ def simulation_view(
         end = len(example.trace.frames)
         numbers = [*(frame.number for frame in example.frames), end]
         truth = tokens_of(tokenizer, encoded, [True] * len(encoded.ids))
-        reader = FORMATS[data.format].reader(data.reveal.answer_only)
-        blocks = list(Comparison(tokenizer, reader).blocks(truth, found.written.runs, {end: "end"}))
+        written = [
+            token._replace(frame=frame_at(numbers, frame.number))
+            for frame in found.frames
+            for token in frame_tokens(frame, tokenizer)
+        ]
+        start = encoded.roles.count(Role.CONTEXT)
+        blocks = list(beside(truth, [Run(start, len(truth), written)] if written else [], {end: "end"}))
     else:
         numbers = [first + frame.number for frame in found.frames]
         given = tokens_of(tokenizer, encoded, [False] * len(encoded.ids))

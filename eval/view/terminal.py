@@ -12,9 +12,7 @@ from rich.text import Text
 
 from remedy.data_gen.roles import Role
 from remedy.eval.tables.colours import ROLE_COLOURS, mixed
-from remedy.eval.view.doubt import doubt
-from remedy.eval.view.structure import MEANINGS, Block, Token, View, lines_of
-from remedy.eval.view.text import visible
+from remedy.eval.view.model import MEANINGS, Block, Token, View, doubt, lines_of, visible
 
 BORDER = "│"
 INK = "#1b1b1b"

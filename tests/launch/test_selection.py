@@ -218,4 +218,4 @@ def test_a_selection_is_killed_and_continued_and_its_runs_have_what_it_chose(tmp
     # No test program was read before the choice: trials are not evaluated.
     assert not list(trials_of.rglob("evaluat*"))
     report = (out / "report" / "report.md").read_text()
-    assert "## What was tried" in report
+    assert "### Settings tried" in report

@@ -14,11 +14,11 @@ from rich.console import Console
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.roles import Role, spans_text
+from remedy.eval.records.generations import token_texts
 from remedy.eval.tables.colours import ROLE_COLOURS
+from remedy.eval.view.model import MEANINGS, Token, View, lines_of, visible
 from remedy.eval.view.page import page
-from remedy.eval.view.structure import MEANINGS, Token, View, lines_of
 from remedy.eval.view.terminal import show_view, token_style
-from remedy.eval.view.text import token_texts, visible
 from remedy.launch.generate import generate
 from remedy.launch.show import config_view, show
 from remedy.models.tokenizer import build_tokenizer

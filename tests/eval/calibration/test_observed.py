@@ -23,7 +23,7 @@ from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import LoopGenerator
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.places import depths_written, generated_places
-from remedy.eval.view.comparison import frame_at
+from remedy.eval.view.model import frame_at
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS

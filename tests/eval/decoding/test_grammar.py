@@ -26,7 +26,7 @@ from remedy.eval.decoding.grammar import LarkGrammar
 from remedy.eval.evaluate import evaluate, run_condition
 from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, Written, requests
 from remedy.eval.generators.backend import Backend
-from remedy.eval.view.evaluation import record_view
+from remedy.eval.view.records import record_view
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded
 from remedy.settings import UserError, build

@@ -17,8 +17,8 @@ from remedy.eval.records.schema import read_records
 from remedy.eval.report.instructive import LONGEST, MOST, SHORTLIST, surest, turns
 from remedy.eval.report.page import report
 from remedy.eval.report.record_pages import TITLE
-from remedy.eval.view.evaluation import record_view
 from remedy.eval.view.page import page
+from remedy.eval.view.records import record_view
 from remedy.settings import build
 from tests.eval.made_records import made, write_evaluation
 from tests.eval.test_evaluate import model_for
@@ -119,9 +119,3 @@ def test_without_the_data_a_report_says_so_and_links_nothing(evaluated: Path, tm
     assert "without generations/" in text
     assert 'href="records' not in text
     assert not (tmp_path / "out" / "records").exists()
-    (evaluated / "trace_tokenizer.json").rename(tmp_path / "kept.json")
-    try:
-        text = report([evaluated, folder], tmp_path / "both").read_text(encoding="utf-8")
-    finally:
-        (tmp_path / "kept.json").rename(evaluated / "trace_tokenizer.json")
-    assert "no tokenizer is stored there" in text

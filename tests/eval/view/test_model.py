@@ -8,11 +8,8 @@ from rich.console import Console
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
-from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.decoding.cursor import Generated
-from remedy.eval.view.comparison import Comparison
+from remedy.eval.view.model import Block, Part, Run, Token, View, beside, tokens_of
 from remedy.eval.view.page import page
-from remedy.eval.view.structure import Block, Part, Token, View, tokens_of
 from remedy.eval.view.terminal import show_view
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
@@ -29,17 +26,30 @@ def truth_of(data: DataConfig, tokenizer: TraceTokenizer) -> list[Token]:
     return tokens_of(tokenizer, encoded, [True] * len(encoded.ids))
 
 
-def free(truth: list[Token], ids: list[int]) -> list[Generated]:
-    start = next(place for place, token in enumerate(truth) if token.role is not Role.CONTEXT)
-    return [Generated(start, len(truth), ids, [-0.5] * len(ids), True)]
+def run(start: int, stop: int, ids: list[int], frames: list[int], tokenizer: TraceTokenizer = CHARS) -> list[Run]:
+    tokens = [
+        Token(id, tokenizer.decode([id]), Role.STATE, frame, special=tokenizer.is_special(id), logprob=-0.5)
+        for id, frame in zip(ids, frames, strict=True)
+    ]
+    return [Run(start, stop, tokens)]
+
+
+def free(truth: list[Token], ids: list[int], tokenizer: TraceTokenizer = CHARS) -> list[Run]:
+    """A trace that was written freely; a frame ends with its separator."""
+    own = [token for token in truth if token.role is not Role.CONTEXT]
+    numbers, frames, place = list(dict.fromkeys(token.frame for token in own)), [], 0
+    for id in ids:
+        frames.append(numbers[place] if place < len(numbers) else numbers[-1] + 1 + place - len(numbers))
+        place += tokenizer.decode([id]) == "<|frame_sep|>"
+    return run(len(truth) - len(own), len(truth), ids, frames, tokenizer)
 
 
 def after_context(truth: list[Token]) -> list[int]:
     return [token.id for token in truth if token.role is not Role.CONTEXT]
 
 
-def blocks(truth: list[Token], runs: list[Generated]) -> tuple[Block, ...]:
-    return Comparison(CHARS, FORMATS["cwm"].reader()).blocks(truth, runs, {})
+def blocks(truth: list[Token], runs: list[Run]) -> tuple[Block, ...]:
+    return beside(truth, runs, {})
 
 
 def test_a_perfect_trace_is_the_truth_twice() -> None:
@@ -82,7 +92,7 @@ def test_fed_tokens_are_grey_and_never_wrong() -> None:
     truth = truth_of(CWM, CHARS)
     places = [place for place, token in enumerate(truth) if token.role is Role.VALUE and token.frame == truth[-2].frame]
     start, stop = places[0], places[-1] + 1
-    found = blocks(truth, [Generated(start, stop, CHARS.backend.text_ids("'?'"), [-1.0, -2.0, -3.0], True)])
+    found = blocks(truth, run(start, stop, CHARS.backend.text_ids("'?'"), [truth[start].frame] * 3))
     written = [token for block in found for token in block.written or ()]
     assert "".join(token.text for token in written if token.supervised) == "'?'"
     assert not any(token.wrong for token in written if not token.supervised)
@@ -94,7 +104,7 @@ def test_one_token_formats_are_compared_by_place() -> None:
     wrong_id = next(token.id for token in truth if token.role is Role.QUERY)
     at = next(place for place, token in enumerate(truth) if token.role is Role.STATE) - (len(truth) - len(ids))
     ids[at] = wrong_id
-    found = Comparison(SYMBOLS, None).blocks(truth, free(truth, ids), {})
+    found = beside(truth, free(truth, ids, SYMBOLS), {}, by_place=True)
     wrong = [(token.id, token.role) for block in found for token in block.written or () if token.wrong]
     assert wrong == [(wrong_id, Role.STATE)]
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -134,6 +134,9 @@ def generation(
         one for run in runs for one in zip(run.logprobs, run.margins or repeat(math.nan), run.held or repeat(FREELY))
     ]
     frames = frame_probabilities(tokens, places)
+    ids, roles, numbers, strings = truth if truth is not None else Encoded([], [], [], [])
+    texts, special = _shown(tokenizer, [token for run in runs for token in run.ids])
+    true_texts, true_special = _shown(tokenizer, ids)
     return {
         "index": index,
         "text": text,
@@ -156,29 +159,23 @@ def generation(
         "cut": [one.cut for run in runs for one in run.held],
         "changed": [one.changed for run in runs for one in run.held],
         "contradictions": contradictions,
-        **_texts(tokenizer, [token for run in runs for token in run.ids]),
-        **_truth(tokenizer, truth),
+        "texts": texts,
+        "special": special,
+        "true_ids": list(ids),
+        "true_texts": true_texts,
+        "true_special": true_special,
+        "true_roles": [Role(role).label for role in roles],
+        "true_frames": list(numbers),
+        "true_strings": list(strings),
         "near_ties": near_ties,
     }
 
 
-def _texts(tokenizer: TraceTokenizer | None, ids: Sequence[int], prefix: str = "") -> Any:
-    known = tokenizer is not None
-    return {
-        f"{prefix}texts": token_texts(tokenizer, ids) if known else [],
-        f"{prefix}special": [tokenizer.is_special(token) for token in ids] if known else [],
-    }
-
-
-def _truth(tokenizer: TraceTokenizer | None, truth: Encoded | None) -> Any:
-    ids, roles, frames, strings = truth if truth is not None else ([], [], [], [])
-    return {
-        "true_ids": list(ids),
-        **_texts(tokenizer, ids, "true_"),
-        "true_roles": [Role(role).label for role in roles],
-        "true_frames": list(frames),
-        "true_strings": list(strings),
-    }
+def _shown(tokenizer: TraceTokenizer | None, ids: Sequence[int]) -> tuple[list[str], list[bool]]:
+    """The texts of tokens, and whether each is special; nothing without a tokenizer."""
+    if tokenizer is None:
+        return [], []
+    return token_texts(tokenizer, ids), [tokenizer.is_special(token) for token in ids]
 
 
 def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:

@@ -43,7 +43,7 @@ def judged(
         _cut(item, before, after) or _counted_twice(before, after) or ("" if partial else _incomplete(item, missing))
     )
     if refused:
-        item = item._replace(word=item.word and VerdictWord.UNDECIDED, of_runs=VerdictWord.UNDECIDED)
+        item = item._replace(word=item.word and VerdictWord.INCONCLUSIVE, of_runs=VerdictWord.INCONCLUSIVE)
     return item._replace(remarks=(*remarks, *same_weights(before, after)), refused=refused)
 
 

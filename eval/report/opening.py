@@ -51,9 +51,9 @@ def _outcome(item: Verdict) -> str:
         case VerdictWord.WORSE:
             said = f"{name} is worse than its baseline{where}"
         case _ if failure == "forgetting":
-            said = f"It is undecided whether {name} forgets more or less than its baseline{where}"
+            said = f"Inconclusive: whether {name} forgets more or less than its baseline{where}"
         case _:
-            said = f"It is undecided whether {name} does anything to the {of}{where}"
+            said = f"Inconclusive: whether {name} does anything to the {of}{where}"
     start = "The primary comparison: " if item.comparison.primary else ""
     if "solved" in item.evidence.asked and item.treatment.reachable:
         said += f"; {_solved(item)}"
@@ -82,7 +82,7 @@ def _certainty(item: Verdict, others: Sequence[Verdict]) -> str:
     parts = [f"The difference is {_difference(item)}, on {drawn(item)}, {_scope(item)}"]
     if runs := in_these_runs(item):
         parts.append(runs)
-    if item.word is VerdictWord.UNDECIDED:
+    if item.word is VerdictWord.INCONCLUSIVE:
         parts.append(f"it is not judged: {item.refused}" if item.refused else decisive(item))
     if others:
         parts.append(f"of the other comparisons {_counted(others, lambda word, items: str(word))}")
@@ -133,7 +133,7 @@ def _outcomes(verdicts: Sequence[Verdict]) -> str:
     """How many comparisons have each word, and which."""
 
     def said(word: VerdictWord, items: Sequence[Verdict]) -> str:
-        if word is VerdictWord.UNDECIDED:
+        if word is VerdictWord.INCONCLUSIVE:
             return str(word)
         named = [f"{_name(item)}{_meant(item)}, {_difference(item)}, {scope(item)}" for item in items[:MOST_NAMED]]
         more = [f"{len(items) - MOST_NAMED} more"] if len(items) > MOST_NAMED else []
@@ -181,7 +181,7 @@ def _certainties(verdicts: Sequence[Verdict]) -> str:
     impossible = [
         item
         for item in repeated
-        if item.word is VerdictWord.UNDECIDED and not item.refused and item.evidence.least >= item.level
+        if item.word is VerdictWord.INCONCLUSIVE and not item.refused and item.evidence.least >= item.level
     ]
     if impossible:
         said += f"; {len(impossible)} could not have been decided with so few seeds"

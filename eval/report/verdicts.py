@@ -98,7 +98,7 @@ class Verdict(NamedTuple):
     runs alone; `programs`: how many distinct ones the examples are; `without`: the best that is right on them without a model, in
     words, and `idle` whether the treatment has no more; `conditions`, `truncated`: of each side, the slugs of its conditions, and the
     share of examples that a limit cut; `remarks`: what is to be said of the sides, as lines; `refused`: why there is no word but
-    undecided."""
+    inconclusive."""
 
     comparison: Comparison
     found: Difference
@@ -197,7 +197,7 @@ def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collecti
         ) from None
     ratio = _token_ratio(_paired(before, after))
     idle = bool(best) and treatment.estimate.mean <= share
-    undecided = VerdictWord.UNDECIDED
+    inconclusive = VerdictWord.INCONCLUSIVE
     return Verdict(
         comparison,
         found,
@@ -206,8 +206,8 @@ def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collecti
         evidence,
         ALONE,
         ratio,
-        None if diagnosis else undecided,
-        undecided,
+        None if diagnosis else inconclusive,
+        inconclusive,
         examples["example"].nunique(),
         without,
         idle,

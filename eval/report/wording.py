@@ -19,7 +19,7 @@ VERDICT_NOTE = (
     "%, 197 of 200. Helped, worse: the test rejects that the trainings are draws of one distribution, and these runs are better, or "
     "worse, on other programs too. Fixed: helped, more trainings solve the task than the baseline's, and with confidence more than "
     "half of all trainings do (six of six seeds). As good: with confidence fewer trainings than the margin fail, and those that "
-    "solve the task lose less than the margin (29 of 29 seeds for a margin of 10 points). Undecided: none of these; what is then "
+    "solve the task lose less than the margin (29 of 29 seeds for a margin of 10 points). Inconclusive: none of these; what is then "
     "said of these runs holds for other programs, not for other seeds. With one seed on a side every word speaks of these runs "
     "alone, from the interval of their difference. Intervals take seeds' rates to vary normally, and decide nothing between recipes "
     "of as many seeds: where trainings solve or fail, read how many do. Comparisons but the primary one share the level of one "
@@ -146,7 +146,7 @@ def scope(item: Verdict) -> str:
 
 def in_these_runs(item: Verdict) -> str:
     """What is said of the runs where nothing is of their recipes."""
-    if item.word is not VerdictWord.UNDECIDED or not item.found.repeated or item.of_runs is VerdictWord.UNDECIDED:
+    if item.word is not VerdictWord.INCONCLUSIVE or not item.found.repeated or item.of_runs is VerdictWord.INCONCLUSIVE:
         return ""
     low, high = item.found.interval_of_runs(item.level)
     return f"in these runs {item.of_runs} ({points(low)} to {points(high)})"
@@ -172,18 +172,18 @@ def beside(item: Verdict) -> str:
     """What stands beside the word: what the comparison could have said, and what it takes to say more."""
     found, least = item.found, item.evidence.least
     match item.word:
-        case VerdictWord.UNDECIDED if item.refused:
+        case VerdictWord.INCONCLUSIVE if item.refused:
             return f"not judged: {item.refused}"
-        case VerdictWord.UNDECIDED if not found.repeated:
+        case VerdictWord.INCONCLUSIVE if not found.repeated:
             return f"seen from {100 * found.smallest(item.level):.0f} points on (power 80 %)"
-        case VerdictWord.UNDECIDED if "solved" in item.evidence.asked and not item.treatment.reachable:
+        case VerdictWord.INCONCLUSIVE if "solved" in item.evidence.asked and not item.treatment.reachable:
             at = f"{100 * item.treatment.solved_at:.0f} %"
             return f"could not be decided: on so few programs not even a training that is always right is shown to reach {at}"
-        case VerdictWord.UNDECIDED if least >= item.level:
+        case VerdictWord.INCONCLUSIVE if least >= item.level:
             return f"could not be decided: p is {least:.2g} at least with so few seeds, and the level {item.level:.2g}"
-        case VerdictWord.UNDECIDED if "rates" in item.evidence.asked:
+        case VerdictWord.INCONCLUSIVE if "rates" in item.evidence.asked:
             return f"seen from about {100 * found.smallest(item.level):.0f} points on (power 80 %, seeds as far apart as here)"
-        case VerdictWord.UNDECIDED:
+        case VerdictWord.INCONCLUSIVE:
             return f"could have been decided: p is {least:.2g} if all solve it against none"
         case VerdictWord.AS_GOOD:
             return f"loses less than {margin_of(item)}"

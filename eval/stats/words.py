@@ -42,7 +42,7 @@ class VerdictWord(StrEnum):
     """Not shown to differ, and shown to lose less than the margin."""
     WORSE = "worse"
     """Worse."""
-    UNDECIDED = "undecided"
+    INCONCLUSIVE = "inconclusive"
     """None of these is shown."""
 
 
@@ -151,7 +151,7 @@ def word(
     if evidence.down < level:
         return VerdictWord.WORSE
     as_good = _as_good(baseline, treatment, level, margin) and found.interval_of_runs(2 * level)[0] > -margin
-    return VerdictWord.AS_GOOD if as_good else VerdictWord.UNDECIDED
+    return VerdictWord.AS_GOOD if as_good else VerdictWord.INCONCLUSIVE
 
 
 def _as_good(baseline: Repeated, treatment: Repeated, level: float, margin: float) -> bool:
@@ -187,7 +187,7 @@ def word_of_runs(
         failed = all(run.high < baseline.solved_at for run in baseline.runs)
         return VerdictWord.FIXED if failed and all(treatment.solves) else VerdictWord.HELPED
     as_good = low > -margin and baseline.estimate.mean > margin  # of a rate below the margin no one could lose it
-    return VerdictWord.AS_GOOD if as_good else VerdictWord.UNDECIDED
+    return VerdictWord.AS_GOOD if as_good else VerdictWord.INCONCLUSIVE
 
 
 def levels(p_values: Sequence[float], level: float = LEVEL) -> list[float]:

@@ -216,8 +216,10 @@ def _decoded(true: Sequence[Token], runs: Iterable[Run], by_place: bool) -> Iter
         yield from true[end : run.start]
         for offset, token in enumerate(run.tokens):
             near = true[min(run.start + offset, run.stop - 1)]
-            same = {"role": near.role, "string": near.string, "frame": near.frame, "wrong": token.id != near.id}
-            yield token._replace(**same) if by_place else token
+            if by_place:
+                wrong = token.id != near.id
+                token = token._replace(role=near.role, string=near.string, frame=near.frame, wrong=wrong)
+            yield token
         end = run.stop
     if end:
         yield from true[end:]

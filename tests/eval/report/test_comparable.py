@@ -48,7 +48,7 @@ def test_a_side_that_its_own_limit_cuts_is_not_judged(
     tmp_path: Path, cut: tuple[float, float], limits: tuple[int, int], judged: bool, said: str
 ) -> None:
     found = compared(tmp_path, cut, *limits)
-    assert (found.word is not VerdictWord.UNDECIDED) is judged
+    assert (found.word is not VerdictWord.INCONCLUSIVE) is judged
     assert bool(found.refused) is not judged
     assert said in verdict_cell(found)
     assert ("unequal: max_new_tokens" in verdict_cell(found)) is (limits[0] != limits[1])
@@ -57,7 +57,7 @@ def test_a_side_that_its_own_limit_cuts_is_not_judged(
 def test_a_report_does_not_say_what_would_decide_what_it_does_not_judge(tmp_path: Path) -> None:
     compared(tmp_path, (1.0, 0.0), 4, 4096)
     text = report([tmp_path], tmp_path / "report").with_suffix(".md").read_text()
-    assert "undecided" in text
+    assert "Inconclusive" in text
     assert "it is not judged: 100 % of the baseline's" in text
     assert "times the programs would mostly" not in text
     assert "seen from" not in text.split("## Verdicts")[1].split("\n\n")[1]
@@ -130,13 +130,13 @@ def test_nothing_is_judged_of_a_recipe_until_all_of_its_planned_runs_are_there(t
     folder = experiment(tmp_path)
     whole = compose([folder])
     assert (whole.remarks[:-1], whole.verdicts[0].refused) == ([], "")
-    assert whole.verdicts[0].word is not VerdictWord.UNDECIDED
+    assert whole.verdicts[0].word is not VerdictWord.INCONCLUSIVE
     with pytest.raises(UserError, match="--partial does nothing, since no run is missing"):
         compose([folder], partial=True)
     chosen = [folder / "group" / f"{run},seed={seed}" for run in "ab" for seed in (0, 2)]  # the worst ones left out
     (verdict,) = compose(chosen).verdicts
     assert (verdict.word, verdict.refused) == (
-        VerdictWord.UNDECIDED,
+        VerdictWord.INCONCLUSIVE,
         "missing: a,seed=1; b,seed=1 (--partial judges the others)",
     )
     shutil.rmtree(folder / "group" / "b,seed=1" / "evaluation")
@@ -175,5 +175,5 @@ def test_only_what_lacks_the_condition_is_not_judged(tmp_path: Path) -> None:
     (folder / "summary.json").unlink()
     next((folder / "records").glob("*length=8*")).unlink()
     short, long = compose([tmp_path]).verdicts
-    assert (short.refused, long.word) == ("", VerdictWord.UNDECIDED)
+    assert (short.refused, long.word) == ("", VerdictWord.INCONCLUSIVE)
     assert long.refused == "missing: b2 (1 condition) (--partial judges the others)"

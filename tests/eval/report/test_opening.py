@@ -20,9 +20,9 @@ def verdict(before: Any, after: Any, ratio: float = 0.5, level: float = 0.05, **
     baseline, treatment = (np.atleast_2d(np.asarray(side, dtype=float)) for side in (before, after))
     found = compare(baseline, treatment)
     first, second = over_seeds(baseline), over_seeds(treatment)
-    evidence, undecided = weigh(found, first, second), VerdictWord.UNDECIDED
+    evidence, inconclusive = weigh(found, first, second), VerdictWord.INCONCLUSIVE
     item = Verdict(
-        comparison, found, first, second, evidence, level, ratio, undecided, undecided, baseline.shape[1], ""
+        comparison, found, first, second, evidence, level, ratio, inconclusive, inconclusive, baseline.shape[1], ""
     )
     return item.judged(level)
 
@@ -57,14 +57,14 @@ def test_many_comparisons_are_counted_and_the_first_few_named() -> None:
     outcome, cost, sure = opening(many)
     assert outcome.startswith("Of 6 comparisons 5 fixed (“m0”, +99.0 points, 95 % interval")
     assert outcome.count(", in this run") == 3
-    assert outcome.endswith("; 2 more), 1 undecided.")
+    assert outcome.endswith("; 2 more), 1 inconclusive.")
     assert cost == (
         "Of what is called fixed, traces have so many times the baseline's tokens: 0.50 with “m0”, 0.50 with “m1”, 0.50 with “m2”; "
         "2 more in the table."
     )
     assert sure.startswith("All are of single runs alone, and other seeds may say otherwise.")
     none = opening(many[-1:] * 2)
-    assert none[0] == "Of 2 comparisons none fixed the failure: 2 undecided."
+    assert none[0] == "Of 2 comparisons none fixed the failure: 2 inconclusive."
     assert none[1] == "Nothing is fixed, helped or as good whose tokens could be set against the baseline's."
 
 
@@ -72,7 +72,7 @@ def test_what_would_decide_a_comparison_mostly_does() -> None:
     """Of runs that truly differ by as much as was seen, so many times the programs show it about four times in five."""
     generator = np.random.default_rng(0)
     seen = verdict([True] * 50 + [False] * 50, [True] * 43 + [False] * 45 + [True] * 12)
-    assert seen.word is VerdictWord.UNDECIDED
+    assert seen.word is VerdictWord.INCONCLUSIVE
     times = int(re.findall(r"about (\d+) times the programs would mostly tell it from 0", decisive(seen))[0])
     rates = [0.43, 0.07, 0.12, 0.38]  # right on both sides, lost, gained, wrong on both
     told = 0
@@ -110,7 +110,7 @@ ONE = {
     VerdictWord.HELPED: " helped, but is not shown to have fixed the failure",
     VerdictWord.AS_GOOD: " is as good as its baseline",
     VerdictWord.WORSE: " is worse than its baseline",
-    VerdictWord.UNDECIDED: "It is undecided whether ",
+    VerdictWord.INCONCLUSIVE: "Inconclusive: whether ",
 }
 
 
@@ -129,7 +129,7 @@ def test_the_sentences_never_contradict_the_table(verdicts: list[Verdict]) -> No
         items = [item for item in verdicts if item.word is kind]
         counts = re.findall(rf"(\d+) {kind}\b", outcome)
         assert counts == ([str(len(items))] if items else [])
-        for item in items[:MOST_NAMED] if kind is not VerdictWord.UNDECIDED else ():
+        for item in items[:MOST_NAMED] if kind is not VerdictWord.INCONCLUSIVE else ():
             row = verdict_row(item)
             assert f"“{row[0]}”{'' if row[8] == 'any' else f' for {row[8]}'}, {row[5].splitlines()[0]}, " in outcome
             normally = " if seeds vary normally" if item.found.repeated else ""
@@ -142,7 +142,9 @@ def test_the_sentences_never_contradict_the_table(verdicts: list[Verdict]) -> No
         assert f"called {item.word}," in cost
     assert ("All are of single runs" in sure) == (not any(item.found.repeated for item in verdicts))
     assert (re.match(r"All have \d", sure) is not None) == all(item.found.repeated for item in verdicts)
-    impossible = [item for item in verdicts if item.word is VerdictWord.UNDECIDED and item.evidence.least >= item.level]
+    impossible = [
+        item for item in verdicts if item.word is VerdictWord.INCONCLUSIVE and item.evidence.least >= item.level
+    ]
     assert ("could not have been decided" in sure) == bool(impossible)
 
 
@@ -156,7 +158,7 @@ def check_one(item: Verdict, outcome: str, cost: str, sure: str) -> None:
         (row[3].splitlines()[0], row[2].splitlines()[0])
     ]
     assert (f"({row[8]})" in outcome) == (
-        row[8] != "any" and item.word in (VerdictWord.FIXED, VerdictWord.HELPED, VerdictWord.UNDECIDED)
+        row[8] != "any" and item.word in (VerdictWord.FIXED, VerdictWord.HELPED, VerdictWord.INCONCLUSIVE)
     )
     assert re.findall(r"([\d.]+) times", cost) == ([row[7][2:]] if row[7] else [])
     assert row[5].splitlines()[0] in sure
@@ -167,14 +169,14 @@ def check_one(item: Verdict, outcome: str, cost: str, sure: str) -> None:
         "a side that all solve the task",
         "no training can be shown to solve",
     )
-    assert any(one in sure for one in said) == (item.word is VerdictWord.UNDECIDED)
+    assert any(one in sure for one in said) == (item.word is VerdictWord.INCONCLUSIVE)
 
 
 def test_sides_that_are_alike_are_decided_by_more_programs_unless_there_is_nothing_to_lose() -> None:
     few, none = [True] * 3, [False] * 400
     assert "show that less than 2 points are lost" in decisive(verdict(few, few))
-    assert verdict(none, none).word is VerdictWord.UNDECIDED
+    assert verdict(none, none).word is VerdictWord.INCONCLUSIVE
     assert "no more right than the 2 points that it may lose" in decisive(verdict(none, none))
     some = [True] * 3 + [False] * 397
-    assert verdict(none, some).word is VerdictWord.UNDECIDED
+    assert verdict(none, some).word is VerdictWord.INCONCLUSIVE
     assert "tell it from 0" in decisive(verdict(none, some))

@@ -74,7 +74,7 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     assert verdict_row(few)[6] == "0.031\nof solved trainings"
     two = decided(records[records["run"].str.endswith(("0", "1"))], "a", "b")
     assert verdict_cell(two) == (
-        "Undecided\n2 seeds against 2\nin these runs fixed (+93.2 to +100.0)\n"
+        "Inconclusive\n2 seeds against 2\nin these runs fixed (+93.2 to +100.0)\n"
         "could not be decided: p is 0.12 at least with so few seeds, and the level 0.05"
     )
     with pytest.raises(ConfigError, match="asks does nothing: a side has one seed"):
@@ -114,9 +114,9 @@ def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
     parts[1:] = [made(right, run=f"b-{seed}") for seed, right in enumerate(apart)]
     _, records = together(*parts, variants={f"b-{seed}": "b" for seed in range(3)} | {"base": "base"})
     assert decide(compared, records)[0].word is VerdictWord.WORSE
-    assert decide(compared, records, ["base"])[0].word is VerdictWord.UNDECIDED
+    assert decide(compared, records, ["base"])[0].word is VerdictWord.INCONCLUSIVE
     outcome, _, certainty = opening(decide(compared, records, ["base"]))
-    assert outcome.startswith("It is undecided whether “m” forgets more or less than its baseline")
+    assert outcome.startswith("It is inconclusive whether “m” forgets more or less than its baseline")
     assert "with 3 seeds against a model as it is" in certainty
 
 
@@ -126,10 +126,10 @@ def test_programs_that_stand_or_fall_together_are_one() -> None:
     _, records = together(made(before, run="a", cluster=alike), made(BETTER, run="b", cluster=alike))
     found = decided(records, "a", "b")
     assert (found.found.examples, found.found.clusters) == (100, 10)
-    assert found.word is VerdictWord.UNDECIDED
+    assert found.word is VerdictWord.INCONCLUSIVE
     assert verdict_row(found)[5].endswith("lost of 100 programs in 10 clusters")
     _, records = together(made(before, run="a"), made(BETTER, run="b"))
-    assert decided(records, "a", "b").word is not VerdictWord.UNDECIDED
+    assert decided(records, "a", "b").word is not VerdictWord.INCONCLUSIVE
 
 
 def test_what_needs_no_model_stands_beside_both_sides() -> None:
@@ -196,7 +196,7 @@ def test_a_constraint_feeds_nothing_and_is_judged() -> None:
 
 def test_what_an_undecided_comparison_could_have_seen_is_said() -> None:
     _, records = together(made([True, False] * 50, run="a"), made([False, True] * 50, run="b"))
-    assert verdict_cell(decided(records, "a", "b")).startswith("Undecided\nin this run\nseen from 28 points on")
+    assert verdict_cell(decided(records, "a", "b")).startswith("Inconclusive\nin this run\nseen from 28 points on")
 
 
 def test_examples_are_paired_and_those_not_written_cost_nothing() -> None:

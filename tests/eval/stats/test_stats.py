@@ -218,7 +218,7 @@ def test_exact_p_values_of_examples_by_hand() -> None:
     assert power_of_solved((0.0, 0.9), (3, 3)) == pytest.approx(0.9**3)
 
 
-STRENGTH = list(reversed(["fixed", "helped", "as good", "undecided", "worse"]))
+STRENGTH = list(reversed(["fixed", "helped", "as good", "inconclusive", "worse"]))
 GRID = st.integers(0, 40)
 """Right answers of 40 programs."""
 
@@ -257,12 +257,12 @@ def test_a_word_never_becomes_weaker_where_a_training_becomes_better(
 def test_as_good_of_a_recipe_is_bounded_by_its_failures(trainings: int) -> None:
     all_solve = runs(*[1.0] * trainings)
     assert said(all_solve, all_solve, margin=0.1) == "as good"
-    assert said(all_solve, runs(*[1.0] * (trainings - 1), 0.2), margin=0.1) == "undecided"
-    assert said(all_solve, all_solve[:28], margin=0.1) == "undecided"
-    assert said(all_solve, all_solve, margin=0.02) == "undecided"
+    assert said(all_solve, runs(*[1.0] * (trainings - 1), 0.2), margin=0.1) == "inconclusive"
+    assert said(all_solve, all_solve[:28], margin=0.1) == "inconclusive"
+    assert said(all_solve, all_solve, margin=0.02) == "inconclusive"
     # Those that solve it must lose less than the margin, too.
     lower = runs(*[0.8] * trainings)
-    for margin, expected in ((0.1, VerdictWord.UNDECIDED), (0.3, VerdictWord.AS_GOOD)):
+    for margin, expected in ((0.1, VerdictWord.INCONCLUSIVE), (0.3, VerdictWord.AS_GOOD)):
         sides = compare(all_solve, all_solve), over_seeds(all_solve, None, 0.5), over_seeds(lower, None, 0.5)
         assert word(*sides, weigh(*sides), margin=margin) == expected
 
@@ -296,7 +296,7 @@ def no_contradiction(size: int, gained: int, lost: int, right: int) -> None:
             assert high < 0
         case VerdictWord.AS_GOOD:
             assert -MARGIN < low <= 0 <= high
-        case VerdictWord.UNDECIDED:
+        case VerdictWord.INCONCLUSIVE:
             assert low <= -MARGIN or baseline.estimate.mean <= MARGIN
             assert high >= 0
 
@@ -312,20 +312,20 @@ NONE, ALL, HALF = runs(0.0), runs(1.0), runs(0.5)
         (ALL, HALF, "worse"),
         (ALL, ALL, "as good"),
         # Where next to nothing is right, nothing can be lost.
-        (NONE, NONE, "undecided"),
-        (runs(0.01, programs=1000), runs(0.01, programs=1000), "undecided"),
-        (HALF, np.roll(HALF, 20), "undecided"),
+        (NONE, NONE, "inconclusive"),
+        (runs(0.01, programs=1000), runs(0.01, programs=1000), "inconclusive"),
+        (HALF, np.roll(HALF, 20), "inconclusive"),
         (runs(0.99), ALL, "as good"),
         # The bar is reached with the lower end or not at all, and a baseline must have failed.
         (NONE, runs(0.96), "helped"),
         (runs(0.955, programs=1000), runs(1.0, programs=1000), "helped"),
         # Below five seeds a side it is asked how many solve it; two a side cannot say.
-        (runs(0, 0), runs(1, 1), "undecided"),
+        (runs(0, 0), runs(1, 1), "inconclusive"),
         (runs(0, 0, 0), runs(1, 1, 1), "helped"),
-        (runs(0.16, 0.16, 0.16), runs(0.85, 0.90, 0.94), "undecided"),
-        (runs(0.16, 0.16, 0.16), runs(0.85, 0.90, 0.96), "undecided"),
-        (runs(0.8, 0.81, 0.79), runs(0.9, 0.92, 0.91), "undecided"),
-        (runs(1, 1, 1), runs(1, 1, 1), "undecided"),
+        (runs(0.16, 0.16, 0.16), runs(0.85, 0.90, 0.94), "inconclusive"),
+        (runs(0.16, 0.16, 0.16), runs(0.85, 0.90, 0.96), "inconclusive"),
+        (runs(0.8, 0.81, 0.79), runs(0.9, 0.92, 0.91), "inconclusive"),
+        (runs(1, 1, 1), runs(1, 1, 1), "inconclusive"),
         # From five on, by how much they differ.
         (runs(0.16, 0.16, 0.16, 0.16, 0.16), runs(0.85, 0.90, 0.94, 0.3, 0.5), "helped"),
         (runs(0.8, 0.81, 0.79, 0.8, 0.8), runs(0.7, 0.72, 0.71, 0.7, 0.7), "worse"),
@@ -335,7 +335,7 @@ NONE, ALL, HALF = runs(0.0), runs(1.0), runs(0.5)
         # One seed on a side: these runs.
         (runs(0, 0, 0), runs(1), "fixed"),
         # Four seeds of one recipe, in two pairs.
-        (runs(0.70, 0.82), runs(0.57, 0.18), "undecided"),
+        (runs(0.70, 0.82), runs(0.57, 0.18), "inconclusive"),
     ],
 )
 def test_words(before: np.ndarray, after: np.ndarray, expected: str) -> None:
@@ -346,7 +346,7 @@ def test_the_margin_decides_what_is_as_good() -> None:
     before = runs(0.50, programs=2000)
     after = np.roll(before, 5)  # 5 gained, 5 lost
     assert said(before, after, margin=0.02) == VerdictWord.AS_GOOD
-    assert said(before, after, margin=0.002) == VerdictWord.UNDECIDED
+    assert said(before, after, margin=0.002) == VerdictWord.INCONCLUSIVE
     # What is shown to lose is worse, however little it loses.
     assert said(before, runs(0.496, programs=2000)) == VerdictWord.WORSE
 
@@ -354,8 +354,8 @@ def test_the_margin_decides_what_is_as_good() -> None:
 def test_runs_on_both_sides_are_paired_with_themselves() -> None:
     before, after = runs(*np.linspace(0.2, 0.7, 6)), runs(*np.linspace(0.25, 0.75, 6))
     assert said(before, after, same_runs=True) == "helped"
-    assert said(before, after) == "undecided"
-    assert said(before[:5], after[:5], same_runs=True) == "undecided"
+    assert said(before, after) == "inconclusive"
+    assert said(before[:5], after[:5], same_runs=True) == "inconclusive"
     with pytest.raises(ValueError, match="same, one or more, programs"):
         compare(before, after[:2], same_runs=True)
     with pytest.raises(ValueError, match="same, one or more, programs"):
@@ -365,7 +365,7 @@ def test_runs_on_both_sides_are_paired_with_themselves() -> None:
 def test_a_model_as_it_is_does_not_vary() -> None:
     kept, forgot = runs(0.9), runs(*np.linspace(0.4, 0.6, 6))
     assert said(kept, forgot, standing=(True, False)) == "worse"
-    assert said(kept, forgot[:5], standing=(True, False)) == "undecided"
+    assert said(kept, forgot[:5], standing=(True, False)) == "inconclusive"
     assert not compare(kept, forgot).repeated
 
 
@@ -382,13 +382,13 @@ def test_fixed_holds_at_the_level_of_its_comparison() -> None:
     assert said(none, all_solve, level=0.05) == "fixed"
     assert said(none, all_solve, level=0.005) == "helped"
     # And where the baseline mostly solves it as well, the failure was none to be gone.
-    assert said(runs(*[1] * 8, *[0] * 4), runs(*[1] * 12)) in ("helped", "undecided")
+    assert said(runs(*[1] * 8, *[0] * 4), runs(*[1] * 12)) in ("helped", "inconclusive")
 
 
 def test_seeds_that_differ_in_number_are_compared_by_their_interval_too() -> None:
     close, apart = runs(*[0.5] * 10, *[0.51] * 10), runs(0.6, 0.6, 0.6, 0.6, 0.4)
     assert permutation(*(side.sum(axis=1).astype(int) for side in (close, apart))).p_value < 0.05
-    assert said(close, apart) == "undecided"
+    assert said(close, apart) == "inconclusive"
 
 
 def test_both_questions_share_the_level() -> None:

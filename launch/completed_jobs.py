@@ -17,7 +17,7 @@ from remedy.settings import UserError
 
 
 def is_done(job: Job) -> bool:
-    """Whether a run is trained, and its evaluation, checked to the last byte, is the one that is asked for, of the weights that are
+    """Whether a run is trained, and its evaluation, checked as it is read, is the one that is asked for, of the weights that are
     there or of some that were not kept. False of adapters and of tracked runs: the run's own process finds what is left to do.
 
     Raises:

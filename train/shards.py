@@ -27,7 +27,7 @@ class ShardDataset(Dataset[Tokens]):
 
     `train.data_seed` chooses another order: of the shards, and of the examples in each, so that one is read through at a time.
 
-    Before a step is trained, all footers are looked at. The bytes of a shard are checked whenever it is read, which costs
+    Before a step is trained, all footers are looked at. The pages of a shard are checked whenever it is read, which costs
     a small part of the reading; all at the start would take minutes for a large data set, in every process.
 
     Raises:

@@ -236,7 +236,7 @@ def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -
 
 
 def read_generations(path: Path, evaluation: str | None = None) -> pd.DataFrame:
-    """One condition's generations, by the index of the example. Every byte of the file is checked.
+    """One condition's generations, by the index of the example. The pages of the file are checked.
 
     Raises:
         DamagedFile: as `read_records`.

@@ -1,4 +1,4 @@
-"""What a report is made of: the evaluations and measurements in folders, checked to the last byte."""
+"""What a report is made of: the evaluations and measurements in folders, checked as they are read."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ import pandas as pd
 from benchmarks import packed
 from remedy.eval.records.failures import UNTRACED
 from remedy.eval.records.schema import Record, rank
-from remedy.eval.report.budgets import as_it_is
-from remedy.eval.report.comparable import judged
+from remedy.eval.report.fairness import as_it_is, judged
 from remedy.eval.report.page import report as write_report
 from remedy.eval.report.reading import variants_of
 from remedy.eval.report.verdicts import Verdict, decide

@@ -14,14 +14,10 @@ from rich.table import Table
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.diagnostics import Condition
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.comparisons import default_comparisons
+from remedy.eval.report.defaults import default_comparisons
 from remedy.eval.report.verdicts import ALONE, Comparison, Side
-from remedy.eval.report.wording import seeds_for_fixed
-from remedy.eval.stats import power_of_solved
-from remedy.eval.stats import rate as rate_of
-from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
-from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, smallest_difference
-from remedy.eval.stats.words import least_p
+from remedy.eval.report.wording import decidable, seeds_for_fixed
+from remedy.eval.stats.power import CORRELATION, RATE, SPREAD
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.launch.experiment import conditions as conditions_of_job
 from remedy.launch.footprint import drawn_rows
@@ -195,8 +191,7 @@ def _print_comparisons(
         clusters = min(side.data.task.clusters(side.split, side.examples) for side in found)
         matched = one.baseline.run == one.treatment.run or math.inf in assumed
         alone, worst = (
-            _could_say(one, seeds, matched, clusters, level)
-            or f"{100 * smallest_difference(assumed, clusters, rate, spread, level):.0f} points"
+            decidable(one.asks, one.solved_at, assumed, matched, clusters, level, rate, spread)
             for level in (ALONE, ALONE if one.primary else ALONE / others)
         )
         table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", _sized(examples, clusters), alone, worst)
@@ -210,26 +205,6 @@ def _print_comparisons(
         "others (Holm, at worst). With one seed a side, a difference is of these runs. Below five seeds a side a verdict asks how many "
         f"trainings solve the task. To say fixed of a recipe takes {seeds_for_fixed()} seeds that all solve it."
     )
-
-
-def _could_say(comparison: Comparison, seeds: tuple[int, int], matched: bool, clusters: int, level: float) -> str:
-    """What so many seeds can show where a test of their rates is not asked or not possible; empty where a difference is seen."""
-    if max(seeds) < 2 or (min(seeds) < 2 and not matched):
-        return ""
-    few = max(seeds) < RUNS_ON_BOTH if matched else min(seeds) < SEEDS_A_SIDE
-    asks = comparison.asks or ("solved" if few else "rates",)
-    level /= len(asks)
-    at = comparison.solved_at
-    if asks == ("solved",) and not isinstance(at, str) and rate_of([True] * clusters).low < at:
-        return f"nothing: on so few programs no training is shown to reach {at:.0%}"
-    if all(least_p(question, seeds, matched) >= level for question in asks):
-        return "nothing: too few seeds"
-    if "rates" in asks:
-        return ""
-    if matched:
-        return "the trainings that solve it on one side alone"
-    chance = power_of_solved((0.0, 0.9), seeds, level)
-    return f"0 against 90 % of trainings that solve it (power {chance:.0%})"
 
 
 def _defaults(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from remedy.checksums import write_json
-from remedy.eval.report.selection import SELECTION, SelectionRecord, Tried
+from remedy.eval.report.planned import SELECTION, SelectionRecord, Tried
 from remedy.launch.experiment import Choices, ExperimentConfig, Trial
 from remedy.launch.groups import SELECTION_FOLDER, Selection
 from remedy.launch.job import TRAINED

@@ -116,7 +116,7 @@ def test_every_command_of_the_readme_runs_in_order(folder: Path) -> None:
         if command.startswith("remedy trace"):
             assert output.startswith("<|begin_of_text|>")
     assert (folder / "results" / "report" / "report.html").exists()
-    assert ">Traced programs</h2>" in (folder / "results" / "programs" / "report.html").read_text()
+    assert ">Traced programs: right answers</h3>" in (folder / "results" / "programs" / "report.html").read_text()
 
 
 def test_a_command_that_nobody_made_small_fails_the_test() -> None:

@@ -20,7 +20,7 @@ from benchmarks.study import (
     draw,
     seeds_of,
 )
-from remedy.eval.report.budgets import as_it_is
+from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.reading import find, read_evaluations
 from remedy.eval.report.verdicts import decide
 from remedy.settings import UserError

@@ -27,7 +27,7 @@ from remedy.eval.records import baselines
 from remedy.eval.records.schema import answered, label, rank
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import rate
-from remedy.eval.tables.sections import WITHOUT, Rows, Section, constant, interval, named, rate_table
+from remedy.eval.tables.sections import WITHOUT, Rows, Section, interval
 from remedy.registry import one_of
 from remedy.settings import ConfigError
 
@@ -133,42 +133,14 @@ class CompositionDiagnostic(Diagnostic):
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
         """Compositions beside what single functions let one expect, and both in numbers."""
-        judged = [condition for condition in conditions if condition["right"] is not None]
-        if not judged:
+        scored = [condition for condition in conditions if condition["right"] is not None]
+        if all(condition["labels"]["form"] == ATOMIC for condition in scored):
             return []
-        single = [condition for condition in judged if condition["labels"]["form"] == ATOMIC]
-        composed = [condition for condition in judged if condition["labels"]["form"] != ATOMIC]
-        found = [Section("Single functions: right answers", rows=rate_table(single, "run"), note=_few(single))]
-        if composed:
-            found = [
-                Section(
-                    "Compositions: observed, and as single calls let expect",
-                    draw=partial(composition_figure, records),
-                    note=EXPECTED,
-                ),
-                Section(
-                    "Compositions: observed, and as single calls let expect, in numbers",
-                    rows=expectation_table(records),
-                ),
-                Section(
-                    "Compositions: right answers by depth",
-                    rows=rate_table(composed, "depth"),
-                    note=f"{constant(composed)} {_few(composed)}".strip(),
-                ),
-                *found,
-            ]
-        return found
-
-
-def _few(conditions: Sequence[ConditionSummary]) -> str:
-    """Name the conditions that have fewer programs than others, since there are no more; empty if none has."""
-    most = max((condition["programs"] for condition in conditions), default=0)
-    said = {
-        f"{named(condition['labels'], ('family', 'function', 'form', 'depth'))}: {condition['programs']}"
-        for condition in conditions
-        if condition["programs"] < most
-    }
-    return f"Fewer programs than the {most} of others: {'; '.join(sorted(said))}." if said else ""
+        title = "Compositions: observed, and as single calls let expect"
+        return [
+            Section(title, draw=partial(composition_figure, records), note=EXPECTED),
+            Section(f"{title}, in numbers", rows=expectation_table(records)),
+        ]
 
 
 class _Group(NamedTuple):

@@ -1,29 +1,20 @@
-"""The report: Markdown, and one self-contained HTML page, from the evaluations and measurements in folders."""
+"""The report: what was found first, all else folded away, from the evaluations and measurements in folders."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
-from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records.schema import label_columns
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.budgets import NOTE as BUDGET_NOTE
-from remedy.eval.report.budgets import as_it_is, runs_table
-from remedy.eval.report.comparable import judged
-from remedy.eval.report.comparisons import baseline_of, by_diagnostic, default_comparisons, diagnoses
-from remedy.eval.report.constrained import constraint_sections
-from remedy.eval.report.costs import measure_sections
-from remedy.eval.report.curves import curve_section
+from remedy.eval.report.costs import measure_sections, token_sections
+from remedy.eval.report.defaults import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.failures import failure_sections, moved_section
-from remedy.eval.report.held_out import held_out_section
-from remedy.eval.report.in_training import in_training_section
-from remedy.eval.report.one_step import one_step_sections
-from remedy.eval.report.planned import Missing, missing_runs
+from remedy.eval.report.fairness import as_it_is, judged
+from remedy.eval.report.planned import Missing, missing_runs, read_selection
 from remedy.eval.report.reading import (
     Evaluations,
     find,
@@ -33,35 +24,27 @@ from remedy.eval.report.reading import (
     read_readings,
     variants_of,
 )
-from remedy.eval.report.record_pages import record_sections
-from remedy.eval.report.render import write_pages
-from remedy.eval.report.results import accuracy_by_cost, axis_sections, by_trace_tokens, metric_sections
-from remedy.eval.report.seeds import seed_sections
-from remedy.eval.report.selection import read_selection, selection_sections
-from remedy.eval.report.token_costs import token_cost_sections
-from remedy.eval.report.trust import doubt
+from remedy.eval.report.results import held_out_section, result_sections
+from remedy.eval.report.runs import losses, run_sections
+from remedy.eval.report.steps import step_sections
 from remedy.eval.report.verdicts import Comparison, Verdict, decide
 from remedy.eval.report.wording import DIAGNOSIS_NOTE, diagnosis_rows
-from remedy.eval.tables.sections import Section
+from remedy.eval.tables.sections import RIGHT, Rows, Section, folded
 from remedy.messages import suggest
 from remedy.owner import owned
 from remedy.settings import UserError
 
-MISSING_NOTE = (
-    "Conditions that were asked for and have no records yet: `remedy evaluate`, run again, goes on with them. All of a run: its "
-    "experiment planned it (`experiment.json`), and no evaluation of it is in this report; `remedy run`, run again, makes what is not "
-    "made."
-)
-
 
 class Report(NamedTuple):
-    """A report before it is rendered. `remarks`: sentences on what is missing, and on baselines that nobody chose."""
+    """A report before it is rendered. `remarks`: sentences on what is missing, and on baselines that nobody chose; `records`: of all
+    evaluations; `variants`: of every run."""
 
     verdicts: list[Verdict]
     remarks: list[str]
     sections: list[Section]
     records: pd.DataFrame
-    """Of all evaluations."""
+    conditions: list[ConditionSummary]
+    variants: dict[str, str]
 
 
 def report(
@@ -73,7 +56,9 @@ def report(
     trusts: Sequence[Path] = (),
     partial: bool = False,
 ) -> Path:
-    """Write `report.md`, `report.html`, `figures/` and `records/` from evaluations and measurements; returns the page's path.
+    """Write `report.html`, `report.md`, `report.json`, CSV, `figures/` and `records/` from evaluations and measurements; returns
+    the page's
+    path.
 
     Without `comparisons`, every variant is compared with the baseline, condition by condition, and on real programs every
     condition with the plainest of its variant. `baselines`: variants or runs that are baselines; of a diagnostic without one, it
@@ -84,10 +69,13 @@ def report(
         UserError: no evaluation or measurement is found, a comparison does not fit the records, there is no such baseline, it is to be
             partial and nothing is missing, or another process writes to `output`.
     """
-    composed = compose(directories, comparisons, baselines, trusts, partial)
+    from remedy.eval.report.records import record_sections
+    from remedy.eval.report.render import write_pages
+
+    found = compose(directories, comparisons, baselines, trusts, partial)
     with owned(output):
-        pages = record_sections(find(directories).evaluations, composed.records, output)
-        return write_pages(composed.verdicts, composed.remarks, [*composed.sections, *pages], output, title)
+        sections = [*found.sections, *record_sections(find(directories).evaluations, found.records, output)]
+        return write_pages(found.verdicts, found.remarks, sections, output, title, found.conditions, found.variants)
 
 
 def compose(
@@ -109,34 +97,28 @@ def compose(
     unknown = next((name for name in baselines if name not in {*variants, *variants.values()}), None)
     if unknown is not None:
         raise UserError(f"baseline: no variant or run {unknown!r}; {suggest(unknown, [*variants, *variants.values()])}")
-    said = missing_said(found.missing, partial)
+    remarks = missing_said(found.missing, partial)
     if comparisons is None:
-        said += chosen_baselines(found.conditions, variants, baselines)
+        remarks += chosen_baselines(found.conditions, variants, baselines)
         comparisons = default_comparisons(found.conditions, variants, baselines)
         comparisons += diagnoses(found.conditions, variants)
-    decided = decide(comparisons, found.records, [one["run"] for one in found.requests if as_it_is(one)])
+    untrained = [one["run"] for one in found.requests if as_it_is(one)]
+    decided = decide(comparisons, found.records, untrained, losses(found.requests))
     requests = read_readings(folders, found.requests)
     decided = [judged(item, requests, variants, found.missing, partial) for item in decided]
-    fingerprints = {request["run"]: request["checkpoint"]["tokenizer_fingerprint"] for request in found.requests}
-    trained = any(request.get("training") for request in found.requests)
-    sections = [Section("Runs", rows=runs_table(found), note=BUDGET_NOTE if trained else "")] if found.requests else []
-    sections += curve_section(found.requests, variants)
-    sections += selection_sections([read_selection(folder) for folder in selections])
-    sections += missing_section(found)
+    verdicts = [item for item in decided if item.word is not None]
+    sections = diagnosis_section([item for item in decided if item.word is None])
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in found.conditions):
         sections += diagnostic_sections(diagnostic, found, variants)
-    sections += doubt(trusts, [*zip(folders, found.requests)])
-    if found.conditions:
-        sections.append(
-            Section("Right answers by tokens", draw=functools.partial(accuracy_by_cost, found.conditions, variants))
-        )
-    sections += token_cost_sections(found.conditions)
-    sections += diagnosis_section([item for item in decided if item.word is None])
-    sections += moved_section([item.comparison for item in decided if item.word is not None], found.records)
-    sections += measure_sections(
-        [read_measurement(folder) for folder in measured], found.conditions, found.records, fingerprints
-    )
-    return Report([item for item in decided if item.word is not None], said, said_once(sections), found.records)
+    sections += moved_section([item.comparison for item in verdicts], found.records)
+    sections += token_sections(found.conditions, variants)
+    sections += measure_sections([read_measurement(folder) for folder in measured])
+    if trusts:
+        from remedy.eval.report.trust import doubt
+
+        sections += doubt(trusts, [*zip(folders, found.requests)])
+    sections += run_sections(found, variants, [read_selection(one) for one in selections], missing_rows(found))
+    return Report(verdicts, remarks, said_once(sections), found.records, found.conditions, variants)
 
 
 def missing_said(missing: Sequence[Missing], partial: bool) -> list[str]:
@@ -147,12 +129,20 @@ def missing_said(missing: Sequence[Missing], partial: bool) -> list[str]:
     """
     if not missing and partial:
         raise UserError("--partial does nothing, since no run is missing: remove it")
-    judged = "recipes are judged without it (--partial)" if partial else "no recipe is judged without all of its runs"
-    return [f"Missing: {named([str(one) for one in missing])}; {judged}."] if missing else []
+    how = "recipes are judged without it (--partial)" if partial else "no recipe is judged without all of its runs"
+    return [f"Missing: {named([str(one) for one in missing])}; {how}."] if missing else []
+
+
+def missing_rows(found: Evaluations) -> Rows:
+    """The runs, and conditions of runs, that should be in the report and are not."""
+    return [
+        ["Run", "Condition"],
+        *([one.run, slug.replace("__", ", ")] for one in found.missing for slug in one.conditions or ("all",)),
+    ]
 
 
 def chosen_baselines(
-    conditions: Sequence[ConditionSummary], variants: dict[str, str], baselines: Sequence[str]
+    conditions: Sequence[ConditionSummary], variants: Mapping[str, str], baselines: Sequence[str]
 ) -> list[str]:
     """A sentence on each baseline that several variants are compared with because it comes first."""
     found = []
@@ -171,7 +161,7 @@ def chosen_baselines(
 def diagnosis_section(items: list[Verdict]) -> list[Section]:
     """What feeding the truth changes; nothing where nothing was fed."""
     title = "Diagnosis: what feeding the truth changes"
-    return [Section(title, rows=diagnosis_rows(items), note=DIAGNOSIS_NOTE)] if items else []
+    return [Section(title, rows=diagnosis_rows(items), note=DIAGNOSIS_NOTE, group=RIGHT)] if items else []
 
 
 def said_once(sections: Sequence[Section]) -> list[Section]:
@@ -184,8 +174,17 @@ def said_once(sections: Sequence[Section]) -> list[Section]:
     return found
 
 
-def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str, str]) -> list[Section]:
-    """The sections on one diagnostic: its own, or those that any diagnostic has. `variants`: of every run."""
+def _by_recipe(section: Section, variants: Mapping[str, str]) -> Section:
+    """A table of runs as one of recipes, in the last column of which their runs differ."""
+    head, *rows = section.rows or [[]]
+    named_ = [[variants.get(row[0], row[0]), *row[1:]] for row in rows]
+    return section._replace(rows=folded([["Recipe", *head[1:]], *named_], len(head) - 1)[0])
+
+
+def diagnostic_sections(diagnostic: str, found: Evaluations, variants: Mapping[str, str]) -> list[Section]:
+    """The sections on one diagnostic: its own, and those that any diagnostic has. `variants`: of every run."""
+    from remedy.eval.diagnostics import DIAGNOSTICS
+
     conditions = [condition for condition in found.conditions if condition["diagnostic"] == diagnostic]
     records = found.records[found.records["diagnostic"] == diagnostic]
     others = [name for name in label_columns(records) if records[name].isna().all()]  # labels of other diagnostics
@@ -194,33 +193,10 @@ def diagnostic_sections(diagnostic: str, found: Evaluations, variants: dict[str,
     name, axis = (kind.title, kind.axis) if kind is not None else (diagnostic.capitalize(), None)
     if any(axis not in condition["labels"] for condition in conditions):
         axis = None  # records of a version that had another one
-    sections = kind.headline(conditions) if kind is not None else []
-    sections += in_training_section(name, conditions, records, found.requests)
-    sections += seed_sections(name, axis, conditions, records, variants)
-    own = kind.sections(conditions, records) if kind is not None else None
-    if own is not None:
-        sections += own
-    elif axis is not None:
-        sections += axis_sections(name, axis, conditions, variants)
-    else:
-        sections += metric_sections(name, conditions, kind.published if kind is not None else ())
+    sections = [_by_recipe(section, variants) for section in (kind.headline(conditions) if kind is not None else ())]
+    sections += (kind.sections(conditions, records) or []) if kind is not None else []
+    published = kind.published if kind is not None else ()
+    sections += result_sections(name, axis, conditions, records, variants, published)
     sections += held_out_section(name, conditions, records, found.requests)
-    sections += one_step_sections(name, axis, conditions, records, variants)
-    sections += constraint_sections(name, conditions)
-    sections += failure_sections(name, conditions)
-    if axis is None and not records.empty:
-        sections.append(
-            Section(
-                f"{name}: right answers by tokens of the true trace",
-                draw=functools.partial(by_trace_tokens, records, conditions),
-            )
-        )
-    return sections
-
-
-def missing_section(found: Evaluations) -> list[Section]:
-    """The runs, and conditions of runs, that should be in the report and are not, if there are any."""
-    rows = [
-        [one.run, condition.replace("__", ", ")] for one in found.missing for condition in one.conditions or ("all",)
-    ]
-    return [Section("Missing", rows=[["Run", "Condition"], *rows], note=MISSING_NOTE)] if rows else []
+    sections += step_sections(name, conditions, records)
+    return sections + failure_sections(name, conditions, variants)

@@ -1,14 +1,14 @@
-"""Which runs an experiment consists of, written before they are made: so that a report can say which it lacks."""
+"""Files of an experiment that reports read: its planned runs, so that missing ones are named, and the trials behind its settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, cast
 
 from remedy.checksums import read_json, write_json
 
-PLAN = "experiment.json"
+PLAN, SELECTION = "experiment.json", "selection.json"
 EVALUATION = "evaluation"
 """The folder of a planned run's evaluation, in its own."""
 _CURE = "run the experiment again, which writes it anew"
@@ -58,3 +58,30 @@ def missing_runs(evaluations: Sequence[Path]) -> list[Missing]:
             if experiment / folder / EVALUATION not in here:
                 found.append(Missing(run["run"], run["variant"]))
     return found
+
+
+class Tried(TypedDict):
+    """One setting that a variant tried. `figures`: of each seed; null for a training whose loss became NaN or infinite."""
+
+    values: dict[str, Any]
+    figures: list[float | None]
+    mean: float | None
+    chosen: bool
+
+
+class SelectionRecord(TypedDict):
+    """The choices of a group's variants."""
+
+    group: str
+    metric: str
+    seeds: list[int]
+    variants: dict[str, list[Tried]]
+
+
+def read_selection(folder: Path) -> SelectionRecord:
+    """Read the record in a folder of trials.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    return cast("SelectionRecord", read_json(folder / SELECTION, _CURE))

@@ -1,4 +1,4 @@
-"""What a report is made of: the evaluations and measurements in folders, checked as they are read."""
+"""The evaluations and measurements in folders that a report is made of, checked as they are read."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_
 from remedy.eval.records.remarks import untrained
 from remedy.eval.records.schema import ROLE_COLUMNS, LabelValue, read_records, traced_only
 from remedy.eval.records.summary import ConditionSummary, read_summary, summarise
-from remedy.eval.report.cuts import Measurement
-from remedy.eval.report.planned import Missing
-from remedy.eval.report.selection import SELECTION
+from remedy.eval.report.planned import SELECTION, Missing
 from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
@@ -32,6 +30,14 @@ class Evaluations(NamedTuple):
     conditions: list[ConditionSummary]
     records: pd.DataFrame
     missing: list[Missing]
+
+
+class Measurement(NamedTuple):
+    """One folder of `remedy measure`: the request, token counts, and uses of patterns."""
+
+    request: Mapping[str, Any]
+    tokens: pd.DataFrame
+    cuts: pd.DataFrame
 
 
 class Found(NamedTuple):
@@ -116,6 +122,9 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
     together = (
         pd.concat(records, ignore_index=True) if records else pd.DataFrame({"run": [], "diagnostic": [], "failure": []})
     )
+    together = together.astype(
+        dict.fromkeys(together.select_dtypes("string"), object)
+    )  # rows of these are taken faster
     together = together.assign(variant=together["run"].map(variants_of(requests)))
     return Evaluations(requests, conditions, traced_only(together), missing)
 

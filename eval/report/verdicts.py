@@ -1,9 +1,9 @@
-"""Comparisons of a recipe, or a run, with its baseline on the same programs, and what they say of it."""
+"""Comparisons of a recipe, or a run, with its baseline on the same programs, and the word for each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.records import baselines
 from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, label_columns
+from remedy.eval.report.numbers import Loss, compare_losses, compare_tokens, word_of_numbers
 from remedy.eval.stats import (
     BAR,
     MARGIN,
@@ -34,8 +35,15 @@ from remedy.messages import suggest
 from remedy.settings import ConfigError, Settings
 
 Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetting", "any"]
+Metric = Literal["answer", "state", "action", "loss", "tokens"]
+NUMBERS = ("loss", "tokens")
+"""Metrics that are no rates: no training solves a task by them."""
+FRAMES = {"state": ("state_exact", "states"), "action": ("action_exact", "actions")}
+"""Metrics of frames: the share of a trace's that is right, and their number."""
 ALONE = 0.05
 """The level of one comparison by itself."""
+PAIRED = ["example", "index", "split", "cluster"]
+"""The columns that name one example in every run."""
 
 
 class Side(Settings):
@@ -51,21 +59,25 @@ class Comparison(Settings):
     """A mitigation with its baseline."""
 
     mitigation: str
-    """What reports call it."""
+    """Its name in reports."""
     failure: Aim = "any"
     """The failure that it is meant to cure."""
+    metric: Metric = "answer"
+    """What is compared: right answers, right states or right actions by frame, the validation loss at the end of training, or the
+    tokens of traces. Of the last two less is better, and no threshold is solved."""
     baseline: Side
     """The records without it."""
     treatment: Side
     """The records with it."""
     margin: float = Field(default=MARGIN, gt=0, lt=1)
-    """A treatment that loses less than this share of right answers is called as good (0.02: 2 points)."""
+    """A treatment that loses less than this share of what is right is called as good (0.02: 2 points)."""
     solved_at: float | Literal["above chance"] = Field(default=BAR)
     """A training solves the task if its rate reaches this with the lower end of its 95 % interval; `above chance`: the best that is
     right without a model (a guess, the start given back, one answer for all)."""
     asks: tuple[Question, ...] = ()
-    """What is asked of recipes: `solved`, how many trainings solve the task, or `rates`, whether their rates differ; of both, each is
-    judged at half the level. By default rates from five seeds a side (six runs that are on both sides), the solved trainings below."""
+    """The questions that are asked of recipes: `solved`, how many trainings solve the task, or `rates`, whether their rates differ; of
+    both, each is judged at half the level. By default rates from five seeds a side (six runs that are on both sides), the solved
+    trainings below."""
     primary: bool = False
     """The one comparison that the experiment is made for: judged by itself, whatever the number of others."""
 
@@ -84,21 +96,36 @@ class Comparison(Settings):
         return value
 
     @model_validator(mode="after")
-    def _diagnosis(self) -> Comparison:
+    def _fits(self) -> Comparison:
         forcings = [side.where.get("forcing") for side in (self.baseline, self.treatment)]
         if all(isinstance(name, str) for name in forcings) and len({fed_as(str(name)) for name in forcings}) > 1:
             refuse_idle(self)
+        idle: tuple[str, ...] = ("margin", "solved_at", "asks") if self.metric in NUMBERS else ()
+        if taken := [key for key in idle if key in self.model_fields_set]:
+            raise ConfigError(
+                f"{self.where}: {taken[0]} does nothing with metric {self.metric}, which is no rate: remove it"
+            )
+        if self.metric == "loss" and (self.baseline.where or self.treatment.where):
+            raise ConfigError(f"{self.where}: where does nothing with metric loss, which is of a training: remove it")
+        if self.metric in FRAMES and self.solved_at == "above chance":
+            raise ConfigError(f"{self.where}: solved_at: no guess is known for a {self.metric}: give a share")
         return self
+
+    @property
+    def where(self) -> str:
+        """Its name in messages."""
+        return f"comparison {self.mitigation!r}"
 
 
 class Verdict(NamedTuple):
-    """What a comparison says. `evidence`: the tests behind the word. `level`: what the word and the interval are judged at;
-    `token_ratio`: tokens of the treatment's traces over the baseline's, NaN if none can be compared; `word`: of recipes where both
-    sides have several seeds, else of these runs, None of a diagnosis, where the sides are fed different roles; `of_runs`: of these
-    runs alone; `programs`: how many distinct ones the examples are; `without`: the best that is right on them without a model, in
-    words, and `idle` whether the treatment has no more; `conditions`, `truncated`: of each side, the slugs of its conditions, and the
-    share of examples that a limit cut; `remarks`: what is to be said of the sides, as lines; `refused`: why there is no word but
-    inconclusive."""
+    """What a comparison says. `evidence`: the tests behind the word. `level`: of the word and the interval; `token_ratio`:
+    tokens of the
+    treatment's traces over the baseline's, NaN if none can be compared; `word`: of recipes where both sides have several seeds, else
+    of these runs, None of a diagnosis, where the sides are fed different roles; `of_runs`: of these runs alone; `programs`: distinct
+    ones among the examples; `without`: the name and the share of the best that is right on them without a model; `runs`,
+    `conditions`, `truncated`: of each side, its runs, the slugs of its conditions, and the share of examples that a limit cut;
+    `losses`: of each side, the mean validation loss where it is known; `remarks`: on the sides, as lines; `refused`: why there is no
+    word but inconclusive."""
 
     comparison: Comparison
     found: Difference
@@ -110,35 +137,58 @@ class Verdict(NamedTuple):
     word: VerdictWord | None
     of_runs: VerdictWord
     programs: int
-    without: str
-    idle: bool = False
+    without: tuple[str, float] = ("", 0.0)
+    runs: tuple[frozenset[str], ...] = ()
     conditions: tuple[frozenset[str], ...] = ()
-    truncated: tuple[float, ...] = ()
+    truncated: tuple[float, ...] = (0.0, 0.0)
+    losses: tuple[float, ...] = ()
     remarks: tuple[str, ...] = ()
     refused: str = ""
 
+    @property
+    def idle(self) -> bool:
+        """Whether the treatment has no more right than needs no model."""
+        return bool(self.without[0]) and self.treatment.estimate.mean <= self.without[1]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the interval that it is judged by."""
+        if self.comparison.metric not in NUMBERS:
+            return self.found.interval(self.level)
+        spread = self.found.recipes or self.found.runs
+        half = spread.half(self.level)
+        return spread.centre - half, spread.centre + half
+
     def judged(self, level: float) -> Verdict:
         """The same with its words, at a level."""
+        if self.comparison.metric in NUMBERS:
+            said = word_of_numbers(self.evidence, level)
+            return self._replace(level=level, word=said, of_runs=said)
         sides = self.found, self.baseline, self.treatment
         margin = self.comparison.margin
-        said = word(*sides, self.evidence, level, margin), word_of_runs(*sides, level, margin)
+        words = word(*sides, self.evidence, level, margin), word_of_runs(*sides, level, margin)
         if self.comparison.solved_at == "above chance":  # more than a guess is no failure gone
-            said = _at_most_helped(said[0]), _at_most_helped(said[1])
-        return self._replace(level=level, word=said[0], of_runs=said[1])
+            words = _at_most_helped(words[0]), _at_most_helped(words[1])
+        return self._replace(level=level, word=words[0], of_runs=words[1])
 
 
-def decide(comparisons: Sequence[Comparison], records: pd.DataFrame, untrained: Collection[str] = ()) -> list[Verdict]:
+def decide(
+    comparisons: Sequence[Comparison],
+    records: pd.DataFrame,
+    untrained: Collection[str] = (),
+    losses: Mapping[str, Loss] | None = None,
+) -> list[Verdict]:
     """Compare the two sides of each comparison on the programs that all of their runs have.
 
     The words hold together: all but the primary comparison share the level of one, by Holm's procedure. Diagnoses have no word.
-    `untrained`: runs of models as they are, which no seed could have made others.
+    `untrained`: runs of models as they are, which no seed could have made others; `losses`: of runs, where they are known.
 
     Raises:
-        ConfigError: a side names a run or label that the records do not have, no example is shared, several are primary, or rates are
-            asked of too few seeds.
+        ConfigError: a side names a run or label that the records do not have, no example is shared, several are primary, rates are
+            asked of too few seeds, or the metric makes no sense of these sides.
     """
     one_primary(comparisons)
-    found = [_compared(comparison, records, untrained) for comparison in comparisons]
+    found = [_compared(comparison, records, untrained, losses or {}) for comparison in comparisons]
     sharing = [number for number, one in enumerate(found) if not (one.comparison.primary or one.word is None)]
     at = dict(zip(sharing, levels([found[number].evidence.p_value for number in sharing], ALONE)))
     return [one if one.word is None else one.judged(at.get(number, ALONE)) for number, one in enumerate(found)]
@@ -149,75 +199,115 @@ def _at_most_helped(said: VerdictWord) -> VerdictWord:
 
 
 def one_primary(comparisons: Sequence[Comparison]) -> None:
-    """Raises a ConfigError if several comparisons are primary."""
+    """Raise a ConfigError if several comparisons are primary."""
     primary = [comparison.mitigation for comparison in comparisons if comparison.primary]
     if len(primary) > 1:
         raise ConfigError(f"comparisons: {primary[0]!r} and {primary[1]!r} are both primary: keep one")
 
 
 def refuse_idle(comparison: Comparison) -> None:
-    """Raises a ConfigError if a diagnosis has settings that only a verdict takes."""
+    """Raise a ConfigError if a diagnosis has settings that only a verdict takes."""
     idle = [key for key in ("primary", "margin", "solved_at", "asks") if key in comparison.model_fields_set]
     if idle:
         raise ConfigError(
-            f"comparison {comparison.mitigation!r}: {idle[0]} does nothing: its sides are fed different roles, which makes it a "
-            "diagnosis without a verdict"
+            f"{comparison.where}: {idle[0]} does nothing: its sides are fed different roles, which makes it a diagnosis without "
+            "a verdict"
         )
 
 
-def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collection[str]) -> Verdict:
+def _compared(
+    comparison: Comparison, records: pd.DataFrame, untrained: Collection[str], losses: Mapping[str, Loss]
+) -> Verdict:
     """The comparison by itself; its word is still to be found, unless it is a diagnosis."""
+    if comparison.metric == "loss":
+        runs = [_runs(side, records, comparison) for side in (comparison.baseline, comparison.treatment)]
+        sides_ = compare_losses(comparison.where, *([losses.get(run) for run in side] for side in runs))
+        said = Verdict(comparison, *sides_, ALONE, math.nan, VerdictWord.INCONCLUSIVE, VerdictWord.INCONCLUSIVE, 0)
+        return said._replace(runs=tuple(map(frozenset, runs)))
     before, after = sides(comparison, records)
     diagnosis = _feeding(before) != _feeding(after)
     if diagnosis:
         refuse_idle(comparison)
     examples = before.drop_duplicates(PAIRED)
-    clusters = examples["cluster"].tolist()
-    outcomes = _by_run(before), _by_run(after)
+    both = before.merge(after, on=["place", *PAIRED], suffixes=("_before", "_after"), validate="1:1")
+    about = {
+        "without": _without(examples) if comparison.metric == "answer" else ("", 0.0),
+        "runs": tuple(frozenset(side["run"]) for side in (before, after)),
+        "conditions": tuple(frozenset(side["condition"]) for side in (before, after)),
+        "truncated": tuple(float(side["truncated"].mean()) for side in (before, after)),
+        "losses": tuple(_mean_loss(side["run"].unique(), losses) for side in (before, after)),
+    }
+    if comparison.metric == "tokens":
+        judged = compare_tokens(comparison.where, both)
+    else:
+        judged = _rates(comparison, before, after, untrained, about["without"])  # type: ignore[arg-type]
+    inconclusive = VerdictWord.INCONCLUSIVE
+    word_ = None if diagnosis else inconclusive
+    programs = examples["example"].nunique()
+    return Verdict(comparison, *judged, ALONE, _token_ratio(both), word_, inconclusive, programs)._replace(**about)  # type: ignore[arg-type]
+
+
+def _rates(
+    comparison: Comparison,
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    untrained: Collection[str],
+    without: tuple[str, float],
+) -> tuple[Difference, Repeated, Repeated, Evidence]:
+    """Two sides of rates by the judge's two questions."""
+    outcomes, clusters = _outcomes(comparison, before, after)
     standing = set(before["run"]) <= set(untrained), set(after["run"]) <= set(untrained)
-    found = compare(*outcomes, clusters, set(before["run"]) == set(after["run"]), standing)
-    trivial = [{"baselines": baselines.baselines(examples)}]
-    without, (best, share) = baselines.best(trivial), baselines.highest(trivial)
-    if comparison.solved_at == "above chance" and not best:
-        raise ConfigError(
-            f"comparison {comparison.mitigation!r}: solved_at: no guess is known for these programs: give a share"
-        )
-    solved_at = share if isinstance(comparison.solved_at, str) else comparison.solved_at
+    found = compare(outcomes[0], outcomes[1], clusters, set(before["run"]) == set(after["run"]), standing)
+    if comparison.solved_at == "above chance" and not without[0]:
+        raise ConfigError(f"{comparison.where}: solved_at: no guess is known for these programs: give a share")
+    solved_at = without[1] if isinstance(comparison.solved_at, str) else comparison.solved_at
     baseline, treatment = (over_seeds(side, clusters, solved_at) for side in outcomes)
     if comparison.asks and not found.repeated:
         raise ConfigError(
-            f"comparison {comparison.mitigation!r}: asks does nothing: a side has one seed, so that nothing is asked of recipes"
+            f"{comparison.where}: asks does nothing: a side has one seed, so that nothing is asked of recipes"
         )
     try:
-        evidence = weigh(found, baseline, treatment, comparison.asks)
+        return found, baseline, treatment, weigh(found, baseline, treatment, comparison.asks)
     except ValueError:
         raise ConfigError(
-            f"comparison {comparison.mitigation!r}: asks: rates cannot be tested with {found.seeds[1]} seeds against {found.seeds[0]}: "
+            f"{comparison.where}: asks: rates cannot be tested with {found.seeds[1]} seeds against {found.seeds[0]}: "
             f"train {SEEDS_A_SIDE} a side ({RUNS_ON_BOTH} where each run is on both sides), or ask for `solved`"
         ) from None
-    ratio = _token_ratio(_paired(before, after))
-    idle = bool(best) and treatment.estimate.mean <= share
-    inconclusive = VerdictWord.INCONCLUSIVE
-    return Verdict(
-        comparison,
-        found,
-        baseline,
-        treatment,
-        evidence,
-        ALONE,
-        ratio,
-        None if diagnosis else inconclusive,
-        inconclusive,
-        examples["example"].nunique(),
-        without,
-        idle,
-        tuple(frozenset(side["condition"]) for side in (before, after)),
-        tuple(float(side["truncated"].mean()) for side in (before, after)),
-    )
 
 
-PAIRED = ["example", "index", "split", "cluster"]
-"""What names one example in every run."""
+def _outcomes(
+    comparison: Comparison, before: pd.DataFrame, after: pd.DataFrame
+) -> tuple[list[npt.NDArray[np.float64]], list[str]]:
+    """Right ones of each side (runs, examples) and the examples' clusters. Of frames, every one of a trace is an example, all of a
+    program in its cluster: a trace's right ones are counted first, since only their number is known."""
+    first = before[before["place"] == before["place"].iloc[0]]
+    if comparison.metric == "answer":
+        counts = [side["right"].to_numpy(dtype=float).reshape(side["run"].nunique(), -1) for side in (before, after)]
+        return counts, first["cluster"].tolist()
+    share, number = FRAMES[comparison.metric]
+    of = first[number].to_numpy()
+    for side in (before, after):
+        if (side[number].to_numpy().reshape(side["run"].nunique(), -1) != of).any():
+            raise ConfigError(
+                f"{comparison.where}: metric {comparison.metric}: the sides show other numbers of {number}, whose shares cannot "
+                "be paired"
+            )
+    place = np.concatenate([np.arange(count) for count in of]) if len(of) else np.array([])
+    found = []
+    for side in (before, after):
+        right = np.round(side[share].to_numpy(dtype=float) * side[number].to_numpy()).reshape(-1, len(of))
+        found.append((place < np.repeat(right, of, axis=1)).astype(float))
+    return found, np.repeat(first["cluster"].to_numpy(), of).tolist()
+
+
+def _without(examples: pd.DataFrame) -> tuple[str, float]:
+    name, share = baselines.highest([{"baselines": baselines.baselines(examples)}])
+    return baselines.NAMES.get(name, ""), share
+
+
+def _mean_loss(runs: Sequence[str], losses: Mapping[str, Loss]) -> float:
+    known = [losses[run].value for run in runs if run in losses]
+    return sum(known) / len(known) if len(known) == len(runs) else math.nan
 
 
 def sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -232,7 +322,7 @@ def sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, 
     shared = counts[counts == runs].index
     if shared.empty:
         raise ConfigError(
-            f"comparison {comparison.mitigation!r}: the two sides share no example; "
+            f"{comparison.where}: the two sides share no example; "
             "they are paired by program, and another task, seed, length or repertoire draws others"
         )
     found = [
@@ -248,10 +338,7 @@ def merged(comparison: Comparison, records: pd.DataFrame) -> pd.DataFrame:
     Raises:
         ConfigError: as `sides`.
     """
-    return _paired(*sides(comparison, records))
-
-
-def _paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    before, after = sides(comparison, records)
     return before.merge(after, on=["place", *PAIRED], suffixes=("_before", "_after"), validate="1:1")
 
 
@@ -260,32 +347,36 @@ def _feeding(side: pd.DataFrame) -> set[str]:
     return set(map(fed_as, side["forcing"]))
 
 
-def _by_run(side: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Right answers (runs, examples)."""
-    right: npt.NDArray[np.float64] = side["right"].to_numpy(dtype=float)
-    return right.reshape(side["run"].nunique(), -1)
-
-
 def _token_ratio(both: pd.DataFrame) -> float:
     # Where either side was not written, the tokens compare nothing.
     written = both[(both["cost_before"] > 0) & (both["cost_after"] > 0)]
     return float(written["cost_after"].sum() / written["cost_before"].sum()) if len(written) else math.nan
 
 
-def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
-    """One row for each run and example; `place` numbers the runs of the side."""
-    where = f"comparison {comparison.mitigation!r}"
+def _of_run(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
     chosen = records[(records["variant"] == side.run) | (records["run"] == side.run)]
     if chosen.empty:
         names = list(dict.fromkeys([*records["variant"], *records["run"]]))
-        raise ConfigError(f"{where}: no records of a variant or run {side.run!r}; {suggest(side.run, names)}")
+        raise ConfigError(
+            f"{comparison.where}: no records of a variant or run {side.run!r}; {suggest(side.run, names)}"
+        )
+    return chosen
+
+
+def _runs(side: Side, records: pd.DataFrame, comparison: Comparison) -> list[str]:
+    return sorted(_of_run(side, records, comparison)["run"].unique())
+
+
+def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
+    """One row for each run and example; `place` numbers the runs of the side."""
+    where = comparison.where
+    chosen = _of_run(side, records, comparison)
     for key, value in side.where.items():
         if key not in records:
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
         chosen = chosen[chosen[key] == value]
-    for name in (
-        one.name for one in LABELS.values() if one.asked and one.name in chosen and one.name not in side.where
-    ):
+    asked = [one.name for one in LABELS.values() if one.asked and one.name in chosen and one.name not in side.where]
+    for name in asked:
         if chosen[name].isna().any():
             chosen = chosen[chosen[name].isna()]  # none is named: the checkpoint's own
     if chosen.empty:
@@ -294,17 +385,24 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         names = ["diagnostic", *label_columns(chosen.drop(columns="variant"))]
         free = [key for key in names if chosen[key].nunique() > 1]
         raise ConfigError(f"{where}: {side.where} leaves several conditions of {side.run!r}; also fix {free}")
-    if chosen["right"].isna().any():
-        forcing = chosen[chosen["right"].isna()]["forcing"].iloc[0]
+    needed = FRAMES[comparison.metric][0] if comparison.metric in FRAMES else "right"
+    if chosen[needed].isna().any() and comparison.metric != "tokens":
+        forcing = chosen[chosen[needed].isna()]["forcing"].iloc[0]
+        what = (
+            "right or wrong answers: what they are read from"
+            if needed == "right"
+            else f"own {comparison.metric}s: they"
+        )
+        verb = (
+            "is fed. Compare its frames (metric: state, or action)"
+            if needed == "right"
+            else "are fed, or there are none"
+        )
         raise ConfigError(
-            f"{where}: {side.run!r} under forcing {forcing} has no right or wrong answers: what they are read from is fed. Its rates "
-            "per frame are in the report; compare conditions in which the model writes states and values itself"
+            f"{where}: {side.run!r} under forcing {forcing} has no {what} {verb}, or compare conditions in which the model writes them"
         )
     places = {run: place for place, run in enumerate(sorted(chosen["run"].unique()))}
     chosen = chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1), place=chosen["run"].map(places))
-    return chosen[
-        [
-            *("run", "place", *PAIRED, "condition", "right", "truncated", "cost", "failure", "forcing"),
-            *("chance", "start_right", "true_answer"),
-        ]
-    ]
+    kept = ("run", "place", *PAIRED, "condition", "right", "truncated", "cost", "failure", "forcing")
+    frames = ("state_exact", "states", "action_exact", "actions", "chance", "start_right", "true_answer")
+    return chosen[[*kept, *frames]]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from remedy.eval.stats.clusters import LEVEL
 
@@ -44,6 +44,8 @@ def boschloo(solved: int, trainings: int, solved_after: int, trainings_after: in
     """Test if two recipes solve a task equally often, of the baseline and of the treatment: Boschloo's unconditional test ("Raised
     conditional level of significance for the 2x2-table when testing the equality of two probabilities", Statistica Neerlandica 24,
     1970)."""
+    from scipy import stats  # takes a second to import
+
     table = [[solved_after, solved], [trainings_after - solved_after, trainings - solved]]
     if solved + solved_after in (0, trainings + trainings_after):
         return Test(1.0, 1.0)  # SciPy divides by zero there
@@ -54,6 +56,8 @@ def boschloo(solved: int, trainings: int, solved_after: int, trainings_after: in
 def mcnemar(gained: int, lost: int) -> Test:
     """The same where each training is on both sides: of those that solve the task on one side alone, how many do so in the
     treatment (McNemar's exact test)."""
+    from scipy import stats  # takes a second to import
+
     return Test(*(float(stats.binom.sf(one - 1, gained + lost, 0.5)) for one in (gained, lost)))
 
 
@@ -105,6 +109,8 @@ def most_failing(failed: int, trainings: int, level: float = LEVEL) -> float:
 @cache
 def power_of_solved(shares: tuple[float, float], trainings: tuple[int, int], level: float = LEVEL) -> float:
     """The probability that `boschloo` decides, where trainings of the baseline and of the treatment solve with these shares."""
+    from scipy import stats  # takes a second to import
+
     chances = [stats.binom.pmf(np.arange(count + 1), count, share) for count, share in zip(trainings, shares)]
     return float(
         sum(

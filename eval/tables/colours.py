@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from remedy.eval.stats import VerdictWord
+
 # Okabe & Ito's colours, told apart with any colour vision; then Tol's muted ones, for experiments of more recipes.
 COLOURS = [
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000"),
@@ -18,6 +20,16 @@ ROLE_COLOURS = {
     "value": "#009E73",
 }
 """By a role's name. `none`: no role, where nothing went wrong. Grey is kept for what is not learnt."""
+
+
+WORD_COLOURS = {
+    VerdictWord.FIXED: "#00664a",
+    VerdictWord.HELPED: "#1a7f37",
+    VerdictWord.AS_GOOD: "#0b5cad",
+    VerdictWord.WORSE: "#b3261e",
+    VerdictWord.INCONCLUSIVE: "#6b5900",
+}
+"""The colours of verdicts, dark enough for text on white."""
 
 
 def mixed(colour: str, other: str, share: float) -> str:

@@ -42,17 +42,37 @@ Interval = tuple[float, float, float]
 Thing = TypeVar("Thing", bound=Hashable)
 
 
-def panels(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels that share their vertical axis."""
-    lines = -(-count // PANEL_COLUMNS)
-    columns = -(-count // lines)  # so that no line is much emptier than others
-    size = (max(6.4, 3.7 * columns), 3.6 * lines + 0.3)
-    figure = Figure(figsize=size)
-    grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
+WIDTH = 9.6
+"""Inches of a figure: the width of the page."""
+
+
+def colour(number: int) -> str:
+    """The colour of a recipe."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def style(number: int, each: int = len(COLOURS)) -> Style:
+    """The line style of a recipe, another after all colours; `each`: after so many."""
+    return LINES[number // each % len(LINES)]
+
+
+def panels(count: int, shared: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, which share their vertical axis or, not `shared`, have each its own."""
+    rows = -(-count // PANEL_COLUMNS)
+    columns = -(-count // rows)  # so that no row is much emptier than others
+    figure = Figure(figsize=(WIDTH, 3.4 * rows + 0.3 if columns > 1 else 3.8 * rows))
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=shared)
     axes = [axis for line in grid for axis in line]
     for unused in axes[count:]:
         unused.set_visible(False)
     return figure, axes[:count]
+
+
+def dots(panel: Axes, points: Sequence[tuple[float, float]], number: int, aside: float = 0.0) -> None:
+    """A small mark for each seed."""
+    if points:
+        xs, ys = zip(*points)
+        panel.scatter(xs, ys, s=9, color=colour(number), alpha=0.6, zorder=3, transform=moved(panel, aside))
 
 
 def line(
@@ -116,7 +136,7 @@ def powers(panel: Axes) -> None:
 def stacked_shares(counts: Mapping[str, Mapping[str, int]], colours: Mapping[str, str], what: str) -> Figure:
     """One horizontal bar for every name in `counts`, of the shares of its parts, in the order of `colours`."""
     names = list(counts)
-    figure = Figure(figsize=(9, 0.36 * len(names) + 1.2))
+    figure = Figure(figsize=(WIDTH, 0.36 * len(names) + 1.2))
     axis = figure.subplots()
     left = [0.0] * len(names)
     for part, colour in colours.items():
@@ -143,13 +163,11 @@ def key(
     for every name and a style and marker for every kind, in place of an entry for each of both. `alone`: kinds of one point."""
     if len(kinds) < 2:
         return legend(figure, axes)
-    entries: dict[str, Any] = {
-        name: Line2D([], [], color=COLOURS[number % len(COLOURS)], lw=4) for number, name in enumerate(names)
-    }
+    entries: dict[str, Any] = {name: Line2D([], [], color=colour(number), lw=4) for number, name in enumerate(names)}
     for number, kind in enumerate(kinds):
-        style: Style = "" if kind in alone else LINES[number % len(LINES)]
+        line: Style = "" if kind in alone else style(number, 1)
         marker = MARKERS[number % len(MARKERS)]
-        entries[kind or "otherwise"] = Line2D([], [], color="0.25", linestyle=style, marker=marker)
+        entries[kind or "otherwise"] = Line2D([], [], color="0.25", linestyle=line, marker=marker)
     legend(figure, axes, entries, {called(name, kind) for name in names for kind in kinds})
 
 

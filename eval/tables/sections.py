@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from remedy.eval.records import baselines, remarks
+from remedy.eval.records import remarks
 from remedy.eval.records.schema import COMMON, LABELS, LabelValue, rank
 from remedy.eval.records.summary import ConditionSummary, Interval
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
 WITHOUT = "Without a model"
 """The column of the best that is right without a model."""
+RIGHT, FAILURES, RECORDS, TOKENS, RUNS = "Right answers", "Failures", "Records", "Tokens", "Runs and training"
+"""Groups of sections, each folded away under its name, in this order."""
+GROUPS = (RIGHT, FAILURES, RECORDS, TOKENS, RUNS)
 
 Rows = list[list[str]]
 """A table; the first row is its head. What follows a line break in a cell is small print."""
@@ -21,14 +26,61 @@ Rows = list[list[str]]
 
 class Section(NamedTuple):
     """A part of a report: a table or a figure. Its title, which no other section has, names the figure's file. `draw`: makes the
-    figure; None where there is nothing to draw, and then the section is left out."""
+    figure; None where there is nothing to draw, and then the section is left out. `links`: where cells lead to that are one of these
+    texts, files beside the report; `filters`: columns by whose values the rows can be filtered."""
 
     title: str
     rows: Rows | None = None
     draw: Callable[[], Figure | None] | None = None
     note: str = ""
     links: Mapping[str, str] = {}
-    """Where cells lead to that are one of these texts: files beside the report."""
+    group: str = RIGHT
+    filters: tuple[str, ...] = ()
+
+
+def tidied(rows: Rows) -> Rows:
+    """A table without columns that say nothing: all cells are empty, or 0."""
+    said = [place for place in range(len(rows[0])) if any(row[place] not in ("", "0", "0 %") for row in rows[1:])]
+    return [[row[place] for place in said] for row in rows]
+
+
+def folded(rows: Rows, key: int = 1) -> tuple[Rows, str]:
+    """A table with one row for all rows that are alike in the first `key` columns, which hold in one cell what they differ in; and a
+    sentence on what all of several rows share, whose columns are left out."""
+    groups: dict[tuple[str, ...], Rows] = {}
+    for row in rows[1:]:
+        groups.setdefault(tuple(row[:key]), []).append(row)
+    merged = [[_together([row[place] for row in group]) for place in range(len(rows[0]))] for group in groups.values()]
+    constant = [
+        place
+        for place in range(len(rows[0]))
+        if place >= key and len(merged) > 1 and len({row[place] for row in merged}) == 1
+    ]
+    kept = [place for place in range(len(rows[0])) if place not in constant]
+    shared = [
+        f"{rows[0][place].lower()} {merged[0][place].replace(chr(10), ', ')}" for place in constant if merged[0][place]
+    ]
+    table = [[row[place] for place in kept] for row in [rows[0], *merged]]
+    return table, f"All rows: {'; '.join(shared)}." if shared else ""
+
+
+def _together(cells: Sequence[str]) -> str:
+    """Different cells in one: line by line, numbers as a range."""
+    different = list(dict.fromkeys(cells))
+    if len(different) == 1:
+        return different[0]
+    split = [cell.split("\n") for cell in different]
+    if len({len(lines) for lines in split}) == 1 and len(split[0]) > 1:
+        return "\n".join(_together(lines) for lines in zip(*split))
+    found = [re.fullmatch(r"(.*?)(-?[\d,]*\.?\d+(?:e[+-]?\d+)?)(.*)", cell) for cell in different]
+    ends = {(one[1], one[3]) for one in found if one}
+    if len(ends) == 1 and all(found):
+        [(start, end)] = ends
+        numbers = sorted((one[2] for one in found if one), key=lambda text: float(text.replace(",", "")))
+        if len(numbers) > 4:
+            return f"{start}{numbers[0]} to {numbers[-1]}{end}"
+        return f"{start}{', '.join(numbers)}{end}"
+    return " / ".join(different)
 
 
 class Published(NamedTuple):
@@ -219,53 +271,55 @@ def p_value(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else "<\N{NO-BREAK SPACE}0.001"
 
 
-def rate_table(conditions: Sequence[ConditionSummary], across: str) -> Rows:
-    """Right answers with intervals and the mean tokens of a trace: a column for every value of `across`, which is a label or
-    `run`, and a row for every combination of the run and the other labels that vary."""
-    ordered = in_order(conditions)
-    names = varying(ordered)
-    if across == "run":
-        return _runs_side_by_side(ordered, names)
-    found = lines(ordered, names, across)
-    told = [name for name in names if any(name in line.labels for line in found)]
-    columns = sorted({_of(condition, across) for condition in ordered}, key=lambda value: rank(across, value))
-    rows = [["Run", *map(title, told), *(f"{title(across)} {text(column)}" for column in columns)]]
-    for line in found:
-        cells = {_of(condition, across): _cell(condition) for condition in line.conditions}
-        rows.append(
-            [
-                line.run,
-                *(text(line.labels.get(name, "")) for name in told),
-                *(cells.get(column, "") for column in columns),
-            ]
-        )
-    for name in baselines.of(ordered):
-        shares = [baselines.of(c for c in ordered if _of(c, across) == column).get(name) for column in columns]
-        said = [baselines.said(share) if share else "" for share in shares]
-        rows.append([baselines.NAMES[name], *[""] * len(told), *said])
-    return rows
+class Group(NamedTuple):
+    """One condition of a variant, with the summaries of its runs."""
+
+    variant: str
+    labels: Mapping[str, LabelValue]
+    runs: list[ConditionSummary]
+
+    def counts(self, key: str) -> dict[str, int]:
+        """Counts of all runs together."""
+        found: Counter[str] = Counter()
+        for run in self.runs:
+            found.update(run[key])  # type: ignore[literal-required]
+        return dict(found)
+
+    def total(self, key: str) -> int:
+        """A number of all runs together."""
+        return sum(run[key] for run in self.runs)  # type: ignore[literal-required]
 
 
-def _runs_side_by_side(conditions: Sequence[ConditionSummary], names: Sequence[str]) -> Rows:
-    """A column for every run."""
-    runs = list(dict.fromkeys(condition["run"] for condition in conditions))
-    groups: dict[tuple[LabelValue, ...], list[ConditionSummary]] = {}
-    for condition in conditions:
-        groups.setdefault(tuple(_of(condition, name) for name in names), []).append(condition)
-    rows = []
-    for key, group in groups.items():
-        cells = {condition["run"]: _cell(condition) for condition in group}
-        rows.append([*map(text, key), *(cells.get(run, "") for run in runs)])
-    best = [baselines.best(group) for group in groups.values()]
-    head = [*map(title, names), *runs]
-    return [[*head, WITHOUT], *([*row, one] for row, one in zip(rows, best))] if any(best) else [head, *rows]
+def grouped(conditions: Sequence[ConditionSummary], variants: Mapping[str, str]) -> list[Group]:
+    """The conditions of runs that differ in their seeds alone, together. `variants`: of every run."""
+    found: dict[tuple[str, frozenset[tuple[str, LabelValue]]], Group] = {}
+    for condition in in_order(conditions):
+        variant = variants.get(condition["run"], condition["run"])
+        key = variant, frozenset(condition["labels"].items())
+        found.setdefault(key, Group(variant, condition["labels"], [])).runs.append(condition)
+    return list(found.values())
 
 
-def _cell(condition: ConditionSummary) -> str:
-    if condition["right"] is None:
-        return ""
-    rate = f"{percent(condition['right'])}; {condition['trace_tokens']:.0f} tokens"
-    return "\n".join([rate, *remarks.of_condition(condition)])
+def table(groups: Sequence[Group], columns: Mapping[str, Callable[[Group], str]], first: str = "Recipe") -> Rows:
+    """A row for every group: its variant, the labels that vary, and columns; those that say nothing are left out."""
+    labels = varying([run for group in groups for run in group.runs])
+    rows = [[first, *map(title, labels), *columns]]
+    for group in groups:
+        about = [text(group.labels.get(name, "")) for name in labels]
+        rows.append([group.variant, *about, *(cell(group) for cell in columns.values())])
+    return tidied(rows)
+
+
+def mean_of(intervals: Sequence[Interval | None]) -> str:
+    """A share of one run with its interval, or the mean of several with the lowest and highest; empty where there is none."""
+    found = [one for one in intervals if one is not None]
+    if len(found) < 2:
+        return percent(found[0]) if found else ""
+    means = [one["mean"] for one in found]
+    mean, low, high = sum(means) / len(means), min(means), max(means)
+    if low == high:
+        return f"{100 * mean:.0f} %"
+    return f"{100 * mean:.{places(low, high)}f} %\nruns {interval(low, high)}"
 
 
 def _of(condition: ConditionSummary, name: str) -> LabelValue:

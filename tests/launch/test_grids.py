@@ -125,14 +125,14 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
     remedy("run", "sweep.yaml", "workers=2", cwd=tmp_path, **private)
     runs = tmp_path / "runs" / "sweep"
     table = (runs / "report" / "report.md").read_text()
-    assert "## Permutation programs: right answers over seeds" in table
-    assert "| mixers=gru | 2 | 2 |" in table  # variant, length, runs
-    verdicts = table.split("## Verdicts")[1].split("##")[0]
-    assert [line.split(" | ")[0] for line in verdicts.splitlines() if line.startswith("| mixers")] == [
+    assert "### Permutation programs: right answers" in table
+    assert "| mixers=gru | 2 |" in table  # recipe, length
+    verdicts = table.split("![Every comparison")[1].split("##")[0]
+    assert [line.split("<br>")[0].split(" | ")[0] for line in verdicts.splitlines() if line.startswith("| mixers")] == [
         "| mixers=deltanet (length 2)",  # one for a variant, not for each of its runs
         "| mixers=deltanet (length 3)",
     ]
-    assert (runs / "report" / "figures" / "permutation-programs-right-answers-by-horizon-over-seeds.png").exists()
+    assert (runs / "report" / "figures" / "permutation-programs-right-answers-by-horizon.png").exists()
 
     for model in sorted(runs.glob("swaps/*/model")):  # training and evaluation are one offline run, to sync later
         ids = {folder.name.rsplit("-", 1)[1] for folder in (model / "wandb").glob("offline-run-*")}

@@ -13,7 +13,8 @@ import yaml
 from rich.console import Console
 
 from remedy.checksums import read_json, write_json
-from remedy.eval.report.selection import Tried, read_selection, selection_sections
+from remedy.eval.report.planned import Tried, read_selection
+from remedy.eval.report.runs import trials_table
 from remedy.launch.experiment import ExperimentConfig, Trial, expand, trials
 from remedy.launch.job import TRAINED
 from remedy.launch.plan import print_plan
@@ -140,10 +141,9 @@ def test_the_best_on_validation_is_chosen(
     for trial, found in zip(tried, figures, strict=True):
         finish(trial, found)
     assert choose(config, tried) == {("swaps", "a"): {"train.learning_rate": rates[chosen]}}
-    (section,) = selection_sections([read_selection(tmp_path / "swaps" / "selection")])
-    assert section.rows is not None
-    assert [row[-1] for row in section.rows[1:]] == ["chosen" if place == chosen else "" for place in range(3)]
-    assert [row[2] == "no finite loss" for row in section.rows[1:]] == [found is None for found in figures]
+    _, *rows = trials_table(read_selection(tmp_path / "swaps" / "selection"))
+    assert [row[-1] for row in rows] == ["chosen" if place == chosen else "" for place in range(3)]
+    assert [row[2] == "no finite loss" for row in rows] == [found is None for found in figures]
 
 
 def test_a_setting_that_diverges_with_one_seed_is_not_chosen_and_seeds_are_averaged(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from remedy.eval.calibration.calibrator import Trust
 from remedy.eval.calibration.judge import BELIEVED, BY_HAZARD, BY_NUMBER, SEEN, UNTOLD, judge, kept, reliability, scores
-from remedy.eval.report.trust import kind_table
 from remedy.eval.stats import aurc
 from tests.eval.calibration.simulated import simulated
 from tests.eval.calibration.test_fit import fitted
@@ -57,15 +56,3 @@ def test_hazards_are_rates_and_whole_traces_are_accepted_better_by_them_than_by_
     areas = {name: aurc(values, wrong.tolist()).mean for name, values in scores(judged).items()}
     assert areas["calibrated"] < areas["number of frames alone"] < wrong.mean() + 0.02
     assert areas["calibrated"] < areas["probability of the trace"]
-
-
-def test_first_errors_are_counted_by_depth_and_by_number(trust: Trust) -> None:
-    """Each is in one row of both, beside the errors that the hazards expect there."""
-    judged = judge(trust, simulated(25, 500))
-    head, *rows = kind_table(judged)
-    by = {name: [dict(zip(head, row)) for row in rows if row[0] == name] for name in ("Call depth", "Frame number")}
-    assert [row["Kind"] for row in by["Call depth"]] == ["from 0", "from 1", "from 2"]
-    at_risk = judged.observed.at_risk
-    for found in by.values():
-        assert sum(int(row["First errors"]) for row in found) == at_risk["event"].sum()
-        assert sum(float(row["Expected"]) for row in found) == pytest.approx(at_risk["hazard"].sum(), abs=0.5)

@@ -9,9 +9,8 @@ import pytest
 
 from remedy.eval.costs.measure import MeasureConfig, measure
 from remedy.eval.costs.token_costs import CostSettings
-from remedy.eval.report.costs import measure_sections
-from remedy.eval.report.cuts import Measurement, with_total
-from remedy.eval.report.reading import read_measurement
+from remedy.eval.report.costs import measure_sections, with_total
+from remedy.eval.report.reading import Measurement, read_measurement
 from remedy.models.tokenizer import TokenizerError, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, Llama3Settings
 from remedy.settings import ConfigError, UserError, build
@@ -107,7 +106,7 @@ def test_every_setting_changes_what_is_measured(tmp_path: Path) -> None:
     for number, change in enumerate([{}, *(change for changes in CHANGES.values() for change in changes)]):
         folder = tmp_path / str(number)
         measure(build(MeasureConfig, {**base, **change}, "test"), folder)
-        sections = measure_sections([read_measurement(folder)], [], pd.DataFrame(), {})
+        sections = measure_sections([read_measurement(folder)])
         shown = [section.rows for section in sections]
         assert shown not in seen, change
         seen.append(shown)

@@ -146,7 +146,7 @@ def test_forms_are_never_pooled() -> None:
 
 
 def test_compositions_stand_beside_what_single_functions_let_expect() -> None:
-    figure, numbers, by_depth, single = CompositionDiagnostic.sections(*together(*SINGLE, NESTED))
+    figure, numbers = CompositionDiagnostic.sections(*together(*SINGLE, NESTED))
     assert figure.draw is not None
     drawn = figure.draw()
     assert drawn is not None
@@ -158,16 +158,7 @@ def test_compositions_stand_beside_what_single_functions_let_expect() -> None:
     ]
     assert numbers.rows is not None
     assert numbers.rows[1][4:7] == ["2", "0%\n0 to 66 %", "38%"]
-    assert by_depth.rows is not None
-    assert by_depth.rows[0] == ["Run", "Depth 2"]
-    assert single.rows is not None
-    assert [row[0] for row in single.rows] == ["Function", "a", "b"]
-
-
-def test_single_functions_alone_are_a_table() -> None:
-    (single,) = CompositionDiagnostic.sections(*together(*SINGLE))
-    assert single.rows is not None
-    assert [row[1].split("\n")[0] for row in single.rows[1:]] == ["100 %", "50 %"]
+    assert CompositionDiagnostic.sections(*together(*SINGLE)) == []
 
 
 def test_it_runs_over_functions_depths_and_forms(tmp_path: Path) -> None:
@@ -236,12 +227,3 @@ def test_a_model_that_was_trained_here_is_asked_what_its_training_did_not_have(
     data = DataConfig.model_validate({"task": {"kind": "composition", "family": "booleans"}})
     with pytest.raises(ConfigError, match="`split: all` evaluates every program"):
         only.conditions(data, "test", ANOTHER)
-
-
-def test_reports_say_where_there_are_fewer_programs() -> None:
-    few = made([True, True], diagnostic="composition", labels={**LABELS, "function": "bool_not"})
-    many = made([True] * 8, diagnostic="composition", labels={**LABELS, "function": "bool_majority"})
-    (single,) = CompositionDiagnostic.sections(*together(few, many))
-    assert single.note == (
-        "Fewer programs than the 8 of others: family booleans, function bool_not, form atomic, depth 1: 2."
-    )

@@ -9,9 +9,7 @@ from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.diagnostics.horizon import solved_horizon_section, solved_horizons
 from remedy.eval.diagnostics.permutation import horizon
-from remedy.eval.report.results import accuracy_by_axis
-from remedy.eval.report.seeds import accuracy_over_seeds
-from remedy.eval.tables.sections import rate_table
+from remedy.eval.report.results import accuracy_along
 from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
 
@@ -146,25 +144,16 @@ def test_a_line_runs_through_lengths_and_never_through_spacings(spacing: float) 
         ["a-0", "64", f"{spacing:g}", f"{spacing:g}\ntested: {spacing:g}"],
         ["a-0", "", "inf", "64\ntested: 16, 64"],
     ]
-    table = rate_table(conditions, "horizon")
-    assert table[0] == ["Run", "Length", "Spacing", *(f"Horizon {at:g}" for at in (spacing, 16, 64))]
-    assert [[bool(cell) for cell in row[3:]] for row in table[1:4]] == [[True, False, False]] * 2 + [
-        [False, True, True]
-    ]
     variants = {"a-0": "a", "a-1": "a", "b-0": "b"}
-    drawn = {
-        "a": accuracy_by_axis(conditions, "horizon", variants),
-        "b": accuracy_over_seeds(conditions, records, "horizon", variants),
+    (panel,) = accuracy_along(conditions, records, "horizon", variants).axes
+    lines = {(line.get_label(), tuple(line.get_xdata())) for line in panel.get_lines()}
+    assert lines == {
+        *((f"{name}, spacing inf", (16, 64)) for name in "ab"),
+        *((f"{name}, length {n}, spacing {spacing:g}", (spacing,)) for name in "ab" for n in (16, 64)),
     }
-    for figure in drawn.values():
-        (panel,) = figure.axes
-        lines = {(line.get_label(), tuple(line.get_xdata())) for line in panel.get_lines()}
-        assert lines == {
-            *((f"{name}, spacing inf", (16, 64)) for name in "ab"),
-            *((f"{name}, length {n}, spacing {spacing:g}", (spacing,)) for name in "ab" for n in (16, 64)),
-        }
-        entries = [entry.get_text() for entry in figure.legends[0].get_texts()]
-        assert entries == ["a", "b", "spacing inf", *(f"length {n}, spacing {spacing:g}" for n in (16, 64))]
+    assert panel.figure.legends
+    entries = [entry.get_text() for entry in panel.figure.legends[0].get_texts()]
+    assert entries == ["a", "b", "spacing inf", *(f"length {n}, spacing {spacing:g}" for n in (16, 64))]
 
 
 def test_a_line_does_not_run_through_what_states_show() -> None:

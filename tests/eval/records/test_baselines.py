@@ -8,11 +8,9 @@ from matplotlib.axes import Axes
 from remedy.eval.diagnostics.composition import expectation_table
 from remedy.eval.diagnostics.two_by_two import cells_table, found_cells
 from remedy.eval.records.baselines import NAMES, along, best, of, said
-from remedy.eval.report.held_out import held_out_table
-from remedy.eval.report.one_step import compound_figure, compound_table, compounded
-from remedy.eval.report.results import accuracy_by_axis, accuracy_by_cost, by_trace_tokens, metric_table
-from remedy.eval.report.seeds import seed_table
-from remedy.eval.tables.sections import rate_table
+from remedy.eval.report.costs import accuracy_by_cost
+from remedy.eval.report.results import accuracy_along, by_trace_tokens, held_out_section, right_table
+from remedy.eval.report.steps import step_sections
 from tests.eval.made_records import made, together
 
 ANSWERS = {"chance": 1 / 3, "start_right": [1.0, 0.0, 0.0, 0.0], "true_answer": ["x", "y", "x", "z"]}
@@ -35,18 +33,10 @@ def test_they_are_shares_of_the_true_examples() -> None:
 def test_they_stand_in_every_table_and_figure_of_accuracy() -> None:
     parts = [made(RIGHT, run=run, labels={"horizon": n}, **ANSWERS) for run in ("a-0", "a-1") for n in (4, 8)]
     conditions, records = together(*parts)
-    rows = rate_table(conditions, "horizon")
-    assert rows[3:] == [
-        ["chance", "33 %", "33 %"],
-        ["answering with the start", "25 %", "25 %"],
-        ["most frequent answer", "50 %", "50 %"],
-    ]
-    assert all(row[-1] == "50 %\nmost frequent answer" for row in rate_table(conditions, "run")[1:])
-    head, *lines = metric_table(conditions)
+    variants = {"a-0": "a", "a-1": "a"}
+    head, *lines = right_table(conditions, records, variants)
     assert {line[head.index("Without a model")] for line in lines} == {"50 %\nmost frequent answer"}
-    head, *lines = seed_table(conditions, records, {"a-0": "a", "a-1": "a"})
-    assert {line[head.index("Without a model")] for line in lines} == {"50 %\nmost frequent answer"}
-    (panel,) = accuracy_by_axis(conditions, "horizon", {"a-0": "a", "a-1": "a"}).axes
+    (panel,) = accuracy_along(conditions, records, "horizon", variants).axes
     drawn = {line.get_label(): list(line.get_ydata()) for line in panel.get_lines()}
     assert drawn["most frequent answer"] == [0.5, 0.5]
     assert along(conditions, "horizon")["start"] == {4.0: 0.25, 8.0: 0.25}
@@ -92,14 +82,8 @@ def test_they_stand_in_the_tables_of_diagnostics_and_of_single_steps() -> None:
         .astype({"right": "boolean"}),
     )
     requests = [{"run": "run", "trained_on": {"held_out_functions": ["new"]}}]
-    compounds = compounded(conditions, records)
-    tables = [
-        expectation_table(records),
-        held_out_table(conditions, records, requests),
-        compound_table(compounds),
-        cells_table(found_cells(conditions[:1], records)),
-    ]
-    for head, row in tables:
+    sections = held_out_section("x", conditions, records, requests) + step_sections("x", conditions, records)
+    tables = [expectation_table(records), cells_table(found_cells(conditions[:1], records))]
+    for head, row in [*tables, *(section.rows or [] for section in sections)]:
         assert dict(zip(head, row))["Without a model"] == said
-    (panel,) = compound_figure(compounds, "depth", {"run": "run"}).axes
-    assert drawn(panel)["most frequent answer"] == [(2, 0.5)]
+    assert len(sections) == 2

@@ -3,18 +3,19 @@
 import pandas as pd
 import pytest
 
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report import failures
 from remedy.eval.report.failures import (
     bars,
-    class_counts,
+    class_table,
     failure_sections,
     hazard_table,
     mixed,
-    moved_classes,
-    operation_counts,
+    moved_table,
+    operation_table,
 )
 from remedy.eval.report.verdicts import Comparison, Side
-from remedy.eval.tables.sections import telling, text, title
+from remedy.eval.tables.sections import Group, Section, grouped
 from tests.eval.made_records import made, together
 
 FAILED = {
@@ -33,19 +34,20 @@ def failed(**changes: object) -> pd.DataFrame:
 
 def test_classes_types_and_operations_are_counted_for_a_diagnostic_of_any_name() -> None:
     conditions, _ = together(failed(labels={"length": 4}), failed(labels={"length": 8}))
-    head, *rows = class_counts(conditions)
-    assert head == ["Run", "Length", "Examples", "Right", "Truncated", "Wrong state", "Wrong states by type"]
+    groups = grouped(conditions, {})
+    head, *rows = class_table(groups)
+    assert head == ["Recipe", "Length", "Examples", "Right", "Truncated", "Wrong state", "Wrong states by type"]
     assert rows[1] == ["run", "8", "4", "1", "1", "2", "str 1, int 1"]
-    head, *rows = operation_counts(conditions)
+    head, *rows = operation_table(groups)
     found = {tuple(row[1:3]): dict(zip(head[3:], row[3:])) for row in rows}
     assert len(found) == 4
-    assert found["4", "wrong state: str"]["String method"] == "1"
-    assert found["8", "wrong state: int"]["Loop or counter"] == "1"
-    head, *rows = hazard_table(conditions)
+    assert found["length 4", "wrong state: str"]["String method"] == "1"
+    assert found["length 8", "wrong state: int"]["Loop or counter"] == "1"
+    head, *rows = hazard_table(groups)
     assert [row[:4] for row in rows if row[2] == failures.IN_STRING] == [
-        ["run", length, failures.IN_STRING, "1"] for length in ("4", "8")
+        ["run", f"length {length}", failures.IN_STRING, "1"] for length in (4, 8)
     ]
-    assert [section.title for section in failure_sections("Sorting", conditions)] == [
+    assert [section.title for section in failure_sections("Sorting", conditions, {})] == [
         "Sorting: failure classes",
         "Sorting: failure classes, examples",
         "Sorting: failures by operation",
@@ -66,48 +68,49 @@ def test_actions_that_follow_another_occurrence_are_counted_for_each_condition()
         for kind, forcing, count in (("cwm", "free", 3), ("cwm_numbered", "free", 1), ("cwm", "state_forced", 2))
     ]
     conditions, _ = together(*parts)
-    head, *rows = hazard_table(conditions)
+    head, *rows = hazard_table(grouped(conditions, {}))
     lines = [dict(zip(head, row)) for row in rows]
-    found = {
-        (one["Format"], one["Forcing"]): one["After another occurrence"] for one in lines if one["Role"] == "action"
-    }
-    assert found == {("cwm", "free"): "3", ("cwm_numbered", "free"): "1", ("cwm", "state_forced"): "2"}
-    assert {one["After another occurrence"] for one in lines if one["Role"] != "action"} == {""}
+    found = {one["Condition"]: one["After another occurrence"] for one in lines if one["Role"] == "action"}
+    kinds = ("format cwm", "format cwm_numbered", "format cwm"), ("free", "free", "state_forced"), "312"
+    assert found == {f"{kind}, forcing {forcing}": count for kind, forcing, count in zip(*kinds)}
 
 
 def test_nothing_is_said_where_nothing_failed() -> None:
     conditions, records = together(made([True] * 3))
-    assert failure_sections("Sorting", conditions) == []
-    assert len(moved_classes([], records)) == 1
+    assert failure_sections("Sorting", conditions, {}) == []
+    assert len(moved_table([], records)) == 1
 
 
 @pytest.mark.parametrize("label", ["spacing", "locals", "string_encoding", "benchmark"])
-def test_no_count_mixes_conditions(label: str) -> None:
-    """What is counted under one condition stays as it is, whatever is counted beside it."""
+def test_no_count_mixes_conditions_and_those_of_seeds_are_together(label: str) -> None:
     values: dict[str, tuple[object, object]] = {"spacing": (1.0, 4.0), "locals": ("full", "diff")}
     first, second = values.get(label, ("plain", "spaced"))
-    parts = failed(labels={label: first}), failed(labels={label: second}, operation="loop or counter")
-    conditions, _ = together(*parts)
-    for count in (class_counts, operation_counts, hazard_table):
-        head, *both = count(conditions)
-        place = head.index(title(label))
-        for number, condition in enumerate(conditions):
-            mine = [row[:place] + row[place + 1 :] for row in both if row[place] == text((first, second)[number])]  # type: ignore[arg-type]
-            assert mine == count([condition])[1:]
+    parts = [failed(run=run, labels={label: value}) for run in ("a-0", "a-1") for value in (first, second)]
+    groups = grouped(together(*parts)[0], {"a-0": "a", "a-1": "a"})
+    assert [(group.variant, group.labels[label], len(group.runs)) for group in groups] == [
+        ("a", first, 2),
+        ("a", second, 2),
+    ]
+    for row in class_table(groups)[1:]:
+        assert row[2:] == ["8", "2", "2", "4", "str 2, int 2"]
+    head, *rows = operation_table(groups)
+    assert [dict(zip(head, row))["String method"] for row in rows if "str" in row[2]] == ["2", "2"]
+    assert {row[3] for row in hazard_table(groups)[1:]} == {"4", "2"}
+
+
+def bars_of(groups: list[Group]) -> dict[str, int]:
+    return {name: len(mine) for name, mine in bars(groups).items()}
 
 
 def test_many_bars_are_put_together_by_the_label_with_the_most_values() -> None:
     conditions, _ = together(
         *(failed(labels={"length": n, "forcing": f}) for n in range(1, 21) for f in ("free", "action_forced"))
     )
-    assert telling(conditions) == ["length", "forcing"]
-    assert {name: len(group) for name, group in bars(conditions, telling(conditions)).items()} == {
-        "run, forcing free": 20,
-        "run, forcing action_forced": 20,
-    }
-    assert mixed(conditions) == "A bar holds conditions that differ in length; the tables hold each by itself."
-    assert mixed(conditions[:3]) == ""
-    figure = failures.failure_classes(conditions)
+    groups = grouped(conditions, {})
+    assert bars_of(groups) == {"run, forcing free": 20, "run, forcing action_forced": 20}
+    assert mixed(groups) == "A bar holds conditions that differ in length; the tables hold each by itself."
+    assert mixed(groups[:3]) == ""
+    figure = failures.class_figure(groups)
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     assert widths == [0.25] * 2 + [0.25] * 2 + [0.5] * 2  # right, truncated, wrong state
 
@@ -123,20 +126,45 @@ def test_no_bar_holds_several_forcings_however_many_there_are(label: str) -> Non
             for value in values
         )
     )
-    groups = bars(conditions, telling(conditions))
-    assert len(groups) == 48
-    assert all(len({one["labels"][label] for one in group}) == 1 for group in groups.values())
-    assert mixed(conditions) == "A bar holds conditions that differ in length; the tables hold each by itself."
+    groups = grouped(conditions, {})
+    assert len(bars(groups)) == 48
+    assert all(len({one.labels[label] for one in mine}) == 1 for mine in bars(groups).values())
+    assert mixed(groups) == "A bar holds conditions that differ in length; the tables hold each by itself."
 
 
 def test_what_moved_which_failures() -> None:
     after = {**FAILED, "right": [False, True, True, False], "failure": ["runaway", "", "", "truncated"]}
     _, records = together(failed(run="a"), made(run="b", diagnostic="sorting", **after))  # type: ignore[arg-type]
     comparison = Comparison(mitigation="m", baseline=Side(run="a"), treatment=Side(run="b"))
-    table = {row[0]: row for row in moved_classes([comparison], records)}
+    table = {row[0]: row for row in moved_table([comparison], records)}
     assert table["wrong state"][2] == "2"
     assert table["wrong state"][3].startswith("2\n100 %")
     assert table["wrong state"][4] == "0"
     assert table["truncated"][2:] == ["1", table["truncated"][3], "1"]
     assert table["all failures"][2] == "3"
     assert table["none (right before)"][4] == "lost 1: runaway 1"
+
+
+def section(conditions: list[ConditionSummary], title: str) -> Section:
+    return next(one for one in failure_sections("Programs", conditions, {}) if one.title == f"Programs: {title}")
+
+
+def test_what_was_certain_and_what_was_cut_is_shown_of_constrained_conditions_alone() -> None:
+    held = {"written_tokens": 60, "certain_tokens": 40, "masked_tokens": 10, "cut_mass": 2.0, "changed_tokens": 3}
+    conditions, _ = together(made([True] * 4), made([True] * 4, labels={"forcing": "control_flow"}, **held))
+    rows = section(conditions, "what constraints cut").rows
+    assert rows is not None
+    head, row = rows
+    assert head == ["Run", "Condition", "Written", "Certain", "Choices", "Cut", "Changed"]
+    shown = ["run", "forcing control_flow", "240", "40 %", "40", "20 %", "5 %"]
+    assert [cell.split("\n")[0] for cell in row] == shown
+
+
+def test_wrong_actions_are_told_apart() -> None:
+    errors = {"first_error_role": "action", "first_error_frame": 2, "frames_right": 1}
+    kinds = ["outside the control flow", *["allowed by the control flow"] * 2, "against the written state", ""]
+    conditions, _ = together(made([False] * 5, wrong_action=kinds, **errors))
+    assert section(conditions, "wrong actions by control flow").rows == [
+        ["Recipe", "Examples", "Outside the control flow", "Allowed by the control flow", "Against the written state"],
+        ["run", "5", "1", "2", "1"],
+    ]

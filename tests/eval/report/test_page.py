@@ -1,5 +1,7 @@
 """Holds what a report is composed of, from folders of evaluations and measurements, before it is rendered."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,16 +29,14 @@ def test_every_run_is_compared_and_a_diagnostic_with_an_axis_is_drawn_along_it(t
     found = compose(folders)
     assert [verdict.word for verdict in found.verdicts] == [VerdictWord.FIXED] * 2
     assert [section.title for section in found.sections] == [
-        "Runs",
         "Permutation programs: solved horizon",
         "Permutation programs: right answers by horizon",
-        "Permutation programs: right answers by horizon, in numbers",
+        "Permutation programs: right answers",
         "Permutation programs: failure classes",
         "Permutation programs: failure classes, examples",
-        "Permutation programs: where the first error stands",
-        "Right answers by tokens",
-        "Tokens written and read",
         "What moved which failures",
+        "Tokens written and read",
+        "Recipes",
     ]
     chosen = [Comparison(mitigation="m", baseline=Side(run="b"), treatment=Side(run="a"))]
     for comparison in chosen:
@@ -46,14 +46,20 @@ def test_every_run_is_compared_and_a_diagnostic_with_an_axis_is_drawn_along_it(t
 
 def test_a_diagnostic_that_is_not_known_here_is_reported_all_the_same(tmp_path: Path) -> None:
     found = titles([evaluation(tmp_path, "a", False, diagnostic="sorting")])
-    assert found[:3] == ["Runs", "Sorting", "Sorting: failure classes"]
+    assert found[:3] == [
+        "Sorting: right answers",
+        "Sorting: right answers by tokens of the true trace",
+        "Sorting: failure classes",
+    ]
 
 
 def test_runs_of_one_variant_are_put_together_and_compared_as_one(tmp_path: Path) -> None:
     folders = [evaluation(tmp_path, f"{name}-{seed}", name == "b", variant=name) for name in "ab" for seed in range(4)]
     found = compose(folders)
     assert [(verdict.word, verdict.found.seeds) for verdict in found.verdicts] == [(VerdictWord.HELPED, (4, 4))] * 2
-    assert found.sections[2].title == "Permutation programs: right answers by horizon, over seeds"
+    (rows,) = [section.rows for section in found.sections if section.title == "Permutation programs: right answers"]
+    assert rows is not None
+    assert [row[0] for row in rows[1:]] == ["a", "a", "b", "b"]
     assert compose(folders[:4]).verdicts == []
 
 
@@ -92,8 +98,20 @@ def test_every_section_is_rendered(tmp_path: Path) -> None:
     page = report([evaluation(tmp_path, "a", False), evaluation(tmp_path, "b", True)], tmp_path / "report")
     html, markdown = page.read_text(), (tmp_path / "report" / "report.md").read_text()
     for title in titles([tmp_path]):
-        assert f">{title}</h2>" in html
-        assert f"## {title}" in markdown
+        assert f">{title}</h3>" in html
+        assert f"### {title}" in markdown
+
+
+def test_a_report_needs_no_torch_and_is_imported_without_figures(tmp_path: Path) -> None:
+    evaluation(tmp_path, "a", False)
+    code = (
+        "import sys; from pathlib import Path; from remedy.eval.report.page import report\n"
+        "heavy = {'torch', 'transformers', 'matplotlib', 'sklearn'} & {*sys.modules}\n"
+        f"report([Path({str(tmp_path)!r})], Path({str(tmp_path / 'report')!r}))\n"
+        "print(heavy, {'torch', 'transformers'} & {*sys.modules})"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["set()", "set()"], found.stderr
 
 
 def test_a_folder_without_evaluations_is_named(tmp_path: Path) -> None:

@@ -1,74 +1,153 @@
-"""Holds how sections become Markdown and one self-contained page."""
+"""Sections become one self-contained page, Markdown, JSON and CSV; in a browser nothing lies outside the page."""
 
+import csv
+import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from remedy.eval.report.render import write_pages
 from remedy.eval.report.verdicts import Comparison, Side, decide
-from remedy.eval.report.wording import VERDICT_HEAD, verdict_row
-from remedy.eval.tables.sections import Section
+from remedy.eval.tables.sections import FAILURES, RECORDS, Section
 from tests.eval.made_records import made, together
 
-NAMED = Comparison(mitigation="<b> & | co", baseline=Side(run="a"), treatment=Side(run="b"))
+NAMED = Comparison(mitigation="<b> & | co", primary=True, baseline=Side(run="a"), treatment=Side(run="b"))
+WIDE = [["Record", "Class", "Tokens"], ["r-1", "wrong state", "12"], ["r-2", "runaway", "400"]]
+WIDE += [[f"r-{n}", "a_name_that_does_not_break_anywhere_at_all", str(n)] for n in range(3, 9)]
 
 
 def figure() -> Figure:
-    return plt.subplots()[0]
+    found = Figure()
+    found.subplots()
+    return found
 
 
-def nothing() -> None:
-    return None
-
-
-@pytest.fixture
-def page(tmp_path: Path) -> Path:
-    _, records = together(made([False] * 100, run="a"), made([True] * 100, run="b"))
-    sections = [
-        Section(
-            "A table",
-            rows=[["Head", "Other"], ["93.0%\n89 to 96 %", "<i>\x1b]0;x\x07![a](http://b)"]],
-            note="In `code`.",
-        ),
-        Section("A figure (1)", draw=figure),
-        Section("Nothing to draw", draw=nothing),
+def written(folder: Path) -> Path:
+    names = [(name, seed) for name in "ab" for seed in range(3)]
+    parts = [made([name == "b"] * 99 + [True], run=f"{name}-{seed}") for name, seed in names]
+    conditions, records = together(*parts, variants={f"{name}-{seed}": name for name, seed in names})
+    long = "a mitigation whose name goes on over many words, so that it has to be wrapped on every page"
+    sides = {"baseline": Side(run="a"), "treatment": Side(run="b")}
+    others = [
+        Comparison.model_validate({"mitigation": f"{long}: {metric}", "metric": metric, **sides})
+        for metric in ("answer", "tokens")
     ]
-    return write_pages(decide([NAMED], records), ["Nobody named a baseline."], sections, tmp_path, "A <b>title</b>")
+    table = [["Head", "Zero", "Other"], ["93.0%\n89 to 96 %", "0", "<i>\x1b]0;x\x07![a](http://b)"]]
+    sections = [
+        Section("A table", rows=table, note="In `code`."),
+        Section("A figure (1)", draw=figure, group=FAILURES),
+        Section("Nothing to draw", draw=lambda: None),
+        Section("Nothing to say", rows=[["Head"]]),
+        Section("Found", rows=WIDE, links={"r-1": "records/r-1.html"}, group=RECORDS, filters=("Class",)),
+    ]
+    variants = dict(zip(records["run"], records["variant"]))
+    verdicts = decide([NAMED, *others], records)
+    return write_pages(verdicts, ["Nobody named a baseline."], sections, folder, "A <b>title</b>", conditions, variants)
 
 
-def test_the_page_is_self_contained_and_escaped(page: Path) -> None:
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("report"))
+
+
+def test_the_page_says_first_what_was_found_and_folds_the_rest(page: Path) -> None:
+    html = page.read_text()
+    assert "A &lt;b&gt;title" in html
+    assert "&lt;b&gt; &amp; | co: 100\xa0% against 1\xa0% right, +99 points (" in html
+    body = html[html.index("<body>") :]
+    places = [
+        body.index(text) for text in ('class="word helped">Helped', 'class="forest"', 'class="verdicts"', "<details>")
+    ]
+    assert places == sorted(places)
+    assert re.findall(r"<summary>([\w ]+)<", body) == ["Evidence", "Right answers", "Failures", "Records", "Methods"]
+    assert "Nobody named a baseline." in body
+    assert body.count('class="dot after"') == 6  # of each seed of both comparisons of answers
+    assert '<td data-head="Head">93.0%<small>89 to 96\xa0%</small></td>' in body
+    for left_out in ("Nothing to draw", "Nothing to say", 'data-head="Zero"'):
+        assert left_out not in body
+
+
+def test_the_page_is_self_contained_and_nothing_in_it_acts(page: Path) -> None:
     html = page.read_text()
     assert "src=" not in html
-    assert "A &lt;b&gt;title" in html
-    assert "&lt;b&gt; &amp; | co" in html
-    assert "<td>&lt;i&gt;" in html
-    assert "<td>93.0%<small>89 to 96 %</small></td>" in html
-    assert '<tr class="fixed">' in html
-    assert '<a href="#a-table">' in html
-    assert "Nothing to draw" not in html
-    assert "Nobody named a baseline." in html
-    assert html.index('<div class="opening"><p>“&lt;b&gt; &amp; | co” fixed the failure in this run;') < html.index(
-        "<nav>"
-    )
+    assert "default-src 'none'" in html
+    assert html.count("<script>") == 1
+    assert '<td data-head="Other">&lt;i&gt;' in html
+    assert '<a href="records/r-1.html">r-1</a>' in html
 
 
 def test_markdown_has_the_same_sections_in_which_nothing_acts_with_figures_beside_it(page: Path) -> None:
     markdown = (page.parent / "report.md").read_text()
-    assert markdown.splitlines()[2].startswith("- “&lt;b> & | co” fixed the failure in this run; 100 % of its answers")
+    assert markdown.splitlines()[2].startswith("**Helped.** &lt;b> & | co: 100 % against 1 % right, +99 points")
     assert "| &lt;b> & \\| co |" in markdown
     assert "| 93.0%<br>89 to 96 % | &lt;i>\\x1b]0;x\\x07![a]\\(http://b) |" in markdown
-    assert "![A figure (1)](figures/a-figure-1.png)" in markdown
-    assert (page.parent / "figures" / "a-figure-1.png").exists()
+    for name in (
+        "A figure (1)](figures/a-figure-1.png)",
+        "Every comparison with its interval and seeds](figures/forest.png)",
+    ):
+        assert f"![{name}" in markdown
+        assert (page.parent / name.split("(")[-1][:-1]).exists()
     assert "Nothing to draw" not in markdown
 
 
-def test_a_verdict_is_a_row_of_numbers_and_a_word() -> None:
-    _, records = together(made([False] * 100, run="a"), made([True] * 100, run="b"))
-    row = dict(zip(VERDICT_HEAD, verdict_row(decide([NAMED], records)[0])))
-    assert (row["Baseline"], row["With it"]) == ("0 %\n0 to 4 %", "100 %\n96 to 100 %")
-    assert row["Difference"] == "+100.0 points\n+94.7 to +100.0\n100 gained, 0 lost of 100 programs"
-    assert row["Tokens"] == "x 1.00"
-    assert row["p"] == "<\N{NO-BREAK SPACE}0.001"
-    assert row["Verdict"] == "Fixed\nin this run"
+def test_machines_read_the_same_verdicts_and_rates(page: Path) -> None:
+    content = json.loads((page.parent / "report.json").read_text())
+    first, *_, tokens = content["verdicts"]
+    assert (first["word"], first["treatment_mean"], first["treatment_seeds"]) == ("helped", 1.0, [1.0] * 3)
+    assert (first["difference"], first["metric"], tokens["metric"]) == (pytest.approx(0.99), "answer", "tokens")
+    assert content["word"] == "helped"
+    with (page.parent / "verdicts.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["word"] for row in rows] == [one["word"] for one in content["verdicts"]]
+    with (page.parent / "conditions.csv").open() as file:
+        rates = {(row["variant"], row["run"]): float(row["right"]) for row in csv.DictReader(file)}
+    assert rates["b", "b-1"] == 1.0
+    assert len(rates) == len(content["conditions"]) == 6
+
+
+LOOK = """<script>
+const out = [...document.body.querySelectorAll("*")].filter(one => {
+  const box = one.getBoundingClientRect();
+  return box.width && (box.right > innerWidth + 1 || box.left < -1);
+}).map(one => one.outerHTML.slice(0, 120));
+const box = document.querySelector(".found .word").getBoundingClientRect();
+const rows = () => [...document.querySelectorAll("table.sorts tr:not(.head)")].filter(row => row.style.display != "none").length;
+const all = rows(), select = document.querySelector(".filters select");
+select.value = "runaway";
+select.oninput();
+document.body.dataset.found = JSON.stringify({out, scrolls: document.documentElement.scrollWidth > innerWidth,
+  word: box.top >= 0 && box.bottom <= innerHeight && box.right <= innerWidth, all, chosen: rows(), width: innerWidth});
+</script>"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(1920, 1080), (1280, 800), (500, 844)])
+def test_nothing_lies_outside_the_page_and_the_word_is_on_the_first_screen(
+    page: Path, size: tuple[int, int], tmp_path: Path
+) -> None:
+    """In headless Chromium, which opens no window narrower than 500 pixels: the phone is tested in a frame of 390."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("no Chromium here")
+    look = tmp_path / "look.html"
+    look.write_text(page.read_text().replace("<details>", "<details open>").replace("</body>", f"{LOOK}</body>"))
+    flags = ["no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking", "disable-component-update"]
+    flags += ["disable-sync", "disable-quic", "hide-scrollbars", f"user-data-dir={tmp_path / 'chromium'}"]
+    flags += [f"window-size={size[0]},{size[1]}"]
+    command = [chromium, "--headless", *(f"--{flag}" for flag in flags)]
+    picture = tmp_path / "page.png"
+    subprocess.run([*command, f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True, timeout=120)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    ran = subprocess.run(
+        [*command, "--dump-dom", look.as_uri()], check=True, capture_output=True, timeout=120, text=True
+    )
+    [text] = re.findall(r'data-found="([^"]*)"', ran.stdout)
+    found = json.loads(text.replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    assert found["out"] == []
+    assert not found["scrolls"]
+    assert found["word"]
+    assert (found["all"], found["chosen"]) == (8, 1)

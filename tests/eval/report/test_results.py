@@ -1,26 +1,53 @@
-"""Holds that right answers of any diagnostic are shown in tables and figures, from the summary alone."""
+"""Right answers of any diagnostic in one table and in figures: seeds together, published figures beside, held-out programs apart."""
+
+from typing import Any
 
 import pytest
 
 from remedy.eval.diagnostics.programs import ProgramsDiagnostic
-from remedy.eval.records.schema import label
 from remedy.eval.report.results import (
-    accuracy_by_axis,
-    accuracy_by_cost,
-    axis_sections,
+    accuracy_along,
     by_trace_tokens,
-    metric_sections,
-    metric_table,
-    said,
+    held_out_section,
+    result_sections,
+    right_table,
 )
 from remedy.eval.tables.sections import Published
 from tests.eval.made_records import made, together
 
 MOSTLY = [True] * 9 + [False]
+VARIANTS = {"a-0": "a", "a-1": "a", "b-0": "b"}
+SHARES = {"a-0": 0.5, "a-1": 0.75, "b-0": 0.25}
+CONDITIONS, RECORDS = together(
+    *(
+        made([True] * int(80 * share) + [False] * int(80 - 80 * share), run=run, labels={"length": length})
+        for run, share in SHARES.items()
+        for length in (4, 8)
+    )
+)
 
 
-def test_a_line_for_every_run_and_other_label_and_a_panel_for_every_forcing() -> None:
-    conditions, _ = together(
+def test_a_row_for_every_recipe_and_condition() -> None:
+    head, *rows = right_table(CONDITIONS, RECORDS, VARIANTS)
+    assert head[:4] == ["Recipe", "Length", "Right", "Each seed"]
+    assert [row[:2] for row in rows] == [["a", "4"], ["a", "8"], ["b", "4"], ["b", "8"]]
+    shown = [dict(zip(head, row, strict=True)) for row in rows]
+    assert (shown[0]["Right"], shown[0]["Each seed"]) == ("62 %\n0 to 100 %", "50, 75 %")
+    assert (shown[2]["Right"], shown[2]["Each seed"]) == ("25 %\n17 to 35 %", "")
+    assert [one["Solved"] for one in shown[::2]] == ["0 of 2\n0 to 84 % of all", "0 of 1\n0 to 98 % of all"]
+    assert {one["Tokens"] for one in shown} == {"23"}
+
+
+def test_three_seeds_that_solve_it_leave_the_share_that_does_open() -> None:
+    found = together(*(made([True] * 100, run=f"r{n}") for n in range(3)))
+    head, row = right_table(*found, {f"r{n}": "v" for n in range(3)})
+    shown = dict(zip(head, row, strict=True))
+    assert shown["Right"] == "100 %\n97 to 100 %\nceiling: all right"
+    assert shown["Solved"] == "3 of 3\n29 to 100 % of all"
+
+
+def test_a_line_for_every_recipe_and_other_label_and_a_panel_for_every_forcing() -> None:
+    conditions, records = together(
         *(
             made(MOSTLY, run=run, labels={"length": length, "forcing": forcing, "spacing": spacing})
             for run in ("a", "b")
@@ -29,29 +56,34 @@ def test_a_line_for_every_run_and_other_label_and_a_panel_for_every_forcing() ->
             for spacing in (1.0, 4.0)
         )
     )
-    figure = accuracy_by_axis(conditions, "length", {run: run for run in "ab"})
-    assert [panel.get_title() for panel in figure.axes] == ["free", "action_forced"]
+    variants = {run: run for run in "ab"}
+    figure = accuracy_along(conditions, records, "length", variants)
+    assert [panel.get_title() for panel in figure.axes] == ["written freely", "actions given"]
     for panel in figure.axes:
         assert [line.get_label() for line in panel.get_lines()] == [
             f"{run}, spacing {spacing}" for run in "ab" for spacing in (1, 4)
         ]
         assert all(list(line.get_xdata()) == [4, 8, 32] for line in panel.get_lines())
         assert all(set(line.get_ydata()) == {0.9} for line in panel.get_lines())
-        assert [tick.get_text() for tick in panel.get_xticklabels()] == ["4", "8", "32"]
-    drawn, in_numbers = axis_sections("Sorting", "length", conditions, {run: run for run in "ab"})
-    assert drawn.title == "Sorting: right answers by length"
-    assert in_numbers.rows is not None
-    assert len(in_numbers.rows) == 1 + 8
+        assert (panel.get_xlabel(), [tick.get_text() for tick in panel.get_xticklabels()]) == (
+            "commands",
+            ["4", "8", "32"],
+        )
+    drawn, in_numbers = result_sections("Sorting", "length", conditions, records, variants)
+    assert (drawn.title, in_numbers.title) == ("Sorting: right answers by length", "Sorting: right answers")
+    assert drawn.note.startswith("Length: Commands of a permutation program. ")
 
 
-def test_an_axis_is_explained_by_its_labels_meaning() -> None:
-    label("altitude", "Metres above the sea.")
-    conditions, _ = together(made(MOSTLY, labels={"altitude": 3}))
-    assert said(conditions, "altitude").startswith("Altitude: Metres above the sea. All with ")
+def test_seeds_are_small_dots_beside_their_mean() -> None:
+    (panel,) = accuracy_along(CONDITIONS, RECORDS, "length", VARIANTS).axes
+    lines = {str(line.get_label()): list(line.get_ydata()) for line in panel.get_lines()}
+    assert lines == {"a": pytest.approx([0.625, 0.625]), "b": pytest.approx([0.25, 0.25])}
+    dots = [tuple(dot) for part in panel.collections for dot in part.get_offsets()]
+    assert set(dots) >= {(4, 0.5), (4, 0.75), (8, 0.5), (8, 0.75)}
 
 
 def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs() -> None:
-    conditions, _ = together(
+    conditions, records = together(
         made(MOSTLY, labels={"benchmark": "cruxeval"}, diagnostic="programs", states=0, state_exact=0.0),
         made(
             [False, True],
@@ -61,26 +93,27 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
             failure=["untraced", ""],
         ),
     )
+    records = records[records["failure"] != "untraced"]
     published = Published(
         "a paper", {"benchmark": "cruxeval", "forcing": "free"}, {"Answer right": "88.0%"}, "other code."
     )
-    head, *rows = metric_table(conditions, [published])
+    head, *rows = right_table(conditions, records, {}, [published])
     shown = [dict(zip(head, row)) for row in rows]
-    assert [(row["Run"], row.get("Benchmark"), row["Answer right"].split("\n")[0]) for row in shown] == [
+    assert [(row["Recipe"], row["Benchmark"], row["Right"].split("\n")[0]) for row in shown] == [
         ("run", "cruxeval", "90 %"),
         ("run", "own", "100 %"),
         ("a paper", "cruxeval", "88.0%"),
     ]
-    assert shown[0]["State exact"] == ""  # no state was shown
+    assert shown[0]["States"] == ""  # no state was shown
     assert shown[1]["Examples"] == "1"
-    (section,) = metric_sections("Programs", conditions)
-    assert "Left out, since they could not be run: network 1." in section.note
+    variants = {"run": "run"}
     # It never stands there without a word on how it was made, and not beside other programs.
-    (section,) = metric_sections("Programs", conditions, [published])
-    assert section.note.endswith("a paper: other code.")
-    assert len(metric_table(conditions[1:], [published])) == 2
-    (section,) = metric_sections("Programs", conditions[1:], [published])
-    assert "a paper" not in section.note
+    table, _ = result_sections("Programs", None, conditions, records, variants, [published])
+    assert "a paper: other code. Left out, since they could not be run: network 1." in table.note
+    own = records[records["benchmark"] == "own"]
+    table, _ = result_sections("Programs", None, conditions[1:], own, variants, [published])
+    assert "a paper" not in table.note
+    assert len(table.rows or []) == 2
 
 
 def test_published_figures_stand_beside_traces_that_are_written_alike_only() -> None:
@@ -98,15 +131,6 @@ def test_published_figures_stand_beside_traces_that_are_written_alike_only() -> 
         assert [one.beside(conditions) for one in ProgramsDiagnostic.published] == [not change]
 
 
-def test_every_run_has_its_points_by_cost() -> None:
-    conditions, records = together(
-        *(made(MOSTLY, run=run, labels={"length": n}, tokens_state=n) for run in "ab" for n in (4, 8))
-    )
-    (axis,) = accuracy_by_cost(conditions, {run: run for run in "ab"}).axes
-    assert [list(line.get_xdata()) for line in axis.get_lines()] == [[19, 23], [19, 23]]
-    assert by_trace_tokens(records, conditions) is not None
-
-
 def test_answers_at_once_stand_where_the_traces_of_their_programs_do() -> None:
     conditions, records = together(
         made([True] * 4, tokens_state=[10, 10, 1000, 1000]),
@@ -114,7 +138,7 @@ def test_answers_at_once_stand_where_the_traces_of_their_programs_do() -> None:
     )
     figure = by_trace_tokens(records, conditions)
     assert figure is not None
-    at_once = next(panel for panel in figure.axes if panel.get_title() == "answer_only")
+    at_once = next(panel for panel in figure.axes if panel.get_title() == "answer at once")
     (line,) = at_once.get_lines()
     assert dict(zip(line.get_xdata(), line.get_ydata())) == {16: 1.0, 512: 0.0}
     assert by_trace_tokens(records[records["answer_only"]], conditions) is None
@@ -137,27 +161,49 @@ def test_no_line_by_tokens_holds_several_conditions() -> None:
     assert figure is not None
     panels = [panel for panel in figure.axes if panel.get_visible()]
     assert {panel.get_title() for panel in panels} == {
-        f"free\nrewrite {rewrite}, spacing {spacing}" for rewrite in ("none", "all") for spacing in (1, 4)
+        f"written freely\nrewrite {rewrite}, spacing {spacing}" for rewrite in ("none", "all") for spacing in (1, 4)
     }
     assert all([line.get_label() for line in panel.get_lines()] == ["a", "a", "b"] for panel in panels)
     assert [entry.get_text() for entry in figure.legends[0].get_texts()] == ["a", "b"]
 
 
-def test_points_by_cost_have_intervals_a_panel_for_each_forcing_and_a_marker_for_each_diagnostic() -> None:
-    conditions, _ = together(
-        *(
-            made(MOSTLY, run=run, diagnostic=diagnostic, labels={"forcing": forcing}, tokens_state=tokens)
-            for run in ("a-0", "a-1")
-            for diagnostic, tokens in (("permutation", 8), ("programs", 80))
-            for forcing in ("free", "action_forced")
+TASK = {"held_out_functions": ["new"], "held_out_depths": [2]}
+
+
+def request(run: str = "run", **task: Any) -> dict[str, Any]:
+    return {"run": run, "trained_on": {"kind": "composition", **task}}
+
+
+def test_held_out_functions_and_depths_stand_apart() -> None:
+    single = [
+        made(
+            [right] * 5,
+            diagnostic="composition",
+            labels={"depth": 1, "function": name},
+            functions=name,
+            example=[f"{name} {place}" for place in (0, 0, 1, 2, 3)],
         )
+        for name, right in (("old", True), ("older", False), ("new", True))
+    ]
+    nested = made(
+        [True, False, False, False],
+        diagnostic="composition",
+        labels={"depth": 2, "function": ""},
+        functions=["old older", "older old", "old new", "new new"],
     )
-    figure = accuracy_by_cost(conditions, {"a-0": "a", "a-1": "a"})
-    assert [panel.get_title() for panel in figure.axes] == ["free", "action_forced"]
-    for panel in figure.axes:
-        found = {(line.get_label(), line.get_marker()) for line in panel.get_lines()}
-        assert found == {("a, permutation", "o"), ("a, programs", "s")}
-        bars = [tuple(path.vertices[:, 1]) for drawn in panel.collections for path in drawn.get_paths()]
-        assert len(bars) == 4
-        assert all(low < 0.9 < high for low, high in bars)
-    assert [entry.get_text() for entry in figure.legends[0].get_texts()] == ["a", "permutation", "programs"]
+    conditions, records = together(*single, nested)
+    (section,) = held_out_section("Composed functions", conditions, records, [request(**TASK)])
+    assert section.title == "Composed functions: held out from training"
+    head, *rows = section.rows or []
+    assert head == ["Run", "Depth", "Depth held out", "Of trained functions", "With one held out", "Without a model"]
+    assert [[cell.split("\n")[0] for cell in row[:-1]] for row in rows] == [
+        ["run", "1", "no", "50 %", "100 %"],
+        ["run", "2", "yes", "50 %", "0 %"],
+    ]
+    assert [row[3].split("\n")[2:] for row in rows] == [["of 10", "8 programs"], ["of 2"]]
+
+
+def test_nothing_is_said_where_nothing_was_held_out() -> None:
+    conditions, records = together(made([True], functions="old"), made([True], run="other", functions=""))
+    for requests in ([], [request()], [{"run": "run", "trained_on": None}], [request("other", **TASK)]):
+        assert held_out_section("Composed functions", conditions, records, requests) == []

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from remedy.eval.report.opening import opening
+from remedy.eval.report.numbers import Loss
 from remedy.eval.report.verdicts import Comparison, Verdict, decide
-from remedy.eval.report.wording import VERDICT_HEAD, diagnosis_rows, verdict_cell, verdict_row
+from remedy.eval.report.wording import EVIDENCE_HEAD, evidence_row, headline, side_cell, verdict_cell, verdict_row
 from remedy.eval.stats import VerdictWord
+from remedy.eval.stats.power import smallest_difference
 from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
 
@@ -31,21 +32,22 @@ def test_the_verdict_of_two_runs() -> None:
     assert found.token_ratio == pytest.approx((42 + 15) / (100 + 15))
     assert decided(records, "b", "a").word is VerdictWord.WORSE
     assert decided(records, "b", "b").word is VerdictWord.AS_GOOD
-    assert verdict_cell(found) == "Fixed\nin this run"
+    assert verdict_cell(found) == "Fixed\none run each"
 
 
-def test_what_helped_and_has_no_more_right_than_needs_no_model_is_told_so() -> None:
+def evidence(item: Verdict) -> dict[str, str]:
+    return dict(zip(EVIDENCE_HEAD, evidence_row(item), strict=True))
+
+
+def test_a_rate_that_needs_no_model_is_said_to_be_one_beside_it() -> None:
     little, more = [True] * 5 + [False] * 95, [True] * 30 + [False] * 70
-    for chance, said in ((0.33, True), (0.3, True), (0.29, False)):
+    for chance, said in ((0.33, "no better than chance (33%)"), (0.2, "")):
         _, records = together(made(little, run="a", chance=chance), made(more, run="b", chance=chance))
-        found = decided(records, "a", "b", primary=True)
-        assert found.word is VerdictWord.HELPED
-        cell, first = verdict_cell(found), opening([found])[0]
-        assert cell == "Helped\nin this run" + "\nno more right than without a model" * said
-        assert first.endswith(
-            f"5 % of the baseline's, and {100 * chance:.0f} % without a model." if said else "5 % of the baseline's."
-        )
-    assert verdict_cell(decided(records, "a", "a", margin=0.04)).startswith("As good\nin this run\nno more right")
+        found = decided(records, "a", "b")
+        assert (found.word, found.idle) == (VerdictWord.HELPED, bool(said))
+        assert side_cell(found, 0).endswith(f"below chance ({chance:.0%})")
+        assert side_cell(found, 1).endswith(said)
+        assert evidence(found)["Without a model"] == f"{100 * chance:.0f} %\nchance"
 
 
 def test_the_runs_of_a_variant_are_compared_together() -> None:
@@ -54,29 +56,24 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     _, records = together(*parts, variants=variants)
     found = decided(records, "a", "b")
     assert (found.found.seeds, found.found.repeated, found.word) == ((6, 6), True, VerdictWord.FIXED)
-    assert verdict_cell(found) == (
-        "Fixed\n6 seeds against 6\nnot shown: what up to 39 % of trainings may do that none of these 6 did"
-    )
-    assert verdict_row(found)[6] == "0.002\nof the seeds' rates"
-    assert verdict_row(found)[3].split("\n")[2:] == [
-        "seeds 100, 100, 100, 100, 100, 100 %",
-        "solved 6 of 6, 54 to 100 % of all",
-    ]
+    assert verdict_cell(found) == "Fixed\n6 seeds each"
+    about = evidence(found)
+    assert about["Bounds"] == "up to 39 % of trainings may do what none of these 6 did"
+    assert about["p"] == "0.002\nthe seeds' rates"
+    assert about["With it solved"] == "6 of 6\n54 to 100 % of all"
+    assert side_cell(found, 1).endswith("seeds 100, 100, 100, 100, 100, 100")
     # One of its runs can be named too; then the words are of these runs.
     one = decided(records, "a", "b-0")
     assert (one.found.seeds, one.found.repeated) == ((6, 1), False)
-    assert verdict_cell(one) == "Fixed\nin these runs"
+    assert verdict_cell(one) == "Fixed\n1 run against 6"
     # Three seeds can be told apart by how many solve the task; two cannot.
     few = decided(records[records["run"].str.endswith(("0", "1", "2"))], "a", "b")
-    assert verdict_cell(few).startswith(
-        "Helped\n3 seeds against 3\nall seeds solve it; to say fixed takes 6\nnot shown: "
-    )
-    assert verdict_row(few)[6] == "0.031\nof solved trainings"
+    assert verdict_cell(few) == "Helped\n3 seeds each"
+    assert evidence(few)["Bounds"].startswith("all seeds solve it; to say fixed takes 6\nup to 63 %")
+    assert evidence(few)["p"] == "0.031\nsolved trainings"
     two = decided(records[records["run"].str.endswith(("0", "1"))], "a", "b")
-    assert verdict_cell(two) == (
-        "Inconclusive\n2 seeds against 2\nin these runs fixed (+93.2 to +100.0)\n"
-        "could not be decided: p is 0.12 at least with so few seeds, and the level 0.05"
-    )
+    assert verdict_cell(two) == "Inconclusive\n2 seeds each\nin these runs fixed (+93.2 to +100.0)"
+    assert evidence(two)["Bounds"] == "could show nothing: too few seeds"
     with pytest.raises(ConfigError, match="asks does nothing: a side has one seed"):
         decided(records, "a", "b-0", asks=["solved"])
     with pytest.raises(ConfigError, match="solved_at: no guess is known for these programs"):
@@ -91,10 +88,8 @@ def test_more_than_a_guess_is_no_failure_that_is_gone() -> None:
     _, records = together(*parts, variants={f"{name}-{seed}": name for name, seed in names})
     found = decided(records, "a", "b", solved_at="above chance", asks=["solved", "rates"])
     assert (found.word, found.of_runs, found.treatment.solved_at) == (VerdictWord.HELPED, VerdictWord.HELPED, 0.3)
-    assert verdict_row(found)[3].endswith("solved (30 %) 6 of 6, 54 to 100 % of all")
-    assert (
-        verdict_row(found)[6] == "<\N{NO-BREAK SPACE}0.001\nof solved trainings and of the seeds' rates\nlevel shared"
-    )
+    assert evidence(found)["With it solved"] == "6 of 6 (at 30 %)\n54 to 100 % of all"
+    assert evidence(found)["p"] == "<\N{NO-BREAK SPACE}0.001\nsolved trainings and the seeds' rates\nlevel shared"
 
 
 def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
@@ -105,7 +100,7 @@ def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
     _, records = together(*parts, variants={f"b-{seed}": "b" for seed in range(6)} | {"base": "base"})
     compared = [comparison({"run": "base"}, {"run": "b"}, failure="forgetting")]
     (of_runs,), (of_recipe,) = decide(compared, records), decide(compared, records, ["base"])
-    assert verdict_cell(of_runs).splitlines()[:2] == ["Worse", "in these runs"]
+    assert verdict_cell(of_runs).splitlines()[:2] == ["Worse", "6 runs against 1"]
     assert verdict_cell(of_recipe).splitlines()[:2] == ["Worse", "6 seeds against a model as it is"]
     assert of_recipe.found.seeds == (1, 6)
     assert of_recipe.found.difference == of_runs.found.difference
@@ -115,9 +110,10 @@ def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
     _, records = together(*parts, variants={f"b-{seed}": "b" for seed in range(3)} | {"base": "base"})
     assert decide(compared, records)[0].word is VerdictWord.WORSE
     assert decide(compared, records, ["base"])[0].word is VerdictWord.INCONCLUSIVE
-    outcome, _, certainty = opening(decide(compared, records, ["base"]))
-    assert outcome.startswith("It is inconclusive whether “m” forgets more or less than its baseline")
-    assert "with 3 seeds against a model as it is" in certainty
+    word, sentence = headline(decide(compared, records, ["base"]))
+    assert word is VerdictWord.INCONCLUSIVE
+    assert sentence.startswith("m: 53 % against 90 % right (meant for forgetting), -37 points (95 % CI ")
+    assert sentence.endswith("), 3 seeds against a model as it is.")
 
 
 def test_programs_that_stand_or_fall_together_are_one() -> None:
@@ -127,21 +123,9 @@ def test_programs_that_stand_or_fall_together_are_one() -> None:
     found = decided(records, "a", "b")
     assert (found.found.examples, found.found.clusters) == (100, 10)
     assert found.word is VerdictWord.INCONCLUSIVE
-    assert verdict_row(found)[5].endswith("lost of 100 programs in 10 clusters")
+    assert evidence(found)["Programs"].startswith("100 programs in 10 clusters\n10 gained, 0 lost")
     _, records = together(made(before, run="a"), made(BETTER, run="b"))
     assert decided(records, "a", "b").word is not VerdictWord.INCONCLUSIVE
-
-
-def test_what_needs_no_model_stands_beside_both_sides() -> None:
-    answers = {"chance": 0.25, "true_answer": ["x"] * 40 + ["y"] * 60}
-    _, records = together(made(WORSE, run="a", **answers), made(BETTER, run="b", **answers))
-    row = verdict_row(decided(records, "a", "b"))
-    assert dict(zip(VERDICT_HEAD, row, strict=True))["Without a model"] == "60 %\nmost frequent answer"
-    fed = [made(BETTER, labels={"forcing": forcing}, **answers) for forcing in ("free", "action_forced")]
-    _, records = together(*fed)
-    sides = ({"run": "run", "where": {"forcing": forcing}} for forcing in ("free", "action_forced"))
-    head, diagnosed = diagnosis_rows(decide([comparison(*sides)], records))
-    assert dict(zip(head, diagnosed, strict=True))["Without a model"] == "60 %\nmost frequent answer"
 
 
 def test_programs_that_are_drawn_several_times_are_counted_once() -> None:
@@ -150,8 +134,7 @@ def test_programs_that_are_drawn_several_times_are_counted_once() -> None:
     _, records = together(*sides)
     found = decided(records, "a", "b")
     assert (found.found.examples, found.programs, found.found.clusters) == (100, 10, 10)
-    assert "lost of 100 examples of 10 programs" in verdict_row(found)[5]
-    assert ", on 100 examples of 10 programs, with one training a side" in opening([found])[2]
+    assert evidence(found)["Programs"].startswith("100 examples of 10 programs\n")
 
 
 def test_comparisons_share_the_level_of_one_but_for_the_primary() -> None:
@@ -163,7 +146,8 @@ def test_comparisons_share_the_level_of_one_but_for_the_primary() -> None:
     sides = {"run": "a"}, {"run": "b"}
     six = decide([comparison(*sides)] * 6, records)
     assert {(one.word, one.level) for one in six} == {(VerdictWord.AS_GOOD, 0.05 / 6)}
-    assert "judged at 0.0083" in verdict_row(six[0])[6]
+    assert "judged at 0.0083" in evidence(six[0])["p"]
+    assert "(99.2 %)" in verdict_row(six[0])[4]
     first, *rest = decide([comparison(*sides, primary=True), *[comparison(*sides)] * 6], records)
     assert (first.word, first.level) == (VerdictWord.HELPED, 0.05)
     assert {one.level for one in rest} == {0.05 / 6}
@@ -194,9 +178,12 @@ def test_a_constraint_feeds_nothing_and_is_judged() -> None:
     assert found.word == VerdictWord.FIXED
 
 
-def test_what_an_undecided_comparison_could_have_seen_is_said() -> None:
+def test_an_inconclusive_comparison_says_what_its_plan_said() -> None:
     _, records = together(made([True, False] * 50, run="a"), made([False, True] * 50, run="b"))
-    assert verdict_cell(decided(records, "a", "b")).startswith("Inconclusive\nin this run\nseen from 28 points on")
+    assert (
+        evidence(decided(records, "a", "b"))["Bounds"]
+        == f"could show {100 * smallest_difference((1, 1), 100):.0f} points (power 80 %)"
+    )
 
 
 def test_examples_are_paired_and_those_not_written_cost_nothing() -> None:
@@ -232,3 +219,81 @@ def test_what_a_comparison_lacks_is_said() -> None:
     _, records = together(made(WORSE, run="first"), other)
     with pytest.raises(ConfigError, match="share no example"):
         decided(records, "first", "other")
+
+
+def test_floors_and_ceilings_are_said_once_with_the_losses() -> None:
+    for right, said in ((False, "both at 0 %: too hard, or too little trained"), (True, "both at 100 %: too easy")):
+        _, records = together(made([right] * 50, run="a"), made([right] * 50, run="b"))
+        losses = {"a": Loss(1.6, "x"), "b": Loss(0.56, "x")}
+        (found,) = decide([comparison({"run": "a"}, {"run": "b"})], records, losses=losses)
+        assert said in verdict_cell(found)
+        assert verdict_cell(found).endswith("validation loss 0.56 against 1.6")
+        assert verdict_cell(decided(records, "a", "b")).endswith(said if not right else "to tell them apart")
+
+
+def test_truncation_stands_beside_the_rate() -> None:
+    cut = [number < 40 for number in range(100)]
+    _, records = together(made(WORSE, run="a", truncated=cut), made(BETTER, run="b"))
+    cells = verdict_row(decided(records, "a", "b"))[2:4]
+    assert ["truncated" in cell for cell in cells] == [True, False]
+    assert cells[0].endswith("40 % truncated by the limit on tokens")
+
+
+def frames(run: str, share: float, **columns: Any) -> Any:
+    return made([False] * 40, run=run, states=10, state_exact=share, actions=5, action_exact=0.6, **columns)
+
+
+def test_frames_are_compared_as_the_examples_of_their_programs() -> None:
+    names = [(name, seed) for name in "ab" for seed in range(5)]
+    parts = [frames(f"{name}-{seed}", 0.9 if name == "b" else 0.5) for name, seed in names]
+    _, records = together(*parts, variants={f"{name}-{seed}": name for name, seed in names})
+    found = decided(records, "a", "b", metric="state")
+    assert (found.word, found.found.examples, found.found.clusters) == (VerdictWord.HELPED, 400, 40)
+    assert found.found.difference == pytest.approx(0.4)
+    assert headline([found])[1].startswith("m: 90 % against 50 % states right, +40 points")
+    assert decided(records, "a", "b", metric="action").found.difference == 0
+    with pytest.raises(ConfigError, match="metric state: the sides show other numbers of states"):
+        decided(
+            together(frames("a", 0.5), frames("b", 0.9, tokens_query=1).assign(states=9))[1], "a", "b", metric="state"
+        )
+    with pytest.raises(ConfigError, match="solved_at: no guess is known for a state"):
+        comparison({"run": "a"}, {"run": "b"}, metric="state", solved_at="above chance")
+
+
+def test_losses_are_judged_by_their_seeds() -> None:
+    names = [f"{name}-{seed}" for name in "ab" for seed in range(5)]
+    _, records = together(*(made([False] * 3, run=run) for run in names), variants={run: run[0] for run in names})
+    losses = {run: Loss((1.5 if run[0] == "a" else 0.5) + 0.01 * int(run[2]), "x") for run in names}
+    asked = [comparison({"run": "a"}, {"run": "b"}, metric="loss")]
+    (found,) = decide(asked, records, losses=losses)
+    assert (found.word, found.evidence.p_value) == (VerdictWord.HELPED, pytest.approx(2 / 252))
+    assert headline([found]) == (
+        VerdictWord.HELPED,
+        "m: 0.52 against 1.52 validation loss, 1 lower (95 % CI +0.98 to +1.02), 5 seeds each.",
+    )
+    (few,) = decide(asked, records[records["run"].str.endswith(("0", "1"))], losses=losses)
+    assert few.word is VerdictWord.INCONCLUSIVE
+    assert evidence(few)["Bounds"] == "losses are judged from 5 seeds a side on"
+    with pytest.raises(ConfigError, match="a run has kept no validation loss"):
+        decide(asked, records)
+    with pytest.raises(ConfigError, match="of other tokens, and not to be compared"):
+        decide(asked, records, losses={**losses, "b-0": Loss(0.5, "y")})
+    for setting in ({"margin": 0.1}, {"solved_at": 0.5}, {"asks": ["rates"]}):
+        with pytest.raises(ConfigError, match=f"{next(iter(setting))} does nothing with metric loss"):
+            comparison({"run": "a"}, {"run": "b"}, metric="loss", **setting)
+    with pytest.raises(ConfigError, match="where does nothing with metric loss"):
+        comparison({"run": "a", "where": {"length": 3}}, {"run": "b"}, metric="loss")
+
+
+def test_tokens_are_compared_program_by_program() -> None:
+    sizes = [100 + number for number in range(50)]
+    before, after = (
+        made([True] * 50, run=run, tokens_state=[round(share * size) for size in sizes])
+        for run, share in (("a", 1.0), ("b", 0.5))
+    )
+    _, records = together(before, after)
+    found, back = decided(records, "a", "b", metric="tokens"), decided(records, "b", "a", metric="tokens")
+    assert (found.word, back.word) == (VerdictWord.HELPED, VerdictWord.WORSE)
+    sentence = headline([found])[1]
+    assert sentence.startswith("m: 77 against 140 tokens of a trace, 45 % fewer (95 % CI +4")
+    assert sentence.endswith("on 50 programs.")

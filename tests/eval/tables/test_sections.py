@@ -2,11 +2,14 @@
 
 from remedy.eval.tables.sections import (
     constant,
+    folded,
+    grouped,
     in_order,
+    mean_of,
     named,
     ordered_labels,
     percent,
-    rate_table,
+    table,
     telling,
     text,
     varying,
@@ -49,23 +52,45 @@ def test_conditions_are_in_the_order_of_their_labels_values() -> None:
     ]
 
 
-def test_no_condition_is_lost_in_a_table_of_rates() -> None:
+def test_no_condition_is_lost_in_a_table() -> None:
     conditions, _ = together(
         *(
-            made([right] * 8, run=run, labels={"length": length, "forcing": forcing})
-            for run, right in (("a", True), ("b", False))
+            made(HALF, run=run, labels={"length": length, "forcing": forcing})
+            for run in ("a-0", "a-1", "b")
             for length in (4, 8)
             for forcing in ("free", "action_forced")
         )
     )
-    head, *rows = rate_table(conditions, "length")
-    assert head == ["Run", "Forcing", "Length 4", "Length 8"]
-    assert [row[:2] for row in rows] == [[run, forcing] for run in "ab" for forcing in ("free", "action_forced")]
-    assert rows[0][2] == "100 %\n68 to 100 %; 23 tokens\nceiling: all right"
-    assert rows[3][3] == "0 %\n0 to 32 %; 23 tokens\nfloor: none right"
-    head, *rows = rate_table(conditions, "run")
-    assert head == ["Length", "Forcing", "a", "b"]
-    assert len(rows) == 4
+    groups = grouped(conditions, {"a-0": "a", "a-1": "a", "b": "b"})
+    rows = table(groups, {"Examples": lambda group: str(group.total("examples")), "Nothing": lambda group: "0"})
+    assert rows[0] == ["Recipe", "Length", "Forcing", "Examples"]  # a column of zeros is left out
+    assert rows[1:] == [
+        [name, length, forcing, count]
+        for name, count in (("a", "16"), ("b", "8"))
+        for length in ("4", "8")
+        for forcing in ("free", "action_forced")
+    ]
+    assert mean_of([run["right"] for run in groups[0].runs]) == "50 %"
+    assert mean_of([groups[0].runs[0]["right"]]) == percent(conditions[0]["right"])
+    assert mean_of([None]) == ""
+
+
+def test_rows_that_differ_in_one_number_become_one() -> None:
+    rows = [["Recipe", "Steps", "Seed"], *(["a", "600 steps\n1,200 tokens", str(seed)] for seed in range(6))]
+    rows += [["b", "600 steps\n900 tokens", "0"], ["b", "600 steps\n950 tokens", "1"]]
+    assert folded(rows) == (
+        [
+            ["Recipe", "Steps", "Seed"],
+            ["a", "600 steps\n1,200 tokens", "0 to 5"],
+            ["b", "600 steps\n900, 950 tokens", "0, 1"],
+        ],
+        "",
+    )
+    assert folded([["Recipe", "Model"], ["a", "gru"], ["b", "gru"]]) == (
+        [["Recipe"], ["a"], ["b"]],
+        "All rows: model gru.",
+    )
+    assert folded([["Recipe", "Model"], ["a", "x"], ["a", "y"]])[0][1:] == [["a", "x / y"]]
 
 
 def test_a_condition_without_an_example_has_no_rate() -> None:

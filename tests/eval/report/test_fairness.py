@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from remedy.checksums import write_json
-from remedy.eval.report.comparable import same_weights, unequal_evaluations
+from remedy.eval.report.fairness import same_weights, unequal, unequal_evaluations
 from remedy.eval.report.page import compose, report
 from remedy.eval.report.planned import Missing, missing_runs, write_plan
 from remedy.eval.report.verdicts import Comparison, Side, Verdict
-from remedy.eval.report.wording import verdict_cell
+from remedy.eval.report.wording import evidence_row
 from remedy.eval.stats import VerdictWord
 from remedy.settings import UserError
 from tests.eval.made_records import made, write_evaluation
+from tests.eval.report.test_runs import TRAINING
 
 LABELS = {"length": 4, "horizon": 4}
 ASKED: dict[str, Any] = {"max_new_tokens": 4096, "batch_size": 100, "split": "test", "set": {}, "threads": 1}
@@ -40,7 +41,7 @@ def compared(folder: Path, cut: tuple[float, float], *limits: int, **request: An
     [
         ((1.0, 0.0), (4, 4096), False, "100 % of the baseline's and 0 % of the treatment's examples are truncated"),
         ((0.0, 0.06), (4096, 600), False, "0 % of the baseline's and 6 % of the treatment's"),
-        ((0.04, 0.0), (600, 4096), True, "unequal: max_new_tokens 4,096 against 600"),
+        ((0.04, 0.0), (600, 4096), True, "max_new_tokens 4,096 against 600"),
         ((1.0, 0.0), (600, 600), True, ""),  # the failure that sparse states are to cure
     ],
 )
@@ -50,17 +51,16 @@ def test_a_side_that_its_own_limit_cuts_is_not_judged(
     found = compared(tmp_path, cut, *limits)
     assert (found.word is not VerdictWord.INCONCLUSIVE) is judged
     assert bool(found.refused) is not judged
-    assert said in verdict_cell(found)
-    assert ("unequal: max_new_tokens" in verdict_cell(found)) is (limits[0] != limits[1])
+    assert said in "\n".join(evidence_row(found))
+    assert ("max_new_tokens" in evidence_row(found)[-1]) is (limits[0] != limits[1])
 
 
 def test_a_report_does_not_say_what_would_decide_what_it_does_not_judge(tmp_path: Path) -> None:
     compared(tmp_path, (1.0, 0.0), 4, 4096)
     text = report([tmp_path], tmp_path / "report").with_suffix(".md").read_text()
-    assert "Inconclusive" in text
-    assert "it is not judged: 100 % of the baseline's" in text
-    assert "times the programs would mostly" not in text
-    assert "seen from" not in text.split("## Verdicts")[1].split("\n\n")[1]
+    assert "**Inconclusive.** b: 100 % against 0 % right" in text
+    assert "not judged: 100 % of the baseline's" in text
+    assert "could show" not in text
 
 
 def test_two_evaluations_of_one_run_may_have_other_limits_too(tmp_path: Path) -> None:
@@ -177,3 +177,69 @@ def test_only_what_lacks_the_condition_is_not_judged(tmp_path: Path) -> None:
     short, long = compose([tmp_path]).verdicts
     assert (short.refused, long.word) == ("", VerdictWord.INCONCLUSIVE)
     assert long.refused == "missing: b2 (1 condition) (--partial judges the others)"
+
+
+CHOSEN = {"chosen": {"train.learning_rate": 0.004}}
+
+
+@pytest.mark.parametrize(
+    ("baseline", "treatment", "says"),
+    [
+        ({}, {}, []),
+        ({}, {"tokens": 1_230_000, "flops": 3.5e12, "seed": 1}, []),
+        ({}, {"steps": 1600, "examples": 51_200}, ["steps 1,600 against 800", "examples 51,200 against 25,600"]),
+        ({}, {"tokens": 400_000}, ["tokens 4e+05 against 1.2e+06"]),
+        ({}, {"flops": 5e12}, ["FLOPs 5e+12 against 3.4e+12"]),
+        ({}, {"learning_rate": 0.002}, ["learning rate 0.002 against 0.004, neither chosen on validation here"]),
+        ({}, CHOSEN, ["learning rate chosen on validation for the treatment alone"]),
+        (CHOSEN, {}, ["learning rate chosen on validation for the baseline alone"]),
+        (CHOSEN, {"learning_rate": 0.002, "chosen": {"train.learning_rate": 0.002}}, []),
+        (None, {}, ["only the treatment was trained here"]),
+        (None, None, []),
+        ({"steps": 0, "examples": 0, "tokens": 0, "flops": 0.0}, {}, ["only the treatment was trained here"]),
+        ({"steps": 0}, None, []),
+    ],
+)
+def test_what_is_unequal_is_said_and_nothing_else(
+    baseline: dict[str, Any] | None, treatment: dict[str, Any] | None, says: list[str]
+) -> None:
+    sides = [[{"training": None if side is None else {**TRAINING, **side}}] for side in (baseline, treatment)]
+    assert unequal(*sides) == says
+    assert bool(unequal(*reversed(sides))) == bool(says)
+    assert unequal(sides[0] * 3, sides[1] * 2) == says
+
+
+def test_another_server_is_said_to_be() -> None:
+    vllm = {"server": "vllm", "version": "0.32.0", "model": "m", "longest": 4096, "batch_invariant": "on"}
+    here, there, later = [{}], [{"backend": vllm}], [{"backend": {**vllm, "version": "0.33.0"}}]
+    assert unequal(here, here) == unequal(there, there) == []
+    assert unequal(here, there) == ["served by vllm 0.32.0, batch-invariant against no server"]
+    assert unequal(later, there) == [
+        "served by vllm 0.32.0, batch-invariant against served by vllm 0.33.0, batch-invariant"
+    ]
+
+
+def test_weights_in_fewer_bits_are_said_to_be() -> None:
+    usual, four = [{}], [{"quantization": "nf4"}]
+    assert unequal(four, four) == []
+    assert unequal(usual, four) == ["weights in 4 bits (NF4) against weights as they are"]
+
+
+def sized(**changes: Any) -> list[dict[str, Any]]:
+    about = {"parameters": 104_512, "state_floats": 0, "state_by_length": 256, **changes}
+    return [{"checkpoint": about, "training": TRAINING}] * 2
+
+
+@pytest.mark.parametrize(
+    ("treatment", "says"),
+    [
+        ({}, []),
+        ({"parameters": 110_000}, []),
+        ({"parameters": 167_440}, ["parameters 167,440 against 104,512"]),
+        ({"state_floats": 2048, "state_by_length": 0}, ["state 2,048 against 256 a token"]),
+        ({"state_by_length": 512}, ["state 512 a token against 256 a token"]),
+        ({"state_floats": None, "state_by_length": None}, []),
+    ],
+)
+def test_sides_of_unequal_size_are_said_to_be(treatment: dict[str, Any], says: list[str]) -> None:
+    assert unequal(sized(), sized(**treatment)) == says

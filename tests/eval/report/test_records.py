@@ -14,9 +14,8 @@ from remedy.eval.evaluate import evaluate
 from remedy.eval.records.failures import Failure
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
-from remedy.eval.report.instructive import LONGEST, MOST, SHORTLIST, surest, turns
 from remedy.eval.report.page import report
-from remedy.eval.report.record_pages import TITLE
+from remedy.eval.report.records import LONGEST, MOST, SHORTLIST, TITLE, surest, turns
 from remedy.eval.view.page import page
 from remedy.eval.view.records import record_view
 from remedy.settings import build
@@ -65,11 +64,11 @@ def test_the_surest_of_a_turn_is_chosen() -> None:
     written = pd.DataFrame(
         {"frame_places": [[0, 1]] * len(least), "frame_logprob_min": list(least.values())}, index=list(least)
     )
-    record, probability = surest(turn, written)
-    assert record == turn.records[-1]
-    assert probability == math.exp(-0.1)
+    found = surest(turn, written)
+    assert found.record == turn.records[-1]
+    assert found.least == math.exp(-0.1)
     empty = written.assign(frame_places=[[]] * len(least))
-    assert math.isnan(surest(turn, empty)[1])
+    assert math.isnan(surest(turn, empty).least)
 
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 2}, "reveal": {"locals": "diff"}})
@@ -87,8 +86,8 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_report_links_pages_that_are_those_of_show(evaluated: Path, tmp_path: Path) -> None:
     text = report([evaluated], tmp_path).read_text(encoding="utf-8")
-    assert f">{TITLE}</h2>" in text
-    links = re.findall(r'<a href="(records/[\w-]+\.html)">([\w ]+)</a>', text)
+    assert f">{TITLE}</h3>" in text
+    links = re.findall(r'<a href="(records/[\w-]+\.html)">([\w-]+)</a>', text)
     assert links
     assert len(links) == len(list((tmp_path / "records").iterdir())) <= MOST
     (path,) = (evaluated / "records").glob("*.parquet")
@@ -115,7 +114,7 @@ def test_pages_show_probabilities_token_by_token_and_frame_by_frame(evaluated: P
 def test_without_the_data_a_report_says_so_and_links_nothing(evaluated: Path, tmp_path: Path) -> None:
     folder = write_evaluation(tmp_path / "old", failed(5, "old"))
     text = report([folder], tmp_path / "out").read_text(encoding="utf-8")
-    assert f">{TITLE}</h2>" in text
+    assert f">{TITLE}</h3>" in text
     assert "without generations/" in text
     assert 'href="records' not in text
     assert not (tmp_path / "out" / "records").exists()

@@ -63,7 +63,7 @@ def between_variants(
     first = baseline_of(conditions, variants, baselines)
     ordered = _one_each(in_order(conditions), variants)
     before = {_key(condition): condition for variant, condition in ordered if variant == first}
-    names = varying(conditions)
+    names = varying([one for variant, one in ordered if variant != first and _key(one) in before])
     for variant, condition in ordered:
         baseline = before.get(_key(condition))
         if variant != first and baseline is not None:

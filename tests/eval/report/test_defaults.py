@@ -1,6 +1,6 @@
 """Holds what a report compares if it is not told."""
 
-from remedy.eval.report.comparisons import between_variants, default_comparisons, diagnoses, within_variants
+from remedy.eval.report.defaults import between_variants, default_comparisons, diagnoses, within_variants
 from remedy.eval.report.verdicts import decide
 from remedy.eval.stats import VerdictWord
 from tests.eval.made_records import made, together

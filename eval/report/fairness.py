@@ -1,0 +1,242 @@
+"""The two sides of a comparison: what was unequal in training and evaluation, and whether they may be compared at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from remedy.eval.report.planned import Missing
+from remedy.eval.report.reading import named
+from remedy.eval.report.verdicts import Side, Verdict
+from remedy.eval.stats import VerdictWord
+
+Request = Mapping[str, Any]
+"""What an evaluation's folder says it holds: `checkpoint` and, of runs that were trained here, `training`."""
+TOLERANCE = 0.05
+"""Tokens and FLOPs that differ by less than this share are called equal: with random lengths no two seeds read the same number."""
+SIZE_TOLERANCE = 0.1
+"""Parameters and states that differ by less than this share are called equal: widths matched to a multiple of the heads miss by as
+much. Of equal width, mixers differ by up to 60 %."""
+MOST_CUT = 0.05
+"""Where the sides have other limits, no more than this share of either side's examples may be cut by its own."""
+LIMITS = ("max_new_tokens", "longest sequence of the server")
+LEARNING_RATE = "train.learning_rate"
+_OTHERWISE_SAID = {"diagnostics", "set", "split", "trained_on", "batch_size", "precision", "threads"}
+"""Settings of an evaluation that are no budgets as they stand: what is asked is a condition's, which comparisons name; batches and
+precision count by what they did."""
+_PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
+_BUDGETS: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (
+    ("steps", "steps", 0.0, "{:,.0f}".format),
+    ("examples", "examples", 0.0, "{:,.0f}".format),
+    ("tokens", "tokens", TOLERANCE, "{:.2g}".format),
+    ("flops", "FLOPs", TOLERANCE, "{:.2g}".format),
+)
+
+
+def judged(
+    item: Verdict,
+    requests: Sequence[Request],
+    variants: Mapping[str, str],
+    missing: Sequence[Missing] = (),
+    partial: bool = False,
+) -> Verdict:
+    """A verdict with remarks on its sides, and without a word where they must not be compared. `requests`: of all evaluations, with
+    their `reading` where it is known. `variants`: each run's. `partial`: judge runs that are there without others."""
+    before, after = (
+        [one for one in requests if one["run"] in runs and (slugs is None or not slugs.isdisjoint(one["conditions"]))]
+        for runs, slugs in zip(item.runs, item.conditions or (None, None))
+    )
+    differing = unequal(before, after) + unequal_evaluations(before, after)
+    remarks = [f"unequal: {'; '.join(differing)}"] if differing else []
+    refused = (
+        _cut(item, before, after) or _counted_twice(before, after) or ("" if partial else _incomplete(item, missing))
+    )
+    if refused:
+        item = item._replace(word=item.word and VerdictWord.INCONCLUSIVE, of_runs=VerdictWord.INCONCLUSIVE)
+    return item._replace(remarks=(*remarks, *same_weights(before, after)), refused=refused)
+
+
+def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
+    """The budgets of two variants, each with the requests of its runs, that were unequal: `steps 1,600 against 800`, of the treatment
+    first. Empty where they were equal, or of neither side anything is known."""
+    return (
+        _unequal_training(baseline, treatment)
+        + _unequal_sizes(baseline, treatment)
+        + _unequal_readers(baseline, treatment)
+    )
+
+
+def unequal_evaluations(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
+    """The settings of two sides' evaluations that differ, of what is known of all their runs: `max_new_tokens 4,096 against 4`."""
+    before, after = ([_settings(request) for request in side] for side in (baseline, treatment))
+    if not before or not after:
+        return []
+    known = [key for key in before[0] if all(key in one for one in (*before, *after))]
+    sides = {key: [", ".join(sorted({one[key] for one in side})) for side in (after, before)] for key in known}
+    rounded = "bfloat16" in " ".join(sides.get("precision", []))
+    return [
+        f"{key} {first} against {second}"
+        for key, (first, second) in sides.items()
+        if first != second and (key != "batch_size" or rounded)
+    ]
+
+
+def same_weights(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
+    """A remark on runs of two names that are one model: on both sides, or as several seeds of one."""
+    runs = _weights([*baseline, *treatment])
+    pairs = [f"{one} and {other}" for one, other in combinations(runs, 2) if runs[one] and runs[one] == runs[other]]
+    return [f"the same weights: {named(pairs)}"] if pairs else []
+
+
+def as_it_is(request: Request) -> bool:
+    """Whether a run is of somebody's model that was not trained here: no seed could have made it another. A decoder of ours without
+    training is its random weights, which are of a seed."""
+    training = request.get("training")
+    return training is not None and not training["steps"] and not request["checkpoint"]["mixers"]
+
+
+def said(value: object) -> str:
+    """A setting's value as configurations write it."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(said, value))
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def served(backend: Mapping[str, Any] | None) -> str:
+    """The server that ran the model, and whether what it computed depends on its batch; empty without one."""
+    if backend is None:
+        return ""
+    invariant = {"on": "batch-invariant", "declared": "batch-invariant as declared", "off": "not batch-invariant"}
+    words = invariant.get(backend["batch_invariant"], "batch invariance not known")
+    return f"served by {backend['server']} {backend['version']}, {words}"
+
+
+def quantised(request: Request) -> str:
+    """The bits of weights where they are fewer; else empty."""
+    return f"weights in 4 bits ({request['quantization'].upper()})" if "quantization" in request else ""
+
+
+def state(about: Mapping[str, Any]) -> str:
+    """Numbers that a model carries for one sequence, and those that it keeps for each token: `128`, `256 a token`."""
+    fixed, growing = about.get("state_floats"), about.get("state_by_length")
+    if fixed is None:
+        return ""
+    return " + ".join(
+        filter(None, [f"{fixed:,}" if fixed or not growing else "", f"{growing:,} a token" if growing else ""])
+    )
+
+
+def _weights(side: Sequence[Request]) -> dict[str, str | None]:
+    return {request["run"]: request.get("checkpoint", {}).get("weights") for request in side}
+
+
+def _counted_twice(*sides: Sequence[Request]) -> str:
+    """A reason against counting trainings that are one as several seeds; empty where none is."""
+    for runs in map(_weights, sides):
+        twice = [run for run in runs if runs[run] and list(runs.values()).count(runs[run]) > 1]
+        if twice:
+            return f"{named(twice)} have the same weights, and are no seeds"
+    return ""
+
+
+def _settings(request: Request) -> dict[str, str]:
+    """The settings of an evaluation by name, as they are said."""
+    asked: Mapping[str, object] = request.get("evaluation", {})
+    found = {key: value for key, value in asked.items() if key not in _OTHERWISE_SAID}
+    read = request.get("reading", {}).get("precision", _PRECISIONS.get(str(asked.get("precision"))))
+    batch, backend = asked.get("batch_size"), request.get("backend")
+    found |= {"precision": read} if read else {}
+    found |= {"batch_size": batch} if batch and not backend else {}
+    found |= {LIMITS[1]: backend["longest"]} if backend else {}
+    return {key: f"{value:,}" if isinstance(value, int) else said(value) for key, value in found.items()}
+
+
+def _cut(item: Verdict, before: Sequence[Request], after: Sequence[Request]) -> str:
+    """A reason against comparing sides of other limits; empty where they may be, or have the same."""
+    limits = [
+        {tuple(settings.get(key, "") for key in LIMITS) for settings in map(_settings, side)}
+        for side in (before, after)
+    ]
+    if limits[0] == limits[1] or max(item.truncated) <= MOST_CUT:
+        return ""
+    shares = " and ".join(
+        f"{100 * share:.0f} % of the {name}'s" for name, share in zip(("baseline", "treatment"), item.truncated)
+    )
+    return f"{shares} examples are truncated, each side by its own limit: evaluate both with the same"
+
+
+def _incomplete(item: Verdict, missing: Sequence[Missing]) -> str:
+    """The runs that a side lacks; empty where all are there."""
+    sides: tuple[Side, ...] = (item.comparison.baseline, item.comparison.treatment)
+    lacking = [
+        str(one)
+        for side, slugs in zip(sides, item.conditions or (frozenset[str](),) * 2)
+        for one in missing
+        if side.run in (one.run, one.variant) and not (one.conditions and slugs.isdisjoint(one.conditions))
+    ]
+    return f"missing: {named(list(dict.fromkeys(lacking)))} (--partial judges the others)" if lacking else ""
+
+
+def _unequal_training(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
+    before, after = ([request.get("training") for request in side] for side in (baseline, treatment))
+    learnt = [any(one and one["steps"] for one in side) for side in (before, after)]
+    if learnt[0] != learnt[1]:
+        return [f"only the {'treatment' if learnt[1] else 'baseline'} was trained here"]
+    if not all(learnt) or not all([*before, *after]):
+        return []
+    found = []
+    for key, name, tolerance, words in _BUDGETS:
+        mean = [sum(one[key] for one in side if one) / len(side) for side in (after, before)]
+        if abs(mean[0] - mean[1]) > tolerance * max(mean):
+            found.append(f"{name} {words(mean[0])} against {words(mean[1])}")
+    return found + _unequal_rates([one for one in before if one is not None], [one for one in after if one is not None])
+
+
+def _unequal_rates(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Learning rates are equal if both were chosen on validation, or neither and they are the same."""
+    chosen = [any(LEARNING_RATE in one["chosen"] for one in side) for side in (before, after)]
+    if all(chosen):
+        return []
+    if any(chosen):
+        return [f"learning rate chosen on validation for the {'baseline' if chosen[0] else 'treatment'} alone"]
+    rates = [
+        ", ".join(f"{rate:g}" for rate in sorted({one["learning_rate"] for one in side})) for side in (after, before)
+    ]
+    if rates[0] == rates[1]:
+        return []
+    return [f"learning rate {rates[0]} against {rates[1]}, neither chosen on validation here"]
+
+
+def _unequal_sizes(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
+    """Parameters, and what is carried from token to token: of a fixed size, or growing with the text."""
+    before, after = (
+        [about for request in side if (about := request.get("checkpoint"))] for side in (baseline, treatment)
+    )
+    if not before or not after:
+        return []
+    found = []
+    mean = [sum(one["parameters"] for one in side) / len(side) for side in (after, before)]
+    if not math.isclose(*mean, rel_tol=SIZE_TOLERANCE):
+        found.append(f"parameters {mean[0]:,.0f} against {mean[1]:,.0f}")
+    if any(
+        not math.isclose(before[0].get(key) or 0, after[0].get(key) or 0, rel_tol=SIZE_TOLERANCE)
+        for key in ("state_floats", "state_by_length")
+    ):
+        states = [state(side[0]) for side in (after, before)]
+        found += [f"state {states[0]} against {states[1]}"] if all(states) else []
+    return found
+
+
+def _unequal_readers(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
+    """The servers that ran the models, and the bits of weights: another way of computing rounds otherwise."""
+    found = []
+    readers: tuple[tuple[str, Callable[[Request], str]], ...] = (
+        ("no server", lambda request: served(request.get("backend"))),
+        ("weights as they are", quantised),
+    )
+    for usual, words in readers:
+        before, after = (sorted({words(request) or usual for request in side}) for side in (baseline, treatment))
+        found += [f"{', '.join(after)} against {', '.join(before)}"] if before != after else []
+    return found

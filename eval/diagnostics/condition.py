@@ -90,8 +90,8 @@ class Diagnostic(Settings, ABC):
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section] | None:
-        """Write a report's sections on right answers, from the diagnostic's own conditions and the records of programs that could be
-        traced; None: as for any diagnostic."""
+        """Say more of right answers than a report says of any diagnostic, before that, from the diagnostic's own conditions and the
+        records of programs that could be traced; None: no more."""
         return None
 
     @classmethod

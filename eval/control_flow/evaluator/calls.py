@@ -63,11 +63,8 @@ def call(line: Line, way: Frame, one: Instruction, at: int) -> None:
 
 def _fits(line: Line, node: ast.Call, number: int) -> bool:
     """Whether a function certainly takes the arguments of a call."""
-    code, names = line.moves.codes[number], [one.arg for one in node.keywords]
-    if None in names or any(isinstance(one, ast.Starred) for one in node.args):
-        return False
-    exact = {*code.parameters[: len(node.args)], *names} == set(code.parameters)
-    return exact and len(node.args) + len(names) == code.positional == len(code.parameters)
+    code, starred = line.moves.codes[number], any(isinstance(one, ast.Starred) for one in node.args)
+    return not (starred or node.keywords) and len(node.args) == code.positional == len(code.parameters)
 
 
 def _own(line: Line, way: Frame, node: ast.Call, callee: Any, at: int) -> None:

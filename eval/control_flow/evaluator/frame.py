@@ -92,7 +92,7 @@ class Frame:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.value(body if pure.truth(self.value(test)) else orelse)
             case ast.NamedExpr(value=value):
-                return self.value(value)
+                return known(self.value(value))
             case ast.Subscript(value=value, slice=key):
                 return pure.attempt(operator.getitem, self.value(value), self.value(key))
             case ast.Attribute(value=value, attr=name):

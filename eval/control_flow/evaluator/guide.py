@@ -56,7 +56,7 @@ class Guide:
         if self._outcomes is None and self._frame is not None:
             try:
                 self._outcomes = evaluated(self._source, self._frame)
-            except (Lost, Unsure):
+            except (Lost, Unsure, RecursionError):
                 self._frame = None  # not to be tried again
         return self._outcomes
 

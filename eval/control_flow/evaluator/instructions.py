@@ -81,7 +81,8 @@ def _load(line: Line, way: Frame, one: Instruction, at: int) -> None:
         value = Own(one.name)
     elif variable in names.modules and names.modules[variable] == "math":
         value = Own("math")
-    if one.name not in way.locals if in_slot else value is UNKNOWN or not names.all_defined:
+    unbound = one.name not in way.locals or one.name in names.deleted_cells
+    if unbound if in_slot else value is UNKNOWN or not names.all_defined:
         line.may_raise(way, at)
     line.gives(way, at, value if isinstance(node, ast.Name) and node.id == one.name else UNKNOWN)
 
@@ -124,20 +125,15 @@ def _evaluate(line: Line, way: Frame, one: Instruction, at: int) -> None:
         node = None
     way.values.pop(node, None)  # type: ignore[arg-type]
     value: Any = UNKNOWN
-    before, by = None, None
-    if isinstance(node, ast.AugAssign):
-        before, by = way.known_or_not(node.target), way.known_or_not(node.value)
-    if (type(before) in CHANGE or before is UNKNOWN) and type(by) not in _NUMBERS:
-        change(way, UNKNOWN if by is UNKNOWN or isinstance(by, Iter) else before)
     try:
-        if not isinstance(node, ast.Compare):
-            value = (
-                pure.augmented(type(node.op).__name__, before, by)
-                if isinstance(node, ast.AugAssign)
-                else way.value(node)
-            )
+        if isinstance(node, ast.AugAssign):
+            value = _augmented(way, node)
+        elif not isinstance(node, ast.Compare):
+            value = way.value(node)
         elif (nth := line.source.compared(line.code.number, at, node)) is not None:
             left, right = [node.left, *node.comparators][nth : nth + 2]
+            if one.op == "CONTAINS_OP" and way.known_or_not(right) is UNKNOWN:
+                change(way, UNKNOWN)  # it may be an iterator that is read
             value = pure.compare(type(node.ops[nth]).__name__, way.value(left), way.value(right))
     except Raises:
         line.raises(way, at)
@@ -147,6 +143,15 @@ def _evaluate(line: Line, way: Frame, one: Instruction, at: int) -> None:
     if value is UNKNOWN:
         line.quiet(way, at)
     line.gives(way, at, value)
+
+
+def _augmented(way: Frame, node: ast.AugAssign) -> Any:
+    """What a variable is after `+=` and the like, which change an object where it can be changed."""
+    before, by = way.known_or_not(node.target), way.known_or_not(node.value)
+    number = type(by) in _NUMBERS and not isinstance(node.op, ast.Mult)
+    if (type(before) in CHANGE or before is UNKNOWN) and not number:
+        change(way, UNKNOWN if by is UNKNOWN or isinstance(by, Iter) else before)
+    return pure.augmented(type(node.op).__name__, before, by)
 
 
 def _store_subscript(line: Line, way: Frame, one: Instruction, at: int) -> None:

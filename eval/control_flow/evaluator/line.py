@@ -121,7 +121,8 @@ class Line:
     def quiet(self, way: Frame, at: int) -> None:
         """The instruction is one of Python's own on something unknown, and changes nothing."""
         effect = self.effects[at]
-        if effect.runs or (effect.runs_escaped and (self.moves.functions or self.moves.generators)):
+        escaped = effect.runs_escaped and (self.moves.functions or self.moves.generators)
+        if escaped or effect.runs or effect.reads is not None:
             self.unknown(way, at)
         else:
             self.may_raise(way, at)

@@ -12,7 +12,7 @@ from remedy.eval.control_flow.flow import ControlFlow
 
 Position = tuple[int, int, int, int]
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_OTHERS = (ast.AugAssign, ast.Assert, ast.ExceptHandler)
+_OTHERS = (ast.AugAssign, ast.Assert)
 """Nodes that are no expressions and have instructions of interest."""
 
 

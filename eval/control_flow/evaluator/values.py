@@ -19,9 +19,7 @@ LONGEST = 20_000
 SCALARS = (int, float, complex, str, bytes, bool, type(None), range, slice, type(...))
 CHANGE = (list, dict, set)
 _RANGE = re.compile(r"range\((-?\d{1,9}), (-?\d{1,9})(?:, (-?\d{1,9}))?\)")
-_OWN = re.compile(
-    r"<(?:module|class|built-in function) '?(math|int|str|float|bool|list|dict|set|tuple|len|ord|abs|sum|min|max)'?>"
-)
+_OWN = re.compile(r"<(?:module '(?=math')|class ')(math|int|str|float|bool|list|dict|set|tuple)'>")
 _FROZEN = re.compile(r"frozenset\((.*)\)", re.DOTALL)
 
 

@@ -137,6 +137,13 @@ def test_what_the_trace_does_not_say_is_not_decided(body: str) -> None:
 
 
 TRAPS = [
+    "x = [1]\ny = x\nx *= 2\nif len(y) == 1:\n    z = 1",
+    "x = [1]\nm = map(x.append, [1, 2])\nif 5 in m:\n    z = 1\nif len(x) == 1:\n    z = 2",
+    "for v in (m := zip([1, 2, 3, 4], 'abcd')):\n    next(m)",
+    "def f(a, /):\n    return a\ntry:\n    f(a=1)\nexcept TypeError:\n    z = 1",
+    "v = 1\ndef f():\n    nonlocal v\n    del v\ntry:\n    f()\n    v = v + 1\nexcept NameError:\n    z = 1",
+    "from operator import abs as a\nf = a\nif f is abs:\n    z = 1",
+    "x = [1]\nz = not 1 in x\nif not x is None and z is not (not 2 in x):\n    w = 1",
     "x = [1]\nfor i in x:\n    if len(x) < 4:\n        x.append(i)",
     "x = [1, 2, 3, 4]\nfor i in x:\n    x.remove(i)",
     "x = [1]\nfor i, v in enumerate(x):\n    if i < 2:\n        x.append(v)",

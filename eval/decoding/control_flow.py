@@ -156,7 +156,7 @@ class TokenWalk:
     def steps(self) -> frozenset[Step]:
         """The frames that the one being written may be, as far as it is written."""
         if self._phase is Phase.EVENT:
-            return self._walk.allowed()
+            return self._next_steps()
         return frozenset(steps_of(self._trie)) if self._trie is not None else frozenset()
 
     def allowed(self) -> Allowed:
@@ -164,7 +164,7 @@ class TokenWalk:
         grammar, phase = self.grammar, self._phase
         separators = grammar.separators
         if phase is Phase.EVENT:
-            return Allowed(frozenset(grammar.event_ids[event] for event in grammar.tries(self._walk.allowed())))
+            return Allowed(frozenset(grammar.event_ids[event] for event in grammar.tries(self._next_steps())))
         if phase is Phase.STATE:
             return Allowed(frozenset({separators[Special.ACTION_SEP]}), text=True)
         if phase is Phase.ACTION_SEP:
@@ -196,6 +196,10 @@ class TokenWalk:
         walk = self._walk.advance(self._trie.steps)
         assert walk is not None
         return TokenWalk(grammar, walk, Phase.EVENT)
+
+    def _next_steps(self) -> frozenset[Step]:
+        """What the next frame may be."""
+        return self._walk.allowed()
 
     def rest(self) -> Iterator[tuple[Symbols, Walk]]:
         """How the frame that is being written may go on to its end, and the walk after it; nothing when the trace has ended."""

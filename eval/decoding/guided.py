@@ -16,7 +16,7 @@ from remedy.data_gen.traces.parse import Malformed, json_string
 from remedy.data_gen.traces.reveal import UNCHANGED, RevealConfig
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
 from remedy.eval.control_flow.evaluator import Guide
-from remedy.eval.decoding.control_flow import WITH_LOCALS, Phase, TraceGrammar, Trie, steps_of
+from remedy.eval.decoding.control_flow import WITH_LOCALS, Phase, TokenWalk, TraceGrammar, Trie, steps_of
 from remedy.eval.decoding.known_text import StateText, value_ids
 from remedy.eval.decoding.protocol import Allowed
 from remedy.models.tokenizer import TraceTokenizer
@@ -57,7 +57,7 @@ class GuidedGrammar(TraceGrammar):
         self.diff = self.reveal.locals == "diff"
         self._quotes: dict[int, bool] = {}
 
-    def start(self, exceptions: Exceptions = "all") -> GuidedWalk:  # type: ignore[override]
+    def start(self, exceptions: Exceptions = "all") -> GuidedWalk:
         """After the prompt, as `TraceGrammar.start`."""
         guide = (Guide.entered if self.seeded else Guide.start)(self.flow, exceptions)
         return GuidedWalk(self, guide, Phase.EVENT, {} if self.diff else None)
@@ -92,10 +92,12 @@ class _Text(NamedTuple):
 _EMPTY = _Text()
 
 
-class GuidedWalk:
-    """A place in a trace that is being written, as `TokenWalk`, of which it follows the protocol."""
+class GuidedWalk(TokenWalk):
+    """A place in a trace that is being written."""
 
-    __slots__ = ("_event", "_grammar", "_guide", "_memory", "_phase", "_shown", "_state", "_text", "_trie")
+    __slots__ = ("_guide", "_memory", "_shown", "_state", "_text")
+
+    grammar: GuidedGrammar
 
     def __init__(
         self,
@@ -109,55 +111,29 @@ class GuidedWalk:
         state: StateText | None = None,
         text: _Text = _EMPTY,
     ) -> None:
-        self._grammar = grammar
+        super().__init__(grammar, guide.walk, phase, event, trie)
         self._guide = guide
-        self._phase = phase
         self._memory = memory
         """The variables that `..` stands for; None where they are not known."""
-        self._event = event
-        self._trie = trie
         self._shown = shown
         """What this frame shows, in full."""
         self._state = state
         self._text = text
 
-    @property
-    def done(self) -> bool:
-        """Whether the trace has ended."""
-        return self._phase is Phase.DONE
-
-    @property
-    def steps(self) -> frozenset[Step]:
-        """The frames that the one being written may be, as far as it is written."""
-        if self._phase is Phase.EVENT:
-            return self._guide.allowed()
-        return frozenset(steps_of(self._trie)) if self._trie is not None else frozenset()
-
     def allowed(self) -> Allowed:
         """What may come next; nothing when the trace has ended."""
-        grammar, phase, separators = self._grammar, self._phase, self._grammar.separators
-        if self._text.next is not None:
-            return Allowed(frozenset({self._text.next}))
-        if phase is Phase.EVENT:
-            return Allowed(frozenset(grammar.event_ids[event] for event in grammar.tries(self._guide.allowed())))
-        if phase is Phase.STATE:
-            return Allowed(frozenset({separators[Special.ACTION_SEP]}), text=True)
-        if phase is Phase.ACTION_SEP:
-            return Allowed(frozenset({separators[Special.ACTION_SEP]}))
-        if phase is Phase.ACTION:
-            assert self._trie is not None
-            return Allowed(frozenset(self._trie.next or {self._after_action()}))
-        if phase is Phase.VALUE:
-            return Allowed(frozenset({separators[Special.FRAME_SEP]}), text=True)
-        return Allowed(frozenset())
+        return super().allowed() if self._text.next is None else Allowed(frozenset({self._text.next}))
+
+    def _next_steps(self) -> frozenset[Step]:
+        return self._guide.allowed()
 
     def after(self, token: int) -> GuidedWalk | None:
         """After one more token; None if it is not allowed."""
         allowed, phase = self.allowed(), self._phase
         if token not in allowed.ids:
-            is_text = allowed.text and not self._grammar.tokenizer.is_special(token)
+            is_text = allowed.text and not self.grammar.tokenizer.is_special(token)
             return self._with_text(token) if is_text else None
-        if self._text.next is not None and not self._grammar.tokenizer.is_special(token):
+        if self._text.next is not None and not self.grammar.tokenizer.is_special(token):
             return self._moved(phase, text=self._text._replace(at=self._text.at + 1))
         if phase is Phase.EVENT:
             return self._after_event(token)
@@ -169,8 +145,8 @@ class GuidedWalk:
             return self._moved(phase, trie=self._trie.next[token], shown=self._shown)
         if phase is Phase.ACTION and self._event not in WITH_LOCALS:
             value = self._guide.value(self._trie.steps)
-            separator = self._grammar.separators[Special.FRAME_SEP]
-            pending = () if value is None else (*value_ids(self._grammar.tokenizer, value), separator)
+            separator = self.grammar.separators[Special.FRAME_SEP]
+            pending = () if value is None else (*value_ids(self.grammar.tokenizer, value), separator)
             return self._moved(Phase.VALUE, text=_Text((), pending))
         return self._after_frame(self._trie)
 
@@ -183,10 +159,10 @@ class GuidedWalk:
     ) -> GuidedWalk:
         """Another place of the same frame."""
         trie = trie or self._trie
-        return GuidedWalk(self._grammar, self._guide, phase, self._memory, self._event, trie, shown, self._state, text)
+        return GuidedWalk(self.grammar, self._guide, phase, self._memory, self._event, trie, shown, self._state, text)
 
     def _after_event(self, token: int) -> GuidedWalk:
-        grammar, guide = self._grammar, self._guide
+        grammar, guide = self.grammar, self._guide
         event = grammar.events[token]
         trie = grammar.tries(guide.allowed())[event]
         if event is None or event not in WITH_LOCALS:
@@ -200,7 +176,7 @@ class GuidedWalk:
 
     def _as_written(self, name: str, text: str | None, event: Event) -> str | None:
         """A value's text as the next state writes it."""
-        if text is None or not self._grammar.diff or event is Event.CALL:
+        if text is None or not self.grammar.diff or event is Event.CALL:
             return text
         if self._memory is None:
             return None
@@ -209,7 +185,7 @@ class GuidedWalk:
     def _with_text(self, token: int) -> GuidedWalk:
         """After a token of free text."""
         ids = (*self._text.ids, token)
-        if self._phase is Phase.STATE and self._grammar.may_close(token):
+        if self._phase is Phase.STATE and self.grammar.may_close(token):
             return self._with_certain(ids)
         return self._moved(self._phase, text=_Text(ids))
 
@@ -217,16 +193,16 @@ class GuidedWalk:
         """After these tokens of a state, with what must follow them."""
         assert self._state is not None
         pending, ended = self._state.certain(ids)
-        separator = [self._grammar.separators[Special.ACTION_SEP]] if ended else []
+        separator = [self.grammar.separators[Special.ACTION_SEP]] if ended else []
         return self._moved(Phase.STATE, text=_Text(ids, (*pending, *separator)))
 
     def _read(self) -> Mapping[str, str] | None:
         """What the state shows that was just written, in full; None if it cannot be read."""
         try:
-            shown = read_locals(self._grammar.tokenizer.decode(self._text.ids))
+            shown = read_locals(self.grammar.tokenizer.decode(self._text.ids))
         except Malformed:
             return None
-        if not self._grammar.diff:
+        if not self.grammar.diff:
             return shown
         known = {} if self._event is Event.CALL else self._memory or {}
         if any(text == UNCHANGED.text and name not in known for name, text in shown.items()):
@@ -234,7 +210,7 @@ class GuidedWalk:
         return {name: known[name] if text == UNCHANGED.text else text for name, text in shown.items()}
 
     def _after_frame(self, trie: Trie) -> GuidedWalk:
-        grammar, event = self._grammar, self._event
+        grammar, event = self.grammar, self._event
         memory, value = self._memory, None
         if event in WITH_LOCALS:
             memory = self._shown
@@ -247,8 +223,3 @@ class GuidedWalk:
         guide = self._guide.advance(trie.steps, self._shown, value)
         assert guide is not None
         return GuidedWalk(grammar, guide, Phase.EVENT, memory)
-
-    def _after_action(self) -> int:
-        """What stands after the source line."""
-        closing = Special.FRAME_SEP if self._event in WITH_LOCALS else Special.ARG_SEP
-        return self._grammar.separators[closing]

@@ -22,29 +22,13 @@ BITS = 8_000
 """Of numbers; Python writes those of up to 4,300 digits."""
 SAME_VERSION = sys.version_info[:2] == (3, 11)
 """Whether this interpreter computes what those compute whose traces are followed, in what versions differ: letters, sums of floats."""
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": operator.add,
-    "Sub": operator.sub,
-    "Mult": operator.mul,
-    "Div": operator.truediv,
-    "FloorDiv": operator.floordiv,
-    "Mod": operator.mod,
-    "Pow": operator.pow,
-    "BitAnd": operator.and_,
-    "BitOr": operator.or_,
-    "BitXor": operator.xor,
-    "LShift": operator.lshift,
-    "RShift": operator.rshift,
-}
 UNARY: dict[str, Callable[[Any], Any]] = {"USub": operator.neg, "UAdd": operator.pos, "Invert": operator.invert}
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "Lt": operator.lt,
-    "LtE": operator.le,
-    "Eq": operator.eq,
-    "NotEq": operator.ne,
-    "Gt": operator.gt,
-    "GtE": operator.ge,
+_SIGNS = {
+    **{name: name.lower() for name in words("Add Sub Mod Pow LShift RShift Lt Eq Gt")},
+    **{"Mult": "mul", "Div": "truediv", "FloorDiv": "floordiv", "BitAnd": "and_", "BitOr": "or_", "BitXor": "xor"},
+    **{"LtE": "le", "NotEq": "ne", "GtE": "ge"},
 }
+"""Signs by their nodes."""
 READERS = words("list tuple set frozenset dict sorted sum min max any all")
 _FUNCTIONS = READERS | words("len str int float bool abs repr ord chr divmod range bin hex oct round")
 _ORDER_DOES_NOT_MATTER = words("len any all set frozenset bool")
@@ -106,7 +90,7 @@ def truth(value: Any) -> bool:
 def binary(sign: str, one: Any, other: Any) -> Any:
     """`one sign other`."""
     numbers = isinstance(one, int) and isinstance(other, int)
-    if sign not in _BINARY or (sign == "Mod" and type(one) in (str, bytes)):
+    if sign not in _SIGNS or (sign == "Mod" and type(one) in (str, bytes)):
         raise Unsure
     for sequence, count in ((one, other), (other, one)):
         if sign == "Mult" and type(sequence) in _SIZED and isinstance(count, int) and len(sequence) * count > LARGEST:
@@ -118,7 +102,7 @@ def binary(sign: str, one: Any, other: Any) -> Any:
     }
     if numbers and sign in size and size[sign]() > BITS:
         raise Unsure
-    return attempt(_BINARY[sign], one, other)
+    return attempt(getattr(operator, _SIGNS[sign]), one, other)
 
 
 def augmented(sign: str, one: Any, other: Any) -> Any:
@@ -145,7 +129,7 @@ def compare(sign: str, one: Any, other: Any) -> bool:
         return bool((one is other) == (sign == "Is"))
     if own and sign in ("Is", "IsNot", "Eq", "NotEq"):
         return bool((one == other) == (sign in ("Is", "Eq")))
-    return bool(attempt(_COMPARE[sign], one, other))
+    return bool(attempt(getattr(operator, _SIGNS[sign]), one, other))
 
 
 def listed(value: Any) -> list[Any]:

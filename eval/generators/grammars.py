@@ -35,7 +35,7 @@ class ConstraintGrammar:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self._grammar = LarkGrammar(place.grammar) if isinstance(place, TokenWalk) else None
+        self._grammar = LarkGrammar(place.grammar) if type(place) is TokenWalk else None
 
     def at(self, cursor: Cursor) -> SentGrammar:
         """The grammar that is sent where a cursor is."""

@@ -23,10 +23,16 @@ BITS = 8_000
 SAME_VERSION = sys.version_info[:2] == (3, 11)
 """Whether this interpreter computes what those compute whose traces are followed, in what versions differ: letters, sums of floats."""
 UNARY: dict[str, Callable[[Any], Any]] = {"USub": operator.neg, "UAdd": operator.pos, "Invert": operator.invert}
-_SIGNS = {
-    **{name: name.lower() for name in words("Add Sub Mod Pow LShift RShift Lt Eq Gt")},
-    **{"Mult": "mul", "Div": "truediv", "FloorDiv": "floordiv", "BitAnd": "and_", "BitOr": "or_", "BitXor": "xor"},
-    **{"LtE": "le", "NotEq": "ne", "GtE": "ge"},
+_SIGNS = {name: name.lower() for name in words("Add Sub Mod Pow LShift RShift Lt Eq Gt")} | {
+    "Mult": "mul",
+    "Div": "truediv",
+    "FloorDiv": "floordiv",
+    "BitAnd": "and_",
+    "BitOr": "or_",
+    "BitXor": "xor",
+    "LtE": "le",
+    "NotEq": "ne",
+    "GtE": "ge",
 }
 """Signs by their nodes."""
 READERS = words("list tuple set frozenset dict sorted sum min max any all")

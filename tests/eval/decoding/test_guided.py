@@ -58,7 +58,7 @@ def follow(place: GuidedWalk, encoded: Encoded) -> dict[Role, tuple[int, int]]:
         if number >= known:
             run = certain_run(place)
             true = [one for one, _ in tokens[number : number + len(run)]]
-            text = place._grammar.tokenizer.decode
+            text = place.grammar.tokenizer.decode
             assert run == true, f"{text(run)} is not {text(true)}"
             known = number + len(run)
         certain, total = found[Role(role)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from remedy.data_gen.config import DataConfig
@@ -16,19 +18,24 @@ from remedy.data_gen.traces.budget import allows_partial_trace
 from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.checkpoint import no_data, stored_settings
+from remedy.eval.calibration.calibrator import Identity, identity_of
+from remedy.eval.checkpoint import describe, no_data, stored_settings
 from remedy.eval.control_flow import ControlFlowError
 from remedy.eval.control_flow.evaluator.contradiction import Check
 from remedy.eval.decoding.constraints import check_data, check_interpreter, starts_of
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.guided import check_states
-from remedy.eval.generators import Generator, Request, Writing, Written
+from remedy.eval.diagnostics.condition import written_labels
+from remedy.eval.generators import Generator, LocalGenerator, Request, ServedGenerator, Writing, Written
 from remedy.eval.generators.backend import Backend
 from remedy.eval.records.model_frames import Following, FrameStream, ModelFrame
 from remedy.eval.records.schema import Score
 from remedy.eval.scoring.actions import known_of
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import same_frame, score_frames
+from remedy.models.model_manifest import recorded_weights
+from remedy.models.protocol import CausalLM
+from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.settings import ConfigError, Settings, UserError, apply_changes, build, parse_overrides
 
@@ -260,3 +267,41 @@ def read_words(words: Sequence[str]) -> tuple[dict[str, Any], SimulateConfig]:
     if bare := next((key for key in rest if key.split(".")[0] in known), None):
         raise ConfigError(f"override {bare}: is of the data: write data.{bare}")
     return data, build(SimulateConfig, apply_changes({}, rest, "override"))
+
+
+def written_by(
+    model: CausalLM,
+    tokenizer: TraceTokenizer,
+    checkpoint: str,
+    backend: Backend | None,
+    data: DataConfig,
+    constraint: str,
+) -> Identity:
+    """What a trace written here is of, as an evaluation's conditions say it."""
+    served = f"served: {backend.model}" if backend is not None else ""
+    about = describe(model, tokenizer, recorded_weights(Path(checkpoint)) or served)
+    labels = {**written_labels(data), "forcing": constraint or "free"}
+    return identity_of({"checkpoint": about, "data": {"memory": data.memory}}, labels)
+
+
+@contextmanager
+def generating(
+    model: CausalLM, tokenizer: TraceTokenizer, name: str, backend: Backend | None
+) -> Iterator[tuple[Generator, Callable[[], int]]]:
+    """What writes the trace, and how often the model was asked so far."""
+    if backend is not None:
+        served = ServedGenerator(backend, tokenizer, name, 1)
+        yield served, lambda: sum(served.asked.values())
+        return
+    reader = ModelReader(model, name)
+    reader.report()  # it is measured now, and what that takes is no part of the trace
+    count = [0]
+
+    def called(*_: object) -> None:
+        count[0] += 1
+
+    hook = model.register_forward_pre_hook(called)  # type: ignore[attr-defined]
+    try:
+        yield LocalGenerator(reader, tokenizer, 1), lambda: count[0]
+    finally:
+        hook.remove()

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
-from typer.core import TyperGroup
 
-from remedy.launch.console import command_line, show_source, start, target
+from remedy.launch.console import Commands, command_line, show_source, start, target
 from remedy.launch.reference import SettingsCommand
 from remedy.settings import load
-
-MAIN = ("init", "generate", "show", "train", "evaluate", "report", "run")
-"""Commands of the main path, in its order; the others are tools."""
-
-
-class Commands(TyperGroup):
-    """The commands in two groups."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        tools = [name for name in self.commands if name not in MAIN]
-        for title, names in (("Commands", MAIN), ("Tools", tools)):
-            with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(300)) for name in names])
-
 
 app = command_line(cls=Commands, no_args_is_help=True)
 
@@ -44,7 +29,13 @@ def _all(
     """Test mitigations of the failures of code world models: generate traces, train, evaluate, compare."""
 
 
-Overrides = Annotated[Optional[list[str]], typer.Argument(metavar="[key=value ...]", help="settings to change")]  # noqa: UP045
+MaybeInt = Optional[int]  # noqa: UP045
+MaybeFloat = Optional[float]  # noqa: UP045
+MaybeText = Optional[str]  # noqa: UP045
+MaybePath = Optional[Path]  # noqa: UP045
+MaybeTexts = Optional[list[str]]  # noqa: UP045
+MaybePaths = Optional[list[Path]]  # noqa: UP045
+Overrides = Annotated[MaybeTexts, typer.Argument(metavar="[key=value ...]", help="settings to change")]
 
 
 @app.command()
@@ -52,7 +43,7 @@ def init(
     programs: Annotated[
         str, typer.Argument(help="your programs: a JSONL file of {code, input}, or a folder of .py files")
     ],
-    out: Annotated[Optional[Path], target("the file (default: the programs' name with .yaml)")] = None,  # noqa: UP045
+    out: Annotated[MaybePath, target("the file (default: the programs' name with .yaml)")] = None,
 ) -> None:
     """Write an experiment over your own programs: a baseline, characters for strings, sparse states."""
     from remedy.launch.init import init as run
@@ -96,10 +87,7 @@ def trace(
 @app.command()
 def rewrite(
     file: Annotated[Path, typer.Argument(help="a Python file")],
-    only: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option(help="a rewrite to apply, once for each (default: all)"),
-    ] = None,
+    only: Annotated[MaybeTexts, typer.Option(help="a rewrite to apply, once for each (default: all)")] = None,
 ) -> None:
     """Print a file with its functions rewritten so that they do the same in smaller steps."""
     from remedy.launch.rewrite import rewrite as run
@@ -116,20 +104,19 @@ def show(
         ),
     ],
     overrides: Overrides = None,
-    index: Annotated[Optional[int], typer.Option(min=0, help="which example (default: 0)")] = None,  # noqa: UP045
+    index: Annotated[MaybeInt, typer.Option(min=0, help="which example (default: 0)")] = None,
     split: Annotated[
         str, typer.Option(help="train, validation or test; all: of given programs (default: the first that there is)")
     ] = "",
     row: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(min=0, help="instead: a row of training as the model reads it, counted from 0"),
+        MaybeInt, typer.Option(min=0, help="instead: a row of training as the model reads it, counted from 0")
     ] = None,
     condition: Annotated[
         str,
         typer.Option(help="of an evaluation: words of the condition, for example 'length-8 free' (default: the first)"),
     ] = "",
     ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
-    html: Annotated[Optional[Path], target("write a page instead")] = None,  # noqa: UP045
+    html: Annotated[MaybePath, target("write a page instead")] = None,
 ) -> None:
     """Show a program's trace, an example, a training row or a decoded record by role; what is not supervised is grey."""
     from rich.console import Console
@@ -146,8 +133,7 @@ def plan(
     gpus: Annotated[int, typer.Option(min=1, max=100_000, help="GPUs, each with a process")] = 1,
     gpu_memory: Annotated[float, typer.Option(min=0.001, help="memory of one GPU, in GB")] = 80.0,
     tflops: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(min=0.001, help="peak of one GPU in TFLOP/s (default: tracking.peak_tflops)"),
+        MaybeFloat, typer.Option(min=0.001, help="peak of one GPU in TFLOP/s (default: tracking.peak_tflops)")
     ] = None,
     utilisation: Annotated[float, typer.Option(min=0.001, max=1, help="share of the peak that is reached")] = 0.2,
     length: Annotated[int, typer.Option(min=0, help="tokens of a row; 0: those of some drawn rows")] = 0,
@@ -156,7 +142,7 @@ def plan(
     from remedy.launch.train import load_run
 
     settings = load_run(config, overrides or [])
-    from remedy.launch.footprint import print_footprint  # takes seconds
+    from remedy.train.footprint import print_footprint  # takes seconds
 
     print_footprint(settings, gpus, gpu_memory, tflops, utilisation, length or None)
 
@@ -205,8 +191,7 @@ def simulate(
     program: Annotated[Path, typer.Argument(help="a Python file with one function marked `# << START_OF_TRACE`")],
     overrides: Overrides = None,
     input: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="of a file that marks nothing and defines `f`: its arguments, for example \"'abc', 3\""),
+        MaybeText, typer.Option(help="arguments of `f`, in a file that marks nothing: \"'abc', 3\"")
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="run the program too, in the sandbox, and mark the first error")
@@ -216,22 +201,16 @@ def simulate(
         typer.Option(help="control_flow or guided: write only what the program's code, or the written state, allows"),
     ] = "",
     memory: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(
-            min=1,
-            help="frames that the model still sees (default: as it was trained; with open calls: data.memory=...)",
-        ),
+        MaybeInt, typer.Option(min=1, help="frames that the model still sees (default: as it was trained)")
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens of the trace")] = 4096,
     trust: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="a calibrator of this model (`remedy calibrate`): say how far the trace is believed"),
+        MaybePath, typer.Option(help="a calibrator of this model: say how far the trace is believed")
     ] = None,
     risk: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="with --trust: in what share of traces a believed frame may be wrong (default: 0.05)"),
+        MaybeFloat, typer.Option(help="with --trust: share of traces with a wrong believed frame (default: 0.05)")
     ] = None,
-    html: Annotated[Optional[Path], target("write a page too")] = None,  # noqa: UP045
+    html: Annotated[MaybePath, target("write a page too")] = None,
 ) -> None:
     """Print a model's trace of your program as it is written, with how sure it was. The program is not run, unless you --check.
 
@@ -242,20 +221,8 @@ def simulate(
 
     from remedy.launch.simulate import simulate as run
 
-    doubting = (trust, risk)
-    run(
-        checkpoint,
-        program,
-        overrides or [],
-        input,
-        check,
-        constrain,
-        memory,
-        max_new_tokens,
-        html,
-        Console(),
-        *doubting,
-    )
+    given = (overrides or [], input, check, constrain, memory, max_new_tokens, html)
+    run(checkpoint, program, *given, Console(), trust, risk)
 
 
 @app.command(cls=SettingsCommand)
@@ -279,14 +246,10 @@ def report(
         list[Path], typer.Argument(metavar="DIR...", help="evaluations, the baseline first, and measurements")
     ],
     out: Annotated[Path, target("folder for the report")] = ...,  # type: ignore[assignment]
-    comparisons: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="an experiment's YAML: make its comparisons instead of each variant with the baseline"),
-    ] = None,
+    comparisons: Annotated[MaybePath, typer.Option(help="an experiment's YAML: make its comparisons")] = None,
     baseline: Annotated[str, typer.Option(help="the variant or run to compare others with (default: the first)")] = "",
     trust: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Option(help="a calibrator, judged on what the report holds of its model; once for each"),
+        MaybePaths, typer.Option(help="a calibrator, judged on what the report holds of its model; once for each")
     ] = None,
     partial: Annotated[
         bool, typer.Option("--partial", help="judge recipes of which runs are missing, by the others")
@@ -330,23 +293,15 @@ def run_experiment(
         bool, typer.Option("--plan", help="print runs, cost and the smallest differences seen; train nothing")
     ] = False,
     rate: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(min=0, max=1, help="with --plan: the baseline's rate of right answers (default: 0.5)"),
+        MaybeFloat, typer.Option(min=0, max=1, help="with --plan: the baseline's rate (default: 0.5)")
     ] = None,
     spread: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(min=0, max=1, help="with --plan: standard deviation of seeds' rates (default: 0.1)"),
+        MaybeFloat, typer.Option(min=0, max=1, help="with --plan: deviation of seeds' rates (default: 0.1)")
     ] = None,
-    slurm: Annotated[
-        Optional[Path],  # noqa: UP045
-        target("write the scripts of a Slurm array to this folder, and say how to submit them"),
-    ] = None,
-    job: Annotated[Optional[int], typer.Option(help="do this run alone, counted from 0")] = None,  # noqa: UP045
+    slurm: Annotated[MaybePath, target("write the scripts of a Slurm array to this folder instead")] = None,
+    job: Annotated[MaybeInt, typer.Option(help="do this run alone, counted from 0")] = None,
     report_only: Annotated[bool, typer.Option("--report-only", help="report over the runs that are done")] = False,
-    partial: Annotated[
-        bool,
-        typer.Option("--partial", help="with --report-only: judge recipes of which runs are missing, by the others"),
-    ] = False,
+    partial: Annotated[bool, typer.Option("--partial", help="with --report-only: judge without missing runs")] = False,
 ) -> None:
     """Run an experiment from training to report, here or as a Slurm array; what is done is skipped."""
     from remedy.launch import runner
@@ -357,12 +312,9 @@ def run_experiment(
     ways = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}
     if len(asked := [way for way, given in ways.items() if given]) > 1:
         raise UserError(f"{asked[0]} and {asked[1]} are two things to do: give one of them")
-    for option, given, needs in (
-        ("--rate", rate, "--plan"),
-        ("--spread", spread, "--plan"),
-        ("--partial", partial, "--report-only"),
-    ):
-        if given not in (None, False) and not ways[needs]:
+    needing = (("--rate", rate is not None, "--plan"), ("--spread", spread is not None, "--plan"))
+    for option, given, needs in (*needing, ("--partial", partial, "--report-only")):
+        if given and not ways[needs]:
             raise UserError(f"{option} does nothing without {needs}: add it, or remove {option}")
     settings = load(ExperimentConfig, config, overrides or [])
     if plan:
@@ -379,9 +331,7 @@ def run_experiment(
 
 @app.command("list")
 def list_choices(
-    what: Annotated[
-        str, typer.Argument(help="tasks, mixers, formats, encodings, diagnostics, ... (default: all)")
-    ] = "",
+    what: Annotated[str, typer.Argument(help="tasks, mixers, formats, diagnostics, ... (default: all)")] = "",
 ) -> None:
     """Print what settings choose from by name, a line for each: tasks, mixers, formats, diagnostics and others."""
     from remedy.launch.choices import described

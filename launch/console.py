@@ -10,14 +10,29 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from remedy.data_gen.execution.program import ProgramError
-from remedy.messages import cut, escaped, one_line, shown
+from remedy.messages import cut, escaped, one_line
 from remedy.settings import UserError
 
 LONGEST = 1000
 """Characters of a line; a path may be in it."""
 _FULL = "; make room and give the same command again: what is whole stays, and it goes on from there"
+
+
+MAIN = ("init", "generate", "show", "train", "evaluate", "report", "run")
+"""Commands of the main path, in its order; the others are tools."""
+
+
+class Commands(TyperGroup):
+    """The commands in two groups."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        tools = [name for name in self.commands if name not in MAIN]
+        for title, names in (("Commands", MAIN), ("Tools", tools)):
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(300)) for name in names])
 
 
 class _Print(logging.Handler):
@@ -92,10 +107,6 @@ def in_words(error: BaseException) -> str | None:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         said = f" ({error})" if str(error) else ""
         return one_line(f"out of memory{said}: make the numbers that say how much is done at a time smaller")
-    if isinstance(error, RecursionError):
-        return "something given is nested too deeply to be read"
-    if isinstance(error, UnicodeEncodeError):
-        return one_line(f"{shown(error.object)} holds half of a surrogate pair, which cannot be written as text")
     return None
 
 
@@ -103,14 +114,9 @@ def _of_the_system(error: OSError) -> str:
     """The path, what the system says, and what can be done about it."""
     if error.errno is None:
         return str(error) or type(error).__name__
-    paths = [str(path) for path in (error.filename, error.filename2) if path not in (None, "")]
-    place = cut(" -> ".join(paths), 200)
-    said = error.strerror or errno.errorcode.get(error.errno, str(error.errno))
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        advice = _FULL
-    else:
-        advice = "; choose another path" if paths else ""
-    return f"{place + ': ' if place else ''}{said}{advice}"
+    place = f"{cut(str(error.filename), 200)}: " if error.filename else ""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return f"{place}{error.strerror or error.errno}{_FULL if full else '; choose another path' if place else ''}"
 
 
 def _interrupted(error: BaseException | None) -> bool:

@@ -20,12 +20,12 @@ from remedy.eval.report.wording import decidable, seeds_for_fixed
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.launch.experiment import conditions as conditions_of_job
-from remedy.launch.footprint import drawn_rows
 from remedy.models.config import DecoderSettings
 from remedy.models.flops import training_flops
 from remedy.models.tokenizer import build_tokenizer
 from remedy.speed import duration
 from remedy.train.data import parted
+from remedy.train.footprint import drawn_rows
 from remedy.train.run import build_model
 from remedy.train.tracking import METRICS, last_record
 

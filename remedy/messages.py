@@ -18,46 +18,6 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _NAMES = 40
 """Valid names that a message lists."""
 
-_OTHERS = {
-    "learning_rate": "lr max_lr peak_lr",
-    "batch_size": "bs batch train_batch_size per_device_train_batch_size global_batch_size",
-    "max_steps": "epochs num_epochs num_train_epochs steps num_steps n_steps iters max_iters total_steps train_steps",
-    "hidden_size": "d_model dim width embed_dim n_embd hidden_dim model_dim",
-    "num_hidden_layers": "n_layer n_layers layers num_layers depth",
-    "num_attention_heads": "n_head n_heads heads num_heads",
-    "intermediate_size": "d_ff ffn_dim mlp_dim ffn_hidden_size",
-    "weight_decay": "wd",
-    "warmup_ratio": "warmup warmup_steps",
-    "lr_scheduler_type": "scheduler schedule lr_scheduler lr_schedule",
-    "max_grad_norm": "clip grad_clip clip_grad gradient_clipping",
-    "adam_beta2": "beta2 betas adam_betas",
-    "precision": "dtype bf16 fp16 amp mixed_precision torch_dtype",
-    "gradient_accumulation_steps": "grad_accum accumulation_steps accumulate_grad_batches",
-    "evaluate_every": "eval_steps eval_every eval_interval eval_strategy validate_every",
-    "save_steps": "save_every checkpoint_every save_interval",
-    "logging_steps": "log_every log_interval log_steps",
-    "dataloader_num_workers": "num_workers n_workers",
-    "name_or_path": "model_name model_name_or_path model_path pretrained pretrained_model_name_or_path tokenizer_name",
-    "output": "output_dir out out_dir save_dir outdir",
-    "mixers": "mixer arch architecture",
-    "r": "rank lora_r lora_rank",
-    "lora_alpha": "alpha",
-    "lora_dropout": "dropout",
-    "max_new_tokens": "max_tokens max_length max_gen_tokens",
-    "examples": "max_examples num_examples n_examples limit num_samples n_samples",
-    "pack": "packing",
-    "deepspeed": "zero zero_stage deepspeed_config",
-    "patience": "early_stopping early_stopping_patience",
-    "seed": "random_seed rng_seed",
-    "path": "file data_path dataset dataset_path",
-    "wandb": "use_wandb report_to",
-}
-ALIASES: dict[str, list[str]] = {}
-"""Names that other tools have for settings, each with those that it may mean here."""
-for _own, _names in _OTHERS.items():
-    for _name in _names.split():
-        ALIASES.setdefault(_name, []).append(_own)
-
 _repr = reprlib.Repr()
 _repr.maxlevel = 4
 _repr.maxstring = _repr.maxother = _repr.maxlong = MOST

@@ -11,22 +11,21 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from remedy import yaml_text
-from remedy.messages import ALIASES, cut, one_line, shown, suggest
+from remedy.key_names import suggest_key
+from remedy.messages import cut, one_line, shown
 from remedy.yaml_text import YamlError
 
 S = TypeVar("S", bound="Settings")
 _ABSENT = object()
 _as_written: ContextVar[bool] = ContextVar("as_written", default=False)
 """Whether what is validated is a user's own words."""
-DEEP = 2
-"""How many sections down a key is looked for."""
 _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 """Mappings whose keys are dotted keys of other settings, and how many names stand before these (`runs.NAME.train.seed`)."""
 _PLAIN = {
@@ -293,37 +292,6 @@ def _leave_out_idle(value: Any, data: Any) -> None:
     for name, inner in value.items():
         if data.get(name) is not None:
             _leave_out_idle(inner, data[name])
-
-
-def suggest_key(name: str, settings: type[Settings]) -> str:
-    """The key that an unknown one may mean, in this section or in one below, under its own or another tool's name; else what is valid."""
-    known = dict.fromkeys((name, *ALIASES.get(name.lower(), ())))
-    below = list(_keys(settings, DEEP))
-    found = [key for one in known for key in below if key.rpartition(".")[2] == one]
-    if found:
-        shortest = min(key.count(".") for key in found)
-        near = dict.fromkeys(key for key in found if key.count(".") == shortest)
-        return f"did you mean {' or '.join(map(repr, list(near)[:3]))}?"
-    return suggest(name, settings.model_fields)
-
-
-def _keys(settings: type[Settings], depth: int, prefix: str = "") -> Iterator[str]:
-    """The keys of a section, then those of the sections in it."""
-    yield from (prefix + name for name in settings.model_fields)
-    for name, field in settings.model_fields.items():
-        for inner in dict.fromkeys(_sections([field.annotation, *field.metadata])) if depth else ():
-            yield from _keys(inner, depth - 1, f"{prefix}{name}.")
-
-
-def _sections(types: Iterable[Any]) -> Iterator[type[Settings]]:
-    """The settings classes in types, and in registries that choose one by its kind."""
-    for one in types:
-        if isinstance(one, type) and issubclass(one, Settings):
-            yield one
-        yield from _sections(get_args(one))
-        registry = getattr(one, "registry", None)
-        if isinstance(registry, Mapping):
-            yield from (entry for entry in registry.values() if isinstance(entry, type) and issubclass(entry, Settings))
 
 
 def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from transformers import CwmConfig
 
-from remedy.launch.footprint import footprint
 from remedy.settings import load
 from remedy.train.config import RunConfig
+from remedy.train.footprint import footprint
 from tests.tiny_cwm import write_tiny_cwm
 
 ROOT = Path(__file__).resolve().parent.parent

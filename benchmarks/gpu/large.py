@@ -25,9 +25,9 @@ import yaml
 from benchmarks.gpu.fine_tuning import tiny
 from benchmarks.gpu.members import device
 from benchmarks.gpu.queue import Cell, Facts
-from remedy.launch.footprint import GB, footprint
 from remedy.settings import build
 from remedy.train.config import RunConfig
+from remedy.train.footprint import GB, footprint
 from remedy.train.run import train
 from remedy.train.tracking import METRICS
 

@@ -10,11 +10,12 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from remedy.data_gen.config import DataConfig
 from remedy.data_gen.traces.parse import ReadFrame
-from remedy.eval.calibration.calibrator import Belief
+from remedy.eval.calibration.calibrator import Belief, Follower
 from remedy.eval.records.generations import token_texts
 from remedy.eval.records.model_frames import ModelFrame
-from remedy.eval.simulate import Simulation
+from remedy.eval.simulate import Prepared, Simulation, contradictions
 from remedy.eval.tables.colours import ROLE_COLOURS
 from remedy.eval.view.model import STEPS, Token, visible
 from remedy.eval.view.terminal import DOUBTS, ERROR, FAINT, tokens_text
@@ -221,3 +222,59 @@ def described(frame: ReadFrame | None, problem: str = "") -> str:
         f"-> {frame.value}" if frame.value is not None else "",
     ]
     return visible(cut(" ".join(filter(None, parts)), 2 * LONGEST))
+
+
+def opening(checkpoint: str, program: Prepared, data: DataConfig, constraint: str, served: bool) -> Iterator[str]:
+    """What is simulated, and how; whether it was run, and what cannot be said."""
+    name = visible(program.example.trace.program.name)
+    yield f"{name} as {visible(checkpoint)} writes it ({how_written(data, constraint)})"
+    if program.known:
+        yield "the program was run: frames are compared with its trace"
+    elif program.problem:
+        yield f"not checked: {visible(program.problem)}"
+    else:
+        yield "the program is not run"
+    check, why = contradictions(program.example, data)
+    if check is None:
+        yield f"contradictions are not looked for: {visible(why)}"
+    if served and constraint:
+        yield "where several tokens were allowed the server does not tell how likely its choice was, nor what was cut: `unknown`"
+
+
+def how_written(data: DataConfig, constraint: str) -> str:
+    """How the trace is written, in a few words."""
+    how = [f"format {data.format}", f"locals {data.reveal.locals}", f"spacing {data.reveal.spacing:g}"]
+    how += [f"memory {data.memory}"] if data.memory is not None else []
+    how += [f"strings {data.string_encoding}"] if data.string_encoding != "plain" else []
+    how += [f"held to {constraint}"] if constraint else []
+    return ", ".join(how)
+
+
+class Believing:
+    """How far a trace is believed while it is written. `followed`: whether it would be known that it contradicts itself."""
+
+    def __init__(self, follower: Follower, followed: bool) -> None:
+        self._follower = follower
+        self._followed = followed
+        self._last: int | None = None
+        self._all = True
+
+    def take(self, frame: ModelFrame) -> Belief | None:
+        """What is thought of the trace up to this frame; None where the model wrote nothing of it, or it is no frame."""
+        if frame.problem:
+            # Whatever its signals say: they were learnt of frames, and this one is none, or not a whole one.
+            self._all = False
+            return None
+        doubt = frame.doubt
+        belief = self._follower.take(doubt, bool(frame.contradiction) if self._followed else None) if doubt else None
+        if self._follower.believed and frame.read is not None:
+            self._last = frame.number
+        self._all &= self._follower.believed
+        return belief
+
+    def said(self, first: int) -> str:
+        """The frames that are believed, in a sentence, and what that means. `first`: as of `Screen`."""
+        last = "no frame" if self._last is None else f"frames up to {first + self._last}"
+        share = f"{1 - self._follower.risk:.0%} of traces or more"
+        claim = f"of programs like those of the calibration, what is believed is right in {share}"
+        return f"believed: {'all of it' if self._all else last} ({claim})"

@@ -60,7 +60,7 @@ def test_an_experiment_goes_on_from_its_records_and_says_what_weights_are_missin
     assert all(f"gru,seed={seed}" in report.read_text() for seed in (0, 1))
 
     more = run_all(path, "groups.swaps.evaluate.diagnostics.0.examples=11")
-    assert "holds another evaluation (evaluation), and the weights are gone: put the weights back" in more.errors
+    assert "holds another evaluation, and the weights are gone: put them back" in more.errors
     record = next((first / "evaluation" / "records").glob("*.parquet"))
     record.write_bytes(record.read_bytes()[:-1])
     damaged = run_all(path)

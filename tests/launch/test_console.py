@@ -53,8 +53,6 @@ def line_of(ended: Ended) -> str:
         (OSError(errno.EIO, "Input/output error"), "Input/output error"),
         (ConnectionError("the hub\ndid not answer"), "the hub did not answer"),
         (MemoryError("Unable to allocate 72.8 TiB"), "out of memory (Unable to allocate 72.8 TiB): make the numbers"),
-        (RecursionError("maximum recursion depth exceeded"), "nested too deeply"),
-        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), "half of a surrogate pair"),
         (KeyError("x"), None),
         (ValueError("x"), None),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), None),

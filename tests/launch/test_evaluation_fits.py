@@ -13,10 +13,10 @@ from transformers import AutoModelForCausalLM, CwmConfig
 
 from remedy.eval.config import EvalConfig
 from remedy.launch.experiment import ExperimentConfig, expand
-from remedy.launch.footprint import GB, RESERVE
 from remedy.models.config import PretrainedSettings
 from remedy.models.flops import TokenCost, token_cost
 from remedy.settings import load
+from remedy.train.footprint import GB, RESERVE
 from remedy.train.memory import NF4, ParameterCounts, parameter_counts
 
 ROOT = Path(__file__).resolve().parents[2]

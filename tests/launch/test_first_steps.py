@@ -9,7 +9,7 @@ from rich.console import Console
 
 from remedy import __version__
 from remedy.launch.choices import REGISTRIES, described
-from remedy.launch.cli import MAIN
+from remedy.launch.console import MAIN
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.generate import generate
 from remedy.launch.init import init

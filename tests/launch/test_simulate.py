@@ -15,8 +15,8 @@ from remedy.data_gen.execution.program import Program
 from remedy.eval.calibration.bound import bound
 from remedy.eval.calibration.calibrator import Trust
 from remedy.eval.calibration.hazard import Hazard
-from remedy.eval.simulate import data_of
-from remedy.launch.simulate import simulate, written_by
+from remedy.eval.simulate import data_of, written_by
+from remedy.launch.simulate import simulate
 from remedy.models.loading import load_checkpoint
 from remedy.settings import load
 from remedy.train.config import RunConfig

@@ -17,13 +17,13 @@ from tokenizers.pre_tokenizers import ByteLevel
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedTokenizerFast
 
-from remedy.launch.footprint import footprint, print_footprint
 from remedy.models.config import PretrainedSettings
 from remedy.models.flops import training_flops
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer import build_tokenizer
 from remedy.settings import UserError, load
 from remedy.train.config import RunConfig
+from remedy.train.footprint import footprint, print_footprint
 from remedy.train.memory import parameter_counts
 from remedy.train.run import build_model, train
 from tests.launch.in_process import remedy

@@ -1,0 +1,83 @@
+"""The key that an unknown one may mean: of a section below, or by the name that another tool has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from remedy.messages import suggest
+
+DEEP = 2
+"""How many sections down a key is looked for."""
+_OTHERS = {
+    "learning_rate": "lr max_lr peak_lr",
+    "batch_size": "bs batch train_batch_size per_device_train_batch_size global_batch_size",
+    "max_steps": "epochs num_epochs num_train_epochs steps num_steps n_steps iters max_iters total_steps train_steps",
+    "hidden_size": "d_model dim width embed_dim n_embd hidden_dim model_dim",
+    "num_hidden_layers": "n_layer n_layers layers num_layers depth",
+    "num_attention_heads": "n_head n_heads heads num_heads",
+    "intermediate_size": "d_ff ffn_dim mlp_dim ffn_hidden_size",
+    "weight_decay": "wd",
+    "warmup_ratio": "warmup warmup_steps",
+    "lr_scheduler_type": "scheduler schedule lr_scheduler lr_schedule",
+    "max_grad_norm": "clip grad_clip clip_grad gradient_clipping",
+    "adam_beta2": "beta2 betas adam_betas",
+    "precision": "dtype bf16 fp16 amp mixed_precision torch_dtype",
+    "gradient_accumulation_steps": "grad_accum accumulation_steps accumulate_grad_batches",
+    "evaluate_every": "eval_steps eval_every eval_interval eval_strategy validate_every",
+    "save_steps": "save_every checkpoint_every save_interval",
+    "logging_steps": "log_every log_interval log_steps",
+    "dataloader_num_workers": "num_workers n_workers",
+    "name_or_path": "model_name model_name_or_path model_path pretrained pretrained_model_name_or_path tokenizer_name",
+    "output": "output_dir out out_dir save_dir outdir",
+    "mixers": "mixer arch architecture",
+    "r": "rank lora_r lora_rank",
+    "lora_alpha": "alpha",
+    "lora_dropout": "dropout",
+    "max_new_tokens": "max_tokens max_length max_gen_tokens",
+    "examples": "max_examples num_examples n_examples limit num_samples n_samples",
+    "pack": "packing",
+    "deepspeed": "zero zero_stage deepspeed_config",
+    "patience": "early_stopping early_stopping_patience",
+    "seed": "random_seed rng_seed",
+    "path": "file data_path dataset dataset_path",
+    "wandb": "use_wandb report_to",
+}
+ALIASES: dict[str, list[str]] = {}
+"""Names that other tools have for settings, each with those that it may mean here."""
+for _own, _names in _OTHERS.items():
+    for _name in _names.split():
+        ALIASES.setdefault(_name, []).append(_own)
+
+
+def suggest_key(name: str, settings: type[BaseModel]) -> str:
+    """The key that an unknown one may mean, in this section or in one below, under its own or another tool's name; else what is valid."""
+    known = dict.fromkeys((name, *ALIASES.get(name.lower(), ())))
+    below = list(_keys(settings, DEEP))
+    found = [key for one in known for key in below if key.rpartition(".")[2] == one]
+    if found:
+        shortest = min(key.count(".") for key in found)
+        near = dict.fromkeys(key for key in found if key.count(".") == shortest)
+        return f"did you mean {' or '.join(map(repr, list(near)[:3]))}?"
+    return suggest(name, settings.model_fields)
+
+
+def _keys(settings: type[BaseModel], depth: int, prefix: str = "") -> Iterator[str]:
+    """The keys of a section, then those of the sections in it."""
+    yield from (prefix + name for name in settings.model_fields)
+    for name, field in settings.model_fields.items():
+        for inner in dict.fromkeys(_sections([field.annotation, *field.metadata])) if depth else ():
+            yield from _keys(inner, depth - 1, f"{prefix}{name}.")
+
+
+def _sections(types: Iterable[Any]) -> Iterator[type[BaseModel]]:
+    """The settings classes in types, and in registries that choose one by its kind."""
+    for one in types:
+        if isinstance(one, type) and issubclass(one, BaseModel):
+            yield one
+        yield from _sections(get_args(one))
+        registry = getattr(one, "registry", None)
+        if isinstance(registry, Mapping):
+            yield from (entry for entry in registry.values() if isinstance(entry, type) and issubclass(entry, BaseModel))

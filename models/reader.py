@@ -117,7 +117,7 @@ class ModelReader:
         return self._available()
 
     def chunks(self) -> ChunkReader:
-        """Reads on by several tokens at once, where it is `chunked`."""
+        """Reads on by several tokens at once; not of `Kind.GENERATE`."""
         return ChunkReader(self.cached, self.kind, self.limit)
 
     def report(self) -> dict[str, Any]:
@@ -232,11 +232,11 @@ class ModelReader:
             self._available = lambda: available_bytes(caches[0])
             return
         if self._holds(Kind.GENERATE, sequences[:1], expected, WRONG):
-            slow = "its cache is not cut back or copied here: one sequence is written at a time, token by token, which is slow"
+            slow = "its cache is not cut back or copied here: sequences are written one by one, once they leave the truth by the token"
         else:
             self._kind, slow = (
                 Kind.WHOLE,
-                "it carries nothing on: every token takes a pass over the whole sequence, which is slow",
+                "it carries nothing on: every call is a pass over the whole sequence, which is slow",
             )
         if self._departure.relative > self._tolerance:
             slow += f"; its steps depart from its own parallel pass, by up to {self._departure.logprob:.1g} in log-probability"

@@ -4,7 +4,8 @@ Greedy decoding writes the true trace up to the first token where the likeliest 
 over the truth finds it; only what follows has to be decoded, and there, too, drafts are judged by the chunk (Leviathan et al., "Fast
 inference from Transformers via speculative decoding", 2023; here a guess is right where it is the likeliest token). The cursor that the
 plain loop walks with judges them, so that the same tokens are written. Where the two likeliest tokens are nearer than rounding, a step
-of one token decides, as there. A model whose cache can be neither cut back nor copied is asked by Transformers' `generate` instead.
+of one token decides, as there. Where a cache can be neither cut back nor copied, Transformers' `generate` writes what follows the
+first departure.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import torch
 from torch import Tensor
 
 from remedy.data_gen.roles import Role
-from remedy.eval.decoding.cursor import Cursor
 from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore
 from remedy.eval.generators.drafts import NO_DRAFT, Draft, Source
 from remedy.eval.generators.loop import LoopGenerator
@@ -82,34 +82,43 @@ class LocalGenerator:
 
     def _written(self, asked: Sequence[Request], numbers: list[int], writing: Writing) -> Iterator[tuple[int, Written]]:
         """What is written of the requests of these numbers, as soon as they are done."""
-        forced = writing.fed == frozenset(Role)
-        if forced or self.reader.kind is Kind.WHOLE:
+        if writing.fed == frozenset(Role):
             loop = LoopGenerator(self.reader, self.tokenizer)
             for start in range(0, len(numbers), self.batch_size):
                 batch = numbers[start : start + self.batch_size]
                 yield from zip(batch, loop.batch([asked[number] for number in batch], writing))
             return
-        cursors = ((number, cursor_of(asked[number], writing, self.tokenizer, self.limit)) for number in numbers)
-        if self.reader.kind is Kind.GENERATE:
-            for number, cursor in cursors:
-                self._generate(cursor)
-                yield number, Written(cursor.generated)
-            return
-        rows = (Row(number, cursor) for number, cursor in cursors)
-        for row in _Batch(self.reader, self.batch_size).run(rows):
+        rows = (Row(number, cursor_of(asked[number], writing, self.tokenizer, self.limit)) for number in numbers)
+        alone = self.reader.kind is Kind.GENERATE
+        done = map(self._generated, rows) if alone else _Batch(self.reader, self.batch_size).run(rows)
+        for row in done:
             yield row.number, Written(row.cursor.generated, row.near_ties)
 
-    def _generate(self, cursor: Cursor) -> None:
-        """Write an example by `generate`."""
+    def _generated(self, row: Row) -> Row:
+        """Write a row by `generate`, from where one parallel pass over the truth finds that it leaves it."""
+        near, held = _near(self.reader), 0
 
         def choose(logits: Tensor) -> int | None:
-            token, logprob, margin, cut = most_likely(logits).at(0, cursor.among)
-            return cursor.next_token(token, logprob, cut, margin)
+            nonlocal held
+            if held == len(row.read):
+                row.step(most_likely(logits), 0, near)
+            if row.ended or row.renewed:
+                return None
+            held += 1
+            return row.read[held - 1]
 
-        while not cursor.over:
-            prompt = cursor.prompt()
-            if not cursor.done:
-                self.reader.generate(prompt, choose)
+        while not row.ended:
+            row.renewed = False
+            room = min(FARTHEST, (self.limit or FARTHEST) - len(row.read))
+            draft = row.drafter.draft(row.read, room, lambda source: 0) if room > 0 else NO_DRAFT
+            if draft.tokens:
+                (logits,) = self.reader.parallel([[*row.read, *draft.tokens]])
+                found = most_likely(logits[len(row.read) - 1 :])
+                row.judge(Proposal([], draft, True, False), found, near)
+            if not (row.ended or row.renewed):
+                held = len(row.read)
+                self.reader.generate(row.read, choose)
+        return row
 
 
 class _Wanted(NamedTuple):
@@ -129,14 +138,15 @@ class _Batch:
 
     def __init__(self, reader: ModelReader, size: int) -> None:
         self.size = size
-        self.crops = reader.kind is Kind.CROP
+        self.whole = reader.kind is Kind.WHOLE
+        self.crops = reader.kind is Kind.CROP or self.whole  # where nothing is held, nothing has to be taken back
         self.chunks = reader.chunks()
         self.record = Record()
         self.overhead = reader.overhead
         self.limit = reader.limit
         self.footprint = reader.footprint
         self.available = reader.available()
-        self.near = max(TIE * reader.departure.logprob, LEAST_TIE)
+        self.near = _near(reader)
         self.most = min(FARTHEST, LOGITS // reader.vocabulary)
 
     def run(self, rows: Iterator[Row]) -> Iterator[Row]:
@@ -183,11 +193,11 @@ class _Batch:
         """What would best be read next of a row if it were by itself."""
         held = self.chunks.held(row.number)
         tokens = row.read[held:]
-        if not held and row.lasting:
+        if not held and row.lasting and not self.whole:
             return _Wanted(held, tokens[: row.lasting], NO_DRAFT)
         if not row.undecided:
             return _Wanted(held, tokens, self._draft(row, len(tokens), live))
-        return _Wanted(held, tokens if _as_in_the_loop(row, held) else tokens[:-1], NO_DRAFT)
+        return _Wanted(held, tokens if self._as_in_the_loop(row, held) else tokens[:-1], NO_DRAFT)
 
     def _draft(self, row: Row, pending: int, live: int) -> Draft:
         """As many tokens as it pays to guess after so many that stand and are not held: of the truth all, until one was wrong."""
@@ -197,7 +207,8 @@ class _Batch:
             return NO_DRAFT
 
         def worth(source: Source) -> int:
-            return worthwhile(self.record.chance(row.record, source), self.overhead / live + 1)
+            saved = self.overhead / live + (len(row.read) if self.whole else 1)
+            return worthwhile(self.record.chance(row.record, source), saved)
 
         draft = row.drafter.draft(row.read, room, worth)
         if draft.source is not Source.TRUTH or not row.departed:
@@ -215,8 +226,12 @@ class _Batch:
         if count < len(tokens) or want.held + len(tokens) < len(row.read):
             return Proposal(tokens[:count], NO_DRAFT, False, False)
         draft = draft[: count - len(tokens)]
-        decides = not draft and _as_in_the_loop(row, want.held)
+        decides = not draft and self._as_in_the_loop(row, want.held)
         return Proposal(tokens, want.draft._replace(tokens=draft), True, decides)
+
+    def _as_in_the_loop(self, row: Row, held: int) -> bool:
+        """Whether the tokens of a row that stand and are not held are read as the plain loop would: its prompt, or one token."""
+        return self.whole or len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)
 
     def _read(self, members: list[tuple[Row, Proposal]], fresh: bool) -> None:
         """Read in one call, and judge the drafts."""
@@ -257,6 +272,6 @@ class _Batch:
         self.chunks.forget([row.number for row in over if row.ended])
 
 
-def _as_in_the_loop(row: Row, held: int) -> bool:
-    """Whether the tokens of a row that stand and are not held are read as the plain loop would: its prompt, or one token."""
-    return len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)
+def _near(reader: ModelReader) -> float:
+    """Margins below it are near ties."""
+    return max(TIE * reader.departure.logprob, LEAST_TIE)

@@ -59,7 +59,8 @@ class Scripted:
         )
 
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
-        raise NotImplementedError
+        for read in sequences:
+            yield torch.stack([self.logits(list(read[: end + 1])) for end in range(len(read))])
 
     def generate(self, prompt: Sequence[int], choose: Callable[[torch.Tensor], int | None]) -> None:
         read = list(prompt)
@@ -122,7 +123,7 @@ class Scripted:
                 continue
             assert 0 <= kept[row] <= len(chunk.tokens)
             whole = kept[row] == len(chunk.tokens) and not uneven
-            if whole or self.kind is Kind.CROP:
+            if self.kind is not Kind.WHOLE and (whole or self.kind is Kind.CROP):
                 self.states[row] = [*before, *chunk.tokens[: kept[row]]]
             elif before:
                 self.states[row] = before

@@ -48,7 +48,7 @@ LIBRARY := heapq statistics textwrap fractions collections ipaddress enum datacl
 	datetime decimal typing
 
 packages: .venv/packages/ready ## hold the tracer, constraints, formats and rewrites to the docstring examples of some 40 packages and modules
-	PYTHONPATH=.venv/packages/site $(BIN)/python -m benchmarks.packages $(PACKAGES) $(LIBRARY)
+	PYTHONPATH=.venv/packages/site $(BIN)/python -m benchmarks.packages --random 2000 $(PACKAGES) $(LIBRARY)
 
 .venv/packages/ready: .venv/ready-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .venv/packages/site \

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from benchmarks.packages.checks import Checked, check
 from benchmarks.packages.examples import programs
 from remedy.data_gen.execution.program import Program
+from tests.data_gen.execution.random_programs import Writer
 
 _MEMORY = 4 << 30
 
@@ -32,6 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "--frames", type=int, default=2_000, help="frames of each trace that are held against each constraint"
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="of one program")
+    parser.add_argument("--random", type=int, default=0, help="random programs that are tried too")
     arguments = parser.parse_args(words)
     for name in arguments.names:
         if importlib.util.find_spec(name) is None:
@@ -40,10 +42,13 @@ def main(words: Sequence[str] | None = None) -> int:
     totals: Counter[str] = Counter()
     print("| package | programs | with a trace | frames | held against constraints | decided by states | not so |")
     print("|---|---|---|---|---|---|---|")
-    for name in arguments.names:
+    sources = {name: programs(name) for name in arguments.names}
+    if arguments.random:
+        sources["random programs"] = (Writer(number).program() for number in range(arguments.random))
+    for name, tried in sources.items():
         counts: Counter[str] = Counter()
         problems: list[str] = []
-        for program in programs(name):
+        for program in tried:
             found = checked(program, arguments.frames, arguments.seconds)
             outcomes[found.outcome] += 1
             counts.update(programs=1, traced=found.frames > 0, frames=found.frames, followed=found.followed)

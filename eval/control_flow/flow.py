@@ -14,8 +14,9 @@ from remedy.eval.control_flow.walk import Exceptions, Walk
 class ControlFlow:
     """Says of a program which event, at which line, can follow the frames of a trace so far.
 
-    It holds for traces that the tracer makes under CPython 3.11, all calls shown. Not known are functions that are replaced through
-    the module object or a frame, that another thread or a signal runs, and RecursionError and MemoryError where nothing else is raised.
+    It holds for traces that the tracer makes under CPython 3.11, all calls shown. What is not modelled may do anything. Not allowed
+    are only RecursionError and MemoryError where nothing else is raised, what a program does to names that it puts together at run
+    time, and a generator that the handler of a signal ends in the moment in which it goes on.
 
     `python`: the interpreter that runs programs, as `tracer.python` names it; None: ours.
 

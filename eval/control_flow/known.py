@@ -14,10 +14,8 @@ def words(text: str) -> frozenset[str]:
 
 _TYPES = (str, bytes, bytearray, list, tuple, dict, set, frozenset, int, float, complex, bool, range)
 _READ_THEIR_ARGUMENTS = words(
-    """
-    join extend update sort union intersection difference symmetric_difference issubset issuperset isdisjoint
-    intersection_update difference_update symmetric_difference_update fromkeys from_bytes
-    """
+    """join extend update sort union intersection difference symmetric_difference issubset issuperset isdisjoint
+    intersection_update difference_update symmetric_difference_update fromkeys from_bytes"""
 )
 
 QUIET_METHODS = (
@@ -26,10 +24,8 @@ QUIET_METHODS = (
 """Methods of builtin types that run nothing of a program that has no classes, whatever they are given."""
 
 QUIET_BUILTINS = words(
-    """
-    abs ascii bin bool callable chr complex divmod enumerate filter float format hasattr hash hex id input
-    int isinstance issubclass iter len map object oct ord pow print range repr reversed round slice str zip
-    """
+    """abs ascii bin bool callable chr complex divmod enumerate filter float format hasattr hash hex id input
+    int isinstance issubclass iter len map object oct ord pow print range repr reversed round slice str zip"""
 ) | {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)}
 """Builtins that run nothing of a program that has no classes when they are called."""
 
@@ -45,30 +41,24 @@ UNFOLLOWED_NAMES = words("__builtins__ __self__ __code__ f_code gi_code cr_code 
 """With these a program can run code that is not its own, or its own with other variables: anything may happen then."""
 
 DYNAMIC_NAMES = words(
-    """
-    globals setattr delattr vars locals __dict__ __globals__ f_globals _getframe __closure__ cell_contents
+    """globals setattr delattr vars locals __dict__ __globals__ f_globals _getframe __closure__ cell_contents
     __defaults__ __kwdefaults__ settrace setprofile getattr attrgetter methodcaller get_type_hints ForwardRef
-    singledispatch singledispatchmethod dictConfig fileConfig
-    """
+    singledispatch singledispatchmethod dictConfig fileConfig"""
 )
 """Names with which a program can reach and change its functions behind their names, or run what is written in a string."""
 
 DYNAMIC_MODULES = words("traced_program inspect types pickle copyreg unittest pkgutil")
 
 PLAIN_MODULES = words(
-    """
-    math cmath re string typing itertools operator heapq bisect random copy datetime hashlib json time fractions
-    decimal statistics textwrap collections functools numbers __future__ calendar abc
-    """
+    """math cmath re string typing itertools operator heapq bisect random copy datetime hashlib json time fractions
+    decimal statistics textwrap collections functools numbers __future__ calendar abc"""
 )
 """Modules whose objects run a program's functions only where they are called or iterated over, but for UNPLAIN_NAMES."""
 
 UNPLAIN_NAMES = words(
-    """
-    defaultdict DefaultDict cmp_to_key type UserDict UserList UserString ChainMap namedtuple cached_property
+    """defaultdict DefaultDict cmp_to_key type UserDict UserList UserString ChainMap namedtuple cached_property
     singledispatch total_ordering __build_class__ __missing__ __class__ NamedTuple TypedDict property ABCMeta
-    JSONEncoder JSONDecoder
-    """
+    JSONEncoder JSONDecoder"""
 )
 """What gives objects behaviour of a program's making without a class statement."""
 
@@ -80,12 +70,10 @@ DROP_MODULES = words(
 DROP_NAMES = words("set_asyncgen_hooks unraisablehook showwarning formatwarning captureWarnings redirect_stderr")
 
 QUIET_MODULES = words(
-    """
-    argparse array ast base64 binascii codecs colorsys configparser contextlib contextvars csv dataclasses difflib
+    """argparse array ast base64 binascii codecs colorsys configparser contextlib contextvars csv dataclasses difflib
     dis email enum errno fnmatch getopt getpass glob graphlib html ipaddress keyword linecache locale logging
     mimetypes numpy opcode os pathlib platform posixpath pprint reprlib secrets shlex shutil stat stringprep struct
-    symtable sys sysconfig token tokenize tomllib traceback unicodedata urllib uuid warnings zlib zoneinfo
-    """
+    symtable sys sysconfig token tokenize tomllib traceback unicodedata urllib uuid warnings zlib zoneinfo"""
 )
 """Other modules that run a program's functions only while one of their own is called, or by an object's operators."""
 
@@ -93,24 +81,20 @@ ENDS_ITERATION = words("StopIteration next throw send close __next__ scan_once")
 """Names without which no function of a program without classes raises what an iteration takes for its end."""
 
 NEVER_RUN = words(
-    """
-    NOP RESUME PUSH_NULL POP_TOP COPY SWAP LOAD_CONST LOAD_FAST STORE_FAST DELETE_FAST LOAD_DEREF STORE_DEREF
+    """NOP RESUME PUSH_NULL POP_TOP COPY SWAP LOAD_CONST LOAD_FAST STORE_FAST DELETE_FAST LOAD_DEREF STORE_DEREF
     DELETE_DEREF LOAD_GLOBAL STORE_GLOBAL DELETE_GLOBAL MAKE_FUNCTION LOAD_CLOSURE MAKE_CELL COPY_FREE_VARS
     BUILD_TUPLE BUILD_LIST BUILD_STRING BUILD_SLICE IS_OP KW_NAMES PRECALL RETURN_VALUE YIELD_VALUE LIST_APPEND
     LIST_TO_TUPLE PUSH_EXC_INFO POP_EXCEPT RETURN_GENERATOR LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS JUMP_FORWARD
     JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT RERAISE ASYNC_GEN_WRAP CHECK_EXC_MATCH POP_JUMP_FORWARD_IF_NONE
     POP_JUMP_FORWARD_IF_NOT_NONE POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE MATCH_MAPPING
-    MATCH_SEQUENCE
-    """
+    MATCH_SEQUENCE"""
 )
 """Instructions that run no function of a program, whatever its objects are, but for UNFOLLOWED_NAMES."""
 
 ITERATE = words(
-    """
-    CALL CALL_FUNCTION_EX FOR_ITER UNPACK_SEQUENCE UNPACK_EX LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE
+    """CALL CALL_FUNCTION_EX FOR_ITER UNPACK_SEQUENCE UNPACK_EX LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE
     CONTAINS_OP BINARY_OP STORE_SUBSCR SEND GET_ANEXT GET_AITER GET_AWAITABLE GET_YIELD_FROM_ITER END_ASYNC_FOR
-    BEFORE_WITH BEFORE_ASYNC_WITH WITH_EXCEPT_START IMPORT_STAR
-    """
+    BEFORE_WITH BEFORE_ASYNC_WITH WITH_EXCEPT_START IMPORT_STAR"""
 )
 """Instructions that may run functions even if no object has any of the program's own making: they call or iterate."""
 
@@ -120,10 +104,8 @@ NEVER_RAISE = NEVER_RUN - words(
 """Instructions that raise nothing of their own. RERAISE shows no exception that was not shown before."""
 
 _PUSH_NOTHING = words(
-    """
-    NOP RESUME MAKE_CELL COPY_FREE_VARS SETUP_ANNOTATIONS LIST_APPEND SET_ADD MAP_ADD LIST_EXTEND SET_UPDATE
-    DICT_UPDATE DICT_MERGE PRINT_EXPR IMPORT_STAR END_ASYNC_FOR RETURN_VALUE RAISE_VARARGS RERAISE
-    """
+    """NOP RESUME MAKE_CELL COPY_FREE_VARS SETUP_ANNOTATIONS LIST_APPEND SET_ADD MAP_ADD LIST_EXTEND SET_UPDATE
+    DICT_UPDATE DICT_MERGE PRINT_EXPR IMPORT_STAR END_ASYNC_FOR RETURN_VALUE RAISE_VARARGS RERAISE"""
 )
 
 

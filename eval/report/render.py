@@ -142,6 +142,7 @@ def _page(about: Mapping[str, Any], verdicts: Sequence[Verdict], groups: Mapping
         verdicts=[(_kind(item.word), verdict_row(item)) for item in verdicts],
         evidence=tidied([EVIDENCE_HEAD, *map(evidence_row, verdicts)]) if verdicts else [],
         methods=METHODS if verdicts else {},
+        below=METHODS["Chance"] if any("chance (" in cell for item in verdicts for cell in verdict_row(item)) else "",
         groups=groups,
         made=made_with(),
     )

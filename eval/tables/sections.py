@@ -54,7 +54,7 @@ def folded(rows: Rows, key: int = 1) -> tuple[Rows, str]:
     constant = [
         place
         for place in range(len(rows[0]))
-        if place >= key and len(merged) > 1 and len({row[place] for row in merged}) == 1
+        if place >= key and len(rows[0]) > key + 1 and len(merged) > 1 and len({row[place] for row in merged}) == 1
     ]
     kept = [place for place in range(len(rows[0])) if place not in constant]
     shared = [
@@ -300,9 +300,15 @@ def grouped(conditions: Sequence[ConditionSummary], variants: Mapping[str, str])
     return list(found.values())
 
 
+def _all_runs(groups: Sequence[Group]) -> list[ConditionSummary]:
+    return [run for group in groups for run in group.runs]
+
+
 def table(groups: Sequence[Group], columns: Mapping[str, Callable[[Group], str]], first: str = "Recipe") -> Rows:
-    """A row for every group: its variant, the labels that vary, and columns; those that say nothing are left out."""
-    labels = varying([run for group in groups for run in group.runs])
+    """A row for every group: its variant, the labels that vary (of two that are always equal, one), and columns; those that say nothing
+    are left out."""
+    values = {name: [text(group.labels.get(name, "")) for group in groups] for name in varying(_all_runs(groups))}
+    labels = [name for name in values if values[name] not in [values[other] for other in values if other < name]]
     rows = [[first, *map(title, labels), *columns]]
     for group in groups:
         about = [text(group.labels.get(name, "")) for name in labels]

@@ -86,10 +86,10 @@ def test_rows_that_differ_in_one_number_become_one() -> None:
         ],
         "",
     )
-    assert folded([["Recipe", "Model"], ["a", "gru"], ["b", "gru"]]) == (
-        [["Recipe"], ["a"], ["b"]],
-        "All rows: model gru.",
-    )
+    three = [["Recipe", "Model", "Seed"], ["a", "gru", "0"], ["b", "gru", "1"]]
+    assert folded(three) == ([["Recipe", "Seed"], ["a", "0"], ["b", "1"]], "All rows: model gru.")
+    two = [["Recipe", "Model"], ["a", "gru"], ["b", "gru"]]
+    assert folded(two) == (two, "")  # else nothing would be left
     assert folded([["Recipe", "Model"], ["a", "x"], ["a", "y"]])[0][1:] == [["a", "x / y"]]
 
 

@@ -10,10 +10,10 @@ from remedy.data_gen.tasks import TASKS, Task
 from remedy.eval.diagnostics import DIAGNOSTICS, Diagnostic
 from remedy.eval.generators.backend import Backend
 from remedy.registry import by_kind
-from remedy.settings import ConfigError, Settings
+from remedy.settings import ConfigError, Configuration
 
 
-class EvalConfig(Settings):
+class EvalConfig(Configuration):
     """An evaluation of a checkpoint."""
 
     diagnostics: tuple[Annotated[Diagnostic, SerializeAsAny(), by_kind(DIAGNOSTICS)], ...] = Field(min_length=1)
@@ -68,4 +68,4 @@ class EvalConfig(Settings):
         """Collect what makes an evaluation another one. A backend's part of that is what its server says of itself."""
         idle = {"batch_size"} if self.backend else {"precision"} if self.precision is None else set()
         # In how many bits the weights are is a part of the checkpoint's description.
-        return self.model_dump(mode="json", exclude={"backend", "load_in_4bit", "device_map"} | idle)
+        return self.model_dump(mode="json", exclude={"backend", "load_in_4bit", "device_map", "plugins"} | idle)

@@ -17,15 +17,15 @@ from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.condition import MOST_EXAMPLES
 from remedy.eval.records.schema import COMMON
 from remedy.eval.report.verdicts import Comparison, Side, one_primary
-from remedy.files import file_name
+from remedy.files import Folder, file_name
 from remedy.launch.groups import BASELINE, SEEDS, SELECTION_FOLDER, Group, Member, TrialMember, members, trial_members
 from remedy.messages import cut, shown, suggest
 from remedy.models.config import DecoderSettings
-from remedy.settings import ConfigError, Folder, Settings, apply_changes, build, resolve
+from remedy.settings import ConfigError, Configuration, Settings, apply_changes, build, resolve
 from remedy.train.config import MOST_STEPS, RunConfig
 
 
-class ExperimentConfig(Settings):
+class ExperimentConfig(Configuration):
     """Groups of runs that are trained, evaluated and compared."""
 
     name: str
@@ -276,7 +276,8 @@ def _train(
     label: str,
 ) -> tuple[RunConfig, int | None, dict[str, str]]:
     """The resolved settings of one training, with how many seeds it is trained at once, and what of the base does nothing in it."""
-    base = {**config.groups[group_name].base, "name": member.name, "output": str(folder / "model")}
+    own = {"plugins": config.plugins} if config.plugins else {}
+    base = {**own, **config.groups[group_name].base, "name": member.name, "output": str(folder / "model")}
     if config.max_steps is not None and not _untrained(config.groups[group_name], member, label):
         changes = {**changes, "train.max_steps": config.max_steps}
     tracking = apply_changes(base, changes, label).get("tracking") or {}

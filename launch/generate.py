@@ -18,10 +18,10 @@ from remedy.messages import shown
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
-from remedy.settings import ConfigError, Settings, UserError, load
+from remedy.settings import ConfigError, Configuration, UserError, load
 
 
-class GenerateConfig(Settings):
+class GenerateConfig(Configuration):
     """A data set on disk."""
 
     data: DataConfig

@@ -9,12 +9,25 @@ import socket
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import psutil
+from pydantic import AfterValidator
 
 LONGEST_NAME = 100
 _HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"
+
+
+def _named(value: str) -> str:
+    if not value.strip():
+        raise ValueError(
+            "must not be empty, which would mean the current folder: name a folder, or give . for this one"
+        )
+    return value
+
+
+Folder = Annotated[str, AfterValidator(_named)]
+"""A setting that names a folder."""
 
 
 def file_name(name: str) -> str:

@@ -11,15 +11,16 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from remedy import yaml_text
 from remedy.key_names import suggest_key
 from remedy.messages import cut, one_line, shown
+from remedy.plugins import import_plugins
 from remedy.yaml_text import YamlError
 
 S = TypeVar("S", bound="Settings")
@@ -49,18 +50,6 @@ class ConfigError(UserError):
         super().__init__(message)
         self.places = frozenset(places)
         self.idle = dict(idle or {})
-
-
-def _named(value: str) -> str:
-    if not value.strip():
-        raise ValueError(
-            "must not be empty, which would mean the current folder: name a folder, or give . for this one"
-        )
-    return value
-
-
-Folder = Annotated[str, AfterValidator(_named)]
-"""A setting that names a folder."""
 
 
 class Settings(BaseModel):
@@ -116,6 +105,13 @@ class Settings(BaseModel):
         return build(type(self), apply_changes(self.model_dump(), changes, where), where) if changes else self
 
 
+class Configuration(Settings):
+    """The base of what a YAML file holds as a whole."""
+
+    plugins: tuple[str, ...] = ()
+    """Modules that register tasks, mixers or diagnostics of your own (`@TASKS.register("mine")`), imported before anything else."""
+
+
 def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
     """Read a YAML file, apply `a.b=value` overrides (values are YAML), and validate.
 
@@ -136,6 +132,8 @@ def resolve(
         ConfigError: a key names nothing, or the result does not validate.
     """
     settings = apply_changes(data, changes, of_changes or where)
+    if problem := import_plugins(settings.get("plugins", ())):
+        raise ConfigError(f"{where}: {problem}")
     own = tuple(f"{key}." for key in changes)
     left_out: dict[str, str] = {}
     while True:
@@ -174,6 +172,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid YAML: {one_line(str(error))}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected `key: value` lines at the top level")
+    if problem := import_plugins(data.get("plugins", ())):
+        raise ConfigError(f"{path}: {problem}")
     return data
 
 

@@ -12,9 +12,10 @@ from remedy.data_gen.held_out import refuse_held_out_in_vain, refuse_held_out_of
 from remedy.data_gen.mixture import MOST_SEEDS, Part
 from remedy.data_gen.roles import ROLES, Role, RoleName
 from remedy.data_gen.traces.render import FORMATS
+from remedy.files import Folder
 from remedy.models.config import AnyModel, DecoderSettings
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
-from remedy.settings import ConfigError, Folder, Settings
+from remedy.settings import ConfigError, Configuration, Settings
 
 DIVERGED = "diverged.txt"
 """What a run leaves beside its checkpoints whose loss became NaN or infinite."""
@@ -236,7 +237,7 @@ class TrackingSettings(Settings):
         return self
 
 
-class RunConfig(Settings):
+class RunConfig(Configuration):
     """A training run: what it reads, what learns, and how."""
 
     name: str = "run"

@@ -21,13 +21,13 @@ from remedy.models import tokenizer as tokenizers
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import AnyTokenizer
 from remedy.owner import owned
-from remedy.settings import Settings, UserError
+from remedy.settings import Configuration, UserError
 from remedy.workers import worker_pool
 
 REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
 
 
-class MeasureConfig(Settings):
+class MeasureConfig(Configuration):
     """Settings of a count of tokens: the traces, the tokenizers and the variants."""
 
     sources: tuple[ProgramsTask, ...] = Field(min_length=1)

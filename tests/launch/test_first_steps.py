@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from remedy import __version__
+from remedy.data_gen.tasks import TASKS
 from remedy.launch.choices import REGISTRIES, described
 from remedy.launch.console import MAIN
 from remedy.launch.experiment import ExperimentConfig, expand
@@ -15,7 +16,7 @@ from remedy.launch.generate import generate
 from remedy.launch.init import init
 from remedy.launch.runner import check_programs
 from remedy.launch.show import show
-from remedy.settings import ConfigError, UserError, load
+from remedy.settings import ConfigError, UserError, dump, load
 from tests.launch.in_process import remedy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,3 +86,39 @@ def test_help_has_the_main_commands_first_and_there_is_a_version() -> None:
     assert [line.split()[0] for line in commands.splitlines() if line[2:3].strip()] == list(MAIN)
     assert "  list " in tools
     assert remedy(["--version"]).output == f"cwm-remedy {__version__}\n"
+
+
+PLUGIN = """
+from typing import Literal
+from remedy.data_gen.tasks.permutation import PermutationTask
+from remedy.data_gen.tasks.task import TASKS
+
+@TASKS.register("mine")
+class Mine(PermutationTask):
+    \"\"\"Permutations of three.\"\"\"
+    kind: Literal["mine"] = "mine"
+    n: int = 3
+"""
+
+
+def test_a_task_of_ones_own_is_named_in_the_file_and_known_to_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_tasks.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    group = {
+        "base": {"data": {"task": {"kind": "mine"}}},
+        "runs": {"a": {}},
+        "evaluate": {"diagnostics": [{"kind": "permutation", "lengths": [2]}]},
+    }
+    path = tmp_path / "e.yaml"
+    path.write_text(json.dumps({"name": "e", "output": "runs/e", "plugins": ["own_tasks"], "groups": {"g": group}}))
+    try:
+        (job,) = expand(load(ExperimentConfig, path), "e.yaml")
+        assert job.train.data.task.kind == "mine"
+        assert job.train.plugins == ("own_tasks",)
+        assert "plugins:\n- own_tasks" in dump(job.train)
+    finally:
+        TASKS.pop("mine", None)
+    with pytest.raises(ConfigError, match=r"plugins: own_task cannot be imported .ModuleNotFoundError"):
+        load(ExperimentConfig, path, ["plugins=[own_task]"])

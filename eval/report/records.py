@@ -115,10 +115,10 @@ def _least(record: Mapping[str, Any], written: pd.Series) -> float:
 
 
 def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path) -> list[Section]:
-    """Write the pages to a folder `records` beside the report, and list them in a section; none where nothing failed.
+    """Write the pages to a folder `records` beside the report, and list them in a section; none where nothing failed, or no
+    generations are kept, which is how small evaluations are.
 
-    `records`: with the run of each. Of an evaluation whose generations are not at hand there are no pages, and the section says why: in
-    one sentence of all whose folder of generations was deleted, which is how small evaluations are kept.
+    `records`: with the run of each. Of an evaluation without generations there are no pages, and the section says why.
 
     Raises:
         OSError: a page cannot be written.
@@ -137,6 +137,8 @@ def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path
             found += _written(folder, wanted, output)
         except UserError as error:
             missing.setdefault(str(folder), str(error).splitlines()[0])
+    if not found and not kept:
+        return []
     if not found:
         rows = [["Evaluation", "Why its records have no pages"], *([*item] for item in missing.items())]
         return [Section(TITLE, rows=rows, group=RECORDS)]

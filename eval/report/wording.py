@@ -216,7 +216,7 @@ def side_cell(item: Verdict, place: int) -> str:
     if cut := item.truncated[place]:
         lines.append(f"{'all' if cut == 1 else f'{100 * cut:.0f} %'} truncated by the limit on tokens")
     name, share = item.without
-    if round(share, 2) and (side.estimate.high < share or side.estimate.low <= share):
+    if share >= 0.01 and (side.estimate.high < share or side.estimate.low <= share):
         said = "below" if side.estimate.high < share else "no better than"
         lines.append(f"{said} {name} ({share:.0%})")
     return "\n".join(lines)

@@ -132,7 +132,7 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
         "| mixers=deltanet (length 2)",  # one for a variant, not for each of its runs
         "| mixers=deltanet (length 3)",
     ]
-    assert (runs / "report" / "figures" / "permutation-programs-right-answers-by-horizon.png").exists()
+    assert (runs / "report" / "figures" / "forest.png").exists()
 
     for model in sorted(runs.glob("swaps/*/model")):  # training and evaluation are one offline run, to sync later
         ids = {folder.name.rsplit("-", 1)[1] for folder in (model / "wandb").glob("offline-run-*")}

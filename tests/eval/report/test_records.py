@@ -111,10 +111,11 @@ def test_pages_show_probabilities_token_by_token_and_frame_by_frame(evaluated: P
     assert 'id="error"' in text
 
 
-def test_without_the_data_a_report_says_so_and_links_nothing(evaluated: Path, tmp_path: Path) -> None:
+def test_without_generations_a_report_links_nothing(evaluated: Path, tmp_path: Path) -> None:
     folder = write_evaluation(tmp_path / "old", failed(5, "old"))
     text = report([folder], tmp_path / "out").read_text(encoding="utf-8")
-    assert f">{TITLE}</h3>" in text
-    assert "without generations/" in text
+    assert f">{TITLE}</h3>" not in text
     assert 'href="records' not in text
     assert not (tmp_path / "out" / "records").exists()
+    text = report([evaluated, folder], tmp_path / "both").read_text(encoding="utf-8")
+    assert "Records of 1 evaluation have no pages: without generations/." in text

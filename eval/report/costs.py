@@ -153,7 +153,7 @@ def _quantiles(group: pd.DataFrame, limits: Sequence[int]) -> list[str]:
 
 
 class Density(StrEnum):
-    """What had to be given up for a program to fit."""
+    """The price of fitting a program into a limit."""
 
     WHOLE = "every state in full"
     DIFF = "every state as a diff"

@@ -1,4 +1,4 @@
-"""What a report compares if it is not told: variants with a baseline, a variant's conditions with the plainest, and forcings."""
+"""Default comparisons of a report: variants with a baseline, a variant's conditions with the plainest, and forcings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def default_comparisons(
 
 
 def diagnoses(conditions: Sequence[ConditionSummary], variants: Variants) -> list[Comparison]:
-    """Of every variant, what it is fed against what it is fed least, all else the same. An oracle is no mitigation; a constraint, which
+    """Compare, of every variant, what it is fed against what it is fed least, all else the same. An oracle is no mitigation; a
+    constraint, which
     feeds nothing that is true only, is one."""
     return [
         one

@@ -254,7 +254,7 @@ def constraint_table(groups: Sequence[Group]) -> Rows:
 
 
 def moved_section(comparisons: Sequence[Comparison], records: pd.DataFrame) -> list[Section]:
-    """What the compared mitigations moved; nothing where nothing failed."""
+    """Count what the compared mitigations moved; nothing where nothing failed."""
     rows = moved_table([one for one in comparisons if one.metric == "answer"], records)
     title = "What moved which failures"
     return [Section(title, rows=rows, note=MOVED, group=FAILURES)] if len(rows) > 1 else []

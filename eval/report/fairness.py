@@ -13,7 +13,7 @@ from remedy.eval.report.verdicts import Side, Verdict
 from remedy.eval.stats import VerdictWord
 
 Request = Mapping[str, Any]
-"""What an evaluation's folder says it holds: `checkpoint` and, of runs that were trained here, `training`."""
+"""The content of an evaluation's request: `checkpoint` and, of runs that were trained here, `training`."""
 TOLERANCE = 0.05
 """Tokens and FLOPs that differ by less than this share are called equal: with random lengths no two seeds read the same number."""
 SIZE_TOLERANCE = 0.1
@@ -91,7 +91,7 @@ def same_weights(baseline: Sequence[Request], treatment: Sequence[Request]) -> l
 
 
 def as_it_is(request: Request) -> bool:
-    """Whether a run is of somebody's model that was not trained here: no seed could have made it another. A decoder of ours without
+    """Tell if a run is of somebody's model that was not trained here: no seed could have made it another. A decoder of ours without
     training is its random weights, which are of a seed."""
     training = request.get("training")
     return training is not None and not training["steps"] and not request["checkpoint"]["mixers"]

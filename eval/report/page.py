@@ -159,7 +159,7 @@ def chosen_baselines(
 
 
 def diagnosis_section(items: list[Verdict]) -> list[Section]:
-    """What feeding the truth changes; nothing where nothing was fed."""
+    """Tell what feeding the truth changes; nothing where nothing was fed."""
     title = "Diagnosis: what feeding the truth changes"
     return [Section(title, rows=diagnosis_rows(items), note=DIAGNOSIS_NOTE, group=RIGHT)] if items else []
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MARKDOWN, PAGE, FOREST = "report.md", "report.html", "forest"
 ROOM = 1.06
-"""How much wider a forest plot is than what it shows."""
+"""Width of a forest plot over that of its content."""
 
 
 class Rendered(NamedTuple):

@@ -46,7 +46,7 @@ SEEN = (
 LEAST = 0.01
 """A smaller share of what is to be learnt than this is not worth a line."""
 MOST = 10**12
-"""Of more than this no training has a share."""
+"""The largest space of which a training can have a share."""
 _TOLD_BY = {"permutation": ("n", "moves"), "composition": ("family",)}
 """Settings that must be those of training for what is to be learnt to be the same."""
 
@@ -235,7 +235,7 @@ def _figures(metric: str, one: Tried) -> str:
 
 
 class Space(NamedTuple):
-    """What is to be learnt under a condition, in words, and its size."""
+    """A space of programs to be learnt, in words, and its size."""
 
     said: str
     size: int
@@ -265,7 +265,7 @@ def seen_table(found: Evaluations) -> Rows:
 def _space(
     condition: ConditionSummary, request: Mapping[str, Any], records: Mapping[Any, pd.DataFrame]
 ) -> Space | None:
-    """What is to be learnt under a condition; None where training split by it, was of something else, or it is not known."""
+    """The space to be learnt under a condition; None where training split by it, was of something else, or it is not known."""
     task, trained_on = request["data"]["task"], request.get("trained_on") or {}
     kind = condition["diagnostic"]
     if not kind == task["kind"] == trained_on.get("kind") or trained_on.get("split_by", "program") != "program":

@@ -140,7 +140,7 @@ def _said(judged: Judged) -> str:
 
 
 def believed_table(judged: Judged) -> Rows:
-    """What is believed at each risk, and at 5 % by condition."""
+    """Beliefs at each risk, and at 5 % by condition."""
     trust, traces = judged.trust, judged.traces
     risks = allowed(trust, RISKS)
     heads = (f"{one.capitalize()}: {what}" for one in RULES for what in ("right", "believed"))

@@ -63,7 +63,8 @@ class Comparison(Settings):
     failure: Aim = "any"
     """The failure that it is meant to cure."""
     metric: Metric = "answer"
-    """What is compared: right answers, right states or right actions by frame, the validation loss at the end of training, or the
+    """The quantity that is compared: right answers, right states or right actions by frame, the validation loss at the end of
+    training, or the
     tokens of traces. Of the last two less is better, and no threshold is solved."""
     baseline: Side
     """The records without it."""
@@ -118,7 +119,7 @@ class Comparison(Settings):
 
 
 class Verdict(NamedTuple):
-    """What a comparison says. `evidence`: the tests behind the word. `level`: of the word and the interval; `token_ratio`:
+    """The outcome of a comparison. `evidence`: the tests behind the word. `level`: of the word and the interval; `token_ratio`:
     tokens of the
     treatment's traces over the baseline's, NaN if none can be compared; `word`: of recipes where both sides have several seeds, else
     of these runs, None of a diagnosis, where the sides are fed different roles; `of_runs`: of these runs alone; `programs`: distinct
@@ -147,7 +148,7 @@ class Verdict(NamedTuple):
 
     @property
     def idle(self) -> bool:
-        """Whether the treatment has no more right than needs no model."""
+        """True where the treatment has no more right than needs no model."""
         return bool(self.without[0]) and self.treatment.estimate.mean <= self.without[1]
 
     @property

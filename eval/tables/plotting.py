@@ -1,4 +1,4 @@
-"""What the report's figures share: colours, markers, panels, legends, and lines of rates with their intervals."""
+"""The common parts of figures: colours, markers, panels, legends, and lines of rates with their intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PANEL_COLUMNS = 3
 LEGEND_CHARACTERS = 105
 """Characters of a legend's row that fit below a figure of full width."""
 MOST_ASIDE = 56.0
-"""What stands beside each other at one place takes no more typographic points than this."""
+"""Typographic points that marks beside each other at one place take at most."""
 
 rcParams.update(
     {
@@ -107,7 +107,7 @@ def moved(panel: Axes, aside: float) -> Transform:
 
 
 def asides(things: Sequence[Thing]) -> dict[Thing, float]:
-    """How far to the right each of several things stands that would else be drawn upon each other, in typographic points."""
+    """The distance to the right, in points, of each of several things that would else be drawn upon each other."""
     step = min(6.0, MOST_ASIDE / max(1, len(things)))
     return {thing: step * (number - (len(things) - 1) / 2) for number, thing in enumerate(things)}
 
@@ -152,7 +152,7 @@ def stacked_shares(counts: Mapping[str, Mapping[str, int]], colours: Mapping[str
 
 
 def called(name: str, kind: str) -> str:
-    """What a line of a name and a kind is called."""
+    """The name of a line of a name and a kind."""
     return f"{name}, {kind}" if kind else name
 
 

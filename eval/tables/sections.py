@@ -1,4 +1,4 @@
-"""What reports are made of: sections, and the labels and rates of conditions as their tables show them."""
+"""The parts of reports: sections, and the labels and rates of conditions as their tables show them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Published(NamedTuple):
     unlike: str
 
     def beside(self, conditions: Iterable[ConditionSummary]) -> bool:
-        """Whether one of the conditions is like the published one."""
+        """Tell if one of the conditions is like the published one."""
         return any(self.labels.items() <= condition["labels"].items() for condition in conditions)
 
 
@@ -144,7 +144,7 @@ class Line(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What the line is, besides its run and forcing."""
+        """The name of the line, besides its run and forcing."""
         return named(self.labels, [name for name in self.labels if name != "forcing"])
 
 
@@ -186,7 +186,7 @@ def _saying(line: Line, names: Sequence[str]) -> Line:
 
 
 def _several(conditions: Sequence[ConditionSummary], name: str, axis: str) -> bool:
-    """Whether a label has several values at one value of an axis."""
+    """Tell if a label has several values at one value of an axis."""
     values: dict[LabelValue, set[LabelValue]] = {}
     for condition in conditions:
         values.setdefault(_of(condition, axis), set()).add(_of(condition, name))
@@ -254,7 +254,7 @@ def places(low: float, high: float) -> int:
 
 
 def sized(condition: ConditionSummary) -> str:
-    """How many examples there are; in small print, how many programs, and as how many they count, where that is fewer."""
+    """Count the examples; in small print, how many programs, and as how many they count, where that is fewer."""
     said = str(condition["examples"])
     if condition["programs"] < condition["examples"]:
         said += f"\n{condition['programs']} programs"

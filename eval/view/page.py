@@ -11,9 +11,9 @@ from remedy.eval.tables.colours import ROLE_COLOURS, mixed
 from remedy.eval.view.model import MEANINGS, STEPS, Piece, Token, View, doubt, lines_of, visible
 
 SHADES = (0.2, 0.36)
-"""How much of a role's colour the backgrounds of even and odd tokens have."""
+"""The share of a role's colour in the backgrounds of even and odd tokens."""
 DOUBT_COLOURS = ("", "#f0d000", "#f08c00", "#d81b1b")
-"""What stands above a token by its step of doubt (`view.doubt`), strings being marked below; nothing above the surest."""
+"""The mark above a token by its step of doubt (`view.doubt`), strings being marked below; nothing above the surest."""
 
 
 def page(view: View, ids: bool = False) -> str:

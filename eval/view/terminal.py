@@ -17,11 +17,11 @@ from remedy.eval.view.model import MEANINGS, Block, Token, View, doubt, lines_of
 BORDER = "│"
 INK = "#1b1b1b"
 SHADES = (0.22, 0.38)
-"""How much of a role's colour the backgrounds of even and odd tokens have, so that their borders are seen."""
+"""The share of a role's colour in the backgrounds of even and odd tokens, so that their borders are seen."""
 GREYS = ("#eeeeee", "#dddddd")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 DOUBTS = (Style(), Style(bold=True), Style(color="#9a4a00", bold=True), Style(color="#c00000", bold=True))
-"""What the steps of doubt add to a token's colours (`view.doubt`)."""
+"""Styles that the steps of doubt add to a token's colours (`view.doubt`)."""
 ERROR = Style(color="#ffffff", bgcolor="#b3261e", bold=True)
 FAINT = Style(dim=True)
 

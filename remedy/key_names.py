@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -69,7 +69,8 @@ def _keys(settings: type[BaseModel], depth: int, prefix: str = "") -> Iterator[s
     yield from (prefix + name for name in settings.model_fields)
     for name, field in settings.model_fields.items():
         for inner in dict.fromkeys(_sections([field.annotation, *field.metadata])) if depth else ():
-            yield from _keys(inner, depth - 1, f"{prefix}{name}.")
+            place = f"{name}.0" if get_origin(field.annotation) is tuple else name
+            yield from _keys(inner, depth - 1, f"{prefix}{place}.")
 
 
 def _sections(types: Iterable[Any]) -> Iterator[type[BaseModel]]:

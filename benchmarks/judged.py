@@ -53,7 +53,7 @@ def config_of(question: str) -> ExperimentConfig:
 
 
 def requests_of(question: Path) -> list[dict[str, Any]]:
-    """What the evaluations of a question say of themselves, each with its `folder`."""
+    """Return what the evaluations of a question say of themselves, each with its `folder`."""
     runs = packed.read_runs(question.parent)
     mine = runs.loc[runs.index.str.startswith(f"{question.name}/"), REQUEST].dropna()
     return [{**json.loads(text), "folder": str(folder).split("/", 1)[1]} for folder, text in mine.items()]
@@ -132,7 +132,8 @@ def percent(rates: Sequence[float]) -> str:
 
 
 def right(rows: pd.DataFrame) -> pd.Series:
-    """Which answers are right, of programs that could be traced; where states were fed, which last states are predicted as they are."""
+    """Return which answers are right, of programs that could be traced; where states were fed, which last states are predicted as they
+    are."""
     traced = rows[rows["failure"] != UNTRACED]
     said = traced["answer"] == traced["true_answer"]
     return said if traced["right"].isna().all() else traced["right"].astype(bool)

@@ -233,7 +233,7 @@ def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
 
 
 def _is(label: object, value: object) -> bool:
-    """Whether a label has a value; None is that of a condition without the label."""
+    """Say if a label has a value; None is that of a condition without the label."""
     return bool(pd.isna(label)) if value is None else label == value
 
 

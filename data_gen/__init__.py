@@ -1,1 +1,1 @@
-"""What happened when a program ran, and how it is written down. Knows nothing of models; imports no torch."""
+"""Programs, their traces, and the ways to write them down. Knows nothing of models; imports no torch."""

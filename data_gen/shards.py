@@ -53,7 +53,7 @@ Encoder = Callable[[str, Sequence[int]], Sequence[tuple[Example, TokenLists]]]
 
 
 class WriteConfig(Settings):
-    """How many examples of each split, and how many in a shard."""
+    """Number of examples of each split, and in a shard."""
 
     splits: dict[SplitName, Annotated[int, Field(ge=0, le=1_000_000_000_000)]] = Field(
         default={"train": 10_000, "validation": 500, "test": 500}
@@ -188,7 +188,7 @@ def read_example(directory: Path, split: str, index: int) -> dict[str, Any]:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """What a folder of shards says it holds.
+    """Return what a folder of shards says it holds.
 
     Raises:
         UserError: the folder has no readable manifest, or data of another version.

@@ -36,7 +36,7 @@ class Rank:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the one that puts together what all have written."""
+        """Say if this is the one that puts together what all have written."""
         return self.process.is_main
 
     @property

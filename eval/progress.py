@@ -1,4 +1,4 @@
-"""How far the condition is that is evaluated now, for whoever waits."""
+"""Progress of the condition that is evaluated now."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Underway(NamedTuple):
 
     @property
     def finished(self) -> float:
-        """How many conditions are done, with the part of this one."""
+        """Return how many conditions are done, with the part of this one."""
         return self.number - 1 + self.done / self.traces
 
     @property

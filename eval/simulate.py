@@ -41,7 +41,7 @@ from remedy.settings import ConfigError, Settings, UserError, apply_changes, bui
 
 
 class SimulateConfig(Settings):
-    """What `remedy simulate` takes beside `data.*`: who runs the model."""
+    """Settings of `remedy simulate` beside `data.*`: who runs the model."""
 
     backend: Backend | None = None
     """A server that runs the model, as in an evaluation."""
@@ -67,7 +67,7 @@ NOT_RUN = "not run"
 
 
 class Simulation(NamedTuple):
-    """What a model wrote of a program."""
+    """Trace of a program as a model wrote it."""
 
     frames: list[ModelFrame]
     written: Written
@@ -92,7 +92,8 @@ class Simulation(NamedTuple):
 
 
 def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataConfig:
-    """How the trace of a program is written: as those that the checkpoint was trained on, with changes (`{"reveal.locals": "diff"}`).
+    """Return how the trace of a program is written: as those that the checkpoint was trained on, with changes (`{"reveal.locals":
+    "diff"}`).
 
     Raises:
         ConfigError: the checkpoint stores nothing and no format is named, a change is of other programs, or the result does not
@@ -130,7 +131,7 @@ def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataC
 
 
 def check_constraint(constraint: str, data: DataConfig) -> None:
-    """Whether a program can be simulated under a constraint, as far as the settings say.
+    """Say if a program can be simulated under a constraint, as far as the settings say.
 
     Raises:
         ConfigError: it cannot.
@@ -214,7 +215,7 @@ def first_written(data: DataConfig) -> int:
 
 
 def contradictions(example: Example, data: DataConfig) -> tuple[Check | None, str]:
-    """What finds lines that a trace's own states do not lead to, or why nothing can."""
+    """Return what finds lines that a trace's own states do not lead to, or why nothing can."""
     try:
         known = known_of(example, data)
         check_states(example.reveal, data.string_encoding)
@@ -245,7 +246,7 @@ class _Judging:
 
 
 def _answer(frames: Sequence[ReadFrame]) -> str:
-    """What a whole trace says that its program returns, or raises."""
+    """Return what a whole trace says that its program returns, or raises."""
     match frames:
         case [*_, ReadFrame(event=Event.EXCEPTION, value=str(raised)), ReadFrame(event=Event.RETURN, value="None")]:
             return raised
@@ -277,7 +278,7 @@ def written_by(
     data: DataConfig,
     constraint: str,
 ) -> Identity:
-    """What a trace written here is of, as an evaluation's conditions say it."""
+    """Return what a trace written here is of, as an evaluation's conditions say it."""
     served = f"served: {backend.model}" if backend is not None else ""
     about = describe(model, tokenizer, recorded_weights(Path(checkpoint)) or served)
     labels = {**written_labels(data), "forcing": constraint or "free"}
@@ -288,7 +289,7 @@ def written_by(
 def generating(
     model: CausalLM, tokenizer: TraceTokenizer, name: str, backend: Backend | None
 ) -> Iterator[tuple[Generator, Callable[[], int]]]:
-    """What writes the trace, and how often the model was asked so far."""
+    """Return what writes the trace, and how often the model was asked so far."""
     if backend is not None:
         served = ServedGenerator(backend, tokenizer, name, 1)
         yield served, lambda: sum(served.asked.values())

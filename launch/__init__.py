@@ -1,1 +1,1 @@
-"""What runs where: commands, experiments, jobs and their processes, Slurm."""
+"""Commands, experiments, jobs and their processes, Slurm."""

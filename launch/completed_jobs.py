@@ -16,7 +16,7 @@ from remedy.settings import UserError
 
 
 def is_done(job: Job) -> bool:
-    """Whether a run is trained and its evaluation, checked as it is read, is of its weights; of adapters and tracked runs its own
+    """Say if a run is trained and its evaluation, checked as it is read, is of its weights; of adapters and tracked runs its own
     process finds that out. Where the weights were deleted the records alone are asked.
 
     Raises:
@@ -51,7 +51,7 @@ def is_done(job: Job) -> bool:
 
 
 def _is_asked(job: Job, found: Evaluations) -> bool:
-    """Whether an evaluation is the job's."""
+    """Say if an evaluation is the job's."""
     request = found.requests[0]
     variant = job.variant if job.variant != job.name else ""
     asked = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}

@@ -1,4 +1,4 @@
-"""What all command lines share: plain help, log lines on the terminal, and errors of a user or a machine as one message."""
+"""Common parts of all command lines: plain help, log lines on the terminal, and errors of a user or a machine as one message."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def command_line(**options: Any) -> typer.Typer:
 
 
 def written_to(path: str) -> Path:
-    """What an option names to write to. A shell makes an empty name of a variable that is not set, and `Path` the current folder."""
+    """Return what an option names to write to. A shell makes an empty name of a variable that is not set, and `Path` the current
+    folder."""
     if not path.strip():
         raise typer.BadParameter("an empty name would mean the current folder: name a folder, or give . for this one")
     return Path(path)
@@ -97,7 +98,7 @@ def start(app: typer.Typer) -> None:
 
 
 def in_words(error: BaseException) -> str | None:
-    """What a user reads of an error that is one of theirs or of their machine's; None for a mistake of ours."""
+    """Return what a user reads of an error that is one of theirs or of their machine's; None for a mistake of ours."""
     if isinstance(error, UserError):
         return "\n".join(one_line(line, LONGEST) for line in str(error).splitlines())
     if isinstance(error, ProgramError):

@@ -251,7 +251,7 @@ def _job(config: ExperimentConfig, group_name: str, member: Member, chosen: dict
 
 
 def conditions(job: Job) -> list[Condition]:
-    """What a run is evaluated on.
+    """Return what a run is evaluated on.
 
     Raises:
         ConfigError: a diagnostic does not fit its data.
@@ -261,7 +261,7 @@ def conditions(job: Job) -> list[Condition]:
 
 
 def _untrained(group: Group, member: Member | TrialMember, label: str) -> bool:
-    """Whether a run is of the model as it is."""
+    """Say if a run is of the model as it is."""
     settings = apply_changes(group.base, member.changes, label)
     train = settings.get("train")
     return isinstance(train, Mapping) and train.get("max_steps") == 0

@@ -72,7 +72,7 @@ def generate(
 
 
 def _available(settings: GenerateConfig) -> WriteConfig:
-    """How much is written: of given programs all, or as many as there are.
+    """Return how much is written: of given programs all, or as many as there are.
 
     Raises:
         ConfigError: there are fewer than are asked for.

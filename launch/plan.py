@@ -103,7 +103,7 @@ def _print_runs(
 
 
 def training_cost(jobs: Sequence[TrainingJob]) -> Cost:
-    """What one run of a variant takes: from the speed of one that has logged it, else from its operations."""
+    """Return what one run of a variant takes: from the speed of one that has logged it, else from its operations."""
     train = jobs[0].train
     if not train.train.total_steps:
         return Cost(0.0, "not trained")
@@ -220,7 +220,7 @@ def _defaults(
 
 
 def _is_diagnosis(comparison: Comparison) -> bool:
-    """Whether its sides are fed different roles, as far as it says what they are fed."""
+    """Say if its sides are fed different roles, as far as it says what they are fed."""
     forcings = {fed_as(str(side.where.get("forcing"))) for side in (comparison.baseline, comparison.treatment)}
     return len(forcings) > 1
 
@@ -230,14 +230,14 @@ def _jobs(side: Side, variants: dict[str, list[Job]]) -> list[Job]:
 
 
 def _seeds(side: Side, variants: dict[str, list[Job]]) -> float:
-    """How many seeds a side has, as `smallest_difference` counts them."""
+    """Return how many seeds a side has, as `smallest_difference` counts them."""
     jobs = _jobs(side, variants)
     kept = not any(job.train.train.total_steps or isinstance(job.train.model, DecoderSettings) for job in jobs)
     return math.inf if kept else len(jobs)
 
 
 def _sized(examples: int, clusters: int) -> str:
-    """How many examples there are, and in how many clusters where these are fewer."""
+    """Return how many examples there are, and in how many clusters where these are fewer."""
     return str(examples) if clusters == examples else f"{examples} in {clusters} clusters"
 
 

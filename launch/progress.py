@@ -1,4 +1,4 @@
-"""How far the runs of an experiment are: one live table on a terminal; elsewhere a line for every change, and one every 30 seconds."""
+"""Progress of an experiment's runs: one live table on a terminal; elsewhere a line for every change, and one every 30 seconds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLOURS = {"waiting": "dim", "done": "green", "failed": "bold red"}
 
 
 class Progress(NamedTuple):
-    """How far one run is. `stage`: waiting, starting, training, evaluating, done or failed; `left`: seconds, if known."""
+    """Progress of one run. `stage`: waiting, starting, training, evaluating, done or failed; `left`: seconds, if known."""
 
     stage: str
     done: int = 0
@@ -55,7 +55,7 @@ class Progress(NamedTuple):
 
 
 def note_condition(folder: Path, number: int, of: int, result: str, finished: float) -> None:
-    """What a run's process leaves in its folder after each condition that it has evaluated, and now and then within one.
+    """Return what a run's process leaves in its folder after each condition that it has evaluated, and now and then within one.
 
     `number` of `of`: which it is; `finished`: how many are, with the part of one that is evaluated."""
     text = json.dumps({"number": number, "of": of, "result": result, "finished": finished})
@@ -70,7 +70,7 @@ class Watch:
         self._training, self._evaluation = Speed(), Speed()
 
     def look(self, trained: bool) -> Progress:
-        """Where it is now. `trained`: it is being evaluated."""
+        """Return where it is now. `trained`: it is being evaluated."""
         if trained:
             return self._evaluating()
         record = last_record(self.metrics)

@@ -177,7 +177,7 @@ def prepare(job: TrainingJob) -> str:
 
 
 def _says(path: Path, settings: RunConfig) -> bool:
-    """Whether a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
+    """Say if a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
     try:
         return load(RunConfig, path) == settings
     except UserError:
@@ -185,7 +185,7 @@ def _says(path: Path, settings: RunConfig) -> bool:
 
 
 def words(job: TrainingJob, processes: int) -> list[str]:
-    """What `remedy.launch.job` is told to run a prepared job."""
+    """Return what `remedy.launch.job` is told to run a prepared job."""
     said = [str(job.folder), job.name, "--processes", str(processes)]
     if isinstance(job, Stack):
         return [*said, *(word for member in job.members for word in ("--member", str(member.folder)))]
@@ -218,7 +218,7 @@ def _nothing_to_do(job: TrainingJob) -> str | None:
 
 
 def _problem(job: TrainingJob, status: int) -> str:
-    """What went wrong in a run's process; an empty string if nothing did."""
+    """Return what went wrong in a run's process; an empty string if nothing did."""
     if not status:
         return ""
     log = job.folder / LOG

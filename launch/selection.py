@@ -1,4 +1,4 @@
-"""How variants choose settings: from the validation figures of finished trials, written down beside them for the report."""
+"""Choice of settings by variants: from the validation figures of finished trials, written down beside them for the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from remedy.train.config import DIVERGED
 
 
 def choose(config: ExperimentConfig, trials: Sequence[Trial]) -> Choices:
-    """What each variant chooses, and a record of it in the folder of its group's trials.
+    """Return what each variant chooses, and a record of it in the folder of its group's trials.
 
     Raises:
         UserError: a trial is not finished, or none of a variant's has a finite loss.

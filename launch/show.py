@@ -207,7 +207,7 @@ def row_view(config: RunConfig, row: int, name: str) -> View:
 
 
 def _row_facts(config: RunConfig, row: int) -> dict[str, str]:
-    """When the row is read, and what the curriculum's stage changes."""
+    """Say when the row is read, and what the curriculum's stage changes."""
     train = config.train
     step = row // train.batch_size
     facts = {"step": f"{step + 1} of {train.total_steps}"}

@@ -23,7 +23,7 @@ from remedy.settings import Settings, UserError, apply_changes, build, parse_ove
 
 
 class TraceConfig(Settings):
-    """How `remedy trace` runs a file and writes its trace: the keys of a data configuration."""
+    """Settings of `remedy trace`: the keys of a data configuration."""
 
     format: FormatName = "cwm"
     """The format of the trace."""

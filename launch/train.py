@@ -41,7 +41,7 @@ def load_run(config: str, overrides: Sequence[str]) -> RunConfig:
 
 
 def given_programs(config: RunConfig) -> list[str]:
-    """What is said of a run's given programs before it begins: how many each split has.
+    """Return what is said of a run's given programs before it begins: how many each split has.
 
     Raises:
         ConfigError: there are none to train or to validate on.

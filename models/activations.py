@@ -1,4 +1,4 @@
-"""What a training step keeps of the forward pass for the backward pass: counted on shapes alone, nothing is computed."""
+"""Activations that a training step keeps for the backward pass: counted on shapes alone, nothing is computed."""
 
 from __future__ import annotations
 

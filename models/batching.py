@@ -37,7 +37,7 @@ AnyCache = TypeVar("AnyCache", bound=Cache)
 
 
 class Cut(NamedTuple):
-    """How much of what was just read stays: of `read` tokens the first `kept` of each row; with them it has read `lengths`."""
+    """Tokens that stay of those just read: of `read` tokens the first `kept` of each row; with them it has read `lengths`."""
 
     read: int
     kept: list[int]
@@ -62,12 +62,12 @@ class Cut(NamedTuple):
 
 
 def is_batchable(cache: object) -> bool:
-    """Whether rows of a cache can be joined and parted: all of its layers are of known kinds."""
+    """Say if rows of a cache can be joined and parted: all of its layers are of known kinds."""
     return type(cache) in (MixerCache, DynamicCache) and all(type(one) in KEYS + STATES for one in cache.layers)  # type: ignore[attr-defined]
 
 
 def has_keys(cache: Cache) -> bool:
-    """Whether a layer is as long as the sequence, so that rows of different lengths need a mask."""
+    """Say if a layer is as long as the sequence, so that rows of different lengths need a mask."""
     return any(getattr(layer, "keys", None) is not None for layer in cache.layers)
 
 

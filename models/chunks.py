@@ -23,7 +23,7 @@ from remedy.models.protocol import CausalLM
 
 
 class Kind(StrEnum):
-    """How a model goes on from where a sequence stands, and forgets what it has read."""
+    """Kind of cache: the way to go on from where a sequence stands, and to forget what was read."""
 
     CROP = "crop"
     """Its cache holds keys and values, of which tokens are cut off: rows may read chunks of different lengths."""
@@ -90,7 +90,7 @@ class CachedModel:
 
 
 class Chunk(NamedTuple):
-    """What a row reads next, of which the last `guesses` tokens may have to be forgotten."""
+    """Tokens that a row reads next; the last `guesses` of them may have to be forgotten."""
 
     tokens: list[int]
     guesses: int
@@ -130,7 +130,7 @@ class ChunkReader:
         self._open: _Open | None = None
 
     def held(self, row: int) -> int:
-        """How many tokens of a row its cache holds: what follows them is read next."""
+        """Return how many tokens of a row its cache holds: what follows them is read next."""
         return next((group.lengths[group.rows.index(row)] for group in self._groups if row in group.rows), 0)
 
     def extend(self, chunks: Mapping[int, Chunk]) -> dict[int, Tensor]:
@@ -161,7 +161,7 @@ class ChunkReader:
         }
 
     def keep(self, kept: Mapping[int, int]) -> None:
-        """How many tokens of its chunk stay of each row that was just extended; a row that is not named is done with."""
+        """Return how many tokens of its chunk stay of each row that was just extended; a row that is not named is done with."""
         assert self._open is not None
         rows, lengths, reads, width, after, before = self._open
         self._open = None
@@ -243,7 +243,8 @@ class ChunkReader:
         return parts
 
     def _where(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
-        """Where the tokens of each row stand: their positions, which some models miscount from their cache (Bamba), and, in rows of
+        """Return where the tokens of each row stand: their positions, which some models miscount from their cache (Bamba), and, in
+        rows of
         different lengths, whose keys are padded on the left, which of them are its own."""
         device = self._model.device
         steps = torch.arange(width, device=device)

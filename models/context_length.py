@@ -1,4 +1,4 @@
-"""How many tokens a model can read, or was made to read."""
+"""Number of tokens that a model can read, or was made to read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def refuse_longer(limit: ContextLimit | None, tokens: float) -> None:
 
 
 def _has_table(model: CausalLM, tokens: int) -> bool:
-    """Whether a module looks positions up: in an embedding beside that of the vocabulary, or in a buffer, by their number."""
+    """Say if a module looks positions up: in an embedding beside that of the vocabulary, or in a buffer, by their number."""
     vocabulary = {id(table) for table in (model.get_input_embeddings(), model.get_output_embeddings())}
     for _, module in model.named_modules():
         rows = module.num_embeddings if isinstance(module, nn.Embedding) and id(module) not in vocabulary else 0

@@ -1,4 +1,4 @@
-"""What a model costs: operations a token, for tables of runs and MFU, and the numbers it carries from token to token."""
+"""Cost of a model: operations a token, for tables of runs and MFU, and the numbers it carries from token to token."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TokenCost(NamedTuple):
 
 
 def mixing_cost(modules: Iterable[nn.Module]) -> TokenCost:
-    """What the mixers among the modules cost beside products with weights."""
+    """Return what the mixers among the modules cost beside products with weights."""
     mixers = [module for module in modules if isinstance(module, Mixer)]
     flops = [mixer.sequence_flops() for mixer in mixers]
     states = [mixer.state_floats() for mixer in mixers]
@@ -146,13 +146,13 @@ def _experts(model: CausalLM) -> tuple[int, int]:
 
 
 def weight_count(parameter: nn.Parameter) -> int:
-    """How many weights a parameter stands for: under ZeRO-3 a process holds a part, and in 4 bits two are one byte."""
+    """Return how many weights a parameter stands for: under ZeRO-3 a process holds a part, and in 4 bits two are one byte."""
     packed = getattr(parameter, "quant_state", None)
     return int(getattr(parameter, "ds_numel", parameter.numel() if packed is None else packed.shape.numel()))
 
 
 def _mixing(model: CausalLM) -> TokenCost | None:
-    """What mixing tokens costs beside products with weights: our mixers know; of pretrained models attention is known."""
+    """Return what mixing tokens costs beside products with weights: our mixers know; of pretrained models attention is known."""
     module: Any = model
     config = model.config
     if any(isinstance(part, Mixer) for part in module.modules()):

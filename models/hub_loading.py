@@ -16,7 +16,7 @@ TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
 
 
 def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) -> T:
-    """What a loader of Transformers gives. `what`: how a message begins.
+    """Return what a loader of Transformers gives. `what`: how a message begins.
 
     Raises:
         UserError: it raised; the message is one line. Of the kind that is given.
@@ -32,7 +32,7 @@ def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) ->
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether an error is a panic of a library that is written in Rust, whose class cannot be imported and is no `Exception`."""
+    """Say if an error is a panic of a library that is written in Rust, whose class cannot be imported and is no `Exception`."""
     return type(error).__name__ == "PanicException"
 
 
@@ -86,7 +86,7 @@ def refuse_pickles(folder: Path, what: str) -> None:
 
 
 def has_tokenizer(name: str) -> bool:
-    """Whether a tokenizer lies in a model's folder; of a model on the hub that is not known."""
+    """Say if a tokenizer lies in a model's folder; of a model on the hub that is not known."""
     folder = Path(name)
     return not folder.is_dir() or any(any(folder.glob(pattern)) for pattern in TOKENIZERS)
 

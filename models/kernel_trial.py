@@ -1,4 +1,4 @@
-"""Whether kernels compute what their references do; on a GPU each is asked in a process of its own, all of them at once.
+"""Trial of kernels against their references; on a GPU each is asked in a process of its own, all of them at once.
 
 A kernel that reads outside its tensors raises no error that can be caught and forgotten: from then on every call of CUDA in that
 process fails. Some kernels do on some GPUs, with some releases of Triton.
@@ -50,7 +50,7 @@ def _refusals(asked: Sequence[tuple[Use, Kernel]], device: torch.device, dtype: 
 
 
 def apart(asked: Sequence[tuple[Use, Kernel]], device: torch.device, dtype: torch.dtype) -> list[str | None]:
-    """Why each of these kernels is not to be used; None of those that compute what the reference does."""
+    """Say why each of these kernels is not to be used; None of those that compute what the reference does."""
     started = [_started(use, candidate, device, dtype) for use, candidate in asked]
     try:
         return [_answer(candidate, one) for (_, candidate), one in zip(asked, started)]
@@ -108,7 +108,7 @@ def _answer(candidate: Kernel, started: subprocess.Popen[str] | str) -> str | No
 
 
 def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why a kernel is not to be used, tried in this process; None where it computes what the reference does."""
+    """Say why a kernel is not to be used, tried in this process; None where it computes what the reference does."""
     operation, module = OPERATIONS[use.operation], candidate.path.rsplit(".", 1)[0]
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
         inputs = operation.example(Draw(device, dtype), *use.widths)

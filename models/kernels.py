@@ -31,7 +31,7 @@ class Kernel(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """What kernels may compute for a mixer. All of it functions of the same inputs, tensors and others."""
+    """Operation of a mixer that kernels may compute. All kernels are functions of the same inputs, tensors and others."""
 
     reference: Callable[..., Any]
     """The same in PyTorch, in the inputs' precision: a tensor, or an output and a last state."""
@@ -51,7 +51,7 @@ class Use(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """What came of trying an operation's kernels: those that agree, and why the others are not used."""
+    """Result of trying an operation's kernels: those that agree, and why the others are not used."""
 
     found: tuple[tuple[Kernel, Callable[..., Any]], ...]
     refused: tuple[str, ...]
@@ -65,7 +65,7 @@ class Draw:
         self.generator = torch.Generator(device="cpu").manual_seed(0)
 
     def normal(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Of mean 0 and variance 1, in the precision that is tried where none is given."""
+        """Draw numbers of mean 0 and variance 1, in the precision that is tried where none is given."""
         return self._placed(torch.randn(shape, generator=self.generator, device="cpu", dtype=torch.float32), dtype)
 
     def uniform(self, *shape: int) -> Tensor:

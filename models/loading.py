@@ -80,7 +80,8 @@ def load_checkpoint(
 
 
 def _where(dtype: torch.dtype | str, device: str | None, device_map: str | None, four_bit: bool) -> dict[str, Any]:
-    """How Transformers is told where to load weights to. To a GPU at once: processes that load side by side would fill main memory."""
+    """Return how Transformers is told where to load weights to. To a GPU at once: processes that load side by side would fill main
+    memory."""
     if four_bit:
         return four_bit_options(dtype, device_map or _device(device))
     return {"device_map": {"": _device(device)}} if device_map is None and _device(device) != "cpu" else {}
@@ -116,7 +117,7 @@ def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
 
 
 def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
-    """What stands beside a model's weights."""
+    """Return what stands beside a model's weights."""
     folder = Path(path)
     config = read_config(path, f"checkpoint {path}: not a model folder or a reachable model")
     if (folder / tokenizers.FILE).exists():

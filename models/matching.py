@@ -42,7 +42,7 @@ class Matchable(Protocol):
 
     @property
     def match(self) -> Match | None:
-        """What is to be equal to what."""
+        """Return what is to be equal to what."""
 
     def shape_with(self, chosen: dict[str, int]) -> dict[str, int]:
         """Layers, widths and heads, with other widths chosen."""
@@ -63,7 +63,7 @@ class Matched(NamedTuple):
     target: float
 
     def sentence(self, match: Match) -> str:
-        """What was matched, for the log."""
+        """Return what was matched, for the log."""
         to = f"{match.to:,.0f}" if isinstance(match.to, float) else f"{', '.join(match.to)} ({self.target:,.0f})"
         return f"{self.key} {self.value} by match: {self.cost:,.0f} {UNITS[match.of]} in the layers, to equal {to}"
 

@@ -23,7 +23,7 @@ _LONG = 4e9
 
 
 class Computed(TypedDict):
-    """What computed a training."""
+    """Kernels and forms that computed a training."""
 
     mixers: dict[str, str]
     """Of a decoder of ours, by mixer, each operation's kernel, or why PyTorch; empty of other models."""
@@ -32,7 +32,7 @@ class Computed(TypedDict):
 
 
 class Training(TypedDict):
-    """What a run's training took, for reports to compare budgets, and what it validated."""
+    """Account of a run's training, for reports to compare budgets, with its validation."""
 
     steps: int
     """Optimizer steps."""
@@ -61,7 +61,7 @@ class Training(TypedDict):
 
 
 def read_training(folder: Path) -> Training | None:
-    """What the training of a finished run took; None of models that were not trained here, or before this was written down.
+    """Return what the training of a finished run took; None of models that were not trained here, or before this was written down.
 
     Raises:
         UserError: the file is damaged.
@@ -117,7 +117,7 @@ def check_model(folder: Path) -> None:
 
 
 def weights_are_gone(folder: Path) -> bool:
-    """Whether a model was finished in a folder and none of its weights are there any more."""
+    """Say if a model was finished in a folder and none of its weights are there any more."""
     try:
         files = read_json(folder / SEAL, _CURE)["files"]
     except DamagedFile:

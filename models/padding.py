@@ -1,4 +1,4 @@
-"""Where the tokens of a batch stand: padding and positions as Transformers hands them over, read as they are meant or refused."""
+"""Places of a batch's tokens: padding and positions as Transformers hands them over, read as they are meant or refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def row_starts(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache: 
 
 
 def has_borders(positions: Tensor) -> bool:
-    """Whether rows hold several examples, by the place of each token in its own (B, T).
+    """Say if rows hold several examples, by the place of each token in its own (B, T).
 
     Raises:
         ValueError: they do not begin with 0 and count up from every 0.

@@ -193,14 +193,14 @@ def base_of(folder: Path) -> str:
 
 
 def trained_in_4bit(folder: Path) -> bool:
-    """Whether a run's adapters were trained on weights in 4 bits, by the settings stored with it."""
+    """Say if a run's adapters were trained on weights in 4 bits, by the settings stored with it."""
     stored = folder / "config.yaml"
     model = read_yaml(stored).get("model") if stored.exists() else None
     return isinstance(model, dict) and model.get("load_in_4bit") is True
 
 
 def trained_rows(folder: Path) -> bool:
-    """Whether rows of embeddings, or whole tables, were trained beside a run's adapters.
+    """Say if rows of embeddings, or whole tables, were trained beside a run's adapters.
 
     Raises:
         UserError: as `base_of`.
@@ -219,7 +219,7 @@ def _adapter_settings(folder: Path) -> dict[str, Any]:
 
 
 def is_in_4bit(model: CausalLM) -> bool:
-    """Whether weights of a model are in 4 bits."""
+    """Say if weights of a model are in 4 bits."""
     return bool(getattr(model, "is_loaded_in_4bit", False))
 
 
@@ -243,7 +243,8 @@ def _known_targets(model: PreTrainedModel, lora: LoraSettings) -> list[str]:
 
 
 def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
-    """How Transformers is asked for weights in NF4 with doubly quantised scales (Dettmers et al., "QLoRA", 2023). `place`: a device, or
+    """Return how Transformers is asked for weights in NF4 with doubly quantised scales (Dettmers et al., "QLoRA", 2023). `place`: a
+    device, or
     `auto` for all.
 
     Raises:

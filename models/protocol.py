@@ -1,4 +1,4 @@
-"""What this project asks of a causal language model: a decoder of ours, a pretrained model, or one with adapters."""
+"""Interface of a causal language model here: a decoder of ours, a pretrained model, or one with adapters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class CausalLMOutput(Protocol):
-    """What a call gives back: logits (B, T, V), and with labels the mean loss. A state to go on from is among its other fields."""
+    """Output of a call: logits (B, T, V), and with labels the mean loss. A state to go on from is among its other fields."""
 
     @property
     def logits(self) -> Tensor: ...
@@ -30,7 +30,7 @@ class CausalLM(Protocol):
 
     @property
     def forward(self) -> Any:
-        """What a call runs: its parameters say under which name a state is taken."""
+        """Return what a call runs: its parameters say under which name a state is taken."""
 
     def get_input_embeddings(self) -> Any: ...
 
@@ -51,7 +51,7 @@ class Reader(Protocol):
 
     @property
     def limit(self) -> int | None:
-        """How many tokens of a sequence it can read at all; None if there is no end."""
+        """Return how many tokens of a sequence it can read at all; None if there is no end."""
 
     def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         """Begin anew with these prompts, of any lengths; logits (B, V) after the last token of each."""
@@ -60,4 +60,4 @@ class Reader(Protocol):
         """Read one more token of each row; logits (B, V). None: the row is complete, and its logits mean nothing from now on."""
 
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[Tensor]:
-        """Of each sequence in turn, the logits (T, V) after every token, from one pass; what prefill left behind stays."""
+        """Return for each sequence in turn the logits (T, V) after every token, from one pass; what prefill left behind stays."""

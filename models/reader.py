@@ -42,9 +42,9 @@ RUNS_NOT = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
 
 
 class Departure(NamedTuple):
-    """How far predictions step by step are from those of the model's own parallel pass: the most that the log-probability of a token
-    differs, and the most that the logits of a prediction do, root mean square, in their standard deviations. (The greatest difference
-    of any logit would be that of a hundred thousand draws of rounding: in half precision as much as what a fault makes.)"""
+    """Distance of predictions step by step from those of the model's own parallel pass: the most that the log-probability of a token
+    differs, and the most that the logits of a prediction do, root mean square, in their standard deviations. (The greatest
+    difference of any logit would be that of a hundred thousand draws of rounding: in half precision as much as what a fault makes.)"""
 
     logprob: float = 0.0
     relative: float = 0.0
@@ -76,7 +76,7 @@ class ModelReader:
 
     @property
     def kind(self) -> Kind:
-        """How it goes on from where sequences stand."""
+        """Return how it goes on from where sequences stand."""
         if self._kind is None:
             self._measure()
         assert self._kind is not None
@@ -84,12 +84,12 @@ class ModelReader:
 
     @property
     def chunked(self) -> bool:
-        """Whether it reads rows together, by chunks of guessed tokens."""
+        """Say if it reads rows together, by chunks of guessed tokens."""
         return self.kind in (Kind.CROP, Kind.COPY)
 
     @property
     def departure(self) -> Departure:
-        """How far this is from the model's parallel pass."""
+        """Return how far this is from the model's parallel pass."""
         assert self.kind
         return self._departure
 
@@ -99,7 +99,8 @@ class ModelReader:
 
     @property
     def overhead(self) -> float:
-        """How many tokens could be read in the time that a call takes beside them, by the model's size and the kind of its device;
+        """Return how many tokens could be read in the time that a call takes beside them, by the model's size and the kind of its
+        device;
         accelerators that are not listed count as CUDA's. Nothing is timed, so that two evaluations make the same calls."""
         fetched, called = OVERHEAD.get(self._device.type, OVERHEAD["cuda"])
         layers = getattr(self.model.config, "num_hidden_layers", None) or 1
@@ -121,7 +122,8 @@ class ModelReader:
         return ChunkReader(self.cached, self.kind, self.limit)
 
     def report(self) -> dict[str, Any]:
-        """How it reads, to be kept beside results: the precision, what is done with its cache, its departure from the parallel pass,
+        """Return how it reads, to be kept beside results: the precision, what is done with its cache, its departure from the parallel
+        pass,
         bytes of its cache for each row and each of its tokens, and the context's limit."""
         return {
             "precision": str(self._dtype).removeprefix("torch."),
@@ -203,7 +205,7 @@ class ModelReader:
 
     @property
     def _dtype(self) -> torch.dtype:
-        """What it computes in, which weights in 4 bits do not say."""
+        """Return what it computes in, which weights in 4 bits do not say."""
         dtype: torch.dtype = self.model.get_input_embeddings().weight.dtype
         return dtype
 
@@ -283,7 +285,7 @@ class ModelReader:
 
 
 def _departure(found: Sequence[Tensor] | Tensor, true: Sequence[Tensor], at: int | None = None) -> Departure:
-    """How far logits (T, V) of sequences are from the true ones. `at`: the found ones are of this place alone."""
+    """Return how far logits (T, V) of sequences are from the true ones. `at`: the found ones are of this place alone."""
     pairs = [(one.float(), other.float() if at is None else other[at].float()) for one, other in zip(found, true)]
     logprob = max(float((one.log_softmax(-1) - other.log_softmax(-1)).abs().max()) for one, other in pairs)
     relative = max(
@@ -313,7 +315,7 @@ def _in_chunks(reader: ModelReader, kind: Kind, sequences: Sequence[list[int]]) 
 
 
 def _generated(reader: ModelReader, _: Kind, sequences: Sequence[list[int]]) -> list[Tensor]:
-    """Of each sequence, logits (T, V) after its last tokens, at most `PROBE`, read one by one."""
+    """Return for each sequence the logits (T, V) after its last tokens, at most `PROBE`, read one by one."""
     found = []
     for sequence in sequences:
         rest = iter(sequence[max(1, len(sequence) - PROBE + 1) :])

@@ -144,11 +144,11 @@ class TraceTokenizer:
         return self._text_ids(text, self._cuts_strings)
 
     def count(self, spans: Iterable[Span]) -> int:
-        """How many tokens the spans have."""
+        """Return how many tokens the spans have."""
         return sum(self.count_by_role(spans))
 
     def count_by_role(self, spans: Iterable[Span]) -> list[int]:
-        """How many tokens of each role the spans have, by the roles' numbers."""
+        """Return how many tokens of each role the spans have, by the roles' numbers."""
         counts = [0] * len(Role)
         if not self.backend.exact:
             for role in self.encode(spans).roles:
@@ -253,7 +253,7 @@ def _runs(spans: Iterable[Span]) -> list[str | Special]:
 
 
 def _changed(true: list[str | Special], read: list[str | Special]) -> str:
-    """What became of the first character of a text that is not read as it was written."""
+    """Return what became of the first character of a text that is not read as it was written."""
     one, other = next(pair for pair in zip_longest(true, read, fillvalue="") if pair[0] != pair[1])
     text, found = (piece.value if isinstance(piece, Special) else piece for piece in (one, other))
     at = next((at for at, (a, b) in enumerate(zip(text, found)) if a != b), min(len(text), len(found)))
@@ -269,7 +269,7 @@ def _named(character: str) -> str:
 
 
 def _overlapping(offsets: Offsets, ranges: Ranges) -> list[bool]:
-    """Whether each token, by its offsets, overlaps one of the ranges; both in order."""
+    """Say if each token, by its offsets, overlaps one of the ranges; both in order."""
     flags = [False] * len(offsets)
     if offsets:
         starts, stops = zip(*offsets)

@@ -1,4 +1,4 @@
-"""Which of several processes this is, as the launcher that started them says in the environment."""
+"""Rank of this process, as the launcher that started it says in the environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Process(NamedTuple):
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the one that writes for all."""
+        """Say if this is the one that writes for all."""
         return self.rank == 0
 
 
@@ -43,5 +43,5 @@ def this_process() -> Process:
 
 
 def neighbours() -> int:
-    """How many of the processes are on this machine, from torchrun's `LOCAL_WORLD_SIZE`; without it all of them."""
+    """Return how many of the processes are on this machine, from torchrun's `LOCAL_WORLD_SIZE`; without it all of them."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", this_process().world_size))

@@ -88,7 +88,7 @@ def by_kind(registry: Registry[Any], default: str | None = None) -> ByKind:
 
 
 def _refuse_keys_of_others(registry: Registry[Any], kind: str, value: Mapping[str, Any]) -> None:
-    """Of keys that only other kinds have, an error says which: the kind may have been changed and its keys left."""
+    """Refuse keys that only other kinds have, and name these kinds: the kind may have been changed and its keys left."""
     hints = {}
     for key in value:
         having = [other for other, settings in registry.items() if key in settings.model_fields]

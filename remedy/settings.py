@@ -295,7 +295,7 @@ def _leave_out_idle(value: Any, data: Any) -> None:
 
 
 def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:
-    """What a validator raises for keys that a section does not have. `hints`: for each, what to do."""
+    """Return what a validator raises for keys that a section does not have. `hints`: for each, what to do."""
     says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
     return PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": dict(hints)})
 
@@ -313,7 +313,7 @@ def _explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
 
 
 def _explain_place(path: tuple[str, ...], here: Sequence[ErrorDetails]) -> Iterator[str]:
-    """What is wrong at one place; several details are of one value that may have several types."""
+    """Return what is wrong at one place; several details are of one value that may have several types."""
     key, first = cut(".".join(path)), here[0]
     if first["type"] == "unknown_keys":
         for name, hint in first["ctx"]["hints"].items():
@@ -335,7 +335,7 @@ def _unknown(path: Sequence[str], name: str, hint: str) -> str:
 
 
 def _path(data: Any, detail: ErrorDetails) -> list[str]:
-    """Where a mistake is, as the user writes it: what of pydantic's location the data has, without names of union branches."""
+    """Return where a mistake is, as the user writes it: what of pydantic's location the data has, without names of union branches."""
     path: list[str] = []
     for part in detail["loc"]:
         here = data.get(part, _ABSENT) if isinstance(data, Mapping) else _ABSENT

@@ -79,7 +79,7 @@ class Lengths(NamedTuple):
 
 
 class Footprint(NamedTuple):
-    """What one GPU holds, in bytes, and what the whole run computes."""
+    """Bytes that one GPU holds, and operations of the whole run."""
 
     counts: ParameterCounts
     states: ModelStates
@@ -102,7 +102,7 @@ class Footprint(NamedTuple):
 
 
 def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footprint:
-    """What a run needs on so many GPUs. `length`: tokens of a row, in place of those of drawn rows.
+    """Return what a run needs on so many GPUs. `length`: tokens of a row, in place of those of drawn rows.
 
     Raises:
         UserError: the batch cannot be divided, the tokenizer or a pretrained model's config.json cannot be read, an example is longer

@@ -29,7 +29,7 @@ FREE_ON_RESUME = {
 
 
 class NewSchedule(TrainerCallback):
-    """Of a run that is resumed with other `max_steps`: puts the learning rate where that schedule has it, and says so."""
+    """Learning rate of a run that is resumed with other `max_steps`: it is put where that schedule has it, with a message."""
 
     def __init__(self, checkpoint: Sealed) -> None:
         path = checkpoint.path / CONFIG_FILE

@@ -1,4 +1,4 @@
-"""Which of flash-linear-attention's kernels run, agree and pay, and how far does each precision carry a state?
+"""Kernels of flash-linear-attention: those that run, agree and pay, and how far each precision carries a state.
 
 Every cell has a process of its own, since a kernel can end one. `try`: a kernel is held to its reference in float64 (outputs, last
 state, gradients), beside others that compile. `pays`: forward and backward of one mixer of width 512 in bf16, 16,384 tokens in rows of
@@ -103,7 +103,7 @@ def _device() -> torch.device:
 
 
 def _try(mixer: str, operation: str, widths: tuple[int, ...], path: str, precision: str) -> Iterator[Facts]:
-    """Whether a kernel computes what its reference does, and how long it took to be compiled, tuned and held to it."""
+    """Say if a kernel computes what its reference does, and how long it took to be compiled, tuned and held to it."""
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     use = Use(operation, tuple(widths))
     begin = time.perf_counter()

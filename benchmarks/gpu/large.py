@@ -1,4 +1,4 @@
-"""How much of a GPU does training use at 280M and 1.2B parameters, and do packed rows, DeepSpeed and 4 bits work on it?
+"""Utilisation of a GPU by training at 280M and 1.2B parameters, with packed rows, DeepSpeed and 4 bits.
 
 60 steps of `remedy train`'s own function in bf16, of random weights: neither speed nor memory asks for others. Memory is held against
 `remedy plan`, MFU is that of `metrics.jsonl`; the goal for 280M is 50 %. Packed are the same sessions, of unequal lengths, that rows of

@@ -28,7 +28,7 @@ def device() -> torch.device:
 
 
 def decoder(settings: dict[str, Any], vocabulary: int, seed: int) -> DecoderForCausalLM:
-    """Of the seed's initial weights, on the GPU if there is one."""
+    """Make the decoder of the seed's initial weights, on the GPU if there is one."""
     torch.manual_seed(seed)
     config = DecoderConfig.from_settings(DecoderSettings.model_validate(settings), vocabulary)
     model: Any = DecoderForCausalLM(config)
@@ -121,7 +121,7 @@ def trained(
 
 
 def _share(done: int, total: int) -> float:
-    """Of the learning rate's peak: it rises over a twentieth of the steps and falls to zero as a cosine."""
+    """Return the share of the learning rate's peak: it rises over a twentieth of the steps and falls to zero as a cosine."""
     rising = max(1, total // 20)
     if done < rising:
         return (done + 1) / rising
@@ -138,7 +138,8 @@ def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 @torch.no_grad()
 def exact(model: DecoderForCausalLM, ids: Tensor, labels: Tensor, rows: int) -> Tensor:
-    """Which examples (N, T) each member would write without a fault, (M, N): every labelled token, given the true ones before it, which
+    """Return which examples (N, T) each member would write without a fault, (M, N): every labelled token, given the true ones before
+    it, which
     are then those that it writes itself. `rows` of a member are read at a time."""
     members, found = members_of(model), []
     for part, wanted in zip(ids.split(rows), labels.split(rows), strict=True):

@@ -1,4 +1,4 @@
-"""What every job of the queue shares: cells that are measured one after another until the time is up, and their records.
+"""Common parts of the queue's jobs: cells that are measured one after another until the time is up, and their records.
 
 A job is a module of this folder with `cells(rehearse)`, what it measures in order of worth, and `measure(**given)`, which yields the
 facts of one cell as they are found. Every fact is one line of `NAME.jsonl`, written at once. A cell that fails is recorded with its

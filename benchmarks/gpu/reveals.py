@@ -61,7 +61,7 @@ def measure(
     every = min(EVERY, *steps)
 
     def batches(stage: int, first: int) -> Batches:
-        """Of each member its own examples, as its seed would read them alone."""
+        """Return for each member its own examples, as its seed would read them alone."""
         start = (sum(steps[:stage]) + first) * rows
         count = min(every, steps[stage] - first)
         parts = [_arrays(stages[stage], "train", STRIDE * seed + start, count * rows) for seed in members]

@@ -1,4 +1,4 @@
-"""How many seeds of a small decoder does one GPU train at a time, how fast, and does each learn what it learns alone?
+"""Seeds of a small decoder that one GPU trains at a time: their number, their speed, and whether each learns what it learns alone.
 
 The study's sizes: two layers of width 64, 32 rows a member. A step is all of a training step: forward, backward, gradients clipped by
 member, AdamW. One member is the model as it is trained alone. `eager` is PyTorch as it comes, `graph` a captured CUDA graph of the
@@ -75,7 +75,7 @@ def measure(
 
 
 def _tokens(members: int, rows: int, length: int, step: int) -> Tensor:
-    """Of all members, the first member's rows first: its own tokens at each step."""
+    """Join the members' rows, the first member's first: its own tokens at each step."""
     drawn = [
         torch.randint(VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(1000 * step + member))
         for member in range(members)

@@ -1,1 +1,1 @@
-"""What is promised of traces, tried on programs that people wrote: the examples of packages."""
+"""Checks of what is promised of traces, on programs that people wrote: the examples of packages."""

@@ -69,7 +69,7 @@ def _row(name: str, counts: Counter[str]) -> str:
 
 
 def checked(program: Program, most_followed: int, seconds: float) -> Checked:
-    """What `check` finds, in a process of its own; the outcome is `time` or `killed` where that does not end, or ends early."""
+    """Return what `check` finds, in a process of its own; the outcome is `time` or `killed` where that does not end, or ends early."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:  # where examples write files

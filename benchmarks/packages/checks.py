@@ -28,7 +28,7 @@ _OF_A_RUN = re.compile(r"\d{13,}|(?<=Task-)\d+|\d+\.\d{4,}(?:e-?\d+)?")
 
 @dataclass
 class Checked:
-    """What was found. `outcome`: `ok`, `raised`, or why there is no trace."""
+    """Result of a check. `outcome`: `ok`, `raised`, or why there is no trace."""
 
     outcome: str = "ok"
     frames: int = 0
@@ -78,7 +78,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _second_tracer(traced: Trace) -> Iterator[str]:
-    """Whether a tracer that was written apart finds the same events, lines and values."""
+    """Say if a tracer that was written apart finds the same events, lines and values."""
     before = random.getstate()
     random.seed(0)
     try:
@@ -107,7 +107,7 @@ def plain(state: Any) -> str:
 
 
 def _followed(traced: Trace, most: int, found: Checked) -> Iterator[str]:
-    """Whether control flow and the states allow every frame, and the end, and what is foretold of the next is so.
+    """Say if control flow and the states allow every frame, and the end, and what is foretold of the next is so.
 
     A program that returned is held to what is allowed of such, which of all others is allowed too.
     """
@@ -145,7 +145,7 @@ def _said(frame: Frame | None) -> str:
 
 
 def _formats(traced: Trace) -> Iterator[str]:
-    """Whether what is written is read back, in every format and encoding."""
+    """Say if what is written is read back, in every format and encoding."""
     for name, form in FORMATS.items():
         if form.one_token or (form.session and any("\n" in f.source[:-1] for f in traced.frames)):
             continue
@@ -159,7 +159,7 @@ def _formats(traced: Trace) -> Iterator[str]:
 
 
 def _rewrites(traced: Trace) -> Iterator[str]:
-    """Whether rewritten programs come to the same result, or exception."""
+    """Say if rewritten programs come to the same result, or exception."""
     for kinds in (*((kind,) for kind in REWRITES), tuple(REWRITES)):
         rewritten = rewrite_program(traced.program, kinds)
         if rewritten is traced.program:

@@ -1,4 +1,4 @@
-"""What a sandboxed program may not do, noticed where Python does it (PEP 578 audit events), so that it is on record by name.
+"""Watch over a sandboxed program's forbidden acts, by Python's audit events (PEP 578), so that each is on record by name.
 
 This names the operation and ends the program before it happens. It is no wall: what gets past it meets `walls`.
 The sandbox's server imports this module: it stays light.
@@ -142,14 +142,14 @@ def _guard_open(inside: Callable[[Any, Any, bool], bool], stop: Callable[[], NoR
 
 
 def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
-    """Whether a path, relative to a descriptor of a folder or to the working folder, leads into `folder`, as the kernel sees it."""
+    """Say if a path, relative to a descriptor of a folder or to the working folder, leads into `folder`, as the kernel sees it."""
     stat, readlink, null = os.stat, os.readlink, os.devnull
     of, text_of, is_a, number = type, str, isinstance, int
     home = stat(folder)
     known = {(home.st_dev, home.st_ino)}
 
     def below(path: str, at: int | None) -> bool:
-        """Whether a folder is the program's or in it: the way up from it passes there before it ends."""
+        """Say if a folder is the program's or in it: the way up from it passes there before it ends."""
         while True:
             try:
                 found = stat(path, dir_fd=at)
@@ -173,7 +173,7 @@ def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
         return True
 
     def same(path: str, at: int | None) -> bool:
-        """Whether a path is the program's folder itself, in which a file without a name is then opened."""
+        """Say if a path is the program's folder itself, in which a file without a name is then opened."""
         try:
             found = stat(path, dir_fd=at)
         except OSError:

@@ -1,4 +1,4 @@
-"""How a runtime value is written down: its repr without what belongs to this machine, and the name of its type.
+"""Text of a runtime value: its repr without what belongs to this machine, and the name of its type.
 
 What is needed is bound when this module is loaded, before any program runs: one that replaces `repr`, `len` or `type`, or whose
 types lie about their names, changes nothing here.

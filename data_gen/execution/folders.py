@@ -51,7 +51,7 @@ def _folders_after_emptying(folder: str) -> list[str]:
 
 
 def too_much(top: str) -> bool:
-    """Whether a folder holds over `MOST_BYTES` on disk or `MOST_FILES` files and folders; stops counting there.
+    """Say if a folder holds over `MOST_BYTES` on disk or `MOST_FILES` files and folders; stops counting there.
 
     What cannot be counted, too deep for a path or closed to its owner, is too much: anything could be in it.
     """

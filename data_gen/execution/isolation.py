@@ -1,4 +1,4 @@
-"""How the sandbox's server is started: under which interpreter, and behind which walls."""
+"""Start of the sandbox's server: under which interpreter, and behind which walls."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def environment(folder: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _bubblewrap_problem() -> str:
-    """Why bubblewrap cannot be used, or an empty string."""
+    """Say why bubblewrap cannot be used, or an empty string."""
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
     said = [_try_bubblewrap(namespaces) for namespaces in _namespaces()]
@@ -134,7 +134,7 @@ def _bubblewrap_problem() -> str:
 
 @lru_cache(maxsize=4)
 def _try_bubblewrap(namespaces: str) -> str:
-    """Why bubblewrap does not start with these namespaces, or an empty string."""
+    """Say why bubblewrap does not start with these namespaces, or an empty string."""
     interpreter, package = find_interpreter(None), str(Path(__file__).resolve().parent)
     command = [*_bubblewrap(interpreter, package, namespaces), "--", interpreter.path, "-S", "-c", ""]
     try:
@@ -145,7 +145,7 @@ def _try_bubblewrap(namespaces: str) -> str:
 
 
 def _landlock_problem() -> str:
-    """Why Landlock cannot be used, or an empty string. Whether a program can run behind it is tried when the server starts."""
+    """Say why Landlock cannot be used, or an empty string. Whether a program can run behind it is tried when the server starts."""
     try:
         from remedy.data_gen.execution import kernel
 
@@ -165,7 +165,7 @@ WAY_OUT = "install bubblewrap, or accept with `isolation: none` that a program c
 
 
 def _namespaces() -> tuple[str, ...]:
-    """How bubblewrap separates a program, the best first. Root needs no user namespace, in which it could be no other user."""
+    """Return how bubblewrap separates a program, the best first. Root needs no user namespace, in which it could be no other user."""
     everything = "--unshare-all"
     kept = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try"
     return (kept, everything) if os.geteuid() == 0 else (everything,)

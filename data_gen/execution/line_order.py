@@ -1,4 +1,4 @@
-"""Which line of a function can run right after which, as its bytecode says: of CPython 3.11, whose events the format has."""
+"""Order of a function's lines, by its bytecode: of CPython 3.11, whose events the format has."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LineOrder:
                 self._following.setdefault(line, set()).update(self._first_lines(units_after))
 
     def allows(self, line: int, following: int) -> bool:
-        """Whether a `line` event of `following` can be the next one after that of `line`."""
+        """Say if a `line` event of `following` can be the next one after that of `line`."""
         return following == line or following in self._handled or following in self._following.get(line, ())
 
     def _first_lines(self, units: Iterable[int]) -> set[int]:

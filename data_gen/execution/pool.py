@@ -83,7 +83,8 @@ def environment(config: TracerConfig) -> Environment:
 
 
 def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _Pair | None) -> Outcome:
-    """What became of a program that is run twice: a trace that a second run does not have is of that run, and not of the program."""
+    """Return what became of a program that is run twice: a trace that a second run does not have is of that run, and not of the
+    program."""
     try:
         if pair is None:
             first = _in_process(program, config, depth, again=False)

@@ -1,4 +1,4 @@
-"""What a program, a frame and a trace are."""
+"""Programs, frames and traces."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _one_line(text: str) -> str:
 
 
 def can_be_name(name: str) -> bool:
-    """Whether code can have a local of this name: an identifier, or one that the compiler makes, such as `.0`."""
+    """Say if code can have a local of this name: an identifier, or one that the compiler makes, such as `.0`."""
     return name.isidentifier() or (name[:1] == "." and (name[1:].isidentifier() or name[1:].isdecimal()))
 
 
@@ -161,7 +161,7 @@ class Program:
 
 
 def _is_marked(tree: ast.Module, number: int, lines: Sequence[str]) -> bool:
-    """Whether the line ends in the marker as a comment, not as the text of a string."""
+    """Say if the line ends in the marker as a comment, not as the text of a string."""
     line = lines[number - 1].rstrip()
     if not line.endswith(MARKER):
         return False
@@ -174,7 +174,7 @@ def _is_marked(tree: ast.Module, number: int, lines: Sequence[str]) -> bool:
 
 
 def _no_entry(tree: ast.Module, marked: Sequence[ast.FunctionDef | ast.AsyncFunctionDef]) -> str:
-    """Why the marked functions are no entry point; empty if they are one."""
+    """Say why the marked functions are no entry point; empty if they are one."""
     if len(marked) != 1:
         found = "no function" if not marked else f"{len(marked)} functions"
         return f"{found} marked; write `def main():  {MARKER}` on exactly one top-level function"
@@ -196,7 +196,7 @@ def _no_entry(tree: ast.Module, marked: Sequence[ast.FunctionDef | ast.AsyncFunc
 
 @dataclass(slots=True)
 class Trace:
-    """What happened when a program ran. `setup` holds commands run before the first frame (REPL form only)."""
+    """Record of a program's run. `setup` holds commands run before the first frame (REPL form only)."""
 
     program: Program
     frames: list[Frame]

@@ -300,7 +300,7 @@ def _parts(code: types.CodeType) -> list[types.CodeType]:
 
 
 def _sealed(frame: Frame) -> tuple[Any, ...]:
-    """What of a frame is sealed."""
+    """Return what of a frame is sealed."""
     if frame.locals is not None:
         return frame.event, frame.line, tuple(frame.locals.items())
     return frame.event, frame.line, frame.value

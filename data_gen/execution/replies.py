@@ -1,4 +1,4 @@
-"""What a sandbox answers, checked before anything else touches it.
+"""Check of a sandbox's replies, before anything else touches them.
 
 A program can write to the pipe that its frames travel through, and what it writes is data: whatever is no trace of this
 program becomes the outcome `forged`.

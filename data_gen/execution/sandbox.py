@@ -46,7 +46,7 @@ _LOOK_SECONDS = 0.5
 
 
 class TracerConfig(Settings):
-    """How real programs are run: the interpreter, its isolation, and the limits on one program."""
+    """Settings of the runs of real programs: the interpreter, its isolation, and the limits on one program."""
 
     python: str | None = None
     """The interpreter, by path or name; by default the one that runs this. 3.12 and later inline comprehensions: other traces."""
@@ -77,7 +77,7 @@ class TracerConfig(Settings):
 
 
 class Environment(NamedTuple):
-    """Which interpreter ran the programs, and under which isolation: part of every record."""
+    """Interpreter and isolation of a program's run: part of every record."""
 
     python: str
     isolation: str
@@ -152,7 +152,7 @@ class Sandbox:
         return read(self.reply(program, depth), program)
 
     def reply(self, program: Program, depth: int | None = None) -> bytes:
-        """What `replies.read` makes the program's trace of: the same bytes are the same trace."""
+        """Return what `replies.read` makes the program's trace of: the same bytes are the same trace."""
         config = self.config
         limits = {
             "timeout_seconds": config.timeout_seconds,

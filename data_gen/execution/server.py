@@ -62,7 +62,7 @@ def serve(base: str, isolation: str) -> None:
 
 
 def _walls(base: str, isolation: str) -> tuple[dict[str, Any], Walls | None]:
-    """What the hello says of the walls, and the walls; none where none are asked for, or none are needed and none work."""
+    """Return what the hello says of the walls, and the walls; none where none are asked for, or none are needed and none work."""
     try:
         from remedy.data_gen.execution import kernel
         from remedy.data_gen.execution.walls import Walls
@@ -105,7 +105,7 @@ def _make(folder: str, base: str, walls: Walls | None, made: _Look | None) -> _L
 
 
 def _look(folder: str) -> _Look | None:
-    """What a program can see of its empty folder: a folder that once held many files stays large."""
+    """Return what a program can see of its empty folder: a folder that once held many files stays large."""
     try:
         found = os.lstat(folder)
     except OSError:
@@ -237,7 +237,7 @@ def _child(
 
 
 def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
-    """What sends a program's reply and ends its process.
+    """Return what sends a program's reply and ends its process.
 
     The token tells the tracer's own reply from what else a program may have written to the pipe. All that is needed is bound
     before the program runs: it may replace what it finds in a module.

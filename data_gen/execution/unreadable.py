@@ -31,7 +31,7 @@ class Unreadable:
         self._handlers = _signal_handlers()
 
     def instead(self, value: Any, error: Exception, frame: types.FrameType) -> Value:
-        """What is shown of a value whose repr raised an error, in a frame. Raises the error where that is to end the program."""
+        """Return what is shown of a value whose repr raised an error, in a frame. Raises the error where that is to end the program."""
         kind = _exact_type(error)
         if kind is ValueError:  # perhaps of an int with more digits than Python writes
             try:
@@ -56,12 +56,12 @@ class Unreadable:
         return "repr", f"the repr of a value raised {type_name(kind)}, at `{source}`"
 
     def is_interrupted(self) -> bool:
-        """Whether an error may come of a signal handler that the program has set, which Python runs between any two instructions."""
+        """Say if an error may come of a signal handler that the program has set, which Python runs between any two instructions."""
         return not all(map(is_, _signal_handlers(), self._handlers))
 
 
 def _is_deep(frame: types.FrameType | None) -> bool:
-    """Whether so much of the stack is in use that what fails for want of it may not fail with less below."""
+    """Say if so much of the stack is in use that what fails for want of it may not fail with less below."""
     room = sys.getrecursionlimit() // 4
     while frame is not None and room:
         frame, room = frame.f_back, room - 1

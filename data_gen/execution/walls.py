@@ -27,7 +27,7 @@ _SYSTEM = (
 
 
 class Identity(NamedTuple):
-    """Who a program runs as: a user id to change to, and the capabilities that it keeps."""
+    """User of a program's process: a user id to change to, and the capabilities that it keeps."""
 
     name: str
     user: int | None
@@ -83,7 +83,7 @@ class Walls:
 
     @property
     def holds(self) -> list[str]:
-        """What holds, in words."""
+        """Return what holds, in words."""
         landlock = [f"Landlock ABI {self.abi}"] if self.abi else []
         return [*landlock, "seccomp" if self.filter else "no seccomp on this architecture", self.identity.name]
 
@@ -113,7 +113,7 @@ class Walls:
             kernel.install_filter(for_process(self.filter, os.getpid()))
 
     def _problem(self, base: str) -> str:
-        """Why a program could not run behind these walls, or what they do not hold, tried in a child; else an empty string."""
+        """Say why a program could not run behind these walls, or what they do not hold, tried in a child; else an empty string."""
         folder = os.path.join(base, "tried")
         os.mkdir(folder)
         reader, writer = os.pipe()
@@ -164,7 +164,7 @@ def _refused(call: Callable[[], object]) -> None:
 
 
 def readable(base: str) -> list[str]:
-    """What a program may read: its interpreter's libraries and what those need, but no folder that has a user's folder in it."""
+    """Return what a program may read: its interpreter's libraries and what those need, but no folder that has a user's folder in it."""
     libraries = os.path.dirname(os.__file__)
     kept = ("site-packages", "dist-packages", "lib-dynload")
     packages = [*site.getsitepackages(), *(path for path in sys.path if os.path.basename(path) in kept)]

@@ -1,4 +1,4 @@
-"""What the sandbox and its server say to each other: length-prefixed JSON.
+"""Messages between the sandbox and its server: length-prefixed JSON.
 
 A module of its own because the server imports it: every module there makes every fork slower.
 """
@@ -43,7 +43,7 @@ def receive_bytes(pipe: IO[bytes]) -> bytes | None:
 
 
 def problem_writer() -> Callable[[str, str], bytes]:
-    """What writes the reply that there is no trace: the kind of a ProgramError, and its message. As `reply_writer`."""
+    """Return what writes the reply that there is no trace: the kind of a ProgramError, and its message. As `reply_writer`."""
     encode = _encoder()
 
     def write(kind: str, message: str) -> bytes:
@@ -53,7 +53,7 @@ def problem_writer() -> Callable[[str, str], bytes]:
 
 
 def reply_writer() -> Callable[[Trace], bytes]:
-    """What writes a trace as a reply, which `replies.checked` reads back.
+    """Return what writes a trace as a reply, which `replies.checked` reads back.
 
     Made before a program runs, of what a program cannot replace afterwards.
     """

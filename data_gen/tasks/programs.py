@@ -237,7 +237,7 @@ def _by_split(task: ProgramsTask) -> dict[str, tuple[Case, ...]]:
 
 @lru_cache(maxsize=24)
 def _splits_share_functions(task: ProgramsTask) -> bool:
-    """Whether what is tested are other inputs of functions that training has."""
+    """Say if what is tested are other inputs of functions that training has."""
     if load_cases(task)[0].split is None:
         return task.split_by == "program"
     groups = [{case.group for case in cases} for cases in _by_split(task).values()]

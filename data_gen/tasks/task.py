@@ -124,11 +124,11 @@ class Task(Settings, ABC):
         return None
 
     def split_rule(self) -> str:
-        """How programs get their splits, as a sentence for cards."""
+        """Return how programs get their splits, as a sentence for cards."""
         return "The program's content hash picks its split, so no program occurs in two of them"
 
     def describe_splits(self) -> str:
-        """Of given programs, how many there are in each split; empty where they never end."""
+        """Count the given programs of each split; empty where they never end."""
         return ""
 
     def require(self, split: str, count: int, reader: str) -> None:

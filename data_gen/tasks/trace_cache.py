@@ -48,7 +48,7 @@ def traced_once(programs: Sequence[Program], tracer: TracerConfig, workers: int 
 
 
 def cache_folder() -> Path | None:
-    """Where outcomes are kept; None: nowhere."""
+    """Return where outcomes are kept; None: nowhere."""
     if (named := os.environ.get(VARIABLE)) is not None:
         return Path(named) if named else None
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cwm-remedy"
@@ -97,7 +97,7 @@ def _text(outcome: Outcome) -> bytes | None:
 
 
 def _outcome(text: bytes | None, program: Program) -> Outcome | None:
-    """What is kept of a program, checked as a sandbox's answer is; None where it is nothing, or damaged."""
+    """Return what is kept of a program, checked as a sandbox's answer is; None where it is nothing, or damaged."""
     if text is None:
         return None
     try:

@@ -1,1 +1,1 @@
-"""Where to stop believing a trace: signals of doubt, the hazard of a first error, and how far a trace is believed."""
+"""Calibration: signals of doubt, the hazard of a first error, and the frame up to which a trace is believed."""

@@ -1,4 +1,4 @@
-"""How far a trace may be believed at a stated risk: a threshold that holds whatever the hazards are worth.
+"""Bound on how far a trace is believed at a stated risk: a threshold that holds whatever the hazards are worth.
 
 Conformal risk control (Angelopoulos, Bates, Fisch, Lei and Schuster, "Conformal risk control", ICLR 2024, theorem 1). Of a trace the
 frames up to k are believed while P, the probability that all of them are right as the hazards have it, is above a threshold. The loss
@@ -24,8 +24,8 @@ from remedy.eval.stats.clusters import LEVEL
 
 
 class Bound(NamedTuple):
-    """What a threshold is chosen from. Of each trace with an error: `scores`, what is highest for a trace that is believed too far; and
-    `weights`, what part of its cluster it is. `clusters`: how many there are, with those that have no error."""
+    """Data from which a threshold is chosen. Of each trace with an error: `scores`, what is highest for a trace that is believed too
+    far; and `weights`, what part of its cluster it is. `clusters`: how many there are, with those that have no error."""
 
     scores: tuple[float, ...]
     weights: tuple[float, ...]

@@ -63,9 +63,9 @@ def identity_of(request: Mapping[str, Any], labels: Mapping[str, LabelValue]) ->
 
 
 class Belief(NamedTuple):
-    """What is thought of a trace up to a frame: the frame's hazard, the probability that all frames so far are right (0 from a
-    contradiction of what was written before on), and whether they are believed. The first two are the calibrator's estimates; what is
-    guaranteed is told of `believed` alone (`bound`)."""
+    """Belief in a trace up to a frame: the frame's hazard, the probability that all frames so far are right (0 from a contradiction
+    of what was written before on), and whether they are believed. The first two are the calibrator's estimates; what is guaranteed
+    is told of `believed` alone (`bound`)."""
 
     hazard: float
     right: float
@@ -129,7 +129,7 @@ class Trust(NamedTuple):
         return Follower(self, risk, threshold)
 
     def check(self, identity: Identity, name: str) -> None:
-        """Whether the calibrator is of this model, whose traces are written and decoded so. `name`: what the line calls the model.
+        """Say if the calibrator is of this model, whose traces are written and decoded so. `name`: what the line calls the model.
 
         Raises:
             UserError: it is not.
@@ -139,7 +139,7 @@ class Trust(NamedTuple):
             raise UserError(f"the calibrator is not of {name} as it is used here: it is of {said}: {CURE}")
 
     def check_served(self) -> None:
-        """Whether all that the calibrator needs is told by a server that holds its model to a constraint.
+        """Say if all that the calibrator needs is told by a server that holds its model to a constraint.
 
         Raises:
             UserError: it is not.
@@ -254,7 +254,7 @@ def fit(found: Evaluated, where: str) -> Trust:
 
 
 def _too_little(observed: Observed, halves: Sequence[Observed]) -> str:
-    """Why nothing can be learnt; empty if something can."""
+    """Say why nothing can be learnt; empty if something can."""
     errors, clusters = observed.traces["error"], observed.traces["cluster"].nunique()
     if (errors < 0).all():
         return f"all {len(errors)} traces are right, so that no error can be learnt: take harder programs"
@@ -307,7 +307,7 @@ def _on_other_programs(frames: pd.DataFrame, names: Sequence[str]) -> dict[str, 
 
 
 def described(trust: Trust) -> list[str]:
-    """What was fitted, in lines for people."""
+    """Return what was fitted, in lines for people."""
     about, judged = trust.fitted, trust.fitted["cross_validated"]
     lines = [
         f"{about['run']}: {about['traces']:,} traces of {about['clusters']:,} programs ({', '.join(about['splits'])}), "

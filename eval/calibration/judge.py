@@ -44,7 +44,7 @@ class Judged(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What a rule comes to. `right`: the share of traces in which all believed frames are right, each cluster counted once; `believed`:
+    """Result of a rule. `right`: the share of traces in which all believed frames are right, each cluster counted once; `believed`:
     the share of a trace's written frames that are; `most`: the same if exactly the right ones were."""
 
     right: Estimate
@@ -72,7 +72,7 @@ def rule(trust: Trust, name: str, risk: float) -> tuple[str, float]:
 
 
 def kept(judged: Judged, name: str, risk: float) -> Kept:
-    """What a rule comes to at a stated risk.
+    """Return what a rule comes to at a stated risk.
 
     Raises:
         ValueError: there are no traces.
@@ -96,7 +96,8 @@ def by_cluster(values: npt.NDArray[np.float64] | npt.NDArray[np.bool_], clusters
 
 
 def scores(judged: Judged) -> Mapping[str, npt.NDArray[np.float64]]:
-    """What whole traces can be accepted by, a value for each: the calibrator's P at the end, what the model's own probabilities say,
+    """Return what whole traces can be accepted by, a value for each: the calibrator's P at the end, what the model's own probabilities
+    say,
     where all are known, and the length alone."""
     by_trace = judged.frames.groupby("trace")
     own = -np.logaddexp(0, judged.frames["frame_probability"])

@@ -1,5 +1,4 @@
-"""What is known of written traces: the signals of doubt of every frame, without any truth, and where the truth is known, whether the
-frame is the first error.
+"""Signals of doubt of every written frame, without any truth, and where the truth is known, whether the frame is the first error.
 
 Each signal is causal: of a frame it uses that frame and the frames before it. Each grows with doubt, and those that are made of
 probabilities are log-odds, since a model that knows how sure it may be has the log-odds of its own error on that scale. Generations
@@ -185,7 +184,7 @@ def observe(conditions: Sequence[tuple[pd.DataFrame, pd.DataFrame]]) -> Observed
 
 
 def _unusable(record: Mapping[str, Any], written: Mapping[str, Any]) -> str:
-    """Why nothing can be learnt of a trace; empty if something can."""
+    """Say why nothing can be learnt of a trace; empty if something can."""
     if pd.isna(record["right"]):
         return FED
     if record["outcome"] != "ok":
@@ -194,7 +193,7 @@ def _unusable(record: Mapping[str, Any], written: Mapping[str, Any]) -> str:
 
 
 def _cut_while_right(record: Mapping[str, Any], last: int) -> bool:
-    """Whether what is called the first error is a frame that a limit cut, and nothing says that it would have been wrong. Of true
+    """Say if what is called the first error is a frame that a limit cut, and nothing says that it would have been wrong. Of true
     traces those that fit are decoded alone, so one that is cut has left the truth, unless it spells out what the truth does not."""
     return bool(record["truncated"] and record["respelled"] > 0 and record["frames_right"] >= last)
 

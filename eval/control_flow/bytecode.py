@@ -96,7 +96,7 @@ class Code(NamedTuple):
         return None if elsewhere or at == 0 else self.instructions[at - 1]
 
     def shows(self, before: int, at: int) -> bool:
-        """Whether a LINE fires where the frame goes on from one instruction to another (`maybe_call_line_trace`)."""
+        """Say if a LINE fires where the frame goes on from one instruction to another (`maybe_call_line_trace`)."""
         one = self.instructions[at]
         other = one.line != self.instructions[before].line or (at <= before and one.op != "SEND")
         return one.line != NO_LINE and (other or before <= self.start)
@@ -205,7 +205,7 @@ def _slots(code: types.CodeType) -> tuple[str, ...]:
 
 
 def _units(units: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Of each instruction its first unit of two bytes (a prefix, if it has one), its own, its opcode and its argument."""
+    """Return for each instruction its first unit of two bytes (a prefix, if it has one), its own, its opcode and its argument."""
     unit, first, extended = 0, 0, 0
     while 2 * unit < len(units):
         opcode, arg = units[2 * unit], units[2 * unit + 1] | extended

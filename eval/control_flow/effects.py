@@ -1,4 +1,4 @@
-"""What each instruction may run, found by following functions and generators over the stack of each code object.
+"""Effects of instructions: what each may run, found by following functions and generators over the stack of each code object.
 
 A function is *known* where it is called if the stack says which one it is: it was just made, or comes from a variable that never
 stands for another. A function or generator that goes anywhere else (into a container, an argument, a returned value) has *escaped*, and
@@ -222,7 +222,7 @@ class _Flow:
         return tuple(before[-1].name.split()) if before else ()
 
     def _call(self, callee: Value, arguments: list[Value], keywords: tuple[str, ...], effect: Effect) -> Value:
-        """What a call does and gives back."""
+        """Return what a call does and gives back."""
         if callee is not None and callee.kind is Kind.FUNCTION:
             self._escape(arguments)
             effect.runs_escaped = False
@@ -260,7 +260,7 @@ class _Flow:
         return None
 
     def _is_reader(self, name: str, builtin: bool, method: bool, generator: Code) -> bool:
-        """Whether a callee reads its one argument and does nothing else."""
+        """Say if a callee reads its one argument and does nothing else."""
         plain = self.names.plain
         if name in ("dict", "update") and not _gives_pairs(generator):
             return False  # it would read what it is given too

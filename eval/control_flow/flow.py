@@ -47,7 +47,7 @@ class ControlFlow:
         return self._lines[step.line - 1] if step.event is not None else ""
 
     def candidates(self, walk: Walk) -> dict[tuple[Event | None, str], set[Step]]:
-        """What may come next as frames show it: lines with the same text are not told apart."""
+        """Return what may come next as frames show it: lines with the same text are not told apart."""
         found: dict[tuple[Event | None, str], set[Step]] = {}
         for step in walk.allowed():
             found.setdefault((step.event, self.source(step)), set()).add(step)

@@ -1,4 +1,4 @@
-"""What may still come at a place of a trace, as a context-free grammar over steps.
+"""Grammar of what may still come at a place of a trace: context-free, over steps.
 
 The automaton's stack is the nesting of the grammar: an activation of a frame is a nonterminal for each way in which it may be left, and
 a call is the step that shows it, what is called, and then the caller again. Which ways there are is found by following all until
@@ -41,14 +41,14 @@ class _Spot(NamedTuple):
 
 
 class _Begin(NamedTuple):
-    """Where an activation begins, or goes on after what it called. `loose`: a frame below it may catch."""
+    """Place where an activation begins, or goes on after what it called. `loose`: a frame below it may catch."""
 
     spot: _Spot
     loose: bool
 
 
 class _Exit(NamedTuple):
-    """How an activation is left, and what then waits."""
+    """Way in which an activation is left, and what then waits."""
 
     how: Point
     waiting: Waiting
@@ -100,7 +100,7 @@ class _Endless(NamedTuple):
 
 
 class _Rest(NamedTuple):
-    """What comes after the frame on top of these was left so."""
+    """Continuation after the frame on top of these was left so."""
 
     parents: frozenset[Below]
     exit: _Exit
@@ -195,7 +195,7 @@ class Grammar:
             yield from self._from(place, one.parents, name.exit.all)
 
     def _is_endless(self, begin: _Begin) -> bool:
-        """Whether an activation, or one that it calls, may never be left."""
+        """Say if an activation, or one that it calls, may never be left."""
         if begin not in self._endless:
             seen, waiting, found = {begin}, [begin], False
             while waiting and not found:

@@ -1,4 +1,4 @@
-"""Where exceptions go: which may end in the frame that raised them, and from where they seem to come when they are raised again."""
+"""Ways of exceptions: which may end in the frame that raised them, and from where they seem to come when they are raised again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Handlers:
         self._again: dict[int, dict[int, set[int]]] = {}
 
     def catches(self, code: int, at: int) -> bool:
-        """Whether an exception that an instruction raises may end in its frame."""
+        """Say if an exception that an instruction raises may end in its frame."""
         handler = self._codes[code].instructions[at].handler
         if handler is None:
             return False

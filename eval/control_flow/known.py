@@ -1,4 +1,4 @@
-"""What is known of Python's own operations: which can run a program's functions, and which cannot raise."""
+"""Facts of Python's own operations: which can run a program's functions, and which cannot raise."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ _PUSH_NOTHING = words(
 
 
 def iterates(one: Instruction) -> bool:
-    """Whether an instruction calls or iterates, whatever its objects are."""
+    """Say if an instruction calls or iterates, whatever its objects are."""
     return one.op in ITERATE and (one.op != "BINARY_OP" or one.name not in ("+", "*", "/", "//", "%", "**", "<<", ">>"))
 
 
 def pushed(one: Instruction) -> int:
-    """How many values an instruction leaves on the stack."""
+    """Return how many values an instruction leaves on the stack."""
     if one.op == "UNPACK_SEQUENCE":
         return one.arg
     if one.op == "UNPACK_EX":

@@ -1,4 +1,4 @@
-"""Which events may come next at a point of a frame: rules that give the events of CPython 3.11's `sys.settrace` exactly.
+"""Rules of the events that may come next at a point of a frame: those of CPython 3.11's `sys.settrace` exactly.
 
 - LINE at an instruction: it has a line, and that is another than the last instruction's, or it stands before that one (and is no
   SEND), or the frame has just begun. An instruction without a line fires nothing and makes the next one's another.
@@ -23,7 +23,7 @@ from remedy.eval.control_flow.handlers import Handlers
 
 
 class Point(Enum):
-    """What is about to happen in a frame at an instruction."""
+    """Moment in a frame before an instruction."""
 
     RUN = 0
     """It is about to run."""
@@ -59,7 +59,7 @@ class Node(NamedTuple):
 
 
 class Act(Enum):
-    """What an event does to the stack of frames."""
+    """Effect of an event on the stack of frames."""
 
     GO = 0
     """The frame goes on at `node`."""
@@ -119,7 +119,7 @@ class Moves:
         return found
 
     def stops(self, code: int, at: int) -> bool:
-        """Whether an exception of what an instruction called may end in this frame, by a handler or in what is no code of ours."""
+        """Say if an exception of what an instruction called may end in this frame, by a handler or in what is no code of ours."""
         known = self.effects.of[code][at]
         unknown = known.reads is None and (known.calls is None or known.runs_escaped) and self.effects.names.may_swallow
         return unknown or self.handlers.catches(code, at)

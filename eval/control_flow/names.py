@@ -1,4 +1,4 @@
-"""Which variables stand for one function of the program whenever they are bound, and what the program's names tell of it."""
+"""Variables that stand for one function of the program whenever they are bound, and what the program's names tell of it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Names:
         }
 
     def variable(self, code: Code, op: str, name: str) -> Variable | None:
-        """What an instruction names; None: a variable of a class body, or no variable."""
+        """Return what an instruction names; None: a variable of a class body, or no variable."""
         kind = op.partition("_")[2]
         if kind == "GLOBAL" or (kind == "NAME" and code.number == GLOBAL):
             return GLOBAL, name
@@ -116,7 +116,7 @@ class Names:
         return None
 
     def is_builtin(self, name: str) -> bool:
-        """Whether a global name can only be Python's own."""
+        """Say if a global name can only be Python's own."""
         return hasattr(builtins, name) and name not in self._globals and not self.dynamic
 
     def _bound(self, code: Code) -> Iterator[Variable]:
@@ -150,7 +150,7 @@ def _modules(instructions: list[Instruction]) -> set[str]:
 
 
 def _finalizes(code: Code, codes: list[Code]) -> bool:
-    """Whether something is named `__del__` besides a function that says so itself."""
+    """Say if something is named `__del__` besides a function that says so itself."""
     for at, one in enumerate(code.instructions):
         if "__del__" in one.name and one.op == "STORE_NAME":
             loads, makes = code.instructions[at - 2 : at]
@@ -163,7 +163,7 @@ def _finalizes(code: Code, codes: list[Code]) -> bool:
 
 
 def _asks_types(instructions: list[Instruction]) -> bool:
-    """Whether `type` is only called with one argument, which makes no type."""
+    """Say if `type` is only called with one argument, which makes no type."""
     calls = zip(instructions, instructions[2:])
     return all(two.op == "PRECALL" and two.arg == 1 for one, two in calls if one.name == "type" and "LOAD" in one.op)
 

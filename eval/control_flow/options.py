@@ -21,7 +21,7 @@ END = Step(None, 0)
 
 
 class Place(NamedTuple):
-    """Where the frame that runs is, and which generators wait."""
+    """Place of the frame that runs, and the generators that wait."""
 
     node: Node
     waiting: Waiting = ()
@@ -75,7 +75,7 @@ class Options:
         yield from self._at_any_time(node, waiting)
 
     def targets(self, option: Option) -> list[Node]:
-        """Where what is called or goes on begins."""
+        """Return where what is called or goes on begins."""
         move, waiter = option.move, option.waiter
         if waiter is None:
             assert move.node is not None
@@ -101,7 +101,7 @@ class Options:
         return Option(Step(Event.CALL, line), move, waiter, back, removed(waiting, waiter))
 
     def _at_any_time(self, node: Node, waiting: Waiting) -> Iterator[Option]:
-        """What runs when an object is dropped: the frame then goes on as if nothing had been."""
+        """Return what runs when an object is dropped: the frame then goes on as if nothing had been."""
         for number in self.moves.finalizers:
             code = self.moves.codes[number]
             move = Move(Act.ENTER, Event.CALL, code.first_line, Node(number, code.start, Point.RUN), node.at)

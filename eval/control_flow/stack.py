@@ -1,4 +1,4 @@
-"""What may be known of the values on a stack, and of what an instruction does with them."""
+"""Knowledge of the values on a stack, and of what an instruction does with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What the stack may be known to hold."""
+    """Kind of a value that the stack may be known to hold."""
 
     FUNCTION = 0
     GENERATOR = 1
@@ -39,7 +39,7 @@ Value = Known | None
 
 @dataclass(slots=True)
 class Effect:
-    """What an instruction may do besides going on."""
+    """Effect of an instruction besides going on."""
 
     calls: int | None = None
     """The one function that it runs, after all that `runs_escaped` says."""

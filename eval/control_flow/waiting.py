@@ -38,7 +38,7 @@ def freed(waiting: Waiting) -> Waiting:
 
 
 def joined(several: list[Waiting]) -> Waiting:
-    """What allows all that any of several does."""
+    """Return what allows all that any of several does."""
     flags: dict[tuple[int, int], bool] = {}
     for one in (one for waiting in several for one in waiting):
         flags[one.code, one.at] = flags.get((one.code, one.at), False) or one.free

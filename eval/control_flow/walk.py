@@ -33,17 +33,17 @@ class Below:
         """Whether an exception may end here or below."""
 
     def again(self, how: Point) -> Node:
-        """Where it goes on when the other is left."""
+        """Return where it goes on when the other is left."""
         return self.back or Node(self.code, self.at, how)
 
 
 def loose(parents: Collection[Below]) -> bool:
-    """Whether an exception that a frame on top of one of these does not catch may end below it."""
+    """Say if an exception that a frame on top of one of these does not catch may end below it."""
     return any(one.stops for one in parents)
 
 
 def stops(moves: Moves, code: int, at: int, back: Node | None) -> bool:
-    """Whether an exception may end in a frame that has called another at an instruction."""
+    """Say if an exception may end in a frame that has called another at an instruction."""
     settled = back is not None and back.point is not Point.FAILED
     return settled or moves.stops(code, at)
 
@@ -53,7 +53,7 @@ _Back = tuple[int, int, Node | None]
 
 
 class Walk:
-    """What may follow the frames read so far. It does not change: `advance` gives another."""
+    """Set of places that agree with the frames read so far; it says what may follow. It does not change: `advance` gives another."""
 
     def __init__(self, options: Options, configurations: Configurations, exceptions: Exceptions) -> None:
         self.options = options
@@ -91,7 +91,7 @@ class Walk:
 
     @property
     def exceptions(self) -> Exceptions:
-        """Which exceptions may be raised from here on."""
+        """Return which exceptions may be raised from here on."""
         self.allowed()
         return self._exceptions
 
@@ -100,13 +100,13 @@ class Walk:
 
     @property
     def node(self) -> Node | None:
-        """Where the frame that runs is, if that is certain."""
+        """Return where the frame that runs is, if that is certain."""
         nodes = {node for node, _ in self.configurations}
         return next(iter(nodes)) if len(nodes) == 1 else None
 
     @property
     def may_drop(self) -> bool:
-        """Whether anything may run between any two instructions, since objects may be dropped that run it then."""
+        """Say if anything may run between any two instructions, since objects may be dropped that run it then."""
         moves = self.options.moves
         free = any(waiter.free for _, waiting in self.configurations for waiter in waiting)
         return free or bool(moves.finalizers or moves.generators)
@@ -136,7 +136,7 @@ class Walk:
         below: dict[_Back, frozenset[Below]],
         entered: list[tuple[Place, _Back]],
     ) -> None:
-        """Where an option leads: into `found`, or with a frame more on the stack, into `below` and `entered`."""
+        """Return where an option leads: into `found`, or with a frame more on the stack, into `below` and `entered`."""
         node, move, waiting = place.node, option.move, option.waiting
         if move.act is Act.GO:
             assert move.node is not None

@@ -1,4 +1,4 @@
-"""How deep in calls the frames of a trace stand, as whoever writes it has it: by the events up to each frame, without a truth."""
+"""Depth of calls of a trace's frames, as whoever writes it has it: by the events up to each frame, without a truth."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class ConstrainedCursor(Cursor):
 
     @property
     def remaining(self) -> int:
-        """How many tokens may yet be written, with those that are certain."""
+        """Return how many tokens may yet be written, with those that are certain."""
         return self.max_new_tokens - len(self.current)
 
     def prompt(self) -> list[int]:
@@ -71,7 +71,7 @@ class ConstrainedCursor(Cursor):
 
     @property
     def _full(self) -> bool:
-        """Whether a limit ends the trace here, or nothing at all may follow."""
+        """Say if a limit ends the trace here, or nothing at all may follow."""
         stuck = not self.allowed.ids and not self.place.done
         return stuck or len(self.current) >= self.max_new_tokens
 

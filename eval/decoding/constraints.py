@@ -30,7 +30,7 @@ class Constraint(NamedTuple):
 
 
 def exceptions_of(example: Example) -> Exceptions:
-    """Which exceptions a trace may have: of a program that is known to return, none that nothing catches."""
+    """Return which exceptions a trace may have: of a program that is known to return, none that nothing catches."""
     return "caught" if example.returns else "all"
 
 
@@ -56,7 +56,7 @@ CONSTRAINTS = {
 
 
 def starts_of(constraint: str, examples: Sequence[Example], data: DataConfig, tokenizer: TraceTokenizer) -> list[Place]:
-    """Where the trace of each example begins.
+    """Return where the trace of each example begins.
 
     Raises:
         UserError: a program's control flow cannot be read.
@@ -76,7 +76,7 @@ def _start(constraint: str, example: Example, data: DataConfig, tokenizer: Trace
 
 
 def check_data(constraint: str, data: DataConfig) -> None:
-    """Whether traces can be decoded under a constraint, as far as the settings say.
+    """Say if traces can be decoded under a constraint, as far as the settings say.
 
     Raises:
         ConfigError: they cannot.
@@ -92,7 +92,7 @@ def check_data(constraint: str, data: DataConfig) -> None:
 
 
 def check_interpreter(constraint: str, data: DataConfig) -> None:
-    """Whether the interpreter that runs the programs is one whose bytecode can be read.
+    """Say if the interpreter that runs the programs is one whose bytecode can be read.
 
     Raises:
         ConfigError: it is not.

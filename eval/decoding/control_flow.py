@@ -1,4 +1,4 @@
-"""Which tokens a program's control flow allows next in a written trace.
+"""Tokens that a program's control flow allows next in a written trace.
 
 Between separators, which are ids and never text, an event is one token and an ACTION is one of a few source lines, each of which a
 tokenizer cuts in one way: a trie over their ids says which tokens may follow (De Cao et al., "Autoregressive entity retrieval", 2021).
@@ -28,7 +28,7 @@ Symbols = tuple[int | None, ...]
 
 
 def check_traces(format: str, reveal: RevealConfig) -> None:
-    """Whether traces that are written so can be told by control flow.
+    """Say if traces that are written so can be told by control flow.
 
     Raises:
         ControlFlowError: the format has no events to tell frames by, or frames are left out.
@@ -60,7 +60,7 @@ class Trie:
 
 
 class Phase(Enum):
-    """What is written next."""
+    """Part of a frame that is written next."""
 
     EVENT = 0
     STATE = 1
@@ -149,7 +149,7 @@ class TokenWalk:
 
     @property
     def done(self) -> bool:
-        """Whether the trace has ended."""
+        """Say if the trace has ended."""
         return self._phase is Phase.DONE
 
     @property
@@ -160,7 +160,7 @@ class TokenWalk:
         return frozenset(steps_of(self._trie)) if self._trie is not None else frozenset()
 
     def allowed(self) -> Allowed:
-        """What may come next; nothing when the trace has ended."""
+        """Return what may come next; nothing when the trace has ended."""
         grammar, phase = self.grammar, self._phase
         separators = grammar.separators
         if phase is Phase.EVENT:
@@ -198,11 +198,11 @@ class TokenWalk:
         return TokenWalk(grammar, walk, Phase.EVENT)
 
     def _next_steps(self) -> frozenset[Step]:
-        """What the next frame may be."""
+        """Return what the next frame may be."""
         return self._walk.allowed()
 
     def rest(self) -> Iterator[tuple[Symbols, Walk]]:
-        """How the frame that is being written may go on to its end, and the walk after it; nothing when the trace has ended."""
+        """Return how the frame that is being written may go on to its end, and the walk after it; nothing when the trace has ended."""
         if self._phase is Phase.EVENT:
             yield (), self._walk
         elif self._phase is not Phase.DONE:
@@ -214,7 +214,7 @@ class TokenWalk:
                 yield self.grammar.frame(self._event, ids)[written:], walk
 
     def _closing(self) -> int:
-        """What stands after the source line."""
+        """Return what stands after the source line."""
         closing = Special.FRAME_SEP if self._event in WITH_LOCALS else Special.ARG_SEP
         return self.grammar.separators[closing]
 
@@ -225,7 +225,7 @@ def steps_of(trie: Trie) -> set[Step]:
 
 
 def endings(trie: Trie) -> Iterator[tuple[tuple[int, ...], set[Step]]]:
-    """How each list with this beginning goes on, and the steps that it stands for."""
+    """Return how each list with this beginning goes on, and the steps that it stands for."""
     if trie.steps:
         yield (), trie.steps
     for token, following in trie.next.items():

@@ -1,4 +1,4 @@
-"""What may still come of a written trace, as a grammar that a server holds a model to: in llguidance's dialect of Lark, over token ids.
+"""Grammar of what may still come of a written trace, for a server to hold a model to: in llguidance's dialect of Lark, over token ids.
 
 Every terminal is a token by its id, and free text is any number of tokens that are not special, closed by one that is: so the server
 allows at every place the tokens that `TokenWalk` allows here, whatever its tokenizer calls them. Where generators wait or many frames
@@ -33,7 +33,7 @@ class LarkGrammar:
         self._frames: dict[Step, Symbols] = {}
 
     def after(self, place: TokenWalk) -> str:
-        """What may come after a place.
+        """Return what may come after a place.
 
         Raises:
             ControlFlowError: it is more than a server reads; the message names the program.
@@ -96,7 +96,7 @@ def beginning(ids: Iterable[int]) -> str:
 
 
 def _items(rules: Rules, begun: Iterable[Rule]) -> int:
-    """How many alternatives a parser looks at where these nonterminals begin, as far as `ITEMS`."""
+    """Return how many alternatives a parser looks at where these nonterminals begin, as far as `ITEMS`."""
     seen: set[Rule] = set()
     waiting, found = list(begun), 0
     while waiting and found <= ITEMS:

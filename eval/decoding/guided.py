@@ -1,4 +1,4 @@
-"""Which tokens may come next in a written trace by its program and by the states that it has written.
+"""Tokens that may come next in a written trace by its program and by the states that it has written.
 
 A line is evaluated on the writer's own state, which says which way it goes; and what the next state shows is certain where nothing
 on the way stores or changes it. A value that is new is left to the writer.
@@ -23,7 +23,7 @@ from remedy.models.tokenizer import TraceTokenizer
 
 
 def check_states(reveal: RevealConfig, string_encoding: str) -> None:
-    """Whether lines can be evaluated on the states of traces that are written so.
+    """Say if lines can be evaluated on the states of traces that are written so.
 
     Raises:
         ControlFlowError: states do not show all variables, or strings are not written as they are.
@@ -63,7 +63,7 @@ class GuidedGrammar(TraceGrammar):
         return GuidedWalk(self, guide, Phase.EVENT, {} if self.diff else None)
 
     def may_close(self, token: int) -> bool:
-        """Whether a token has a quote, which may end a value."""
+        """Say if a token has a quote, which may end a value."""
         found = self._quotes.get(token)
         if found is None:
             found = self._quotes[token] = '"' in self.tokenizer.decode([token])
@@ -121,7 +121,7 @@ class GuidedWalk(TokenWalk):
         self._text = text
 
     def allowed(self) -> Allowed:
-        """What may come next; nothing when the trace has ended."""
+        """Return what may come next; nothing when the trace has ended."""
         return super().allowed() if self._text.next is None else Allowed(frozenset({self._text.next}))
 
     def _next_steps(self) -> frozenset[Step]:
@@ -197,7 +197,7 @@ class GuidedWalk(TokenWalk):
         return self._moved(Phase.STATE, text=_Text(ids, (*pending, *separator)))
 
     def _read(self) -> Mapping[str, str] | None:
-        """What the state shows that was just written, in full; None if it cannot be read."""
+        """Return what the state shows that was just written, in full; None if it cannot be read."""
         try:
             shown = read_locals(self.grammar.tokenizer.decode(self._text.ids))
         except Malformed:

@@ -1,4 +1,4 @@
-"""Which tokens must come next in a text of which a part is known, given those that are written.
+"""Tokens that must come next in a text of which a part is known, given those that are written.
 
 A token may hold the end of what is known and the beginning of what is not, so what is certain stops before every token that another
 continuation would change.
@@ -101,7 +101,7 @@ def as_value(text: str) -> Value:
 
 @lru_cache(maxsize=20_000)
 def _unsettled(tokenizer: TraceTokenizer, tail: str) -> int:
-    """How many of the last tokens of a text may be others, depending on what follows it."""
+    """Return how many of the last tokens of a text may be others, depending on what follows it."""
     ids = tokenizer.encode([Span(Role.STATE, tail, 0)]).ids
     settled = len(ids)
     for probe in _PROBES:
@@ -112,7 +112,7 @@ def _unsettled(tokenizer: TraceTokenizer, tail: str) -> int:
 
 
 def _closed(text: str, start: int) -> int | None:
-    """Where a JSON string ends that begins before `start`; None if it does not yet."""
+    """Return where a JSON string ends that begins before `start`; None if it does not yet."""
     at = start
     while at < len(text):
         if text[at] == '"':
@@ -122,7 +122,7 @@ def _closed(text: str, start: int) -> int | None:
 
 
 def _unescaped(raw: str) -> str | None:
-    """What the inside of a JSON string stands for; None if it is none."""
+    """Return what the inside of a JSON string stands for; None if it is none."""
     try:
         found = json.loads(f'"{raw}"')
     except ValueError:

@@ -1,4 +1,4 @@
-"""What writes traces: a generator is given requests and which of their roles are fed, and gives back what a model wrote.
+"""Interface of generators: one is given requests and which of their roles are fed, and gives back what a model wrote.
 
 To add one, write it in a file of its own, and choose it in `evaluate._generator`. `cursor_of` says what is fed and where a run ends,
 whoever asks a model.
@@ -35,7 +35,7 @@ def requests(examples: Iterable[Encoded], starts: Iterable[Place] = ()) -> list[
 
 
 class Writing(NamedTuple):
-    """What of examples is fed, and where the model's runs end."""
+    """Roles that are fed, and where the model's runs end."""
 
     fed: frozenset[Role]
     exact: bool = False
@@ -51,7 +51,7 @@ class Writing(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a model wrote of one example."""
+    """Tokens that a model wrote of one example."""
 
     runs: list[Generated]
     near_ties: int = 0
@@ -74,18 +74,18 @@ class Generator(Protocol):
 
     @property
     def context(self) -> ContextLimit | None:
-        """How many tokens the model was made to read, where that is known."""
+        """Return how many tokens the model was made to read, where that is known."""
 
     @property
     def limit(self) -> int | None:
-        """How many tokens of a sequence can be read at all; None if there is no end."""
+        """Return how many tokens of a sequence can be read at all; None if there is no end."""
 
     def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
         """Write each example, in their order. One that is longer than `limit` must not be given. `done`: is told of each, in any
         order."""
 
     def report(self) -> dict[str, Any]:
-        """How the model is read, to be kept beside results."""
+        """Return how the model is read, to be kept beside results."""
 
 
 def cursor_of(asked: Request, writing: Writing, tokenizer: TraceTokenizer, longest: int | None) -> Cursor:
@@ -107,7 +107,7 @@ def predictions(
     logprobs: Sequence[float],
     margins: Sequence[float],
 ) -> list[Generated]:
-    """What a model predicted in place of each true token, as one run for every stretch whose roles were asked for."""
+    """Return what a model predicted in place of each true token, as one run for every stretch whose roles were asked for."""
     return [
         Generated(
             start, stop, list(ids[start:stop]), list(logprobs[start:stop]), True, margins=tuple(margins[start:stop])

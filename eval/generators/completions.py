@@ -1,4 +1,4 @@
-"""How vLLM is asked for tokens, and what it replies: token ids on both sides, never text.
+"""Requests to vLLM, and its replies: token ids on both sides, never text.
 
 Two things are asked for: what the model writes after some tokens (greedily, up to a number of tokens or one that stops it), and what it
 would have written in place of each of the last tokens that it is given.
@@ -43,7 +43,7 @@ LEAST = -math.log(MOST_IDS)
 
 
 class Question(NamedTuple):
-    """What is asked."""
+    """Request for tokens."""
 
     prompt: list[int]
     """The ids that are read."""
@@ -90,7 +90,7 @@ def ask(model: str, question: Question) -> dict[str, Any]:
 
 
 def read(reply: Mapping[str, Any], question: Question) -> Answer:
-    """What a reply says.
+    """Return what a reply says.
 
     Raises:
         BadReply: it lacks something; the message says what, and what to do.
@@ -144,7 +144,7 @@ def _no_logprobs(asked: str) -> BadReply:
 
 
 def _margin(logprobs: Sequence[float]) -> float:
-    """How far the likeliest is above the next."""
+    """Return how far the likeliest is above the next."""
     ordered = sorted(logprobs, reverse=True)
     return ordered[0] - ordered[1] if len(ordered) > 1 else float("inf")
 

@@ -20,7 +20,7 @@ CANDIDATES = 8
 
 
 class Source(IntEnum):
-    """Where a draft comes from."""
+    """Source of a draft."""
 
     TRUTH = 0
     """The truth, in step."""
@@ -54,7 +54,8 @@ class _Copied:
         self._after: dict[tuple[int, ...], list[int]] = {}
 
     def found(self, tokens: Sequence[int], read: Sequence[int]) -> tuple[int, int] | None:
-        """How many of the tokens before a place are those that were read last, and the place: the one with most, of all that are near
+        """Return how many of the tokens before a place are those that were read last, and the place: the one with most, of all that
+        are near
         where the row would be if it had written one token for another since it was in step (at first, near the end)."""
         self._grow(tokens)
         expected = len(tokens) if self.anchor is None else self.anchor[1] + len(read) - self.anchor[0]
@@ -87,7 +88,7 @@ class Drafter:
         self._own = _Copied()
 
     def draft(self, read: Sequence[int], room: int, worth: Worth) -> Draft:
-        """What may follow the tokens that were read: of the truth, in step, up to `room` tokens, else as many of a source as are
+        """Return what may follow the tokens that were read: of the truth, in step, up to `room` tokens, else as many of a source as are
         `worth` it."""
         cursor = self.cursor
         if not cursor.done and cursor.run + 1 == len(cursor.runs) and not cursor.runs[cursor.run][2]:
@@ -113,7 +114,7 @@ class Drafter:
         return Draft(cursor.resumed(tokens, count), source, start, len(read))
 
     def renew(self, read: int, before: int) -> None:
-        """What was read has been forgotten but for so many tokens, of so many before."""
+        """Return what was read has been forgotten but for so many tokens, of so many before."""
         self._own = _Copied()
         if self._truth.anchor is not None:
             self._truth.anchor = (self._truth.anchor[0] + read - before, self._truth.anchor[1])
@@ -126,7 +127,7 @@ class Drafter:
 
 
 def _matched(sequence: Sequence[int], place: int, read: Sequence[int]) -> int:
-    """How many tokens before the place are those that were read last."""
+    """Return how many tokens before the place are those that were read last."""
     count = 0
     while count < min(LONGEST_MATCH, place, len(read)) and sequence[place - 1 - count] == read[-1 - count]:
         count += 1

@@ -47,7 +47,7 @@ class Refused(UserError):
 
 
 class _Passing(Exception):
-    """What may pass. `kind`: as it is counted; `detail`: what was said; `pause`: seconds for which the server asks."""
+    """Failure that may pass. `kind`: as it is counted; `detail`: what was said; `pause`: seconds for which the server asks."""
 
     def __init__(self, kind: str, detail: str = "", pause: float = 0.0) -> None:
         super().__init__(f"{kind} ({detail})" if detail else kind)
@@ -89,7 +89,7 @@ class HttpClient:
                 self._client = None
 
     async def look(self, path: str) -> Mapping[str, Any] | None:
-        """What is to be read at a path, at once or not at all: None if there is no such page.
+        """Return what is to be read at a path, at once or not at all: None if there is no such page.
 
         Raises:
             UserError: nothing answers there, or not with JSON.
@@ -194,7 +194,7 @@ TIMED_OUT = "no reply in time"
 
 
 def said(reply: httpx.Response) -> str:
-    """What the body of an error says, on one line: the message of OpenAI's form, or the text."""
+    """Return what the body of an error says, on one line: the message of OpenAI's form, or the text."""
     try:
         found = json.loads(reply.content)
     except (ValueError, RecursionError):

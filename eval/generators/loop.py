@@ -50,7 +50,7 @@ class LoopGenerator:
         return found
 
     def batch(self, asked: Sequence[Request], writing: Writing) -> Iterator[Written]:
-        """What is written of examples that are read together."""
+        """Return what is written of examples that are read together."""
         if writing.fed == frozenset(Role):
             examples = [one.example for one in asked]
             return map(Written, predict(self.reader, self.tokenizer, examples, writing.predicted, writing.memory))

@@ -1,5 +1,5 @@
-"""What was written so far of a condition that is not done: a line for each trace. An evaluation that is killed, or whose server goes
-away, goes on from there, on any number of processes."""
+"""Log of the traces written so far of a condition that is not done, a line for each. An evaluation that is killed, or whose server
+goes away, goes on from there, on any number of processes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Journal:
         return len(self._held)
 
     def find(self, truth: Encoded, writing: Writing) -> Written | None:
-        """What was written of an example, if that is known."""
+        """Return what was written of an example, if that is known."""
         return self._held.get(self._key(truth, writing)) if self._held else None
 
     def add(self, truth: Encoded, writing: Writing, written: Written) -> None:

@@ -18,8 +18,8 @@ SETTLED = Prediction(-1, 0.0, math.inf)
 
 
 class Proposal(NamedTuple):
-    """What is read next of a row: `tokens` that stand and are not held yet, all of them or the first ones, and a draft of what follows
-    all of them."""
+    """Tokens that are read next of a row: `tokens` that stand and are not held yet, all of them or the first ones, and a draft of
+    what follows all of them."""
 
     tokens: list[int]
     draft: Draft

@@ -1,4 +1,5 @@
-"""How much is guessed, and which rows are read in one call: by what a call costs beside its tokens, and how often guesses were right.
+"""Schedule of drafts: how much is guessed, and which rows are read in one call, by what a call costs beside its tokens, and how often
+guesses were right.
 
 Costs are counted in tokens: a call of n tokens takes the time of `overhead + n`. That of an accelerator or of a small model, whose
 weights take longer to be fetched or whose modules to be called than a token to be computed, is hundreds. Nothing is timed: two
@@ -21,7 +22,7 @@ OWN = 8.0
 
 
 class Record:
-    """How often drafts of each source were right."""
+    """Rate at which drafts of each source were right."""
 
     def __init__(self, prior: Sequence[tuple[float, float]] = PRIOR, memory: float = 1.0) -> None:
         self._memory = memory
@@ -34,27 +35,30 @@ class Record:
         counts[1] = counts[1] * self._memory + right + wrong
 
     def chance(self, own: Record, source: Source) -> float:
-        """How likely the next token is right of a row with a record of its `own`."""
+        """Return how likely the next token is right of a row with a record of its `own`."""
         (all_right, all_judged), (right, judged) = self._counts[source], own._counts[source]
         return (OWN * all_right / all_judged + right) / (OWN + judged)
 
 
 def worthwhile(chance: float, saved: float) -> int:
-    """How many tokens are guessed: as long as one saves more than it costs. `saved`: tokens' time that one which is right saves."""
+    """Return how many tokens are guessed: as long as one saves more than it costs. `saved`: tokens' time that one which is right
+    saves."""
     if chance * saved <= 1:
         return 0
     return math.floor(math.log(saved) / -math.log(min(chance, 1 - 1e-6)))
 
 
 def width(lengths: Sequence[int], overhead: float) -> int:
-    """How many tokens rows read at most in one call that is padded to that: where most of what they would read is read in its time."""
+    """Return how many tokens rows read at most in one call that is padded to that: where most of what they would read is read in its
+    time."""
     return max(
         sorted(set(lengths)), key=lambda most: sum(min(most, n) for n in lengths) / (overhead + most * len(lengths))
     )
 
 
 def even_width(lengths: Sequence[int]) -> int:
-    """How many tokens rows read in one call that is not padded: as many as half of them would, a power of two; others read one."""
+    """Return how many tokens rows read in one call that is not padded: as many as half of them would, a power of two; others read
+    one."""
     return power_below(sorted(lengths)[len(lengths) // 2])
 
 

@@ -1,4 +1,4 @@
-"""What is likeliest after a position, among all tokens or among those that are allowed."""
+"""Likeliest tokens after a position, among all tokens or among those that are allowed."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Scores(NamedTuple):
     logits: Tensor | None = None
 
     def tells(self, place: int, among: Sequence[int] | None = None) -> bool:
-        """Whether it is known what is likeliest after a position, `among` some tokens."""
+        """Say if it is known what is likeliest after a position, `among` some tokens."""
         return among is None or self.logits is not None or self.tokens[place] in among
 
     def at(self, place: int, among: Sequence[int] | None = None) -> Prediction:
-        """What is likeliest after a position, `among` some tokens (None: all)."""
+        """Return what is likeliest after a position, `among` some tokens (None: all)."""
         token, logprob, margin = self.tokens[place], self.logprobs[place], self.margins[place]
         if among is None:
             return Prediction(token, logprob, margin)

@@ -97,7 +97,7 @@ class ServedGenerator:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What of the server makes an evaluation another one."""
+        """Return what of the server makes an evaluation another one."""
         return self.about._asdict()
 
     def report(self) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class ServedGenerator:
             )
 
     def _most(self, row: Row, reach: int) -> int:
-        """How many tokens are written, at most `reach`: of a near tie that token alone, as long as the truth may go on."""
+        """Return how many tokens are written, at most `reach`: of a near tie that token alone, as long as the truth may go on."""
         if row.undecided and not row.departed:
             return 1
         room = self.about.longest - len(row.read) if self.about.longest else PIECE
@@ -213,8 +213,8 @@ class ServedGenerator:
 
 
 class _Luck:
-    """How often a row wrote what is true: tokens that were, and how often it left the truth, or nearly. `reach`: how many tokens it
-    is asked for where a constraint may want others than it writes."""
+    """Record of how often a row wrote what is true: tokens that were, and how often it left the truth, or nearly. `reach`: how many
+    tokens it is asked for where a constraint may want others than it writes."""
 
     def __init__(self) -> None:
         self.right = 0
@@ -222,7 +222,7 @@ class _Luck:
         self.reach = SHORT
 
     def stood(self, all: bool) -> None:
-        """Whether a constraint took all that was written."""
+        """Say if a constraint took all that was written."""
         self.reach = min(2 * self.reach, PIECE) if all else SHORT
 
     def scored(self, right: int) -> None:
@@ -237,7 +237,7 @@ class _Luck:
 
 
 def _worthwhile(cursor: Cursor, luck: _Luck, read: int, count: int) -> int:
-    """How many tokens of the truth are scored of a row that has left it before; 0 where writing them takes less.
+    """Return how many tokens of the truth are scored of a row that has left it before; 0 where writing them takes less.
 
     A request that scores reads all of its prompt anew, and saves what is asked for and written up to the next departure.
     """

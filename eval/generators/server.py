@@ -1,5 +1,5 @@
-"""What is at the other end: which server, which model, how much it reads, and whether it can do what is asked of it. What would spoil
-an evaluation is found here, before the first program."""
+"""Server at the other end: which model it has, how much it reads, and whether it can do what is asked of it. What would spoil an
+evaluation is found here, before the first program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ token by token is from what it computes of the same tokens at once."""
 
 
 class About(NamedTuple):
-    """What a server says of itself. `longest`: tokens of a sequence, those that are written included, if it says that;
+    """Server's account of itself. `longest`: tokens of a sequence, those that are written included, if it says that;
     `batch_invariant`: `on` or `off` as it says, `declared` in the configuration, or `unknown`."""
 
     server: str
@@ -52,7 +52,7 @@ class Server:
 
     @property
     def limit(self) -> ContextLimit | None:
-        """How many tokens can be read: one fewer than a sequence may have, for the one that is written."""
+        """Return how many tokens can be read: one fewer than a sequence may have, for the one that is written."""
         longest = self.about.longest
         return ContextLimit(longest - 1, "max_model_len, less the token that is written", True) if longest else None
 
@@ -75,16 +75,16 @@ class Server:
             ) from None
 
     async def write(self, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
-        """What the model writes after what was read, held to a grammar if one is given."""
+        """Return what the model writes after what was read, held to a grammar if one is given."""
         return (await self.answer(Question(list(read), most, stops, grammar=grammar))).predicted
 
     async def score(self, read: Sequence[int], guess: Sequence[int]) -> Scores:
-        """What the model would have written in place of each guessed token, and what after them."""
+        """Return what the model would have written in place of each guessed token, and what after them."""
         return (await self.answer(Question([*read, *guess], 1, first=len(read)))).predicted
 
 
 async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:
-    """Whether the server holds its model to a grammar over token ids.
+    """Say if the server holds its model to a grammar over token ids.
 
     Raises:
         UserError: it does not; the line says how to start it.
@@ -146,7 +146,7 @@ async def _about(client: HttpClient, card: Mapping[str, Any]) -> About:
 
 
 async def _may_look(client: HttpClient, path: str) -> Mapping[str, Any]:
-    """What is at a path; nothing where a server does not have it, or keeps it to itself."""
+    """Return what is at a path; nothing where a server does not have it, or keeps it to itself."""
     try:
         return await client.look(path) or {}
     except UserError:
@@ -154,7 +154,7 @@ async def _may_look(client: HttpClient, path: str) -> Mapping[str, Any]:
 
 
 async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> None:
-    """Whether the model reads and writes this tokenizer's ids, and how far its two ways of computing are apart."""
+    """Say if the model reads and writes this tokenizer's ids, and how far its two ways of computing are apart."""
     ids = _spread(tokenizer)
     longest = server.about.longest or len(ids) + WRITTEN + 2
     if longest < 8:
@@ -234,7 +234,7 @@ def _comparable(own: str, other: str) -> bool:
 
 
 async def _departure(server: Server, ids: list[int], count: int) -> float:
-    """How far what the model writes after these ids, and the same read at once, are apart."""
+    """Return how far what the model writes after these ids, and the same read at once, are apart."""
     written = await server.write(ids, count, ())
     if len(written.tokens) < 2:
         return 0.0

@@ -81,7 +81,7 @@ class LocalGenerator:
         return [found[number] for number in range(len(asked))]
 
     def _written(self, asked: Sequence[Request], numbers: list[int], writing: Writing) -> Iterator[tuple[int, Written]]:
-        """What is written of the requests of these numbers, as soon as they are done."""
+        """Return what is written of the requests of these numbers, as soon as they are done."""
         if writing.fed == frozenset(Role):
             loop = LoopGenerator(self.reader, self.tokenizer)
             for start in range(0, len(numbers), self.batch_size):
@@ -122,7 +122,7 @@ class LocalGenerator:
 
 
 class _Wanted(NamedTuple):
-    """What a row whose cache holds so many tokens would read next: tokens that stand, and a draft."""
+    """Tokens that a row whose cache holds so many would read next: those that stand, and a draft."""
 
     held: int
     tokens: list[int]
@@ -166,7 +166,7 @@ class _Batch:
             live = [row for row in live if not row.ended]
 
     def _fits(self, live: list[Row], row: Row) -> bool:
-        """Whether another row is read with those that are: if there are none, it has to be."""
+        """Say if another row is read with those that are: if there are none, it has to be."""
         taken = sum(self.footprint.of(len(one.cursor.ids)) for one in [*live, row])
         return not live or (len(live) < self.size and taken <= self.available)
 
@@ -190,7 +190,7 @@ class _Batch:
                 self._read([members[place] for place in places], fresh)
 
     def _wanted(self, row: Row, live: int) -> _Wanted:
-        """What would best be read next of a row if it were by itself."""
+        """Return what would best be read next of a row if it were by itself."""
         held = self.chunks.held(row.number)
         tokens = row.read[held:]
         if not held and row.lasting and not self.whole:
@@ -216,7 +216,7 @@ class _Batch:
         return draft._replace(tokens=draft.tokens[: worth(Source.TRUTH)])
 
     def _proposal(self, row: Row, want: _Wanted, common: int | None) -> Proposal:
-        """What a row reads next. Tokens that stand come first: what is left of them is read in a later round."""
+        """Return what a row reads next. Tokens that stand come first: what is left of them is read in a later round."""
         tokens, draft, count = want.tokens, want.draft.tokens, want.length
         if want.held and common is not None:
             if self.crops:
@@ -230,7 +230,7 @@ class _Batch:
         return Proposal(tokens, want.draft._replace(tokens=draft), True, decides)
 
     def _as_in_the_loop(self, row: Row, held: int) -> bool:
-        """Whether the tokens of a row that stand and are not held are read as the plain loop would: its prompt, or one token."""
+        """Say if the tokens of a row that stand and are not held are read as the plain loop would: its prompt, or one token."""
         return self.whole or len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)
 
     def _read(self, members: list[tuple[Row, Proposal]], fresh: bool) -> None:

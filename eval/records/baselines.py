@@ -1,4 +1,4 @@
-"""What can be right without a model: a guess, the start given back, always the most frequent answer."""
+"""Baselines without a model: a guess, the start given back, always the most frequent answer."""
 
 from __future__ import annotations
 

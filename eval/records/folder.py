@@ -80,7 +80,7 @@ def _differing(held: dict[str, Any], request: dict[str, Any]) -> list[str]:
 
 
 def read_request(folder: Path) -> dict[str, Any]:
-    """What an evaluation's folder says it holds.
+    """Return what an evaluation's folder says it holds.
 
     Raises:
         UserError: it holds no evaluation, or its file is damaged.

@@ -1,4 +1,4 @@
-"""What a model wrote, kept beside the records: text, tokens, how sure it was of every frame, and the true tokens beside them.
+"""Generations, kept beside the records: a model's text, tokens, how sure it was of every frame, and the true tokens beside them.
 
 A record leads to its generation by `condition` (the file's name) and `index` (the row). Pages of records are made from these rows
 alone: no program runs again, and no tokenizer is loaded.
@@ -25,7 +25,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class FrameProbability(NamedTuple):
-    """How sure the model was of what it wrote of one frame."""
+    """Probability of what the model wrote of one frame."""
 
     place: int
     tokens: int
@@ -37,7 +37,7 @@ class FrameProbability(NamedTuple):
 
 
 class Generation(TypedDict):
-    """What a model wrote for one example; all lists are empty for one that was not decoded."""
+    """Text and tokens that a model wrote for one example; all lists are empty for one that was not decoded."""
 
     index: int
     """The example's index in its split, as in its record."""
@@ -111,7 +111,7 @@ NUMBERS = [name for name, kind in Generation.__annotations__.items() if "list[fl
 
 
 class TokenPlace(NamedTuple):
-    """Where a generated token stands: the place of its frame among the written ones, and its role."""
+    """Place of a generated token: that of its frame among the written ones, and its role."""
 
     frame: int
     role: Role
@@ -211,7 +211,8 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
 def frame_probabilities(
     tokens: Sequence[tuple[float, float, Held]], places: Sequence[TokenPlace]
 ) -> list[FrameProbability]:
-    """How sure the model was of each frame that it wrote tokens of, in the order of their places. `tokens`: the log-probability of
+    """Return how sure the model was of each frame that it wrote tokens of, in the order of their places. `tokens`: the log-probability
+    of
     each, its margin, and how it came about; those that were certain are not the model's."""
     found: dict[int, list[tuple[float, float, Held]]] = {}
     for place, one in zip(places, tokens, strict=True):

@@ -1,4 +1,4 @@
-"""What is said beside a rate that would mislead by itself: traces cut short, floors, ceilings, guesses, models without training."""
+"""Remarks beside a rate that would mislead by itself: traces cut short, floors, ceilings, guesses, models without training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ NOTE = (
 
 
 def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, float] | None) -> list[str]:
-    """What to say beside one rate of these conditions, given as its mean and the ends of its interval; None where there is none."""
+    """Return what to say beside one rate of these conditions, given as its mean and the ends of its interval; None where there is
+    none."""
     found = list(dict.fromkeys(said for one in conditions if (said := one.get("untrained", ""))))
     examples = sum(one["examples"] for one in conditions)
     cut = round(sum(one["truncated"] * one["examples"] for one in conditions))
@@ -37,13 +38,14 @@ def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, fl
 
 
 def of_condition(condition: ConditionSummary) -> list[str]:
-    """What to say beside the rate of one condition."""
+    """Return what to say beside the rate of one condition."""
     right = condition["right"]
     return remarks([condition], right and (right["mean"], right["low"], right["high"]))
 
 
 def untrained(training: Mapping[str, Any] | None, new_tokens: int) -> str:
-    """Why a model cannot know traces, in words; empty where it may. `training`: what it took, of a run; `new_tokens`: how many trace
+    """Say why a model cannot know traces, in words; empty where it may. `training`: what it took, of a run; `new_tokens`: how many
+    trace
     tokens its vocabulary did not have."""
     if training is not None:
         return "" if training["steps"] else "untrained: 0 steps"

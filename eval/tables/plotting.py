@@ -102,7 +102,7 @@ def line(
 
 
 def moved(panel: Axes, aside: float) -> Transform:
-    """Where data stand in a panel, moved to the right by so many typographic points."""
+    """Return where data stand in a panel, moved to the right by so many typographic points."""
     return panel.transData + ScaledTranslation(aside / 72, 0.0, panel.figure.dpi_scale_trans)
 
 

@@ -46,7 +46,7 @@ class Screen:
         self._console.print(Text(text, style=style), markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def legend(self) -> None:
-        """What colours say, where there are any."""
+        """Return what colours say, where there are any."""
         if not self._coloured:
             return
         text = Text("probability of a token: ", style=FAINT)
@@ -120,7 +120,7 @@ def value(frame: ModelFrame) -> str:
 
 
 def probability(frame: ModelFrame) -> str:
-    """That of the frame; a word where all of it was certain, or it is unknown."""
+    """Return the frame's probability; a word where all of it was certain, or it is unknown."""
     if not frame.asked:
         return "certain"
     return UNKNOWN if math.isnan(frame.probability) else shown(frame.probability)
@@ -148,19 +148,19 @@ def least(frame: ModelFrame, tokenizer: TraceTokenizer) -> str:
 
 
 def cut_mass(frame: ModelFrame) -> str:
-    """What a constraint took from the frame."""
+    """Return what a constraint took from the frame."""
     return f"a probability of {shown(frame.cut)} was cut" if frame.cut > 0 else ""
 
 
 def so_far(belief: Belief | None) -> str:
-    """How likely all frames so far are right, as a calibrator has it, and whether they are believed."""
+    """Return how likely all frames so far are right, as a calibrator has it, and whether they are believed."""
     if belief is None:
         return ""
     return f"right so far {shown(belief.right)}" + ("" if belief.believed else ", not believed")
 
 
 def marks(frame: ModelFrame) -> Iterator[str]:
-    """What is wrong with a frame."""
+    """Return what is wrong with a frame."""
     if frame.wrong:
         yield "first error: the truth differs from here on"
     if frame.contradiction:
@@ -168,7 +168,7 @@ def marks(frame: ModelFrame) -> Iterator[str]:
 
 
 def summary(found: Simulation, first: int, calls: int, seconds: float) -> Iterator[str]:
-    """What became of the whole, a sentence a line. `first`: as of `Screen`."""
+    """Return what became of the whole, a sentence a line. `first`: as of `Screen`."""
     frames = sum(frame.read is not None for frame in found.frames)
     written = f"{found.asked:,} tokens written" + (f", {found.fed:,} were certain" if found.fed else "")
     ties = f", {found.written.near_ties} near ties" if found.written.near_ties else ""
@@ -187,14 +187,14 @@ def summary(found: Simulation, first: int, calls: int, seconds: float) -> Iterat
 
 
 def unfinished(found: Simulation) -> str:
-    """Why a trace is none."""
+    """Say why a trace is none."""
     if found.written.runs and not found.written.runs[-1].complete:
         return "the limit on tokens came first"
     return found.frames[-1].problem if found.frames else "nothing was written"
 
 
 def verdict(found: Simulation, first: int) -> Iterator[str]:
-    """Whether it is right, or where it first differs, and in what."""
+    """Say if it is right, or where it first differs, and in what."""
     assert found.score is not None
     answer = "right" if found.score["right"] else "wrong"
     if found.score["first_error_frame"] < 0:
@@ -225,7 +225,7 @@ def described(frame: ReadFrame | None, problem: str = "") -> str:
 
 
 def opening(checkpoint: str, program: Prepared, data: DataConfig, constraint: str, served: bool) -> Iterator[str]:
-    """What is simulated, and how; whether it was run, and what cannot be said."""
+    """Return what is simulated, and how; whether it was run, and what cannot be said."""
     name = visible(program.example.trace.program.name)
     yield f"{name} as {visible(checkpoint)} writes it ({how_written(data, constraint)})"
     if program.known:
@@ -242,7 +242,7 @@ def opening(checkpoint: str, program: Prepared, data: DataConfig, constraint: st
 
 
 def how_written(data: DataConfig, constraint: str) -> str:
-    """How the trace is written, in a few words."""
+    """Return how the trace is written, in a few words."""
     how = [f"format {data.format}", f"locals {data.reveal.locals}", f"spacing {data.reveal.spacing:g}"]
     how += [f"memory {data.memory}"] if data.memory is not None else []
     how += [f"strings {data.string_encoding}"] if data.string_encoding != "plain" else []
@@ -251,7 +251,7 @@ def how_written(data: DataConfig, constraint: str) -> str:
 
 
 class Believing:
-    """How far a trace is believed while it is written. `followed`: whether it would be known that it contradicts itself."""
+    """Belief in a trace while it is written. `followed`: whether it would be known that it contradicts itself."""
 
     def __init__(self, follower: Follower, followed: bool) -> None:
         self._follower = follower
@@ -260,7 +260,7 @@ class Believing:
         self._all = True
 
     def take(self, frame: ModelFrame) -> Belief | None:
-        """What is thought of the trace up to this frame; None where the model wrote nothing of it, or it is no frame."""
+        """Return what is thought of the trace up to this frame; None where the model wrote nothing of it, or it is no frame."""
         if frame.problem:
             # Whatever its signals say: they were learnt of frames, and this one is none, or not a whole one.
             self._all = False

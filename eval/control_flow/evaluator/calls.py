@@ -19,7 +19,7 @@ _CHANGE_ONE = words("append insert add discard remove pop clear reverse popitem 
 
 
 def came_back(line: Line, way: Frame) -> None:
-    """What an instruction called has come back."""
+    """Return what an instruction called has come back."""
     if line.code.instructions[way.at].op not in ("CALL", "CALL_FUNCTION_EX") or way.point is not Point.RETURNED:
         raise Lost
     if not way.awaited and line.effects[way.at].calls is None:
@@ -62,7 +62,7 @@ def call(line: Line, way: Frame, one: Instruction, at: int) -> None:
 
 
 def _fits(line: Line, node: ast.Call, number: int) -> bool:
-    """Whether a function certainly takes the arguments of a call."""
+    """Say if a function certainly takes the arguments of a call."""
     code, starred = line.moves.codes[number], any(isinstance(one, ast.Starred) for one in node.args)
     return not (starred or node.keywords) and len(node.args) == code.positional == len(code.parameters)
 
@@ -93,7 +93,7 @@ def _own(line: Line, way: Frame, node: ast.Call, callee: Any, at: int) -> None:
 
 
 def _is_quiet(line: Line, node: ast.Call, receiver: Any, callee: Any, given: list[Any]) -> bool:
-    """Whether a call changes nothing but the object whose method it is, if it is one of Python's own."""
+    """Say if a call changes nothing but the object whose method it is, if it is one of Python's own."""
     plain = not any(one is UNKNOWN or isinstance(one, Function) for one in given)
     if isinstance(callee, Own) and not callee.name.startswith("."):
         return (

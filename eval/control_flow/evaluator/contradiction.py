@@ -1,4 +1,4 @@
-"""Whether a written trace contradicts itself: whether each line is one that the states before it lead to. No true trace is needed."""
+"""Contradictions of a written trace: lines that the states before them do not lead to. No true trace is needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Contradiction(NamedTuple):
 
 @dataclass
 class Checked:
-    """What was found in a written trace."""
+    """Result of checking a written trace."""
 
     frames: int = 0
     """Frames that could be followed."""
@@ -104,7 +104,7 @@ def against_state(
     exceptions: Exceptions = "all",
     source: Callable[[Step], str] | None = None,
 ) -> bool:
-    """Whether the last of the frames contradicts the states that were written before it: what attribution asks of a wrong action."""
+    """Say if the last of the frames contradicts the states that were written before it: what attribution asks of a wrong action."""
     found = check(flow, frames, ended=False, seeded=seeded, exceptions=exceptions, source=source)
     return any(one.frame == len(frames) - 1 for one in found.contradictions)
 

@@ -109,7 +109,7 @@ class Frame:
             return UNKNOWN
 
     def iterator(self, node: ast.AST | None) -> Any:
-        """What reading an expression's value goes through. Raises Unsure or Raises."""
+        """Return what reading an expression's value goes through. Raises Unsure or Raises."""
         value = self.value(node)
         if isinstance(value, Iter):
             return value
@@ -135,7 +135,7 @@ class Frame:
         return given, {str(one.arg): self.known_or_not(one.value) for one in node.keywords}
 
     def _called(self, node: ast.Call) -> Any:
-        """What one of Python's own functions or methods gives."""
+        """Return what one of Python's own functions or methods gives."""
         given, named = self.arguments(node)
         callee = self.value(node.func)
         if isinstance(callee, Own) and isinstance(node.func, ast.Attribute) and callee.name.startswith("."):

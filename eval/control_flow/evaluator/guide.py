@@ -1,4 +1,4 @@
-"""What may follow the frames of a written trace by its program and by the states that it has written: lines are evaluated on them.
+"""Successors of a written trace's frames by its program and by the states that it has written: lines are evaluated on them.
 
 This executes a line on the writer's state, where `Walk` says what the program alone allows. Where anything is not exactly known it
 decides nothing. What is written is data: it is parsed as literals.
@@ -69,11 +69,11 @@ class Guide:
         return (allowed & {one.step for one in outcomes} if outcomes is not None else frozenset()) or allowed
 
     def shown(self, steps: Collection[Step]) -> Shown:
-        """What of its variables the next frame shows if it is one of these steps, without what need be computed."""
+        """Return what of its variables the next frame shows if it is one of these steps, without what need be computed."""
         return next_shown(self._source.moves, self._among(steps))
 
     def value(self, steps: Collection[Step]) -> str | None:
-        """What the next frame returns if it is one of these steps, where nothing need be computed for it."""
+        """Return what the next frame returns if it is one of these steps, where nothing need be computed for it."""
         found = {one.value for one in self._among(steps)}
         return found.pop() if len(found) == 1 else None
 
@@ -121,7 +121,7 @@ class Guide:
 
 
 def _common(frames: Sequence[Frame]) -> Frame | None:
-    """What is known of a frame that is one of several; None if they are at different places."""
+    """Return what is known of a frame that is one of several; None if they are at different places."""
     first, *others = frames
     for one in others:
         places = {

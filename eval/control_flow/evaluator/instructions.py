@@ -1,4 +1,4 @@
-"""What each instruction does: the expression that it ends is evaluated on the syntax tree."""
+"""Effects of instructions: the expression that each ends is evaluated on the syntax tree."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _store(line: Line, way: Frame, one: Instruction, at: int) -> None:
 
 
 def _given(line: Line, way: Frame, target: ast.AST | None) -> Any:
-    """What a target is given; UNKNOWN where that is not known."""
+    """Return what a target is given; UNKNOWN where that is not known."""
     if target in line.source.stored:
         return way.known_or_not(line.source.stored[target])
     return way.values.get(target, UNKNOWN) if target is not None else UNKNOWN
@@ -146,7 +146,7 @@ def _evaluate(line: Line, way: Frame, one: Instruction, at: int) -> None:
 
 
 def _augmented(way: Frame, node: ast.AugAssign) -> Any:
-    """What a variable is after `+=` and the like, which change an object where it can be changed."""
+    """Return what a variable is after `+=` and the like, which change an object where it can be changed."""
     before, by = way.known_or_not(node.target), way.known_or_not(node.value)
     number = type(by) in _NUMBERS and not isinstance(node.op, ast.Mult)
     if (type(before) in CHANGE or before is UNKNOWN) and not number:
@@ -174,7 +174,7 @@ def _store_subscript(line: Line, way: Frame, one: Instruction, at: int) -> None:
 
 
 def _extend(line: Line, way: Frame, one: Instruction, at: int) -> None:
-    """What is made of `*` or `**`, or of a long literal."""
+    """Return what is made of `*` or `**`, or of a long literal."""
     value = way.known_or_not(line.made(at))
     if value is UNKNOWN:
         line.unknown(way, at)

@@ -1,4 +1,4 @@
-"""Which events come next at a point of a frame: its instructions say in which order expressions are evaluated, and these where it goes.
+"""Events that come next at a point of a frame: its instructions say in which order expressions are evaluated, and these where it goes.
 
 Where a value is not known, both ways of a branch are taken; what may raise also does. `Lost` is raised where not even that says all
 that may come.
@@ -24,7 +24,7 @@ _GIVES_TOO = ("LOAD_", "UNARY_", "BUILD_")
 
 
 class Lost(Exception):
-    """What comes next is not known."""
+    """Signal that what comes next is not known."""
 
 
 class Outcome(NamedTuple):

@@ -70,7 +70,7 @@ QUIET_METHODS = frozenset().union(*_READ_ONLY.values()) - frozenset().union(*MUT
 
 
 def attempt(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """What a pure function gives of plain data."""
+    """Return what a pure function gives of plain data."""
     if any(type(known(one)) is range and len(one) > LARGEST for one in arguments) and function not in (len, bool):
         raise Unsure
     if not SAME_VERSION and (function is sum or not str(arguments).isascii()):
@@ -87,7 +87,7 @@ def attempt(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def truth(value: Any) -> bool:
-    """Whether a test takes the value for true."""
+    """Say if a test takes the value for true."""
     if value is UNKNOWN or (isinstance(value, Iter) and value.view):
         raise Unsure
     return bool(value) if type(value).__module__ == "builtins" else True
@@ -139,7 +139,7 @@ def compare(sign: str, one: Any, other: Any) -> bool:
 
 
 def listed(value: Any) -> list[Any]:
-    """What reading an iterable to its end gives. Members of sets are UNKNOWN, as their order is."""
+    """Return what reading an iterable to its end gives. Members of sets are UNKNOWN, as their order is."""
     if isinstance(value, Iter):
         return list(value.items[value.at :])
     if type(known(value)) in (set, frozenset) and len(value) > 1:
@@ -156,7 +156,7 @@ def unpacked(value: Any, count: int) -> list[Any]:
 
 
 def call(name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """What one of Python's own functions gives."""
+    """Return what one of Python's own functions gives."""
     if name == "type" and len(given) == 1:
         return Own(type(known(given[0])).__name__)
     if name == "isinstance" and len(given) == 2 and not named:
@@ -186,7 +186,7 @@ def call(name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
 
 
 def _kinds(value: Any) -> Any:
-    """What `isinstance` is asked about: a type of Python's own, or several."""
+    """Return what `isinstance` is asked about: a type of Python's own, or several."""
     if type(value) is tuple and value:
         return tuple(map(_kinds, value))
     kind = getattr(builtins, value.name, None) if isinstance(value, Own) else None
@@ -196,7 +196,7 @@ def _kinds(value: Any) -> Any:
 
 
 def _iterator(name: str, given: Sequence[Any]) -> Iter:
-    """What `enumerate` and others give, as far as it depends on nothing that is not known."""
+    """Return what `enumerate` and others give, as far as it depends on nothing that is not known."""
     read = given[name == "map" :][: None if name == "zip" else 1]
     if not given or (name != "zip" and len(given) > 1 + (name in ("map", "enumerate"))):
         raise Unsure
@@ -217,7 +217,7 @@ def _iterator(name: str, given: Sequence[Any]) -> Iter:
 
 
 def method(receiver: Any, name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """What a method gives; its object, if it is changed, is another here."""
+    """Return what a method gives; its object, if it is changed, is another here."""
     kind = type(known(receiver))
     mutates = name in MUTATORS.get(kind, frozenset())
     if not mutates and name not in _READ_ONLY.get(kind, frozenset()):

@@ -1,4 +1,4 @@
-"""What the next frame will show of its variables, as far as nothing need be computed for it: their names, and the values of those that
+"""Variables that the next frame will show, as far as nothing need be computed for it: their names, and the values of those that
 nothing on the way stores or changes."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTHING = Shown((), False)
 
 
 def next_shown(moves: Moves, outcomes: Iterable[Outcome]) -> Shown:
-    """What the frame shows that comes next, which is one of the outcomes."""
+    """Return what the frame shows that comes next, which is one of the outcomes."""
     found: Shown | None = None
     for one in outcomes:
         if one.frame is None:
@@ -34,7 +34,7 @@ def next_shown(moves: Moves, outcomes: Iterable[Outcome]) -> Shown:
 
 
 def _of(moves: Moves, frame: Frame) -> Shown:
-    """What a frame shows that is about to run."""
+    """Return what a frame shows that is about to run."""
     code, names = moves.codes[frame.code], moves.effects.names
     if not code.has_slots or names.deleted_cells & set(code.variables):
         return NOTHING
@@ -50,7 +50,8 @@ def _of(moves: Moves, frame: Frame) -> Shown:
 
 
 def _called(moves: Moves, frame: Frame) -> Shown:
-    """What a call shows: its parameters, and what it takes of the variables around it, which for a comprehension are those below."""
+    """Return what a call shows: its parameters, and what it takes of the variables around it, which for a comprehension are those
+    below."""
     code, below = moves.codes[frame.code], frame.below
     entries: tuple[tuple[str, str | None], ...] = tuple((name, None) for name in code.parameters)
     taken = sum(one.arg for one in code.instructions[: code.start] if one.op == "COPY_FREE_VARS")
@@ -64,7 +65,7 @@ def _called(moves: Moves, frame: Frame) -> Shown:
 
 
 def _common(one: Shown, other: Shown) -> Shown:
-    """What is known of a frame that is one of two."""
+    """Return what is known of a frame that is one of two."""
     entries: list[tuple[str, str | None]] = []
     for (name, text), (other_name, other_text) in zip(one.entries, other.entries):
         if name != other_name:

@@ -42,7 +42,7 @@ class _Folded(ast.NodeTransformer):
 
 
 class Source:
-    """What each instruction evaluates. Nothing is said of one whose place stands for several expressions."""
+    """Expressions that instructions evaluate. Nothing is said of one whose place stands for several expressions."""
 
     def __init__(self, flow: ControlFlow) -> None:
         self.moves = flow.moves
@@ -69,7 +69,7 @@ class Source:
         self._compared = {(code.number, at): nth for code in flow.moves.codes for at, nth in _comparisons(code)}
 
     def compared(self, code: int, at: int, node: ast.Compare) -> int | None:
-        """Of the comparisons in an expression that one that an instruction makes; None: that is not known."""
+        """Find the comparison, in an expression, that an instruction makes; None: that is not known."""
         if len(node.ops) > 1 and any(isinstance(one, ast.Is | ast.IsNot) for one in node.ops):
             return None  # some have no instruction of their own
         return self._compared[code, at] % len(node.ops)
@@ -89,7 +89,7 @@ def _by_position(nodes: list[ast.AST]) -> dict[Position, ast.AST]:
 
 
 def _parts(node: ast.JoinedStr) -> Iterator[ast.AST]:
-    """What has the place of the whole text: its pieces, and theirs."""
+    """Return what has the place of the whole text: its pieces, and theirs."""
     for part in node.values:
         yield part
         if isinstance(part, ast.FormattedValue) and isinstance(part.format_spec, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""What is known of values while a line is evaluated: plain data of Python's own types, what may be called or read, or nothing.
+"""Values while a line is evaluated: plain data of Python's own types, what may be called or read, or nothing known.
 
 Data never change in place here. Two values that can be changed may be one object, which a trace does not say; but one object has one
 content at a time, so data that differ are two objects.
@@ -64,7 +64,7 @@ class Iter(NamedTuple):
 
 
 def is_data(value: Any) -> bool:
-    """Whether a value is plain data."""
+    """Say if a value is plain data."""
     return type(value) in SCALARS or type(value) in (list, dict, set, tuple, frozenset)
 
 
@@ -76,24 +76,24 @@ def known(value: Any) -> Any:
 
 
 def members(value: Any) -> Iterable[Any]:
-    """What a container holds, keys too."""
+    """Return what a container holds, keys too."""
     if type(value) is dict:
         return (*value, *value.values())
     return value if type(value) in (list, tuple, set, frozenset) else ()
 
 
 def changes(value: Any) -> bool:
-    """Whether data are or hold a list, dict or set."""
+    """Say if data are or hold a list, dict or set."""
     return type(value) in CHANGE or any(map(changes, members(value)))
 
 
 def unordered(value: Any) -> bool:
-    """Whether data are or hold a set of several members, whose order is not known."""
+    """Say if data are or hold a set of several members, whose order is not known."""
     return (type(value) in (set, frozenset) and len(value) > 1) or any(map(unordered, members(value)))
 
 
 def may_hold(value: Any, part: Any) -> bool:
-    """Whether `part`, which can be changed, may be the value or something in it, by what they are."""
+    """Say if `part`, which can be changed, may be the value or something in it, by what they are."""
     return (type(value) is type(part) and value == part) or any(may_hold(one, part) for one in members(value))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -19,6 +19,8 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import ROLES
 from remedy.models.loading import load_checkpoint
 from remedy.models.model_manifest import TRAINING
+from remedy.models.protocol import CausalLM
+from remedy.models.tokenizer import TraceTokenizer
 from remedy.processes import this_process
 from remedy.settings import build
 from remedy.train.config import RunConfig
@@ -29,6 +31,8 @@ from remedy.train.validation import Validation
 SMOLLM2 = "pretrained/smollm2"
 WRITTEN = ("state", "value", "action", "event", "structure")
 """Roles of all that a model writes by itself."""
+WORKERS = 8
+"""Processes that make examples ahead."""
 
 
 @cache
@@ -37,6 +41,26 @@ def tiny() -> str:
     from tests.tiny_cwm import write_tiny_cwm
 
     return str(write_tiny_cwm(Path(tempfile.mkdtemp()) / "tiny"))
+
+
+@contextlib.contextmanager
+def trained(given: Mapping[str, Any]) -> Iterator[tuple[RunConfig, Facts, CausalLM, TraceTokenizer]]:
+    """Train by a configuration, in bf16 on a GPU: it, the account of the training, the model and its tokenizer."""
+    on_gpu = device().type == "cuda"
+    with tempfile.TemporaryDirectory() as folder:
+        here = {"name": "gpu", "output": f"{folder}/run", "tracking": {"wandb": False}}
+        how = {
+            "precision": "bf16" if on_gpu else "fp32",
+            "save_steps": 10_000,
+            "dataloader_num_workers": WORKERS if on_gpu else 0,
+        }
+        config = build(RunConfig, {**given, **here, "train": {**given["train"], **how}}, "benchmarks/gpu")
+        path = train(config)
+        model, reader = load_checkpoint(str(path), precision="bf16" if on_gpu else None)
+        yield config, json.loads((path / TRAINING).read_text()), model, reader
+        del model
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def fine_tuned(
@@ -50,39 +74,26 @@ def fine_tuned(
     examples: int,
     tokenizer: Mapping[str, Any] = {},
 ) -> Iterator[Facts]:
-    """Train in bf16 on the data; yields the curve of validation, and then for each test (changes of the data, roles) the share of its
+    """Train on the data; yields the curve of validation, and then for each test (changes of the data, roles) the share of its
     examples of which the model chooses every token of the roles, given the true ones before: what it writes without a fault."""
-    with tempfile.TemporaryDirectory() as folder:
-        config = build(
-            RunConfig,
-            {
-                "name": "gpu",
-                "output": f"{folder}/run",
-                "data": data,
-                "tokenizer": {"kind": "hf", "name_or_path": base, **tokenizer},
-                "model": {"kind": "pretrained", "name_or_path": base},
-                "train": {
-                    "max_steps": steps,
-                    "batch_size": rows,
-                    "learning_rate": 2e-4,
-                    "precision": "bf16" if device().type == "cuda" else "fp32",
-                    "loss_roles": WRITTEN,
-                    "evaluate_every": every,
-                    "validation_examples": examples,
-                    "seed": seed,
-                    "data_seed": seed,
-                    "logging_steps": every,
-                    "save_steps": 10_000,
-                    "dataloader_num_workers": 8 if device().type == "cuda" else 0,
-                },
-                "tracking": {"wandb": False},
-            },
-            "benchmarks/gpu",
-        )
-        trained = train(config)
-        account = json.loads((trained / TRAINING).read_text())
+    given = {
+        "data": data,
+        "tokenizer": {"kind": "hf", "name_or_path": base, **tokenizer},
+        "model": {"kind": "pretrained", "name_or_path": base},
+        "train": {
+            "max_steps": steps,
+            "batch_size": rows,
+            "learning_rate": 2e-4,
+            "loss_roles": WRITTEN,
+            "evaluate_every": every,
+            "validation_examples": examples,
+            "seed": seed,
+            "data_seed": seed,
+            "logging_steps": every,
+        },
+    }
+    with trained(given) as (config, account, model, reader):
         yield {key: account[key] for key in ("steps", "tokens", "flops", "curve")}
-        model, reader = load_checkpoint(str(trained), precision="bf16" if device().type == "cuda" else None)
         for name, (changes, roles) in tests.items():
             asked = config.data.changed(changes, name)
             found = [[row] for row in encode_rows(asked, reader, "test", range(examples))]
@@ -90,10 +101,6 @@ def fine_tuned(
             figures = Validation(found, reader.pad_id, written, 16).figures(model, device(), this_process())
             tokens = sum(len(row.ids) for (row,) in found) / examples
             yield {"test": name, "right": round(figures["exact_match"], 4), "tokens": round(tokens, 1)}
-        del model
-        gc.collect()
-        torch.cuda.empty_cache()
-        shutil.rmtree(trained)
 
 
 def mean_tokens(base: str, data: DataConfig, examples: int) -> float:

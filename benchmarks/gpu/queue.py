@@ -27,7 +27,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-JOBS = ("stacked_seeds", "kernels", "characters", "sparse_states", "reveals", "failing", "large")
+JOBS = ("stacked_seeds", "kernels", "characters", "sparse_states", "reveals", "failing", "large", "executor")
 """In the order in which they are run."""
 TOGETHER = 8
 """Processes that compile at a time."""

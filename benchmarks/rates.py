@@ -29,7 +29,9 @@ def right(records: pd.DataFrame, run: str) -> tuple[npt.NDArray[np.int64], int]:
     mine = records[records.folder.str.contains(f"/{run},seed=", regex=False)]
     by_seed = mine.groupby("seed").right.agg(["sum", "count"])
     if by_seed["count"].nunique() != 1:
-        raise UserError(f"{run}: no records, or seeds with {sorted(by_seed['count'].unique())} programs; name a run and --where")
+        raise UserError(
+            f"{run}: no records, or seeds with {sorted(by_seed['count'].unique())} programs; name a run and --where"
+        )
     return by_seed["sum"].to_numpy(np.int64), int(by_seed["count"].iloc[0])
 
 

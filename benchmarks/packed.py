@@ -62,7 +62,7 @@ def pack(source: Path, question: Path) -> None:
 def _tables(folder: Path, kind: str, source: Path) -> Iterator[pa.Table]:
     """The tables of an evaluation, in the order of their names."""
     place = folder.relative_to(source).as_posix()
-    seed = re.search(r"seed=(\d+)", place)
+    seed = re.search(r"seed[=-](\d+)", place)
     own = pa.string(), pa.string(), pa.int64()
     for path in sorted((folder / kind).glob("*.parquet")):
         table = pq.ParquetFile(path).read().replace_schema_metadata(None)

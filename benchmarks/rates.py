@@ -9,6 +9,7 @@ permutation test of the seeds' rates that reports use from five seeds a side.
 from __future__ import annotations
 
 import argparse
+import re
 from itertools import combinations
 from pathlib import Path
 
@@ -26,8 +27,8 @@ def right(records: pd.DataFrame, run: str) -> tuple[npt.NDArray[np.int64], int]:
     Raises:
         UserError: there is no such run, or its seeds were asked differently many programs.
     """
-    mine = records[records.folder.str.contains(f"/{run},seed=", regex=False)]
-    by_seed = mine.groupby("seed").right.agg(["sum", "count"])
+    mine = records[records["run"].str.fullmatch(rf"{re.escape(run)},seed=\d+")]
+    by_seed = mine.groupby("run")["right"].agg(["sum", "count"])
     if by_seed["count"].nunique() != 1:
         raise UserError(
             f"{run}: no records, or seeds with {sorted(by_seed['count'].unique())} programs; name a run and --where"

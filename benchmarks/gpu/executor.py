@@ -50,7 +50,7 @@ def cells(rehearse: bool) -> list[Cell]:
     """A first seed of every arm, the large model, then the other seeds."""
     if rehearse:
         small = {"seed": 1, "size": "tiny", "steps": 2, "rows": 2, "examples": 2}
-        return [Cell(f"{arm} 1", {"arm": arm, **small}) for arm in ARMS]
+        return [Cell(f"{arm} 1", {"arm": arm, **small}) for arm in list(ARMS)[:2]]
     first, *others = [
         [Cell(f"{arm} {seed}", {"arm": arm, "seed": seed}, 200.0) for arm in ARMS] for seed in range(1, SEEDS + 1)
     ]

@@ -24,7 +24,7 @@ from remedy.data_gen.tasks import trace_cache
 from remedy.data_gen.tasks.programs import ProgramsTask
 from remedy.eval.diagnostics.condition import extent
 from remedy.launch.train import given_programs
-from remedy.settings import ConfigError, build
+from remedy.settings import ConfigError, build, dump
 from remedy.train.config import RunConfig
 
 GOOD = "def f(x):\n    return x * {n}"
@@ -81,7 +81,7 @@ EVERYWHERE = {
     "numpy without a seed": ("numpy", "numpy.random.rand(3)"),
     "numpy's generator": ("numpy", "numpy.random.default_rng().random()"),
     "the name of a file": ("tempfile", "tempfile.mktemp()"),
-    "which way it goes": ("time", "[0 for _ in range(time.perf_counter_ns() % 97)]"),
+    "which way it goes": ("time", "[0 for _ in range(time.perf_counter_ns() % 9973)]"),
 }
 SANDBOXED = {
     "its process": ("os", "os.getpid()"),
@@ -112,8 +112,11 @@ def test_what_another_run_would_show_otherwise_is_an_outcome_of_its_own(isolatio
     cases = EVERYWHERE | STABLE | (SANDBOXED if isolation == "auto" else {})
     code = "import {}\nclass A:\n    def __init__(self, n):\n        self.n = n\ndef f(x):\n    y = {}\n    return y"
     programs = [Program.from_call(code.format(*case), "3", what) for what, case in cases.items()]
+    alike = (
+        {"its parent"} if environment(config).isolation.startswith("bubblewrap") else set()
+    )  # process 1 of every namespace
     for what, found in zip(cases, trace_all(programs, config)):
-        if what in STABLE:
+        if what in STABLE or what in alike:
             assert isinstance(found, Trace), found
             continue
         assert isinstance(found, ProgramError), what
@@ -152,7 +155,7 @@ def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
         (folder / f"p{n:02}.py").write_text(f"def main():  # << START_OF_TRACE\n{body}\n")
     count = config(folder).task.count("train")
     settings = {
-        "data": config(folder).model_dump(mode="json"),
+        "data": yaml.safe_load(dump(config(folder))),
         "write": {"splits": {"train": count}, "shard_size": 100},
     }
     (tmp_path / "d.yaml").write_text(yaml.safe_dump(settings))
@@ -177,7 +180,7 @@ def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
         [*command[:-1], str(tmp_path / "more"), "write.splits.train=31"], capture_output=True, text=True
     )
     assert more.returncode == 2
-    assert f"write.splits.train asks for 31 programs of the train split, which has {count}." in more.stderr
+    assert f"asks for 31 programs of the train split, which has {count}." in more.stderr
     assert not (tmp_path / "more").exists()
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Event, Frame, Program, Trace, Value
-from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.roles import Role, Special, spans_text
 from remedy.data_gen.traces.frames import Rendered, WrittenFrame
 from remedy.data_gen.traces.parse import Piece, Reader, ReadFrame, ReadTrace, restore
 from remedy.data_gen.traces.render import FORMATS, render
@@ -253,7 +253,9 @@ def test_a_format_from_outside_generates_traces_and_is_tokenized_and_read(dollar
     start = next(place for place, role in enumerate(tokens.roles) if role != Role.CONTEXT)
     read = FORMATS[dollars].read(tokenizer.pieces(tokens.ids[start:]))
     assert read.frames[-1].locals == dict(pair.split("=") for pair in example.answer.split(","))
-    assert "$     for letter in word:\n" in trace_file(ROOT / "examples" / "reverse.py", [f"format={dollars}"])
+    assert "$     for letter in word:\n" in spans_text(
+        *trace_file(ROOT / "examples" / "reverse.py", [f"format={dollars}"])
+    )
     with pytest.raises(ConfigError, match="unknown trace format 'dolars'; did you mean 'dollars'"):
         build(DataConfig, {"task": task, "format": "dolars"}, "test")
     with pytest.raises(ConfigError, match="cannot ask for the answer alone"):

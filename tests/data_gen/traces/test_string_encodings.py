@@ -14,7 +14,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.describe import describe
 from remedy.data_gen.execution.program import Value
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import Role, spans_text
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.traces.string_encodings import ENCODINGS, escape, pieces, source_pieces
 from remedy.launch.trace import trace as trace_file
@@ -105,6 +105,6 @@ def test_an_encoding_from_outside_is_generated_traced_and_tokenized(hex_encoding
     assert len(tokens.ids) > len(example.answer)
     read = FORMATS["cwm"].read(span.piece for span in example.spans if span.role is not Role.CONTEXT)
     assert bytes.fromhex(ast.literal_eval(read.frames[-1].value or "")).decode() == ast.literal_eval(example.answer)
-    assert "\"'636261'\"" in trace_file(REVERSE, [f"string_encoding={hex_encoding}"])
+    assert "\"'636261'\"" in spans_text(*trace_file(REVERSE, [f"string_encoding={hex_encoding}"]))
     with pytest.raises(ConfigError, match="unknown string encoding 'hexx'; did you mean 'hex'"):
         build(DataConfig, {"task": task, "string_encoding": "hexx"}, "test")

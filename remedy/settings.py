@@ -283,7 +283,7 @@ def dump(config: BaseModel) -> str:
 def _leave_out_idle(value: Any, data: Any) -> None:
     if not isinstance(data, (dict, list)):  # a section in its short form, such as `memory: 4`
         return
-    if isinstance(value, Settings):
+    if isinstance(value, Settings) and isinstance(data, dict):
         for key in value._idle:
             _take_out(data, key)
         value = {name: getattr(value, name) for name in type(value).model_fields}

@@ -77,7 +77,8 @@ def evaluation(**settings: Any) -> EvalConfig:
 
 def test_every_setting_of_an_evaluation_does_something(tmp_path: Path) -> None:
     tested = "diagnostics set split trained_on batch_size max_new_tokens threads precision backend"
-    elsewhere = "load_in_4bit device_map"  # tests/models/test_four_bit.py, tests/models/test_devices.py
+    # tests/models/test_four_bit.py, tests/models/test_devices.py, tests/launch/test_first_steps.py
+    elsewhere = "load_in_4bit device_map plugins"
     assert {*tested.split(), *elsewhere.split()} == set(EvalConfig.model_fields)
     data = build(DataConfig, DATA["permutation"], "x")
     found = {c.split for split in ("test", "validation") for c in conditions_of(evaluation(split=split), Subject(data))}

@@ -137,7 +137,7 @@ def test_a_sweep_runs_once_puts_seeds_together_and_tracks_each_run_as_one(tmp_pa
     for model in sorted(runs.glob("swaps/*/model")):  # training and evaluation are one offline run, to sync later
         ids = {folder.name.rsplit("-", 1)[1] for folder in (model / "wandb").glob("offline-run-*")}
         assert ids == {(model / "wandb-id").read_text()}
-        tables = list((model / "wandb").glob("offline-run-*/files/media/table/*.table.json"))
+        tables = list((model / "wandb").glob("offline-run-*/files/media/table/test/conditions*.table.json"))
         assert tables
         assert "right.mean" in tables[0].read_text()
     assert list((runs / "report" / "wandb").glob("offline-run-*/files/media/images/*.png"))

@@ -95,12 +95,13 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "costs.limits": [{"costs": {"limits": [3]}}],
     "costs.max_tokens": [{"costs": {"max_tokens": None}}, {"costs": {"max_tokens": 100}}],
 }
-"""Fields, with changes that must each show in what is measured and reported; `checkpoints` is held by `test_a_runs_tokenizer`."""
+"""Fields, with changes that must each show in what is measured and reported; `test_a_runs_tokenizer` holds `checkpoints`, and
+tests/launch/test_first_steps.py holds `plugins`."""
 
 
 def test_every_setting_changes_what_is_measured(tmp_path: Path) -> None:
     costs = {f"costs.{name}" for name in CostSettings.model_fields}
-    assert set(CHANGES) == costs | set(MeasureConfig.model_fields) - {"costs", "checkpoints"}
+    assert set(CHANGES) == costs | set(MeasureConfig.model_fields) - {"costs", "checkpoints", "plugins"}
     base = {"sources": [{"path": "examples/functions.jsonl"}], "tokenizers": {"characters": {"kind": "chars"}}}
     seen = []
     for number, change in enumerate([{}, *(change for changes in CHANGES.values() for change in changes)]):

@@ -113,7 +113,7 @@ def _tests() -> dict[str, Facts | None]:
 def frames_right(
     model: CausalLM, reader: TraceTokenizer, data: DataConfig, split: str, examples: int, rows: int = 64
 ) -> Facts:
-    """Of the first examples of a split, each window read with what its memory holds: the share of frames that are written
+    """Measure on the first examples of a split, each window read with what its memory holds, the share of frames that are written
     without a fault, in all and by event, and that of traces."""
     roles = [int(ROLES[role]) for role in WRITTEN]
     events = {int(reader.special_ids[token]): event.name.lower() for event, token in EVENT_TOKENS.items()}

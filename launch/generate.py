@@ -85,7 +85,7 @@ def _available(settings: GenerateConfig) -> WriteConfig:
         counts = {split: count for split in SPLITS if (count := task.count(split))}
         return size.model_copy(update={"splits": counts})
     for split, count in size.splits.items():
-        task.require(split, count, f"write.splits.{split} {count}")
+        task.require(split, count, f"write.splits.{split}")
     return size
 
 

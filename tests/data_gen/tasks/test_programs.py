@@ -180,7 +180,7 @@ def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
         [*command[:-1], str(tmp_path / "more"), "write.splits.train=31"], capture_output=True, text=True
     )
     assert more.returncode == 2
-    assert f"asks for 31 programs of the train split, which has {count}." in more.stderr
+    assert f"write.splits.train asks for 31 programs of the train split, which has {count}." in more.stderr
     assert not (tmp_path / "more").exists()
 
 

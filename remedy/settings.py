@@ -281,16 +281,14 @@ def dump(config: BaseModel) -> str:
 
 
 def _leave_out_idle(value: Any, data: Any) -> None:
-    if not isinstance(data, (dict, list)):  # a section in its short form, such as `memory: 4`
+    if isinstance(data, list):
+        value, data = dict(enumerate(value)), dict(enumerate(data))
+    elif not isinstance(data, dict):  # also a section in its short form, such as `memory: 4`
         return
-    if isinstance(value, Settings) and isinstance(data, dict):
+    elif isinstance(value, Settings):
         for key in value._idle:
             _take_out(data, key)
         value = {name: getattr(value, name) for name in type(value).model_fields}
-    elif isinstance(value, (tuple, list)):
-        value, data = dict(enumerate(value)), dict(enumerate(data))
-    elif not isinstance(value, dict):
-        return
     for name, inner in value.items():
         if data.get(name) is not None:
             _leave_out_idle(inner, data[name])

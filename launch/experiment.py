@@ -16,7 +16,7 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.condition import MOST_EXAMPLES
 from remedy.eval.records.schema import COMMON
-from remedy.eval.report.verdicts import Comparison, Side, one_primary
+from remedy.eval.report.comparison import Comparison, Side, one_primary
 from remedy.files import Folder, file_name
 from remedy.launch.groups import BASELINE, SEEDS, SELECTION_FOLDER, Group, Member, TrialMember, members, trial_members
 from remedy.messages import cut, shown, suggest

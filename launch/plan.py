@@ -14,9 +14,10 @@ from rich.table import Table
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.diagnostics import Condition
 from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.defaults import default_comparisons
-from remedy.eval.report.verdicts import ALONE, Comparison, Side
-from remedy.eval.report.wording import decidable, seeds_for_fixed
+from remedy.eval.report.evidence import decidable, seeds_for_fixed
+from remedy.eval.report.verdicts import ALONE
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD
 from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
 from remedy.launch.experiment import conditions as conditions_of_job

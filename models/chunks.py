@@ -244,8 +244,7 @@ class ChunkReader:
 
     def _where(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
         """Return where the tokens of each row stand: their positions, which some models miscount from their cache (Bamba), and, in
-        rows of
-        different lengths, whose keys are padded on the left, which of them are its own."""
+        rows of different lengths, whose keys are padded on the left, which of them are its own."""
         device = self._model.device
         steps = torch.arange(width, device=device)
         starts = torch.tensor(lengths, device=device)[:, None]

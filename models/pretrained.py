@@ -244,8 +244,7 @@ def _known_targets(model: PreTrainedModel, lora: LoraSettings) -> list[str]:
 
 def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
     """Return how Transformers is asked for weights in NF4 with doubly quantised scales (Dettmers et al., "QLoRA", 2023). `place`: a
-    device, or
-    `auto` for all.
+    device, or `auto` for all.
 
     Raises:
         UserError: bitsandbytes is not installed.

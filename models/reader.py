@@ -100,8 +100,7 @@ class ModelReader:
     @property
     def overhead(self) -> float:
         """Return how many tokens could be read in the time that a call takes beside them, by the model's size and the kind of its
-        device;
-        accelerators that are not listed count as CUDA's. Nothing is timed, so that two evaluations make the same calls."""
+        device; accelerators that are not listed count as CUDA's. Nothing is timed, so that two evaluations make the same calls."""
         fetched, called = OVERHEAD.get(self._device.type, OVERHEAD["cuda"])
         layers = getattr(self.model.config, "num_hidden_layers", None) or 1
         return fetched + called * layers / sum(parameter.numel() for parameter in self.model.parameters())
@@ -122,9 +121,8 @@ class ModelReader:
         return ChunkReader(self.cached, self.kind, self.limit)
 
     def report(self) -> dict[str, Any]:
-        """Return how it reads, to be kept beside results: the precision, what is done with its cache, its departure from the parallel
-        pass,
-        bytes of its cache for each row and each of its tokens, and the context's limit."""
+        """Return how it reads, to be kept beside results: the precision, what is done with its cache, its departure from the
+        parallel pass, bytes of its cache for each row and each of its tokens, and the context's limit."""
         return {
             "precision": str(self._dtype).removeprefix("torch."),
             "cache": str(self.kind),

@@ -139,8 +139,7 @@ def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 @torch.no_grad()
 def exact(model: DecoderForCausalLM, ids: Tensor, labels: Tensor, rows: int) -> Tensor:
     """Return which examples (N, T) each member would write without a fault, (M, N): every labelled token, given the true ones before
-    it, which
-    are then those that it writes itself. `rows` of a member are read at a time."""
+    it, which are then those that it writes itself. `rows` of a member are read at a time."""
     members, found = members_of(model), []
     for part, wanted in zip(ids.split(rows), labels.split(rows), strict=True):
         every = part.to(device()).repeat(members, 1)

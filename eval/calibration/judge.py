@@ -96,9 +96,8 @@ def by_cluster(values: npt.NDArray[np.float64] | npt.NDArray[np.bool_], clusters
 
 
 def scores(judged: Judged) -> Mapping[str, npt.NDArray[np.float64]]:
-    """Return what whole traces can be accepted by, a value for each: the calibrator's P at the end, what the model's own probabilities
-    say,
-    where all are known, and the length alone."""
+    """Return what whole traces can be accepted by, a value for each: the calibrator's P at the end, what the model's own
+    probabilities say, where all are known, and the length alone."""
     by_trace = judged.frames.groupby("trace")
     own = -np.logaddexp(0, judged.frames["frame_probability"])
     found = {

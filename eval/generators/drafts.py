@@ -55,8 +55,7 @@ class _Copied:
 
     def found(self, tokens: Sequence[int], read: Sequence[int]) -> tuple[int, int] | None:
         """Return how many of the tokens before a place are those that were read last, and the place: the one with most, of all that
-        are near
-        where the row would be if it had written one token for another since it was in step (at first, near the end)."""
+        are near where the row would be if it had written one token for another since it was in step (at first, near the end)."""
         self._grow(tokens)
         expected = len(tokens) if self.anchor is None else self.anchor[1] + len(read) - self.anchor[0]
         places = next((places for size in GRAMS if (places := self._after.get(tuple(read[-size:])))), [])

@@ -16,9 +16,8 @@ BLOCK = 2**24
 
 
 class Prediction(NamedTuple):
-    """The likeliest token, the natural logarithm of its probability among all tokens (NaN where that is unknown), and how
-    much that is above the next likeliest
-    one's. `cut`: what could not be chosen."""
+    """The likeliest token, the natural logarithm of its probability among all tokens (NaN where that is unknown), and how much that
+    is above the next likeliest one's. `cut`: what could not be chosen."""
 
     token: int
     logprob: float

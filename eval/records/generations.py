@@ -211,9 +211,8 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
 def frame_probabilities(
     tokens: Sequence[tuple[float, float, Held]], places: Sequence[TokenPlace]
 ) -> list[FrameProbability]:
-    """Return how sure the model was of each frame that it wrote tokens of, in the order of their places. `tokens`: the log-probability
-    of
-    each, its margin, and how it came about; those that were certain are not the model's."""
+    """Return how sure the model was of each frame that it wrote tokens of, in the order of their places. `tokens`: the
+    log-probability of each, its margin, and how it came about; those that were certain are not the model's."""
     found: dict[int, list[tuple[float, float, Held]]] = {}
     for place, one in zip(places, tokens, strict=True):
         if not one[2].certain:

@@ -45,8 +45,7 @@ def of_condition(condition: ConditionSummary) -> list[str]:
 
 def untrained(training: Mapping[str, Any] | None, new_tokens: int) -> str:
     """Say why a model cannot know traces, in words; empty where it may. `training`: what it took, of a run; `new_tokens`: how many
-    trace
-    tokens its vocabulary did not have."""
+    trace tokens its vocabulary did not have."""
     if training is not None:
         return "" if training["steps"] else "untrained: 0 steps"
     return f"untrained: {new_tokens} trace tokens are new to it" if new_tokens else ""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records.schema import LabelValue, rank
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.verdicts import Aim, Comparison, Side
+from remedy.eval.report.comparison import Aim, Comparison, Side
 from remedy.eval.tables.sections import in_order, named, text, varying
 
 Variants = Mapping[str, str]
@@ -30,8 +30,7 @@ def default_comparisons(
 
 def diagnoses(conditions: Sequence[ConditionSummary], variants: Variants) -> list[Comparison]:
     """Compare, of every variant, what it is fed against what it is fed least, all else the same. An oracle is no mitigation; a
-    constraint, which
-    feeds nothing that is true only, is one."""
+    constraint, which feeds nothing that is true only, is one."""
     return [
         one
         for mine in by_diagnostic(conditions).values()

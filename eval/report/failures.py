@@ -11,7 +11,8 @@ import pandas as pd
 from remedy.data_gen.roles import Role
 from remedy.eval.records.failures import Failure, WrongAction
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.verdicts import Comparison, merged
+from remedy.eval.report.comparison import Comparison
+from remedy.eval.report.verdicts import merged
 from remedy.eval.stats import rate
 from remedy.eval.tables.colours import ROLE_COLOURS
 from remedy.eval.tables.sections import (

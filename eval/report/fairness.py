@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from remedy.eval.report.comparison import Side
 from remedy.eval.report.planned import Missing
 from remedy.eval.report.reading import named
-from remedy.eval.report.verdicts import Side, Verdict
+from remedy.eval.report.verdicts import Verdict
 from remedy.eval.stats import VerdictWord
 
 Request = Mapping[str, Any]

@@ -10,6 +10,7 @@ import pandas as pd
 
 from remedy.eval.records.schema import label_columns
 from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.costs import measure_sections, token_sections
 from remedy.eval.report.defaults import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.failures import failure_sections, moved_section
@@ -27,7 +28,7 @@ from remedy.eval.report.reading import (
 from remedy.eval.report.results import held_out_section, result_sections
 from remedy.eval.report.runs import losses, run_sections
 from remedy.eval.report.steps import step_sections
-from remedy.eval.report.verdicts import Comparison, Verdict, decide
+from remedy.eval.report.verdicts import Verdict, decide
 from remedy.eval.report.wording import DIAGNOSIS_NOTE, diagnosis_rows
 from remedy.eval.tables.sections import RIGHT, Rows, Section, folded
 from remedy.messages import suggest
@@ -56,9 +57,8 @@ def report(
     trusts: Sequence[Path] = (),
     partial: bool = False,
 ) -> Path:
-    """Write `report.html`, `report.md`, `report.json`, CSV, `figures/` and `records/` from evaluations and measurements; returns
-    the page's
-    path.
+    """Write `report.html`, `report.md`, `report.json`, CSV, `figures/` and `records/` from evaluations and measurements; returns the
+    page's path.
 
     Without `comparisons`, every variant is compared with the baseline, condition by condition, and on real programs every
     condition with the plainest of its variant. `baselines`: variants or runs that are baselines; of a diagnostic without one, it

@@ -15,9 +15,9 @@ import jinja2
 
 from remedy.checksums import write_json
 from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.report.evidence import EVIDENCE_HEAD, evidence_row
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import (
-    EVIDENCE_HEAD,
     METHODS,
     VERDICT_HEAD,
     Found,
@@ -25,7 +25,6 @@ from remedy.eval.report.wording import (
     difference_of,
     dots,
     effect,
-    evidence_row,
     headline,
     scope,
     verdict_row,

@@ -12,8 +12,8 @@ from remedy.eval.records import baselines
 from remedy.eval.records.remarks import NOTE, remarks
 from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, answered
 from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.report.evidence import solved_of
 from remedy.eval.report.verdicts import PAIRED
-from remedy.eval.report.wording import solved_of
 from remedy.eval.stats import Repeated, over_seeds, rate
 from remedy.eval.tables.sections import (
     WITHOUT,

@@ -29,9 +29,8 @@ NOTE = (
 
 
 def step_sections(name: str, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
-    """The section on single steps; none where no condition with answers is teacher-forced, too. One in which the model writes
-    events and
-    is given their lines has none: under teacher forcing the two are right or wrong together."""
+    """The section on single steps; none where no condition with answers is teacher-forced, too. One in which the model writes events
+    and is given their lines has none: under teacher forcing the two are right or wrong together."""
     single = {_key(one): one["per_frame"] for one in conditions if one["labels"]["forcing"] == PARALLEL}
     by_run = by_condition(records) if single else {}
     about = [*dict.fromkeys([*telling(conditions), "forcing"])]

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import Field, field_validator, model_validator
 
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.records import baselines
 from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, label_columns
+from remedy.eval.report.comparison import FRAMES, NUMBERS, Comparison, Side, one_primary, refuse_idle
 from remedy.eval.report.numbers import Loss, compare_losses, compare_tokens, word_of_numbers
 from remedy.eval.stats import (
-    BAR,
-    MARGIN,
     Difference,
     Evidence,
-    Question,
     Repeated,
     VerdictWord,
     compare,
@@ -32,101 +29,22 @@ from remedy.eval.stats import (
 )
 from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
 from remedy.messages import suggest
-from remedy.settings import ConfigError, Settings
+from remedy.settings import ConfigError
 
-Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetting", "any"]
-Metric = Literal["answer", "state", "action", "loss", "tokens"]
-NUMBERS = ("loss", "tokens")
-"""Metrics that are no rates: no training solves a task by them."""
-FRAMES = {"state": ("state_exact", "states"), "action": ("action_exact", "actions")}
-"""Metrics of frames: the share of a trace's that is right, and their number."""
 ALONE = 0.05
 """The level of one comparison by itself."""
 PAIRED = ["example", "index", "split", "cluster"]
 """The columns that name one example in every run."""
 
 
-class Side(Settings):
-    """The records of one variant, or one run, under one condition."""
-
-    run: str
-    """The name of a variant, which is all of its runs, or of one run."""
-    where: dict[str, bool | int | float | str] = {}
-    """The condition, by its labels: `{length: 64, forcing: action_forced}`."""
-
-
-class Comparison(Settings):
-    """A mitigation with its baseline."""
-
-    mitigation: str
-    """Its name in reports."""
-    failure: Aim = "any"
-    """The failure that it is meant to cure."""
-    metric: Metric = "answer"
-    """The quantity that is compared: right answers, right states or right actions by frame, the validation loss at the end of
-    training, or the
-    tokens of traces. Of the last two less is better, and no threshold is solved."""
-    baseline: Side
-    """The records without it."""
-    treatment: Side
-    """The records with it."""
-    margin: float = Field(default=MARGIN, gt=0, lt=1)
-    """A treatment that loses less than this share of what is right is called as good (0.02: 2 points)."""
-    solved_at: float | Literal["above chance"] = Field(default=BAR)
-    """A training solves the task if its rate reaches this with the lower end of its 95 % interval; `above chance`: the best that is
-    right without a model (a guess, the start given back, one answer for all)."""
-    asks: tuple[Question, ...] = ()
-    """The questions that are asked of recipes: `solved`, how many trainings solve the task, or `rates`, whether their rates differ; of
-    both, each is judged at half the level. By default rates from five seeds a side (six runs that are on both sides), the solved
-    trainings below."""
-    primary: bool = False
-    """The one comparison that the experiment is made for: judged by itself, whatever the number of others."""
-
-    @field_validator("solved_at")
-    @classmethod
-    def _share(cls, value: float | str) -> float | str:
-        if not isinstance(value, str) and not 0 < value < 1:
-            raise ValueError(f"{value} is no share between 0 and 1, and not 'above chance'")
-        return value
-
-    @field_validator("asks")
-    @classmethod
-    def _once(cls, value: tuple[Question, ...]) -> tuple[Question, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("name a question once")
-        return value
-
-    @model_validator(mode="after")
-    def _fits(self) -> Comparison:
-        forcings = [side.where.get("forcing") for side in (self.baseline, self.treatment)]
-        if all(isinstance(name, str) for name in forcings) and len({fed_as(str(name)) for name in forcings}) > 1:
-            refuse_idle(self)
-        idle: tuple[str, ...] = ("margin", "solved_at", "asks") if self.metric in NUMBERS else ()
-        if taken := [key for key in idle if key in self.model_fields_set]:
-            raise ConfigError(
-                f"{self.where}: {taken[0]} does nothing with metric {self.metric}, which is no rate: remove it"
-            )
-        if self.metric == "loss" and (self.baseline.where or self.treatment.where):
-            raise ConfigError(f"{self.where}: where does nothing with metric loss, which is of a training: remove it")
-        if self.metric in FRAMES and self.solved_at == "above chance":
-            raise ConfigError(f"{self.where}: solved_at: no guess is known for a {self.metric}: give a share")
-        return self
-
-    @property
-    def where(self) -> str:
-        """Its name in messages."""
-        return f"comparison {self.mitigation!r}"
-
-
 class Verdict(NamedTuple):
     """The outcome of a comparison. `evidence`: the tests behind the word. `level`: of the word and the interval; `token_ratio`:
-    tokens of the
-    treatment's traces over the baseline's, NaN if none can be compared; `word`: of recipes where both sides have several seeds, else
-    of these runs, None of a diagnosis, where the sides are fed different roles; `of_runs`: of these runs alone; `programs`: distinct
-    ones among the examples; `without`: the name and the share of the best that is right on them without a model; `runs`,
-    `conditions`, `truncated`: of each side, its runs, the slugs of its conditions, and the share of examples that a limit cut;
-    `losses`: of each side, the mean validation loss where it is known; `remarks`: on the sides, as lines; `refused`: why there is no
-    word but inconclusive."""
+    tokens of the treatment's traces over the baseline's, NaN if none can be compared; `word`: of recipes where both sides have
+    several seeds, else of these runs, None of a diagnosis, where the sides are fed different roles; `of_runs`: of these runs alone;
+    `programs`: distinct ones among the examples; `without`: the name and the share of the best that is right on them without a
+    model; `runs`, `conditions`, `truncated`: of each side, its runs, the slugs of its conditions, and the share of examples that a
+    limit cut; `losses`: of each side, the mean validation loss where it is known; `remarks`: on the sides, as lines; `refused`: why
+    there is no word but inconclusive."""
 
     comparison: Comparison
     found: Difference
@@ -197,23 +115,6 @@ def decide(
 
 def _at_most_helped(said: VerdictWord) -> VerdictWord:
     return VerdictWord.HELPED if said is VerdictWord.FIXED else said
-
-
-def one_primary(comparisons: Sequence[Comparison]) -> None:
-    """Raise a ConfigError if several comparisons are primary."""
-    primary = [comparison.mitigation for comparison in comparisons if comparison.primary]
-    if len(primary) > 1:
-        raise ConfigError(f"comparisons: {primary[0]!r} and {primary[1]!r} are both primary: keep one")
-
-
-def refuse_idle(comparison: Comparison) -> None:
-    """Raise a ConfigError if a diagnosis has settings that only a verdict takes."""
-    idle = [key for key in ("primary", "margin", "solved_at", "asks") if key in comparison.model_fields_set]
-    if idle:
-        raise ConfigError(
-            f"{comparison.where}: {idle[0]} does nothing: its sides are fed different roles, which makes it a diagnosis without "
-            "a verdict"
-        )
 
 
 def _compared(

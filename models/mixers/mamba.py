@@ -1,7 +1,6 @@
-"""State-space mixers: Mamba (Gu & Dao, 2023) and Mamba-2 (Dao & Gu, 2024), with the eigenvalues of their transition in
-(0, 1), as published, or in (-1, 1): a becomes 2a - 1 (Grazzi et al., "Unlocking state-tracking in linear RNNs through negative
-eigenvalues", 2024).
-"""
+"""State-space mixers: Mamba (Gu & Dao, 2023) and Mamba-2 (Dao & Gu, 2024), with the eigenvalues of their transition in (0, 1), as
+published, or in (-1, 1): a becomes 2a - 1 (Grazzi et al., "Unlocking state-tracking in linear RNNs through negative eigenvalues",
+2024)."""
 
 from __future__ import annotations
 

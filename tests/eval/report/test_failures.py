@@ -5,6 +5,7 @@ import pytest
 
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report import failures
+from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.failures import (
     bars,
     class_table,
@@ -14,7 +15,6 @@ from remedy.eval.report.failures import (
     moved_table,
     operation_table,
 )
-from remedy.eval.report.verdicts import Comparison, Side
 from remedy.eval.tables.sections import Group, Section, grouped
 from tests.eval.made_records import made, together
 

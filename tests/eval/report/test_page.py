@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.page import compose, report
-from remedy.eval.report.verdicts import Comparison, Side
 from remedy.eval.stats import VerdictWord
 from remedy.settings import UserError
 from tests.eval.made_records import made, write_evaluation

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.render import write_pages
-from remedy.eval.report.verdicts import Comparison, Side, decide
+from remedy.eval.report.verdicts import decide
 from remedy.eval.tables.sections import FAILURES, RECORDS, Section
 from tests.eval.made_records import made, together
 

@@ -8,11 +8,11 @@ import pytest
 
 from remedy.eval.records.folder import read_request
 from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.report.evidence import evidence_row
 from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.page import compose
 from remedy.eval.report.reading import Evaluations
 from remedy.eval.report.runs import losses, runs_table, seen_table
-from remedy.eval.report.wording import evidence_row
 from remedy.eval.tables.sections import Rows
 from tests.eval.made_records import made, together, write_evaluation
 

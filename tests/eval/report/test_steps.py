@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.page import compose
 from remedy.eval.report.results import step_table
 from remedy.eval.report.steps import step_sections
-from remedy.eval.report.verdicts import Comparison, Side, decide
+from remedy.eval.report.verdicts import decide
 from remedy.settings import ConfigError
 from tests.eval.made_records import made, together, write_evaluation
 

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from remedy.eval.report.comparison import Comparison
+from remedy.eval.report.evidence import EVIDENCE_HEAD, evidence_row
 from remedy.eval.report.numbers import Loss
-from remedy.eval.report.verdicts import Comparison, Verdict, decide
-from remedy.eval.report.wording import EVIDENCE_HEAD, evidence_row, headline, side_cell, verdict_cell, verdict_row
+from remedy.eval.report.verdicts import Verdict, decide
+from remedy.eval.report.wording import headline, side_cell, verdict_cell, verdict_row
 from remedy.eval.stats import VerdictWord
 from remedy.eval.stats.power import smallest_difference
 from remedy.settings import ConfigError

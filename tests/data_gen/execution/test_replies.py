@@ -160,7 +160,7 @@ def test_what_an_error_says_is_one_short_line() -> None:
 
 
 def test_every_outcome_is_in_the_documentation() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "trace-format.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
     assert [f"| `{kind}` | {why} |" for kind, why in OUTCOMES.items() if f"| `{kind}` | {why} |" not in text] == []
 
 

@@ -24,8 +24,8 @@ from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.splits import SPLITS, SplitName
 from remedy.files import clear_partials
 from remedy.owner import owned
+from remedy.processes import worker_pool
 from remedy.settings import Settings, UserError
-from remedy.workers import worker_pool
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"

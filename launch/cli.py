@@ -7,8 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from remedy.launch.console import Commands, command_line, show_source, start, target
-from remedy.launch.reference import SettingsCommand
+from remedy.launch.console import Commands, SettingsCommand, command_line, show_source, start, target
 from remedy.settings import load
 
 app = command_line(cls=Commands, no_args_is_help=True)

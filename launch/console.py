@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from remedy.data_gen.execution.program import ProgramError
 from remedy.messages import cut, escaped, one_line
@@ -33,6 +33,16 @@ class Commands(TyperGroup):
         for title, names in (("Commands", MAIN), ("Tools", tools)):
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(300)) for name in names])
+
+
+class SettingsCommand(TyperCommand):
+    """A command whose `--help` ends with the settings of its YAML file."""
+
+    def get_help(self, ctx: Any) -> str:
+        from remedy.launch.reference import as_help, settings_class
+
+        text: str = super().get_help(ctx)
+        return f"{text}\n\nSettings, in the YAML file or as key=value:\n{as_help(settings_class(self.name or ''))}"
 
 
 class _Print(logging.Handler):

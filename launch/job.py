@@ -19,7 +19,7 @@ import typer
 from remedy.checksums import read_json
 from remedy.launch.console import command_line, start
 from remedy.launch.progress import note_condition
-from remedy.parent_watch import end_with_parent
+from remedy.processes import end_with_parent
 from remedy.settings import UserError, load
 from remedy.train.config import DIVERGED, RunConfig
 

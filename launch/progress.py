@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from remedy.checksums import DamagedFile, plain_json
 from remedy.files import replace_file
 from remedy.speed import Speed, duration
 from remedy.train.progress import validation_figures
@@ -86,11 +85,11 @@ class Watch:
 
     def _evaluating(self) -> Progress:
         try:
-            noted = plain_json(self.folder / EVALUATED, "")
+            noted = json.loads((self.folder / EVALUATED).read_text(encoding="utf-8"))
             number, of, result = int(noted["number"]), int(noted["of"]), str(noted["result"])
             left = self._evaluation.left(float(noted["finished"]), of)
         except (
-            DamagedFile,
+            OSError,
             LookupError,
             TypeError,
             ValueError,

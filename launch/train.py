@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from remedy.launch.console import command_line, in_words, start
-from remedy.parent_watch import end_with_parent
-from remedy.processes import this_process
+from remedy.processes import end_with_parent, this_process
 from remedy.settings import UserError, load, read_yaml
 
 if TYPE_CHECKING:

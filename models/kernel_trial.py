@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from remedy.models.kernels import OPERATIONS, TRIED, Draw, Kernel, Tried, Use, runs
-from remedy.parent_watch import end_with_parent
+from remedy.processes import end_with_parent
 
 PATIENCE = 900.0
 """Seconds that a kernel may take to be compiled, tuned and run."""

@@ -13,68 +13,46 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from remedy.data_gen.config import DataConfig
-    from remedy.data_gen.examples import Example, examples
-    from remedy.data_gen.execution.program import Program, Trace
-    from remedy.data_gen.execution.tracer import trace
-    from remedy.data_gen.roles import Role, Span, spans_text
-    from remedy.settings import UserError, load
-    from remedy.data_gen.traces.render import render
-    from remedy.data_gen.traces.reveal import RevealConfig
-    from remedy.eval.config import EvalConfig
-    from remedy.eval.evaluate import evaluate
-    from remedy.eval.report.page import report
-    from remedy.models.loading import load_checkpoint
-    from remedy.models.tokenizer import build_tokenizer
-    from remedy.train.config import RunConfig
+    from remedy.data_gen.config import DataConfig as DataConfig
+    from remedy.data_gen.examples import Example as Example
+    from remedy.data_gen.examples import examples as examples
+    from remedy.data_gen.execution.program import Program as Program
+    from remedy.data_gen.execution.program import Trace as Trace
+    from remedy.data_gen.execution.tracer import trace as trace
+    from remedy.data_gen.roles import Role as Role
+    from remedy.data_gen.roles import Span as Span
+    from remedy.data_gen.roles import spans_text as spans_text
+    from remedy.data_gen.traces.render import render as render
+    from remedy.data_gen.traces.reveal import RevealConfig as RevealConfig
+    from remedy.eval.config import EvalConfig as EvalConfig
+    from remedy.eval.evaluate import evaluate as evaluate
+    from remedy.eval.report.page import report as report
+    from remedy.models.loading import load_checkpoint as load_checkpoint
+    from remedy.models.tokenizer import build_tokenizer as build_tokenizer
+    from remedy.settings import UserError as UserError
+    from remedy.settings import load as load
+    from remedy.train.config import RunConfig as RunConfig
     from remedy.train.run import train as train_model
 
-_WHERE = {
-    "DataConfig": "data_gen.config",
-    "EvalConfig": "eval.config",
-    "Example": "data_gen.examples",
-    "Program": "data_gen.execution.program",
-    "RevealConfig": "data_gen.traces.reveal",
-    "Role": "data_gen.roles",
-    "RunConfig": "train.config",
-    "Span": "data_gen.roles",
-    "Trace": "data_gen.execution.program",
-    "UserError": "settings",
-    "build_tokenizer": "models.tokenizer",
-    "evaluate": "eval.evaluate",
-    "examples": "data_gen.examples",
-    "load": "settings",
-    "load_checkpoint": "models.loading",
-    "render": "data_gen.traces.render",
-    "report": "eval.report.page",
-    "spans_text": "data_gen.roles",
-    "trace": "data_gen.execution.tracer",
-    "train_model": "train.run:train",  # `remedy.train` is the folder
+_NAMES = {
+    "data_gen.config": "DataConfig",
+    "data_gen.examples": "Example examples",
+    "data_gen.execution.program": "Program Trace",
+    "data_gen.execution.tracer": "trace",
+    "data_gen.roles": "Role Span spans_text",
+    "data_gen.traces.render": "render",
+    "data_gen.traces.reveal": "RevealConfig",
+    "eval.config": "EvalConfig",
+    "eval.evaluate": "evaluate",
+    "eval.report.page": "report",
+    "models.loading": "load_checkpoint",
+    "models.tokenizer": "build_tokenizer",
+    "settings": "UserError load",
+    "train.config": "RunConfig",
+    "train.run": "train_model",
 }
-
-__all__ = [  # noqa: RUF022 (the order of the table above)
-    "DataConfig",
-    "EvalConfig",
-    "Example",
-    "Program",
-    "RevealConfig",
-    "Role",
-    "RunConfig",
-    "Span",
-    "Trace",
-    "UserError",
-    "build_tokenizer",
-    "evaluate",
-    "examples",
-    "load",
-    "load_checkpoint",
-    "render",
-    "report",
-    "spans_text",
-    "trace",
-    "train_model",
-    "__version__",
-]
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = [*sorted(_WHERE), "__version__"]
 
 try:
     __version__ = version("cwm-remedy")
@@ -86,8 +64,8 @@ def __getattr__(name: str) -> Any:
     """One of the names above, imported from where it is defined (PEP 562)."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _WHERE[name].partition(":")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), attribute or name)
+    own = "train" if name == "train_model" else name  # `remedy.train` is the folder
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), own)
     return value
 
 

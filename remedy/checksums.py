@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from remedy.files import replace_file
+from remedy.files import replace_file, write_text
+from remedy.messages import one_line
 from remedy.settings import UserError
 
 KEY = "digest"
@@ -30,23 +31,15 @@ class DamagedFile(UserError):
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write an object with a digest of it and of the file's name, the whole file or none of it."""
     text = json.dumps({**content, KEY: _json_digest(path, content)}, indent=1)
-    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    write_text(path, text)
 
 
 def read_json(path: Path, cure: str) -> dict[str, Any]:
     """An object that `write_json` wrote, without its digest."""
-    content = plain_json(path, cure)
-    if content.pop(KEY, None) != _json_digest(path, content):
-        raise DamagedFile(f"{path}: is damaged (its digest is not that of its content): {cure}")
-    return content
-
-
-def plain_json(path: Path, cure: str) -> dict[str, Any]:
-    """Any file that holds one JSON object."""
     with _named(path, cure):
         content = json.loads(path.read_bytes().decode("utf-8"))
-        if not isinstance(content, dict):
-            raise ValueError(f"it holds {type(content).__name__}, no object")
+        if not isinstance(content, dict) or content.pop(KEY, None) != _json_digest(path, content):
+            raise ValueError("its digest is not that of its content")
         return content
 
 
@@ -63,8 +56,7 @@ def read_table(path: Path, cure: str, owner: str | None = None, columns: Sequenc
         source = path if columns == [] else pa.BufferReader(path.read_bytes())
         table = pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns, use_threads=False)
     about = {_FILE: path.name.encode(), **(table.schema.metadata or {})}
-    expected = {_FILE: path.name, **({} if owner is None else {_OWNER: owner})}
-    if any(about.get(key) != value.encode() for key, value in expected.items()):
+    if about[_FILE] != path.name.encode() or owner not in (None, about.get(_OWNER, b"").decode()):
         raise DamagedFile(
             f"{path}: belongs to something else than the folder that it is in, or to another name: {cure}"
         )
@@ -94,10 +86,8 @@ def _named(path: Path, cure: str) -> Iterator[None]:
     except FileNotFoundError:
         raise DamagedFile(f"{path}: is missing: {cure}") from None
     except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        number = error.errno if isinstance(error, OSError) else None
-        what = "is damaged" if number is None else "cannot be read"
-        raise DamagedFile(f"{path}: {what} ({said:.200}): {cure}") from None
+        what = "cannot be read" if isinstance(error, OSError) and error.errno else "is damaged"
+        raise DamagedFile(f"{path}: {what} ({one_line(str(error), 200)}): {cure}") from None
 
 
 def _json_digest(path: Path, content: Mapping[str, Any]) -> str:

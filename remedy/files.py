@@ -44,19 +44,20 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     Raises:
         OSError: it cannot be written; what was there before still is. The error names it.
     """
-    # Of the name only so much that the hidden one is not too long where the name itself is not.
-    partial = path.with_name(
-        f".{path.name[:40]}.{zlib.crc32(os.fsencode(path.name)):08x}.{_HOST}.{os.getpid()}.partial"
-    )
+    partial = path.with_name(f".{path.name[:40]}.{_HOST}.{os.getpid()}.partial")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.unlink(missing_ok=True)  # of a killed process that had this number
         try:
             write(partial)
             os.replace(partial, path)
         finally:
             with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
+                partial.unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 @contextlib.contextmanager
@@ -74,6 +75,5 @@ def clear_partials(folder: Path) -> None:
     """Remove what processes of this machine that are no longer alive were writing into a folder."""
     for path in folder.glob(".*.partial"):
         host, process = path.name.split(".")[-3:-1]
-        if host == _HOST and process.isdecimal() and not psutil.pid_exists(int(process)):
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+        if host == _HOST and not psutil.pid_exists(int(process)):
+            path.unlink(missing_ok=True)

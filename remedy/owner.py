@@ -7,9 +7,7 @@ machines too.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
-import logging
 import os
 import shlex
 import socket
@@ -18,12 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from remedy.files import writing
-from remedy.messages import cut, one_line
+from remedy.messages import cut
 from remedy.settings import UserError
 
-log = logging.getLogger(__name__)
 FILE = ".owner"
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 _held: set[int] = set()
 """Descriptors of the files that this process has locked."""
 
@@ -58,25 +54,18 @@ def owned(folder: Path, part: str = "") -> Iterator[None]:
 
 def _locked(path: Path) -> int:
     """A descriptor of the file, locked, with this process's name in it."""
-    while True:
-        number = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = one_line(os.read(number, 1000).decode(errors="replace")) or "another process"
-            if error.errno in _NO_LOCKS:
-                log.warning("%s: its file system has no locks, so nothing keeps another process out", path.parent)
-                return number
-            os.close(number)
-            if not isinstance(error, BlockingIOError):
-                raise
-            raise UserError(
-                f"{path.parent}: {holder} is writing there: wait until it ends, or end it, or choose another folder"
-            ) from None
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.stat(path), os.fstat(number)):
-                break
+    number = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(number, 1000).decode(errors="replace") or "another process"
+        os.close(number)
+        raise UserError(
+            f"{path.parent}: {holder} is writing there: wait until it ends, or end it, or choose another folder"
+        ) from None
+    if not (path.exists() and os.path.samestat(os.stat(path), os.fstat(number))):
         os.close(number)  # its owner ended, and took the file away, between the two calls
+        return _locked(path)
     os.ftruncate(number, 0)
     words = cut(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), 200)
     os.write(number, f"process {os.getpid()} on {socket.gethostname()} ({words})".encode(errors="replace"))

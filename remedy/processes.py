@@ -1,9 +1,17 @@
-"""Rank of this process, as the launcher that started it says in the environment."""
+"""Processes: which of several this one is, those that do parts of one command's work, and those that end with the one that began them."""
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
-from typing import NamedTuple
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, NamedTuple
 
 from remedy.settings import UserError
 
@@ -45,3 +53,46 @@ def this_process() -> Process:
 def neighbours() -> int:
     """Return how many of the processes are on this machine, from torchrun's `LOCAL_WORLD_SIZE`; without it all of them."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", this_process().world_size))
+
+
+def end_with_parent(parent: int, end: Callable[[], object]) -> None:
+    """Call `end`, in a thread of its own, once `parent` is no longer this process's parent: nobody would wait for its work.
+
+    A look twice a second, since Linux's signal for it (PR_SET_PDEATHSIG) comes already when the parent's *thread* ends.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        end()
+
+    threading.Thread(target=watch, daemon=True, name="end-with-parent").start()
+
+
+@contextlib.contextmanager
+def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterator[ProcessPoolExecutor]:
+    """So many processes, each of which calls `begin` with what is `given` (picklable) before its first work. They end with this
+    process, however that ends; what they are writing then, the next run clears away.
+
+    Raises:
+        UserError: one of them was killed.
+    """
+    context = multiprocessing.get_context("spawn")
+    try:
+        with ProcessPoolExecutor(workers, context, initializer=_start, initargs=(os.getpid(), begin, given)) as pool:
+            try:
+                yield pool
+            finally:  # at an error or an interrupt, what is begun is the last
+                pool.shutdown(cancel_futures=True)
+    except BrokenProcessPool:
+        raise UserError(
+            "a worker process was killed, perhaps for want of memory: give the same command with fewer --workers; it goes on with what "
+            "is not written yet"
+        ) from None
+
+
+def _start(parent: int, begin: Callable[..., None], given: tuple[Any, ...]) -> None:
+    # A terminal sends interrupts to all; the parent lets what is begun be finished.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent(parent, lambda: os._exit(1))
+    begin(*given)

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from pydantic import AfterValidator, BeforeValidator
 
 from remedy.messages import shown, suggest
-from remedy.settings import ConfigError, unknown_keys
+from remedy.mistakes import unknown_keys
+from remedy.settings import ConfigError
 
 T = TypeVar("T")
 

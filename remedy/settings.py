@@ -8,20 +8,20 @@ there are any: on the command line, in curriculum stages, mixture parts, grids, 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
+from yaml.constructor import ConstructorError
 
-from remedy import yaml_text
-from remedy.key_names import suggest_key
 from remedy.messages import cut, one_line, shown
-from remedy.plugins import import_plugins
-from remedy.yaml_text import YamlError
+from remedy.mistakes import explain, place_of, suggest_key, unknown_keys
 
 S = TypeVar("S", bound="Settings")
 _ABSENT = object()
@@ -29,11 +29,6 @@ _as_written: ContextVar[bool] = ContextVar("as_written", default=False)
 """Whether what is validated is a user's own words."""
 _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 """Mappings whose keys are dotted keys of other settings, and how many names stand before these (`runs.NAME.train.seed`)."""
-_PLAIN = {
-    **dict.fromkeys(("tuple_type", "list_type"), "must be a list, such as [a, b]"),
-    **dict.fromkeys(("model_type", "dict_type"), "must be a section, such as {key: value}"),
-}
-"""Messages in YAML's words for pydantic's in Python's."""
 
 
 class UserError(Exception):
@@ -112,6 +107,19 @@ class Configuration(Settings):
     """Modules that register tasks, mixers or diagnostics of your own (`@TASKS.register("mine")`), imported before anything else."""
 
 
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which refuses a key given twice in place of taking the last one."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node: Any = super().compose_mapping_node(anchor)
+        seen: list[str] = []
+        for key, _ in node.value:
+            if key.value in seen:
+                raise ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
+            seen.append(key.value)
+        return node
+
+
 def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
     """Read a YAML file, apply `a.b=value` overrides (values are YAML), and validate.
 
@@ -132,8 +140,7 @@ def resolve(
         ConfigError: a key names nothing, or the result does not validate.
     """
     settings = apply_changes(data, changes, of_changes or where)
-    if problem := import_plugins(settings.get("plugins", ())):
-        raise ConfigError(f"{where}: {problem}")
+    _import_plugins(settings, where)
     own = tuple(f"{key}." for key in changes)
     left_out: dict[str, str] = {}
     while True:
@@ -163,18 +170,32 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: it cannot be read, or is not one.
     """
     try:
-        data = yaml_text.read(path.read_text(encoding="utf-8-sig"))
+        data = yaml.load(path.read_text(encoding="utf-8-sig"), _Loader)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is no UTF-8 text") from None
-    except YamlError as error:
+    except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {one_line(str(error))}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected `key: value` lines at the top level")
-    if problem := import_plugins(data.get("plugins", ())):
-        raise ConfigError(f"{path}: {problem}")
+    _import_plugins(data, str(path))
     return data
+
+
+def _import_plugins(data: Mapping[str, Any], where: str) -> None:
+    """Import the modules of a user's own that settings name, from the current folder too."""
+    names = data.get("plugins", ())
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{where}: plugins: must be a list of modules, such as [my_tasks]")
+    if names and "" not in sys.path:
+        sys.path.append("")
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as error:  # of any kind: it is a user's code
+            said = f"{name} cannot be imported ({type(error).__name__}: {error})"
+            raise ConfigError(f"{where}: plugins: {said}") from None
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
@@ -189,8 +210,8 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
         if not separator or not key.strip():
             raise ConfigError(f"override {shown(override)}: write key=value, for example train.max_steps=100")
         try:
-            changes[key.strip()] = yaml_text.read(text)
-        except YamlError as error:
+            changes[key.strip()] = yaml.load(text, _Loader)
+        except yaml.YAMLError as error:
             raise ConfigError(f"override {shown(override)}: not valid YAML: {one_line(str(error))}") from None
     return changes
 
@@ -254,14 +275,14 @@ def build(model: type[S], data: Mapping[str, Any], where: str = "", as_written: 
         return model.model_validate(data)
     except ValidationError as error:
         start = f"{where}: " if where else ""
-        lines = dict.fromkeys(one_line(line) for line in _explain(data, error.errors()))
-        places = {".".join(_path(data, detail)): detail for detail in error.errors()}
+        places = {".".join(place_of(data, detail)): detail for detail in error.errors()}
         idle = {
             f"{place}.{key}" if place else key: f"{start}{place and f'{place}: '}{says}"
             for place, detail in places.items()
             if detail["type"] == "idle"
             for key, says in detail["ctx"]["idle"].items()
         }
+        lines = dict.fromkeys(explain(data, error.errors()))
         raise ConfigError("\n".join(start + line for line in lines), {*places, *idle}, idle) from None
     finally:
         _as_written.reset(before)
@@ -292,58 +313,3 @@ def _leave_out_idle(value: Any, data: Any) -> None:
     for name, inner in value.items():
         if data.get(name) is not None:
             _leave_out_idle(inner, data[name])
-
-
-def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:
-    """Return what a validator raises for keys that a section does not have. `hints`: for each, what to do."""
-    says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
-    return PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": dict(hints)})
-
-
-def _explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
-    """The mistakes in words: one line for each place, and for each key that is unknown there."""
-    found: dict[tuple[str, ...], list[ErrorDetails]] = {}
-    for detail in details:
-        found.setdefault(tuple(_path(data, detail)), []).append(detail)
-    # What is wrong further down is why a list is too short, or a choice between types has no match.
-    outer = {path[:end] for path in found for end in range(len(path))}
-    for path, here in found.items():
-        if path not in outer:
-            yield from _explain_place(path, here)
-
-
-def _explain_place(path: tuple[str, ...], here: Sequence[ErrorDetails]) -> Iterator[str]:
-    """Return what is wrong at one place; several details are of one value that may have several types."""
-    key, first = cut(".".join(path)), here[0]
-    if first["type"] == "unknown_keys":
-        for name, hint in first["ctx"]["hints"].items():
-            yield _unknown(path, name, hint)
-        return
-    if all(detail["type"] == "missing" for detail in here):
-        yield f"missing key {key!r}"
-        return
-    own = [detail["msg"].removeprefix("Value error, ") for detail in here if detail["type"] in ("value_error", "idle")]
-    if own:  # of a validator of ours: its message says it all
-        yield f"{key}: {own[0]}" if path else own[0]
-        return
-    says = dict.fromkeys(_PLAIN.get(detail["type"], detail["msg"]) for detail in here)
-    yield f"key {key or '(top level)'!r}: {', or '.join(says)}, got {shown(first['input'])}"
-
-
-def _unknown(path: Sequence[str], name: str, hint: str) -> str:
-    return f"unknown key {cut('.'.join([*path, name]))!r}; {hint}"
-
-
-def _path(data: Any, detail: ErrorDetails) -> list[str]:
-    """Return where a mistake is, as the user writes it: what of pydantic's location the data has, without names of union branches."""
-    path: list[str] = []
-    for part in detail["loc"]:
-        here = data.get(part, _ABSENT) if isinstance(data, Mapping) else _ABSENT
-        if isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data):
-            here = data[part]
-        if here is not _ABSENT:
-            data = here
-        elif detail["type"] != "missing" or part != detail["loc"][-1]:
-            continue
-        path.append(str(part))
-    return path

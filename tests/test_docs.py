@@ -13,8 +13,7 @@ import yaml
 import remedy
 from benchmarks.picture import chart
 from remedy.data_gen.roles import CWM_IDS
-from remedy.launch.reference import SETTINGS, markdown, settings_class
-from remedy.reference import fields, places
+from remedy.launch.reference import SETTINGS, fields, markdown, places, settings_class
 from remedy.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent

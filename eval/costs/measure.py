@@ -21,8 +21,8 @@ from remedy.models import tokenizer as tokenizers
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import AnyTokenizer
 from remedy.owner import owned
+from remedy.processes import worker_pool
 from remedy.settings import Configuration, UserError
-from remedy.workers import worker_pool
 
 REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
 

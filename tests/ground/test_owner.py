@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from remedy.owner import owned
+from remedy.processes import worker_pool
 from remedy.settings import UserError
-from remedy.workers import worker_pool
 
 HOLDS = """
 import os, sys, time

@@ -12,7 +12,7 @@ from remedy.data_gen.examples import examples, executions, fit_to_budget, write,
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.roles import Special
 from remedy.data_gen.tasks.families import FAMILIES
-from remedy.reference import places
+from remedy.launch.reference import places
 from remedy.settings import ConfigError, Settings, build
 from remedy.train.config import RunConfig
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, SerializeAsAny
 
-from remedy.reference import REQUIRED, SECTION, as_help, places, rows
+from remedy.launch.reference import REQUIRED, SECTION, as_help, places, rows
 from remedy.registry import Registry, by_kind, one_of
 from remedy.settings import Settings
 
@@ -48,7 +48,7 @@ class Drawing(Settings):
 
 
 def found() -> dict[str, tuple[str, str, str]]:
-    return {row.key: (row.words, row.default, row.description) for row in rows(Drawing)}
+    return {row.key: (row.shape.words, row.default, row.description) for row in rows(Drawing)}
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,20 @@
-"""The key that an unknown one may mean: of a section below, or by the name that another tool has for it."""
+"""Mistakes in settings in words: where each is, and the key that an unknown one may mean, also by the name that another tool has for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic_core import ErrorDetails, PydanticCustomError
 
-from remedy.messages import suggest
+from remedy.messages import cut, one_line, shown, suggest
 
+_PLAIN = {
+    **dict.fromkeys(("tuple_type", "list_type"), "must be a list, such as [a, b]"),
+    **dict.fromkeys(("model_type", "dict_type"), "must be a section, such as {key: value}"),
+}
+"""Messages in YAML's words for pydantic's in Python's."""
 DEEP = 2
 """How many sections down a key is looked for."""
 _OTHERS = {
@@ -45,16 +51,12 @@ _OTHERS = {
     "path": "file data_path dataset dataset_path",
     "wandb": "use_wandb report_to",
 }
-ALIASES: dict[str, list[str]] = {}
-"""Names that other tools have for settings, each with those that it may mean here."""
-for _own, _names in _OTHERS.items():
-    for _name in _names.split():
-        ALIASES.setdefault(_name, []).append(_own)
+"""Settings, each with the names that other tools have for it."""
 
 
 def suggest_key(name: str, settings: type[BaseModel]) -> str:
     """The key that an unknown one may mean, in this section or in one below, under its own or another tool's name; else what is valid."""
-    known = dict.fromkeys((name, *ALIASES.get(name.lower(), ())))
+    known = dict.fromkeys([name, *(own for own, others in _OTHERS.items() if name.lower() in others.split())])
     below = list(_keys(settings, DEEP))
     found = [key for one in known for key in below if key.rpartition(".")[2] == one]
     if found:
@@ -82,3 +84,56 @@ def _sections(types: Iterable[Any]) -> Iterator[type[BaseModel]]:
         registry = getattr(one, "registry", None)
         if isinstance(registry, Mapping):
             yield from (entry for entry in registry.values() if isinstance(entry, type) and issubclass(entry, BaseModel))
+
+
+def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:
+    """Return what a validator raises for keys that a section does not have. `hints`: for each, what to do."""
+    says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
+    return PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": dict(hints)})
+
+
+def explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
+    """The mistakes in words: one line for each place, and for each key that is unknown there."""
+    found: dict[tuple[str, ...], list[ErrorDetails]] = {}
+    for detail in details:
+        found.setdefault(tuple(place_of(data, detail)), []).append(detail)
+    # What is wrong further down is why a list is too short, or a choice between types has no match.
+    outer = {path[:end] for path in found for end in range(len(path))}
+    for path, here in found.items():
+        if path not in outer:
+            yield from map(one_line, _explain_place(path, here))
+
+
+def _explain_place(path: tuple[str, ...], here: Sequence[ErrorDetails]) -> Iterator[str]:
+    """Return what is wrong at one place; several details are of one value that may have several types."""
+    key, first = cut(".".join(path)), here[0]
+    if first["type"] == "unknown_keys":
+        for name, hint in first["ctx"]["hints"].items():
+            yield _unknown(path, name, hint)
+        return
+    if all(detail["type"] == "missing" for detail in here):
+        yield f"missing key {key!r}"
+        return
+    own = [detail["msg"].removeprefix("Value error, ") for detail in here if detail["type"] in ("value_error", "idle")]
+    if own:  # of a validator of ours: its message says it all
+        yield f"{key}: {own[0]}" if path else own[0]
+        return
+    says = dict.fromkeys(_PLAIN.get(detail["type"], detail["msg"]) for detail in here)
+    yield f"key {key or '(top level)'!r}: {', or '.join(says)}, got {shown(first['input'])}"
+
+
+def _unknown(path: Sequence[str], name: str, hint: str) -> str:
+    return f"unknown key {cut('.'.join([*path, name]))!r}; {hint}"
+
+
+def place_of(data: Any, detail: ErrorDetails) -> list[str]:
+    """Return where a mistake is, as the user writes it: what of pydantic's location the data has, without names of union branches."""
+    path: list[str] = []
+    for part in detail["loc"]:
+        in_list = isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)
+        if in_list or (isinstance(data, Mapping) and part in data):
+            data = data[part]
+        elif detail["type"] != "missing" or part != detail["loc"][-1]:
+            continue
+        path.append(str(part))
+    return path

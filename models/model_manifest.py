@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from remedy.checksums import DamagedFile, read_json, write_json
 from remedy.settings import UserError
 
-log = logging.getLogger(__name__)
 SEAL = "complete.json"
 CONFIG_FILE = "config.yaml"
 """The configuration that made the weights beside it; in a seal with them."""
 TRAINING = "training.json"
 _CURE = "train again with --resume, which writes it from the last checkpoint, or put the file back from a copy"
 _LOADED = {".safetensors", ".json", ".yaml", ".txt", ".model"}
-_LONG = 4e9
-"""Bytes of which checking takes seconds (1 to 2 GB/s), so that it is said."""
+Digest = Callable[[Path], str | int]
 
 
 class Computed(TypedDict):
@@ -70,14 +68,33 @@ def read_training(folder: Path) -> Training | None:
     return cast("Training", read_json(path, _CURE)) if path.exists() else None
 
 
+def listed(folder: Path, paths: Iterable[Path], digest: Digest) -> dict[str, list[Any]]:
+    """Files of a folder with the size and digest of each."""
+    return {path.relative_to(folder).as_posix(): [path.stat().st_size, digest(path)] for path in sorted(paths)}
+
+
+def first_problem(folder: Path, files: Mapping[str, list[Any]], digest: Digest) -> str | None:
+    """Say what is wrong with the first of the listed files that is not what it was; None if all are."""
+    for name, (size, value) in files.items():
+        path = folder / name
+        try:
+            if path.stat().st_size != size or digest(path) != value:
+                return f"{name} is damaged (its digest is not that of its content)"
+        except FileNotFoundError:
+            return f"{name} is missing"
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror or error})"
+    return None
+
+
 def seal_model(folder: Path) -> None:
     """List what will be loaded from a folder: weights, settings and tokenizer, with sizes and digests. Written last.
 
     Raises:
         OSError: it cannot be written.
     """
-    files = sorted(p for p in folder.iterdir() if p.suffix in _LOADED and p.name != SEAL and p.is_file())
-    write_json(folder / SEAL, {"files": {p.name: [p.stat().st_size, _file_digest(p)] for p in files}})
+    files = [path for path in folder.iterdir() if path.suffix in _LOADED and path.name != SEAL and path.is_file()]
+    write_json(folder / SEAL, {"files": listed(folder, files, file_digest)})
 
 
 def check_model(folder: Path) -> None:
@@ -99,21 +116,8 @@ def check_model(folder: Path) -> None:
             f"{folder}: is a checkpoint that training goes on from (step {sealed['step']}), without a tokenizer and its data's "
             "settings: let the training end, with --resume or a smaller train.max_steps, and give the run's folder"
         )
-    files = sealed["files"]
-    size = sum(size for size, _ in files.values())
-    if size > _LONG:
-        log.info("%s: checking %.0f GB", folder, size / 1e9)
-    for name, (size, digest) in files.items():
-        path = folder / name
-        try:
-            if path.stat().st_size == size and _file_digest(path) == digest:
-                continue
-            problem = "is damaged (its digest is not that of its content)"
-        except FileNotFoundError:
-            problem = "is missing"
-        except OSError as error:
-            problem = f"cannot be read ({error.strerror or error})"
-        raise UserError(f"{path}: {problem}: {_CURE}")
+    if problem := first_problem(folder, sealed["files"], file_digest):
+        raise UserError(f"{folder}: {problem}: {_CURE}")
 
 
 def weights_are_gone(folder: Path) -> bool:
@@ -141,7 +145,7 @@ def recorded_weights(folder: Path) -> str:
     return hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _file_digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.nn.functional import linear
-from torch.utils.benchmark import Timer
 from transformers import TrainingArguments
 
 from remedy.settings import UserError
 from remedy.train.config import RunConfig, TrainSettings
-from remedy.train.deepspeed import deepspeed_json, join
-from remedy.train.resharding import universal_json
+from remedy.train.deepspeed import deepspeed_json, join, refuse_mismatches
+from remedy.train.resharding import LOAD_UNIVERSAL
 
 
 def rows_at_once(settings: TrainSettings, world_size: int) -> int:
@@ -30,24 +28,6 @@ def rows_at_once(settings: TrainSettings, world_size: int) -> int:
     return settings.batch_size // pieces
 
 
-def slower_than_fp32(dtype: torch.dtype) -> float:
-    """Time a product on this CPU in a precision, as a multiple of its time in float32.
-
-    Timed, as what makes it slow, a library without instructions for that kind of number, has no name that holds on every
-    architecture. The product is that of a linear layer, which libraries compute in other ways than a plain one, and the least of
-    several turns is taken, as other processes only ever make it longer. On AVX2 bfloat16 took 9 to 12 times as long, in a second for
-    the whole trial.
-    """
-
-    def seconds(kind: torch.dtype) -> float:
-        operands = {"x": torch.ones(512, 512, dtype=kind), "w": torch.ones(512, 512, dtype=kind), "linear": linear}
-        taken: float = Timer("linear(x, w)", globals=operands, num_threads=torch.get_num_threads()).timeit(1).mean
-        return taken
-
-    turns = [(seconds(dtype), seconds(torch.float32)) for _ in range(5)]
-    return min(asked for asked, _ in turns) / min(fp32 for _, fp32 in turns)
-
-
 def training_arguments(config: RunConfig, world_size: int, resharded: bool = False) -> TrainingArguments:
     """Hugging Face's arguments for a run over `world_size` processes; making them joins the process group.
 
@@ -61,7 +41,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         raise UserError("train.precision fp16 needs a CUDA device; use bf16 or fp32 here")
     deepspeed: dict[str, Any] | None = None
     if settings.deepspeed is not None:
-        deepspeed = deepspeed_json(settings, world_size) | (universal_json() if resharded else {})
+        deepspeed = deepspeed_json(settings.deepspeed) | (LOAD_UNIVERSAL if resharded else {})
         join(on_cpu)
     stage = deepspeed["zero_optimization"]["stage"] if deepspeed is not None else 0
     arguments = TrainingArguments(
@@ -98,6 +78,8 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         use_cpu=on_cpu,
         deepspeed=deepspeed,
     )
+    if settings.deepspeed is not None:
+        refuse_mismatches(arguments, settings.deepspeed.file)
     # One GPU for a process: with several in sight Transformers would copy the model to all of them, and multiply the batch.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments

@@ -6,6 +6,7 @@ new one is sealed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import zlib
@@ -14,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from remedy.checksums import DamagedFile, read_json, write_json
 from remedy.files import replace_file
-from remedy.models.model_manifest import CONFIG_FILE, SEAL
+from remedy.models.model_manifest import CONFIG_FILE, SEAL, first_problem, listed
 from remedy.settings import UserError, dump
 from remedy.train.config import RunConfig
 
@@ -47,7 +48,7 @@ class Checkpoints(TrainerCallback):
     def __init__(self, config: RunConfig) -> None:
         self.config = config
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if dist.is_available() and dist.is_initialized():
             dist.barrier()
         if state.is_world_process_zero and args.output_dir is not None:
@@ -66,11 +67,10 @@ class Checkpoints(TrainerCallback):
 
 def best_of(folder: Path) -> str | None:
     """The name of the checkpoint that was the best by validation when this one was written, if any was."""
-    try:
+    with contextlib.suppress(OSError, ValueError, LookupError):  # damaged: nothing to keep for it
         step = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["best_global_step"]
-    except (OSError, ValueError, LookupError, TypeError):  # damaged: nothing to keep for it
-        return None
-    return f"{PREFIX_CHECKPOINT_DIR}-{step}" if step is not None else None
+        return None if step is None else f"{PREFIX_CHECKPOINT_DIR}-{step}"
+    return None
 
 
 def copy_model(folder: Path, output: Path) -> None:
@@ -92,13 +92,8 @@ def copy_model(folder: Path, output: Path) -> None:
 
 def seal(folder: Path, step: int, world_size: int) -> None:
     """List every file of a checkpoint with its size and digest; written last, under its name at once."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != SEAL)
-    content = {
-        "step": step,
-        "world_size": world_size,
-        "files": {p.relative_to(folder).as_posix(): [p.stat().st_size, digest(p)] for p in files},
-    }
-    write_json(folder / SEAL, content)
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != SEAL]
+    write_json(folder / SEAL, {"step": step, "world_size": world_size, "files": listed(folder, files, digest)})
 
 
 def digest(path: Path) -> int:
@@ -113,23 +108,13 @@ def digest(path: Path) -> int:
 
 
 def integrity_error(folder: Path) -> str | None:
-    """Say what is wrong with a checkpoint; empty if nothing is."""
+    """Say what is wrong with a checkpoint; None if nothing is."""
+    if not (folder / SEAL).exists():
+        return "it was not written to the end"
     try:
-        if not (folder / SEAL).exists():
-            return "it was not written to the end"
-        for name, (size, value) in read_json(folder / SEAL, "")["files"].items():
-            path = folder / name
-            if not path.exists():
-                return f"{name} is missing"
-            if path.stat().st_size != size:
-                return f"{name} is not what was written ({path.stat().st_size:,} bytes; it had {size:,})"
-            if digest(path) != value:
-                return f"{name} is not what was written (its digest is not that of its content)"
+        return first_problem(folder, read_json(folder / SEAL, "")["files"], digest)
     except DamagedFile:
-        return f"{SEAL} is not what was written"
-    except OSError as error:
-        return f"a file cannot be read ({error})"
-    return None
+        return f"{SEAL} is damaged"
 
 
 def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:

@@ -35,38 +35,31 @@ class Stage(Settings):
 class DeepSpeedSettings(Settings):
     """DeepSpeed's ZeRO (Rajbhandari et al., "ZeRO", 2020)."""
 
-    stage: Literal[0, 1, 2, 3] | None = None
-    """What is divided over the processes: optimizer state (1), gradients too (2), weights too (3); default 1."""
-    offload: Literal["none", "optimizer", "all"] | None = None
+    stage: Literal[0, 1, 2, 3] = 1
+    """What is divided over the processes: optimizer state (1), gradients too (2), weights too (3)."""
+    offload: Literal["none", "optimizer", "all"] = "none"
     """What is kept in the host's memory: the optimizer's state, or the weights as well."""
     param_persistence_threshold: int | None = Field(default=None, ge=0)
     """Under stage 3, parameters of fewer elements stay whole on every process."""
     file: str | None = None
-    """A hand-written DeepSpeed JSON; it must not contradict the rest of the configuration."""
+    """A hand-written DeepSpeed JSON, in place of the other keys; it must not contradict the rest of the configuration."""
 
     @model_validator(mode="after")
     def _used(self) -> DeepSpeedSettings:
-        if self.file is None:
-            self.check_used(1 if self.stage is None else self.stage)
+        if self.file is not None:
+            others = ("stage", "offload", "param_persistence_threshold")
+            self.refuse_idle(dict.fromkeys(others, "with a file, which says it"))
+            return self
+        if self.stage != 3:
+            only = f"at stage {self.stage}, since only stage 3 divides parameters"
+            self.refuse_idle({"param_persistence_threshold": only})
+        if self.stage == 0:
+            self.refuse_idle({"offload": "at stage 0, which divides nothing"})
+        if self.offload == "all" and self.stage != 3:
+            raise ValueError(
+                f"offload all does nothing more than optimizer at stage {self.stage}: write optimizer, or stage 3"
+            )
         return self
-
-    def check_used(self, stage: int) -> None:
-        """Refuse what does nothing at a stage; where a file may choose the stage, this is known once the file is read.
-
-        Raises:
-            ValueError: naming the setting and what reads it.
-        """
-        if self.param_persistence_threshold is not None and stage != 3:
-            raise ValueError(
-                f"param_persistence_threshold {self.param_persistence_threshold} does nothing at stage {stage}, since only "
-                "stage 3 divides parameters: remove it"
-            )
-        if self.offload == "all" and stage != 3:
-            raise ValueError(
-                f"offload all does nothing more than optimizer at stage {stage}: write optimizer, or stage 3"
-            )
-        if self.offload == "optimizer" and stage == 0:
-            raise ValueError("offload optimizer does nothing at stage 0, which divides nothing: remove it")
 
 
 class TrainSettings(Settings):
@@ -169,23 +162,19 @@ class TrainSettings(Settings):
 
     def _check_stacked(self) -> None:
         """Refuse what would not be, by member, what it is alone."""
-        for key, value, why in (
+        for key, given, why in (
             (
                 "deepspeed",
                 self.deepspeed is not None,
-                "DeepSpeed clips gradients and divides weights of all members as of one",
+                "it clips gradients and divides weights of all members as of one",
             ),
             ("torch_compile", self.torch_compile, "a stacked model is not made for the compiler"),
             ("precision fp16", self.precision == "fp16", "one member's overflow would skip the others' step"),
             ("pack", self.pack > 1, "packed examples are computed in groups over all members"),
-            (
-                "gradient_accumulation_steps",
-                self.gradient_accumulation_steps > 1,
-                "a step's pieces mix rows of all members",
-            ),
+            ("gradient_accumulation_steps", self.gradient_accumulation_steps > 1, "pieces mix rows of all members"),
             ("max_steps 0", self.total_steps == 0, "nothing is trained"),
         ):
-            if value:
+            if given:
                 raise ValueError(f"stacked {self.stacked} does not go with {key}: {why}: remove one of them")
 
     @property
@@ -280,15 +269,18 @@ class RunConfig(Configuration):
         sources = [source for _, source in placed]
         refuse_held_out_in_vain(sources)
         refuse_held_out_of_a_part(self.data, placed)
-        if any(one.memory is not None for one in sources):
-            self._check_windows()
-        # A model that is to write lines by itself has to write events too. One that learns neither is held to the program, or fed both.
+        roles = self.train.supervised()
+        if Role.CONTEXT in roles and any(one.memory is not None for one in sources):
+            raise ValueError(
+                "train.loss_roles has context, which with data.memory holds the frames that are remembered: they would be learnt "
+                "again in every window: remove it"
+            )
         if self.train.stacked is not None and not isinstance(self.model, DecoderSettings):
             raise ValueError(
                 f"train.stacked {self.train.stacked}: only decoders that are trained from the start can be stacked, not pretrained "
                 "models or adapters: remove it"
             )
-        roles = self.train.supervised()
+        # A model that is to write lines by itself has to write events too. One that learns neither is held to the program, or fed both.
         written = {Role.STRUCTURE, Role.ACTION} <= roles
         if written and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):
             raise ValueError(
@@ -296,13 +288,6 @@ class RunConfig(Configuration):
                 "event, or leave out action for a model that is held to the control flow or fed both"
             )
         return self
-
-    def _check_windows(self) -> None:
-        if Role.CONTEXT in self.train.supervised():
-            raise ValueError(
-                "train.loss_roles has context, which with data.memory holds the frames that are remembered: they would be learnt again "
-                "in every window: remove it"
-            )
 
     def stage_data(self) -> list[DataConfig]:
         """The data of each stage; of the whole run without a curriculum."""

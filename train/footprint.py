@@ -29,15 +29,8 @@ from remedy.speed import duration
 from remedy.train.arguments import rows_at_once
 from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.data import parted
-from remedy.train.deepspeed import zero_stage
-from remedy.train.memory import (
-    ModelStates,
-    ParameterCounts,
-    all_logits_bytes,
-    loss_bytes,
-    model_states,
-    parameter_counts,
-)
+from remedy.train.deepspeed import zero_section
+from remedy.train.memory import ModelStates, ParameterCounts, loss_bytes, model_states, parameter_counts
 from remedy.train.run import DTYPES, build_model, build_rows
 
 SAMPLE = 24
@@ -85,8 +78,6 @@ class Footprint(NamedTuple):
     states: ModelStates
     activations: float
     logits: float
-    all_logits: float | None
-    """In place of `logits`, if the model needs those of all tokens, which only training tries; None of models that do not."""
     rows: int
     lengths: Lengths
     steps: int
@@ -111,13 +102,14 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     settings = config.train
     rows = rows_at_once(settings, gpus)
     tokenizer, characters = _tokenizer(config)
-    if not settings.total_steps:
-        raise ConfigError("train.max_steps 0: this run trains nothing and reads no rows: give it steps to plan")
     if settings.stacked is not None:
         raise ConfigError(
             f"train.stacked {settings.stacked}: what is planned here is one run: add train.stacked=null, and take so many times as much"
         )
-    lengths = _lengths(config, tokenizer, characters) if length is None else _given(length, settings.pack)
+    if length is None:
+        lengths = _lengths(config, tokenizer, characters)
+    else:  # rows of one length, whose examples are alike
+        lengths = Lengths(length, length, 0, [length / settings.pack] * settings.pack)
     lora = isinstance(config.model, PretrainedSettings) and config.model.lora is not None
     four_bit = isinstance(config.model, PretrainedSettings) and config.model.load_in_4bit
     with torch.device("meta"):
@@ -135,7 +127,6 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
         model_states(counts, settings, gpus, lora, four_bit),
         _held(kept, settings, counts.trained),
         loss_bytes(positions, vocabulary, head, size, accumulated),
-        None if isinstance(config.model, DecoderSettings) else all_logits_bytes(positions, vocabulary, size),
         rows,
         lengths,
         settings.total_steps,
@@ -178,11 +169,6 @@ def print_footprint(
             table.add_row(name, f"{size / GB:,.3f}")
     table.add_row("in all", f"{found.memory / GB:,.3f}", style="bold")
     console.print(table)
-    if found.all_logits is not None and found.all_logits > found.logits:
-        console.print(
-            f"Of logits supervised tokens' are held, a chunk at a time. A model that caps or scales them, or adds to their loss, "
-            f"holds those of all tokens, {found.all_logits / GB:,.3f} GB; training says so when it begins."
-        )
     if states.host:
         console.print(f"The host holds {states.host / GB:,.1f} GB for {gpus} GPUs (offload).")
     usable = (1 - RESERVE) * gpu_memory
@@ -236,16 +222,11 @@ def _lengths(config: RunConfig, tokenizer: TraceTokenizer, characters: float) ->
     return Lengths(float(np.mean(sizes)), max(sizes), len(drawn), examples, characters != 1)
 
 
-def _given(length: int, pack: int) -> Lengths:
-    """Rows of one length, whose examples are alike."""
-    return Lengths(length, length, 0, [length / pack] * pack)
-
-
 def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     """The model that the run would train, without weights; for a pretrained one its config.json alone is read."""
     if isinstance(config.model, DecoderSettings):
         return build_model(config, tokenizer)
-    settings, name, sharded = config.model, config.model.name_or_path, zero_stage(config.train) == 3
+    settings, name, sharded = config.model, config.model.name_or_path, zero_section(config.train)["stage"] == 3
     refuse_divided(settings, sharded)
     dtype = DTYPES[config.train.precision if settings.lora is not None else "fp32"]
     if name in SHAPES and not Path(name).exists():

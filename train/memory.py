@@ -8,7 +8,7 @@ from torch import nn
 
 from remedy.models.protocol import CausalLM
 from remedy.train.config import TrainSettings
-from remedy.train.deepspeed import deepspeed_json
+from remedy.train.deepspeed import zero_section
 from remedy.train.losses import tokens_at_once
 
 ADAM = 8
@@ -42,12 +42,12 @@ def parameter_counts(model: CausalLM) -> ParameterCounts:
     """The parameters of a model, shared ones once."""
     module: Any = model
     head = model.get_output_embeddings()
-    head_weights = {id(p) for p in head.parameters()} if head is not None else set()
+    of_head = {id(p) for p in head.parameters()} if head is not None else set()
     linear = {id(m.weight): m.weight for m in module.modules() if isinstance(m, nn.Linear)}
     return ParameterCounts(
         sum(p.numel() for p in module.parameters() if p.requires_grad),
         sum(p.numel() for p in module.parameters() if not p.requires_grad),
-        sum(w.numel() for key, w in linear.items() if not w.requires_grad and key not in head_weights),
+        sum(w.numel() for key, w in linear.items() if not w.requires_grad and key not in of_head),
         max(sum(p.numel() for p in m.parameters(recurse=False)) for m in module.modules()),
     )
 
@@ -72,28 +72,29 @@ def model_states(
     """
     trained, frozen, half = counts.trained, counts.frozen, settings.precision != "fp32"
     size = 2 if half else 4
-    quantised = NF4 * counts.quantisable + 4 * (
-        frozen - counts.quantisable
-    )  # PEFT holds what is not quantised in float32
+    # PEFT holds what is not quantised in float32.
+    quantised = NF4 * counts.quantisable + 4 * (frozen - counts.quantisable)
+    zero = zero_section(settings)
+    stage = zero["stage"]
     if settings.deepspeed is None:
         held = quantised if four_bit else (size if lora else 4) * frozen
         return ModelStates(4 * trained + held, 4 * trained * (2 if gpus > 1 else 1), ADAM * trained)
-    zero = deepspeed_json(settings, gpus)["zero_optimization"]
-    stage = zero["stage"]
+    held = quantised if four_bit else size * frozen / (gpus if stage == 3 else 1)
     if stage == 0:
-        held = quantised if four_bit else size * frozen
         gradients, optimizer = (size + 4, ADAM + 4) if half else (4, ADAM)
         return ModelStates(size * trained + held, gradients * trained, optimizer * trained)
-    states = _zero(trained, size, gpus, stage)
-    held = quantised if four_bit else size * frozen / (gpus if stage == 3 else 1)
-    states = states._replace(weights=states.weights + held, gathered=2.0 * size * counts.largest if stage == 3 else 0.0)
-    off = {key.removeprefix("offload_") for key in ("offload_optimizer", "offload_param") if _on_host(zero, key)}
-    if "optimizer" in off:
-        on_host = max(4 * gpus, 16) if stage < 3 else 16
-        states = states._replace(
-            gradients=size * trained if stage == 1 else 0.0, optimizer=0.0, host=BUFFER * on_host * trained
-        )
-    if "param" in off:
+    states = ModelStates(
+        weights=size * trained / (gpus if stage == 3 else 1) + held,
+        gradients=[size * trained + 4 * trained / gpus, (size + 4) * trained / gpus, 4 * trained / gpus][stage - 1],
+        optimizer=(ADAM + 4) * trained / gpus,
+        gathered=2.0 * size * counts.largest if stage == 3 else 0.0,
+    )
+    on_host = {key for key in zero if key.startswith("offload_") and zero[key].get("device", "none") != "none"}
+    if "offload_optimizer" in on_host:
+        each = max(4 * gpus, 16) if stage < 3 else 16
+        kept = size * trained if stage == 1 else 0.0
+        states = states._replace(gradients=kept, optimizer=0.0, host=BUFFER * each * trained)
+    if "offload_param" in on_host:
         states = states._replace(weights=0.0, host=states.host + BUFFER * size * (trained + frozen))
     return states
 
@@ -114,18 +115,3 @@ def loss_bytes(positions: int, vocabulary: int, head: nn.Module, size: int, accu
     return (
         positions * (weights // vocabulary) * size + chunk + (4 * weights if trained and several and accumulated else 0)
     )
-
-
-def all_logits_bytes(positions: int, vocabulary: int, size: int) -> int:
-    """Bytes of logits and loss of a model that needs the logits of all `positions`: the logits in `size` bytes, their log-softmax in
-    float32 (where cross-entropy keeps it), and its gradient."""
-    return positions * vocabulary * (size + 4 + 4)
-
-
-def _zero(trained: int, size: int, gpus: int, stage: int) -> ModelStates:
-    gradients = {1: size * trained + 4 * trained / gpus, 2: (size + 4) * trained / gpus, 3: 4 * trained / gpus}
-    return ModelStates(size * trained / (gpus if stage == 3 else 1), gradients[stage], (ADAM + 4) * trained / gpus)
-
-
-def _on_host(zero: dict[str, Any], key: str) -> bool:
-    return bool(zero.get(key, {}).get("device", "none") != "none")

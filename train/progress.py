@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from transformers import TrainerCallback, TrainerState
 
 from remedy.speed import Speed, duration
 
@@ -27,59 +26,43 @@ class ProgressLine(TrainerCallback):
     def __init__(self, name: str) -> None:
         self.name = name
         self.speed = Speed()
-        self.trained = self.validated = ""
-        self.task = TaskID(0)
-        self.live: Progress | None = None
+        self.figures = {"loss": "", "eval_loss": ""}
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+        )
+        self.live = Progress(*columns, console=Console())
 
     def __enter__(self) -> ProgressLine:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.live is not None:
-            self.live.stop()
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         self.speed.rate(state.global_step)
-        console = Console()
-        if state.is_world_process_zero and console.is_terminal:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[figures]}"),
-            )
-            self.live = Progress(*columns, console=console)
-            self.task = self.live.add_task(self.name, total=state.max_steps, completed=state.global_step, figures="")
+        if state.is_world_process_zero and self.live.console.is_terminal:
+            self.live.add_task(self.name, total=state.max_steps, completed=state.global_step, figures="")
             self.live.start()
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self.live is not None:
-            self.live.update(self.task, completed=state.global_step)
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        for task in self.live.task_ids:
+            self.live.update(task, completed=state.global_step)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if not state.is_world_process_zero or not logs or not {"loss", "eval_loss"} & set(logs):
+    def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        logs = kwargs["logs"]
+        kind = next((key for key in ("eval_loss", "loss") if key in logs), None)
+        if kind is None or not state.is_world_process_zero:
             return
-        if "eval_loss" in logs:
-            self.validated = f"validation {validation_figures(logs)}"
-            figures = self.validated
+        if kind == "eval_loss":
+            self.figures[kind] = f"validation {validation_figures(logs)}"
         else:
             left = duration(self.speed.left(state.global_step, state.max_steps))
-            figures = f"loss {logs['loss']:.4g}, {logs['tokens_per_second']:,.0f} tokens/s" + (
-                f", {left} left" if left else ""
-            )
-            self.trained = figures
-        if self.live is not None:
-            self.live.update(self.task, figures=", ".join(filter(None, (self.trained, self.validated))))
-        else:
-            log.info("step %d of %d: %s", state.global_step, state.max_steps, figures)
+            said = f"loss {logs['loss']:.4g}, {logs['tokens_per_second']:,.0f} tokens/s"
+            self.figures[kind] = f"{said}, {left} left" if left else said
+        for task in self.live.task_ids:
+            self.live.update(task, figures=", ".join(filter(None, self.figures.values())))
+        if not self.live.task_ids:
+            log.info("step %d of %d: %s", state.global_step, state.max_steps, self.figures[kind])

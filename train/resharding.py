@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainingArguments
 
 from remedy.settings import UserError
 
-
-def universal_json() -> dict[str, Any]:
-    """The section of DeepSpeed's JSON that makes it load a universal checkpoint."""
-    return {"checkpoint": {"load_universal": True}}
+LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
+"""The section of DeepSpeed's JSON that makes it load a universal checkpoint."""
 
 
 def to_universal(checkpoint: Path, step: int) -> None:
@@ -44,9 +42,7 @@ class FixUniversalOptimizerState(TrainerCallback):
     gets the first one's hyperparameters, so that norms and biases decay like weights.
     """
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
         optimizer = kwargs["optimizer"]
         while hasattr(optimizer, "optimizer"):  # Accelerate's wrapper, then DeepSpeed's
             optimizer = optimizer.optimizer

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState
 
 from remedy.models.model_manifest import CONFIG_FILE, SEAL
 from remedy.settings import UserError, load
@@ -32,13 +32,10 @@ class NewSchedule(TrainerCallback):
     """Learning rate of a run that is resumed with other `max_steps`: it is put where that schedule has it, with a message."""
 
     def __init__(self, checkpoint: Sealed) -> None:
-        path = checkpoint.path / CONFIG_FILE
-        self.before = load(RunConfig, path).train.total_steps if path.exists() else None
+        self.before = load(RunConfig, checkpoint.path / CONFIG_FILE).train.total_steps
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if self.before in (None, state.max_steps):
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if self.before == state.max_steps:
             return
         scheduler = getattr(kwargs["lr_scheduler"], "scheduler", kwargs["lr_scheduler"])
         was = scheduler.get_last_lr()[0]

@@ -32,26 +32,23 @@ from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.owner import owned
 from remedy.processes import Process, this_process
 from remedy.settings import ConfigError, UserError, dump
-from remedy.train.arguments import slower_than_fp32, training_arguments
+from remedy.train.arguments import training_arguments
 from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, quarantine
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Collator, TraceDataset
-from remedy.train.deepspeed import JSON_FILE, gather_by_layer, zero_stage
+from remedy.train.deepspeed import JSON_FILE, gather_by_layer, zero_section
 from remedy.train.failing import explained
 from remedy.train.progress import ProgressLine
 from remedy.train.resharding import FixUniversalOptimizerState, to_universal
 from remedy.train.resume import NewSchedule, starting_point
 from remedy.train.shards import ShardDataset
-from remedy.train.stopping import INTERRUPTED, RESUMABLE, StopOnSignal, Stopped
-from remedy.train.tracking import MetricsFile, RunLogger, Tracking
+from remedy.train.stopping import StopOnSignal
+from remedy.train.tracking import Tracking
 from remedy.train.trainer import RowTrainer
 from remedy.train.validation import Validation, validation_rows
 from remedy.train.wandb_runs import WandbLogger
 
 log = logging.getLogger(__name__)
-
-SLOW = 3.0
-"""From so many times float32's time on, half precision on a CPU is worth a warning: it can save memory, and no time."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -71,25 +68,23 @@ def train(config: RunConfig, resume: bool = False) -> Path:
 
 
 def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> None:
-    # What these libraries will rename among themselves is not for a user to read at every step.
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
     if config.train.stacked is not None:
         raise ConfigError(
             f"train.stacked {config.train.stacked}: this is one run's training; `remedy train` makes them all"
         )
-    if config.train.threads:
-        torch.set_num_threads(config.train.threads)
     if not config.train.total_steps and not process.is_main:
         return
+    quieten(config)
     checkpoint, damaged = starting_point(config, output, resume)
     if not config.train.total_steps:
         _keep_untrained(config, output)
         return
-    moved = checkpoint is not None and checkpoint.world_size != process.world_size
-    resharded = moved and config.train.deepspeed is not None
+    resharded = (
+        checkpoint is not None and checkpoint.world_size != process.world_size and config.train.deepspeed is not None
+    )
     arguments = training_arguments(config, process.world_size, resharded)  # joins the other processes
     if process.is_main:
-        prepare(config, output, arguments, checkpoint, damaged)
+        prepare(config, arguments, checkpoint, damaged)
     if process.world_size > 1:
         dist.barrier()
 
@@ -99,47 +94,58 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     decoder, dtype = model if isinstance(model, DecoderForCausalLM) else None, DTYPES[config.train.precision]
     if decoder is not None:  # on every process, and before the Trainer wraps the model
         find_kernels(decoder.mixers(), arguments.device, dtype)
-        if config.train.pack > 1 and zero_stage(config.train) == 3:
+        if config.train.pack > 1 and zero_section(config.train)["stage"] == 3:
             gather_by_layer(decoder)
     rows = build_rows(config, tokenizer)
-    stop, progress = StopOnSignal(), ProgressLine(config.name)
-    # The first, before anything shows that training has begun.
-    wandb = WandbLogger(config)
-    callbacks = [stop, *records(config, wandb), progress, *([FixUniversalOptimizerState()] if resharded else [])]
-    callbacks += [NewSchedule(checkpoint)] if checkpoint is not None else []
+    stop, progress, wandb = StopOnSignal(), ProgressLine(config.name), WandbLogger(config)
+    # A signal is noted first, before anything shows that training has begun.
+    callbacks: list[TrainerCallback] = [stop, *records(config, wandb), progress]
+    if resharded:
+        callbacks.append(FixUniversalOptimizerState())
+    if checkpoint is not None:
+        callbacks.append(NewSchedule(checkpoint))
     shown = (tokenizer, wandb.samples) if config.tracking.wandb else None
     given = parts(config, tokenizer, arguments)
     trainer = RowTrainer(**given, model=model, train_dataset=rows, callbacks=callbacks, shown=shown)
     trainer.remove_callback(PrinterCallback)
-    transformers_logging.disable_progress_bar()  # one for every checkpoint that is saved
     if process.is_main:
         announce(config, model, arguments.device)
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
-        resumed = checkpoint.path if checkpoint else None
-        with stop, progress, explained(trainer, rows, config, output, resumed):
-            trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
-    if stop.received and trainer.state.global_step < config.train.total_steps:
-        raise Stopped(
-            f"{stop.received} after step {stop.step} of {config.train.total_steps}; --resume goes on from there",
-            INTERRUPTED if stop.received == "SIGINT" else RESUMABLE,
-        )
+        with stop, progress, explained(trainer, rows, config):
+            trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
+    stop.check(trainer.state)
     mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
     keep_trained(config, trainer, tokenizer, {"mixers": mixers, "all_logits": trainer.all_logits})
 
 
-def records(config: RunConfig, wandb: RunLogger) -> list[TrainerCallback]:
+def quieten(config: RunConfig) -> None:
+    """Set this process up: its threads, and silence about what libraries will rename among themselves, and at every checkpoint."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
+    transformers_logging.disable_progress_bar()
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
+
+
+def records(config: RunConfig, wandb: WandbLogger) -> list[TrainerCallback]:
     """Make the callbacks that write down how a run goes."""
-    loggers: list[RunLogger] = [MetricsFile(Path(config.output)), wandb]
-    return [Tracking(loggers), Checkpoints(config)]
+    return [Tracking(Path(config.output), wandb), Checkpoints(config)]
 
 
 def parts(config: RunConfig, tokenizer: TraceTokenizer, arguments: TrainingArguments) -> dict[str, Any]:
-    """Make the parts of a run's trainer, but for the model, the rows and the callbacks."""
+    """Make the parts of a run's trainer, but for the model, the rows and the callbacks.
+
+    Raises:
+        ConfigError: as `validation_rows`.
+    """
+    supervised, validation = config.train.supervised(), None
+    if config.train.evaluate_every is not None:
+        held_out = validation_rows(config, tokenizer)
+        validation = Validation(held_out, tokenizer.pad_id, supervised, arguments.per_device_train_batch_size)
     return {
         "args": arguments,
-        "data_collator": Collator(tokenizer.pad_id, config.train.supervised()),
+        "data_collator": Collator(tokenizer.pad_id, supervised),
         "peak": device_peak(config.tracking.peak_tflops),
-        "validation": build_validation(config, tokenizer, arguments.per_device_train_batch_size),
+        "validation": validation,
         "patience": config.train.patience,
         "pack": config.train.pack,
         "smoothing": config.train.label_smoothing_factor,
@@ -165,7 +171,6 @@ def _keep_untrained(config: RunConfig, output: Path) -> None:
     set_seed(config.train.seed)
     model: Any = build_model(config, tokenizer)
     log.info("%s: 0 steps, so the model is kept as it is", config.name)
-    transformers_logging.disable_progress_bar()
     model.save_pretrained(output)
     _finish(config, output, tokenizer, TrainerState(), None)
 
@@ -198,9 +203,8 @@ def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     """
     if isinstance(config.model, DecoderSettings):
         return DecoderForCausalLM(model_config(config.model, tokenizer))
-    model = build_pretrained(
-        config.model, tokenizer, DTYPES[config.train.precision], sharded=zero_stage(config.train) == 3
-    )
+    sharded = zero_section(config.train)["stage"] == 3
+    model = build_pretrained(config.model, tokenizer, DTYPES[config.train.precision], sharded)
     if config.train.pack > 1:
         refuse_unpackable(model, config.train.pack)
     return model
@@ -208,26 +212,8 @@ def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
 
 def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderConfig:
     """The decoder's configuration for a tokenizer."""
-    return DecoderConfig.from_settings(
-        config,
-        tokenizer.vocab_size,
-        tokenizer.fingerprint,
-        pad_token_id=tokenizer.pad_id,
-        bos_token_id=tokenizer.bos_id,
-        eos_token_id=tokenizer.eos_id,
-    )
-
-
-def build_validation(config: RunConfig, tokenizer: TraceTokenizer, batch_size: int) -> Validation | None:
-    """Build the run's validation, if it has one.
-
-    Raises:
-        ConfigError: as `validation_rows`.
-    """
-    if config.train.evaluate_every is None:
-        return None
-    rows = validation_rows(config, tokenizer)
-    return Validation(rows, tokenizer.pad_id, config.train.supervised(), batch_size)
+    ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+    return DecoderConfig.from_settings(config, tokenizer.vocab_size, tokenizer.fingerprint, **ids)
 
 
 def training_account(config: RunConfig, state: TrainerState, computed: Computed | None) -> Training:
@@ -236,7 +222,7 @@ def training_account(config: RunConfig, state: TrainerState, computed: Computed 
     kept = state.best_global_step if settings.keep_best else None
     step = state.global_step if kept is None else kept
     validated = {record["step"]: record for record in state.log_history if "eval_loss" in record}
-    figures = validated.get(step, {})
+    figures = {n.removeprefix("eval_"): f for n, f in validated.get(step, {}).items() if n.startswith("eval_")}
     return {
         "steps": state.global_step,
         "examples": state.global_step * settings.batch_size * settings.pack,
@@ -247,8 +233,7 @@ def training_account(config: RunConfig, state: TrainerState, computed: Computed 
         "data_seed": settings.data_seed,
         "kept_step": step,
         "stopped_early": state.global_step < settings.total_steps,
-        "validation": {n.removeprefix("eval_"): figure for n, figure in figures.items() if n.startswith("eval_")}
-        or None,
+        "validation": figures or None,
         "curve": [(at, one["eval_loss"], one["eval_exact_match"]) for at, one in validated.items()],
         "computed": computed,
     }
@@ -280,41 +265,28 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | S
 
 def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
     """Log what is trained, and by which kernels."""
-    log.info(
-        "%s: %s trained parameters, %d steps", config.name, f"{parameter_count(model):,}", config.train.total_steps
-    )
+    count, steps = f"{parameter_count(model):,}", config.train.total_steps
+    log.info("%s: %s trained parameters, %d steps", config.name, count, steps)
     if isinstance(config.model, DecoderSettings) and config.model.match is not None:
         log.info("%s", matched(config.model).sentence(config.model.match))
     if isinstance(model, DecoderForCausalLM):
         log.info("mixers: %s", describe_kernels(model.mixers(), device, DTYPES[config.train.precision]))
-    if device.type == "cpu" and config.train.precision != "fp32":
-        times = slower_than_fp32(DTYPES[config.train.precision])
-        if times > SLOW:
-            log.warning(
-                "train.precision %s: products take %.0f times as long as in fp32 on this CPU; set train.precision=fp32",
-                config.train.precision,
-                times,
-            )
 
 
 def prepare(
-    config: RunConfig,
-    output: Path,
-    arguments: TrainingArguments,
-    checkpoint: Sealed | None,
-    damaged: dict[Path, str],
+    config: RunConfig, arguments: TrainingArguments, checkpoint: Sealed | None, damaged: dict[Path, str]
 ) -> None:
     """Prepare the run's folder on one process for all: write the settings, put checkpoints into order."""
+    output = Path(config.output)
     _begin(config, output)
     if arguments.deepspeed is not None:
-        text = json.dumps(arguments.deepspeed, indent=2)
+        text = json.dumps(arguments.hf_deepspeed_config.config, indent=2)
         replace_file(output / JSON_FILE, lambda partial: partial.write_text(text, encoding="utf-8"))
     for sentence in quarantine(output, checkpoint, damaged):
         log.warning("%s: %s", output, sentence)
     if checkpoint is not None and checkpoint.world_size != arguments.world_size:
-        log.info(
-            "%s: written by %d processes, read by %d", checkpoint.path.name, checkpoint.world_size, arguments.world_size
-        )
+        counts = checkpoint.world_size, arguments.world_size
+        log.info("%s: written by %d processes, read by %d", checkpoint.path.name, *counts)
         if arguments.deepspeed is not None:
             to_universal(checkpoint.path, checkpoint.step)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import torch
 from transformers import PrinterCallback, set_seed
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-from transformers.utils import logging as transformers_logging
 
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
@@ -38,9 +35,10 @@ from remedy.train.run import (
     keep_trained,
     parts,
     prepare,
+    quieten,
     records,
 )
-from remedy.train.stopping import INTERRUPTED, RESUMABLE, StopOnSignal, Stopped
+from remedy.train.stopping import StopOnSignal
 from remedy.train.wandb_runs import WandbLogger
 
 log = logging.getLogger(__name__)
@@ -76,18 +74,16 @@ def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False,
         UserError: as `train`, of any of them; or these runs cannot be trained at once here. The others are saved before.
         Stopped: a signal ended them after a step, with checkpoints to resume from.
     """
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
+    quieten(configs[0])
     _refuse_here(configs[0], on_any_cpu)
-    if configs[0].train.threads:
-        torch.set_num_threads(configs[0].train.threads)
     left = [config for config in configs if not (resume and _has_ended(Path(config.output)))]
     with contextlib.ExitStack() as folders:
         for config in left:
             folders.enter_context(owned(Path(config.output)))
         if left:
             _train(name, left, resume)
-    said = [f"{config.name}: {_lost(config)}" for config in configs if _lost(config)]
-    if said:
+    lost = {config.name: Path(config.output, DIVERGED) for config in configs}
+    if said := [f"{one}: {path.read_text(encoding='utf-8').strip()}" for one, path in lost.items() if path.exists()]:
         raise UserError("\n".join(said))
 
 
@@ -96,7 +92,7 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
     places = _common_checkpoints(configs) if resume else [None] * len(configs)
     arguments = [training_arguments(config, 1) for config in configs]
     for config, own, (_, damaged) in zip(configs, arguments, found):
-        prepare(config, Path(config.output), own, None, damaged)
+        prepare(config, own, None, damaged)
     tokenizer = build_tokenizer(configs[0].tokenizer, configs[0].data)
     models = []
     for config in configs:
@@ -142,19 +138,14 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
     )
     for one in (trainer, *members):
         one.remove_callback(PrinterCallback)
-    transformers_logging.disable_progress_bar()
     log.info("%s: %d seeds at once", name, len(configs))
     announce(configs[0], models[0], device)
-    with stop, progress, explained(trainer, rows[0], configs[0], Path(configs[0].output)):
+    with stop, progress, explained(trainer, rows[0], configs[0]):
         try:
             trainer.train(resume_from_checkpoint=str(places[0]) if places[0] else None)
         except (torch.OutOfMemoryError, MemoryError):
             raise UserError(f"out of memory with {len(configs)} seeds at once: lower train.stacked") from None
-    if stop.received and trainer.state.global_step < configs[0].train.total_steps:
-        raise Stopped(
-            f"{stop.received} after step {stop.step} of {configs[0].train.total_steps}; --resume goes on from there",
-            INTERRUPTED if stop.received == "SIGINT" else RESUMABLE,
-        )
+    stop.check(trainer.state)
     for number, (config, member, read) in enumerate(zip(configs, members, rows)):
         if member.lost is not None:
             text = diverged(member.lost, read, config)
@@ -180,24 +171,13 @@ def _has_ended(output: Path) -> bool:
     return (output / SEAL).exists() or (output / DIVERGED).exists()
 
 
-def _lost(config: RunConfig) -> str:
-    path = Path(config.output, DIVERGED)
-    return path.read_text(encoding="utf-8").strip() if path.exists() else ""
-
-
 def _common_checkpoints(configs: Sequence[RunConfig]) -> list[Path | None]:
     """The checkpoints of the last step at which each run has an intact one; none: all begin anew."""
-    steps = [
-        {
-            int(folder.name.rsplit("-", 1)[1])
-            for folder in checkpoints(Path(config.output))
-            if not integrity_error(folder)
-        }
-        for config in configs
-    ]
-    common = set.intersection(*steps)
+    intact = [{f.name for f in checkpoints(Path(c.output)) if not integrity_error(f)} for c in configs]
+    common = set.intersection(*intact)
     if not common:
-        if any(steps):
+        if any(intact):
             log.warning("there is no step at which each of %d runs has a checkpoint: all begin anew", len(configs))
         return [None] * len(configs)
-    return [Path(config.output) / f"{PREFIX_CHECKPOINT_DIR}-{max(common)}" for config in configs]
+    latest = max(common, key=lambda name: int(name.rsplit("-", 1)[1]))
+    return [Path(config.output) / latest for config in configs]

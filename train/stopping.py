@@ -6,7 +6,7 @@ import signal
 from types import FrameType
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState
 
 from remedy.train.processes import largest
 
@@ -34,21 +34,16 @@ class StopOnSignal(TrainerCallback):
 
     def __init__(self) -> None:
         self.received: str | None = None
-        self.step = 0
         self._before: dict[signal.Signals, Any] = {}
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         self._before = {number: signal.signal(number, self._note) for number in (*SIGNALS, signal.SIGINT)}
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         # Every process must stop at the same step, whichever of them the signal reached first.
         if largest(int(self.received is not None)):
             self.received = self.received or "a signal to another process"
-            self.step = state.global_step
-            control.should_save = True
-            control.should_training_stop = True
+            control.should_save = control.should_training_stop = True
 
     def __enter__(self) -> None:
         """The handlers are replaced when training begins, not before: nothing is lost until then."""
@@ -56,6 +51,18 @@ class StopOnSignal(TrainerCallback):
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def check(self, state: TrainerState) -> None:
+        """Say that training was stopped, if it was before its last step.
+
+        Raises:
+            Stopped: it was.
+        """
+        if self.received and state.global_step < state.max_steps:
+            raise Stopped(
+                f"{self.received} after step {state.global_step} of {state.max_steps}; --resume goes on from there",
+                INTERRUPTED if self.received == "SIGINT" else RESUMABLE,
+            )
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name

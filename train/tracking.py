@@ -1,91 +1,55 @@
-"""Destinations of a run's figures: a list of loggers, each told every record that training logs. Tracking never fails a run."""
+"""A run's figures: `metrics.jsonl`, and W&B beside it. Tracking never fails a run."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState
 
 from remedy.files import replace_file, writing
+from remedy.train.wandb_runs import WandbLogger
 
 METRICS = "metrics.jsonl"
 TAIL = 1 << 14
 
 
-class RunLogger(Protocol):
-    """Keeper of a run's records. To add one, write it in a file of its own and give it to `Tracking` in run.py."""
-
-    def start(self, step: int) -> None:
-        """Begin after `step`: 0, or the checkpoint's that training is resumed from."""
-
-    def log(self, step: int, record: dict[str, Any]) -> None:
-        """Keep a record: loss, learning rate, gradient norm, tokens per second, ...; `eval_...` of validation; `tokens` and `flops`
-        so far."""
-
-    def finish(self) -> None:
-        """End with training."""
-
-
 class Tracking(TrainerCallback):
-    """Passes on to the loggers what training logs; on the main process only."""
+    """Appends every record of a loss, of training or validation, to `metrics.jsonl`, and tells W&B all records; on the main process
+    only. On resume, records after the checkpoint are dropped first.
 
-    def __init__(self, loggers: list[RunLogger]) -> None:
-        self.loggers = loggers
+    A record is what training logs (loss, learning rate, gradient norm, tokens per second, ...; `eval_...` of validation), with the
+    `tokens` and `flops` so far.
+    """
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def __init__(self, folder: Path, wandb: WandbLogger) -> None:
+        self.path = folder / METRICS
+        self.wandb = wandb
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
-            for logger in self.loggers:
-                logger.start(state.global_step)
+            step = state.global_step
+            kept = [record for record in read_metrics(self.path) if step and record["step"] <= step]
+            text = "".join(json.dumps(record) + "\n" for record in kept)
+            replace_file(self.path, lambda partial: partial.write_text(text, encoding="utf-8"))
+            self.wandb.start()
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.global_step == state.max_steps:  # so that the shortest run has a record
             control.should_log = True
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if state.is_world_process_zero and logs:
-            record = {**logs, "tokens": state.num_input_tokens_seen, "flops": float(state.total_flos)}
-            for logger in self.loggers:
-                logger.log(state.global_step, record)
+    def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.is_world_process_zero and kwargs["logs"]:
+            record = {**kwargs["logs"], "tokens": state.num_input_tokens_seen, "flops": float(state.total_flos)}
+            if _has_loss(record):
+                with writing(self.path), self.path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"step": state.global_step, **record}) + "\n")
+            self.wandb.log(state.global_step, record)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
-            for logger in self.loggers:
-                logger.finish()
-
-
-class MetricsFile:
-    """Appends every record of a loss, of training or validation, to `metrics.jsonl`; on resume, those after the checkpoint are
-    dropped first."""
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / METRICS
-
-    def start(self, step: int) -> None:
-        """Keep the records up to this step."""
-        text = "".join(json.dumps(r) + "\n" for r in read_metrics(self.path) if step and r["step"] <= step)
-        replace_file(self.path, lambda partial: partial.write_text(text, encoding="utf-8"))
-
-    def log(self, step: int, record: dict[str, Any]) -> None:
-        """Append one line."""
-        if _has_loss(record):
-            with writing(self.path), self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"step": step, **record}) + "\n")
-
-    def finish(self) -> None:
-        """Do nothing: no file is open."""
+            self.wandb.finish()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -113,7 +77,7 @@ def _records(lines: list[str]) -> list[dict[str, Any]]:
     for line in lines:
         try:
             record = json.loads(line)
-        except (ValueError, RecursionError):
+        except ValueError:
             break
         if not (isinstance(record, dict) and isinstance(record.get("step"), int) and _has_loss(record)):
             break

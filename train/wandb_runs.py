@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
-import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +38,7 @@ class WandbLogger:
         self.config = config
         self.run: Any = None
 
-    def start(self, step: int) -> None:
+    def start(self) -> None:
         """Start the W&B run, or continue it."""
         settings = self.config.model_dump(mode="json")
         # Runs of seeds that are trained at once are open at the same time.
@@ -57,9 +55,8 @@ class WandbLogger:
             import wandb
 
             rows: list[list[Any]] = [[step, *sample] for sample in samples]
-            self._send(
-                {"eval/samples": wandb.Table(columns=["step", "true", "predicted", "wrong tokens"], data=rows)}, step
-            )
+            table = wandb.Table(columns=["step", "true", "predicted", "wrong tokens"], data=rows)
+            self._send({"eval/samples": table}, step)
 
     def _send(self, record: dict[str, Any], step: int) -> None:
         if not _quietly(self.run, lambda: self.run.log(record, step=step)):
@@ -75,29 +72,19 @@ def log_evaluation(config: RunConfig, summary: Path) -> None:
     run = _open_training(config)
 
     def add() -> None:
+        import pandas as pd
         import wandb
 
-        rows = [_flat(row) for row in json.loads(summary.read_text(encoding="utf-8"))["conditions"]]
-        columns: list[Any] = list(dict.fromkeys(key for row in rows for key in row))
-        table = wandb.Table(columns=columns, data=[[row.get(key) for key in columns] for row in rows])
-        run.log({"test/conditions": table})
+        conditions = pd.json_normalize(json.loads(summary.read_text(encoding="utf-8"))["conditions"])
+        plain = conditions.map(lambda cell: ", ".join(map(str, cell)) if isinstance(cell, list) else cell)
+        plain = plain.astype(object).where(plain.notna(), None)
+        run.log({"test/conditions": wandb.Table(columns=list(plain), data=plain.values.tolist())})
         records = wandb.Artifact(f"evaluation-{run.id}", type="evaluation")
         records.add_dir(str(summary.parent))
         run.log_artifact(records)
         run.finish()
 
     _quietly(run, add)
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with `right.mean` for what stands nested in it, and lists in one line."""
-    found: dict[str, Any] = {}
-    for key, value in row.items():
-        if isinstance(value, dict):
-            found |= {f"{key}.{inner}": within for inner, within in _flat(value).items()}
-        else:
-            found[key] = ", ".join(map(str, value)) if isinstance(value, list) else value
-    return found
 
 
 def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
@@ -107,12 +94,11 @@ def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
     def add() -> None:
         import wandb
 
-        run.log({path.stem: wandb.Image(str(path)) for path in sorted((folder / "figures").glob("*.png"))})
+        figures = sorted((folder / "figures").glob("*.png"))
+        run.log({path.stem: wandb.Image(str(path)) for path in figures})
         files = wandb.Artifact(f"report-{tracking.group or 'runs'}", type="report")
-        for path in sorted(p for p in folder.glob("*") if p.suffix in (".md", ".html")):
-            files.add_file(str(path))
-        for path in sorted((folder / "figures").glob("*.png")):
-            files.add_file(str(path), name=f"figures/{path.name}")
+        for path in [*sorted(p for p in folder.glob("*") if p.suffix in (".md", ".html")), *figures]:
+            files.add_file(str(path), name=path.relative_to(folder).as_posix())
         run.log_artifact(files)
         run.finish()
 
@@ -150,23 +136,12 @@ def _open_training(run: RunConfig, **options: Any) -> Any:
     if not run.tracking.wandb:
         return None
     folder = Path(run.output)
-    try:
-        number = _number(folder / RUN_ID)
-    except OSError as error:
-        log.warning("W&B: %s cannot be kept (%s); nothing is sent there", folder / RUN_ID, error.strerror)
-        return None
+    path, number = folder / RUN_ID, uuid.uuid4().hex[:12]
+    if path.exists():
+        number = path.read_text(encoding="utf-8")
+    else:
+        replace_file(path, lambda partial: partial.write_text(number, encoding="utf-8"))
     return _open(run.tracking, folder, run.name, id=number, resume="allow", **options)
-
-
-def _number(path: Path) -> str:
-    """Read a W&B run's id from the file that keeps it; make a new one if there is none, or it is damaged."""
-    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
-        kept = path.read_text(encoding="utf-8")
-        if re.fullmatch("[0-9a-f]{12}", kept):
-            return kept
-    number = uuid.uuid4().hex[:12]
-    replace_file(path, lambda partial: partial.write_text(number, encoding="utf-8"))
-    return number
 
 
 def _quietly(run: Any, action: Callable[[], Any]) -> bool:

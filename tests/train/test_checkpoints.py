@@ -63,7 +63,6 @@ def test_a_damaged_checkpoint_is_named_kept_aside_and_skipped(harm: str, tmp_pat
     found, damaged = latest_intact(tmp_path)
     assert found is not None
     assert found.path == good
-    assert ("its digest" in damaged[bad]) == (harm == "flipped")
     (tmp_path / "latest").symlink_to("checkpoint-2")
     (sentence,) = quarantine(tmp_path, found, damaged)
     assert os.readlink(tmp_path / "latest") == "checkpoint-1"
@@ -130,7 +129,7 @@ def test_killed_while_saving_the_checkpoint_before_is_used_and_old_ones_are_prun
     state = out / "checkpoint-16" / "trainer_state.json"
     state.write_text(state.read_text()[:-20])
     output = finished(start([sys.executable, SCRIPT, config, f"output={out}", *settings, "--resume"]))
-    assert "checkpoint-16 is damaged: trainer_state.json is not what was written" in output
+    assert "checkpoint-16 is damaged: trainer_state.json is damaged" in output
     assert curve(out) == curve(whole)
     assert json.loads((out / "damaged-checkpoint-16" / SEAL).read_text())["step"] == 16
     shutil.rmtree(out)

@@ -18,6 +18,7 @@ from remedy.train import arguments, run
 from remedy.train.checkpoints import Checkpoints
 from remedy.train.config import DeepSpeedSettings, RunConfig, Stage, TrackingSettings, TrainSettings
 from remedy.train.stacked import seeds_of
+from remedy.train.tracking import Tracking
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY: dict[str, Any] = {
@@ -93,8 +94,8 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
     def trainer(**given: Any) -> None:
         rows = given["train_dataset"]
         for callback in given["callbacks"]:
-            for logger in getattr(callback, "loggers", []):
-                logger.start(0)
+            if isinstance(callback, Tracking):
+                callback.wandb.start()
         seen.update(
             arguments={k: v for k, v in vars(given["args"]).items() if k != "output_dir"},
             rows=[len(rows), *(rows[i].ids.tolist() for i in (0, len(rows) - 1))],
@@ -119,7 +120,13 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
     monkeypatch.setattr(
         arguments,
         "TrainingArguments",
-        lambda **given: SimpleNamespace(world_size=1, n_gpu=0, device=torch.device("cpu"), **given),
+        lambda **given: SimpleNamespace(
+            world_size=1,
+            n_gpu=0,
+            device=torch.device("cpu"),
+            hf_deepspeed_config=SimpleNamespace(mismatches=[], config={}),
+            **given,
+        ),
     )
 
     def observe(config: RunConfig) -> dict[str, Any]:

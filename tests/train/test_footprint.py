@@ -45,9 +45,8 @@ def pretrained(folder: Path, *changes: str) -> RunConfig:
     return load(RunConfig, ROOT / "configs" / "train" / "cwm_lora.yaml", [*names, *few, *changes])
 
 
-@pytest.mark.parametrize("mixer", ["attention", "mamba2", "deltanet"])
-def test_our_models_are_counted_as_they_are_built(mixer: str) -> None:
-    config = load(RunConfig, PERMUTATION, [f"model.mixers=[{mixer}]"])
+def test_our_models_are_counted_as_they_are_built() -> None:
+    config = load(RunConfig, PERMUTATION, ["model.mixers=[attention,mamba2,deltanet]", "model.num_hidden_layers=3"])
     model = build_model(config, build_tokenizer(config.tokenizer, config.data))
     found = footprint(config, 1, length=40)
     assert found.counts == parameter_counts(model)
@@ -63,15 +62,6 @@ def test_pretrained_models_are_counted_from_their_config_alone(tiny: Path, tmp_p
     assert footprint(pretrained(bare, change), 1, length=60).counts == built
 
 
-def test_what_saves_memory_does(tiny: Path) -> None:
-    def of(*changes: str) -> float:
-        return footprint(pretrained(tiny, *changes), 1, length=60).memory
-
-    assert of("train.gradient_checkpointing=true") < of("train.gradient_checkpointing=false")
-    assert of("train.gradient_accumulation_steps=4") < of()
-    assert of("model.load_in_4bit=true") < of()
-
-
 def test_packed_examples_take_the_operations_that_they_take_alone() -> None:
     """Attention does not see beyond an example's borders; of the same examples a batch of a fourth of the rows is as much work."""
     same = ["train.curriculum=[]", "train.max_steps=5", "data.task.length=8", "model.mixers=[attention]"]
@@ -83,10 +73,10 @@ def test_packed_examples_take_the_operations_that_they_take_alone() -> None:
     assert packed.flops == pytest.approx(alone.flops)
 
 
-def said_of(config: RunConfig, length: int | None = 64) -> str:
+def said_of(config: RunConfig, gpu_memory: float = 80.0) -> str:
     with open(os.devnull, "w") as file:
         console = Console(width=300, record=True, file=file)
-        print_footprint(config, 1, 80.0, 989.0, 0.4, length=length, console=console)
+        print_footprint(config, 1, gpu_memory, 989.0, 0.4, length=64, console=console)
     return console.export_text()
 
 
@@ -101,7 +91,11 @@ def test_of_architectures_whose_mixing_is_not_known_a_plan_says_so_and_counts_wh
     )
     assert footprint(twice, 1, 64).flops == pytest.approx(footprint(once, 1, 64).flops * 8 / 6)
     assert "what mixing tokens takes is not known of this architecture" in said_of(once)
-    assert "not known of this architecture" not in said_of(pretrained(tiny))
+    said = said_of(pretrained(tiny))
+    assert "not known of this architecture" not in said
+    assert "It fits in 80 GB" in said
+    assert "40% utilisation" in said
+    assert "It does not fit in 0.0001 GB" in said_of(pretrained(tiny), 0.0001)
 
 
 def test_examples_longer_than_a_table_of_positions_are_refused_by_plans_and_by_runs(tiny: Path, tmp_path: Path) -> None:
@@ -142,12 +136,6 @@ def test_what_does_not_run_on_shapes_alone_is_one_line_and_nothing_beside_it(
     assert not caplog.records
 
 
-@pytest.mark.parametrize("length", [None, 50])
-def test_a_run_that_trains_nothing_has_no_plan(length: int | None) -> None:
-    with pytest.raises(UserError, match="max_steps 0"):
-        footprint(load(RunConfig, PERMUTATION, ["train.max_steps=0"]), 1, length)
-
-
 class Casts(TorchDispatchMode):
     """Bytes of matrices in bfloat16 that were made of others while it lasts, and are alive."""
 
@@ -180,28 +168,6 @@ def test_weights_that_autocast_copies_are_counted_where_gradients_are_there_besi
     assert footprint(one, 1, 8).activations < held / 3
 
 
-def test_a_plan_says_that_it_does_not_fit() -> None:
-    config = load(RunConfig, PERMUTATION)
-    said: list[str] = []
-    for memory in (80.0, 0.01):
-        console = Console(width=200, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
-        print_footprint(config, 2, memory, 989.0, 0.5, length=50, console=console)
-        said.append(console.export_text())
-    assert "It fits in 80 GB" in said[0]
-    assert "It does not fit in 0.01 GB" in said[1]
-    assert "50% utilisation" in said[0]
-
-
-def test_a_pretrained_models_plan_says_what_all_logits_would_take(tiny: Path, tmp_path: Path) -> None:
-    with open(tmp_path / "said", "w") as file:
-        console = Console(width=300, record=True, file=file)
-        print_footprint(pretrained(tiny), 1, 80.0, None, 0.4, length=200_000, console=console)
-    assert "holds those of all tokens, " in console.export_text()
-    found = footprint(load(RunConfig, PERMUTATION), 1, length=40)
-    assert found.all_logits is None  # of a decoder of ours it is known that it does without
-    assert found.logits < 64 * 40 * 16 * 64
-
-
 @pytest.mark.parametrize(
     ("changes", "gpus", "message"),
     [([], 3, "not a multiple of 3 processes"), (["model={kind: pretrained, name_or_path: nowhere}"], 1, "config.json")],
@@ -211,17 +177,6 @@ def test_what_cannot_be_planned_is_one_line(changes: list[Any], gpus: int, messa
     with pytest.raises(UserError, match=message) as caught:
         footprint(load(RunConfig, PERMUTATION, overrides), gpus, length=20)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("command", ["plan", "train"])
-def test_an_experiment_is_no_run(command: str) -> None:
-    config = ROOT / "configs" / "experiment" / "quickstart.yaml"
-    ended = remedy([command, config])
-    assert ended.status == 2
-    assert ended.errors.startswith(
-        f"error: {config} is an experiment, of many runs: `remedy run {config}` does them all"
-    )
-    assert ended.errors.count("\n") == 1
 
 
 def test_new_rows_of_a_table_that_is_the_head_too(tmp_path: Path) -> None:
@@ -248,3 +203,11 @@ def test_the_shipped_models_are_planned_without_a_hub() -> None:
     other = load(RunConfig, ROOT / "configs" / "train" / "cwm_lora.yaml", ["tokenizer.name_or_path=nowhere"])
     with pytest.raises(UserError, match="tokenizer 'nowhere' cannot be loaded"):
         footprint(other, 8)
+
+
+@pytest.mark.parametrize("command", ["plan", "train"])
+def test_an_experiment_is_no_run(command: str) -> None:
+    config = ROOT / "configs" / "experiment" / "quickstart.yaml"
+    ended = remedy([command, config])
+    assert ended.status == 2
+    assert ended.errors.startswith(f"error: {config} is an experiment, of many runs: `remedy run {config}` does them all")

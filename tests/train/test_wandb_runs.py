@@ -24,30 +24,14 @@ def test_figures_have_namespaces_and_axes_and_samples_are_a_table(
     tmp_path.joinpath("run").mkdir()
     config = settings(tmp_path / "run").changed({"tracking.wandb": True})
     logger = WandbLogger(config)
-    logger.start(0)
+    logger.start()
     logger.log(5, {"loss": 1.5, "train_runtime": 2.0, "tokens": 70, "flops": 9.0})
     logger.log(5, {"eval_loss_state": 0.5})
     logger.samples(5, [Sample("a 1", "a 2", 1)])
-    examples = 5 * config.train.batch_size
+    axes = {"progress/examples": 5 * config.train.batch_size}
+    table = {"columns": ["step", "true", "predicted", "wrong tokens"], "data": [[5, "a 1", "a 2", 1]]}
     assert sent == [
-        (
-            5,
-            {
-                "train/loss": 1.5,
-                "train/runtime": 2.0,
-                "progress/tokens": 70,
-                "progress/flops": 9.0,
-                "progress/examples": examples,
-            },
-        ),
-        (5, {"eval/loss_state": 0.5, "progress/examples": examples}),
-        (
-            5,
-            {
-                "eval/samples": {
-                    "columns": ["step", "true", "predicted", "wrong tokens"],
-                    "data": [[5, "a 1", "a 2", 1]],
-                }
-            },
-        ),
+        (5, {"train/loss": 1.5, "train/runtime": 2.0, "progress/tokens": 70, "progress/flops": 9.0, **axes}),
+        (5, {"eval/loss_state": 0.5, **axes}),
+        (5, {"eval/samples": table}),
     ]

@@ -19,13 +19,12 @@ from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, check_model, seal_model
 from remedy.models.pretrained import (
     ADAPTER_FILE,
-    base_of,
+    adapter_settings,
     fit_tokenizer,
     four_bit_options,
     is_in_4bit,
     load_adapted,
     trained_in_4bit,
-    trained_rows,
 )
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
@@ -68,7 +67,9 @@ def load_checkpoint(
     if load_in_4bit and isinstance(config, DecoderConfig):
         raise UserError(f"load_in_4bit: {path} is a decoder of this project's own, which is read as it is: remove it")
     options: dict[str, Any] = {"dtype": _dtype(device, precision)}
-    if load_in_4bit or tokenizer.vocab_size <= _rows(config):  # rows that are drawn are the same on all devices
+    if load_in_4bit or tokenizer.vocab_size <= (
+        getattr(config, "vocab_size", None) or 0
+    ):  # rows that are drawn are the same on all devices
         options |= _where(options["dtype"], device, device_map, bool(load_in_4bit))
     model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", **options)
     fit_tokenizer(model, tokenizer)
@@ -92,11 +93,6 @@ def _placed(model: Any, device: str | None, device_map: str | None) -> Any:
     if is_in_4bit(model):
         return model
     return spread(model) if device_map is not None else model.to(_device(device))
-
-
-def _rows(config: PretrainedConfig) -> int:
-    """Rows of a model's embeddings; 0 if its configuration does not say."""
-    return int(getattr(config, "vocab_size", None) or 0)
 
 
 def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
@@ -160,13 +156,14 @@ def merge(path: str, out: Path) -> list[str]:
         if stored.exists():  # the data that evaluations start from
             replace_file(out / CONFIG_FILE, lambda partial: partial.write_bytes(stored.read_bytes()))
         seal_model(out)
+    adapters: Any = adapter_settings(folder)
     remarks = []
     if trained_in_4bit(folder):
         remarks.append(
-            f"the adapters were trained on {base_of(folder)} in 4 bits, and are merged into its weights as they are: it computes "
-            f"something else than {path} does, so evaluate it too"
+            f"the adapters were trained on {adapters.base_model_name_or_path} in 4 bits, and are merged into its weights as they are: "
+            f"it computes something else than {path} does, so evaluate it too"
         )
-    if trained_rows(folder):
+    if adapters.trainable_token_indices or adapters.modules_to_save:
         remarks.append(
             "rows of tokens were trained beside the adapters: vLLM serves no such adapters, but the merged model holds the rows"
         )

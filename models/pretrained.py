@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from remedy.processes import this_process
 from remedy.settings import UserError, read_yaml
 
 if TYPE_CHECKING:
-    from peft import PeftModel
+    from peft import PeftConfig, PeftModel
 
 ADAPTER_FILE = "adapter_config.json"
 FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"})
@@ -43,7 +42,10 @@ def build_pretrained(
         raise UserError(
             f"model.name_or_path: {config.name_or_path} holds adapters alone; `remedy merge` makes a model of them to go on from"
         )
-    model = load_base(config.name_or_path, dtype if config.lora else torch.float32, config.load_in_4bit)
+    if config.load_in_4bit and not torch.cuda.is_available():
+        raise UserError("model.load_in_4bit needs a CUDA device: remove it, or run where there is one")
+    options = four_bit_options(dtype, f"cuda:{this_process().local_rank}") if config.load_in_4bit else None
+    model = load_base(config.name_or_path, dtype if config.lora else torch.float32, options)
     if isinstance(model.config, DecoderConfig) and model.config.tokenizer_fingerprint != tokenizer.fingerprint:
         raise UserError(
             f"model.name_or_path: {config.name_or_path} was trained with another tokenizer than this run's `tokenizer` section"
@@ -65,25 +67,18 @@ def refuse_divided(config: PretrainedSettings, sharded: bool) -> None:
         )
 
 
-def load_base(name: str, dtype: torch.dtype | str = "auto", load_in_4bit: bool = False) -> PreTrainedModel:
-    """A causal language model by hub name or folder.
+def load_base(
+    name: str, dtype: torch.dtype | str = "auto", options: Mapping[str, Any] | None = None
+) -> PreTrainedModel:
+    """A causal language model by hub name or folder. `options`: of Transformers' loader.
 
     Raises:
         UserError: it cannot be loaded; the message says what to do.
     """
-    options: dict[str, Any] = {}
-    if load_in_4bit:
-        if not torch.cuda.is_available():
-            raise UserError("model.load_in_4bit needs a CUDA device: remove it, or run where there is one")
-        options = four_bit_options(dtype, f"cuda:{this_process().local_rank}")
-    return _read_base(name, dtype, options)
-
-
-def _read_base(name: str, dtype: torch.dtype | str, options: Mapping[str, Any]) -> PreTrainedModel:
     return read_model(
         name,
         f"model {name!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access",
-        **{"dtype": dtype, **options},
+        **{"dtype": dtype, **(options or {})},
     )
 
 
@@ -163,7 +158,7 @@ def load_adapted(
 
     what = f"checkpoint {folder}: adapters cannot be read"
     refuse_pickles(folder, what)
-    model = _read_base(base_of(folder), dtype, options or {})
+    model = load_base(str(adapter_settings(folder).base_model_name_or_path), dtype, options)
     fit_tokenizer(model, tokenizer)
     adapted = read(what, lambda: peft.PeftModel.from_pretrained(model, str(folder)))
     return beside(adapted) if is_in_4bit(model) else adapted.merge_and_unload()
@@ -183,13 +178,16 @@ def beside(adapted: PeftModel) -> PreTrainedModel:
     return model  # type: ignore[no-any-return]
 
 
-def base_of(folder: Path) -> str:
-    """The name of the model that a run's adapters were trained on.
+def adapter_settings(folder: Path) -> PeftConfig:
+    """PEFT's settings of a run's adapters, with the name of the model that they were trained on.
 
     Raises:
-        UserError: what lies beside the adapters does not say.
+        UserError: they cannot be read.
     """
-    return str(_adapter_settings(folder)["base_model_name_or_path"])
+    import peft
+
+    what = f"checkpoint {folder}: {ADAPTER_FILE} cannot be read"
+    return read(what, lambda: peft.PeftConfig.from_pretrained(str(folder)))
 
 
 def trained_in_4bit(folder: Path) -> bool:
@@ -197,25 +195,6 @@ def trained_in_4bit(folder: Path) -> bool:
     stored = folder / "config.yaml"
     model = read_yaml(stored).get("model") if stored.exists() else None
     return isinstance(model, dict) and model.get("load_in_4bit") is True
-
-
-def trained_rows(folder: Path) -> bool:
-    """Say if rows of embeddings, or whole tables, were trained beside a run's adapters.
-
-    Raises:
-        UserError: as `base_of`.
-    """
-    settings = _adapter_settings(folder)
-    return bool(settings.get("trainable_token_indices") or settings.get("modules_to_save"))
-
-
-def _adapter_settings(folder: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads((folder / ADAPTER_FILE).read_text(encoding="utf-8"))
-        found["base_model_name_or_path"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"checkpoint {folder}: {ADAPTER_FILE} cannot be read ({error})") from None
-    return found
 
 
 def is_in_4bit(model: CausalLM) -> bool:

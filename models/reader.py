@@ -7,6 +7,7 @@ random tokens, holds it to the model's own parallel pass.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+from transformers.cache_utils import Cache
 
 from remedy.models.cache_memory import Footprint, available_bytes, footprint
 from remedy.models.chunks import CachedModel, Chunk, ChunkReader, Kind
@@ -50,6 +52,15 @@ class Departure(NamedTuple):
     relative: float = 0.0
 
 
+class Measured(NamedTuple):
+    """How a model is read: its kind of cache, how far that departs from the parallel pass, and a row's cache where one is kept."""
+
+    kind: Kind
+    departure: Departure = Departure()
+    footprint: Footprint = Footprint()
+    cache: Cache | None = None
+
+
 class ModelReader:
     """A model as a `Reader`. It is measured when it is first needed.
 
@@ -63,10 +74,6 @@ class ModelReader:
         self.context: ContextLimit | None = context_limit(model)
         self.cached = CachedModel(model)
         self._device = self.cached.device
-        self._kind: Kind | None = None
-        self._departure = Departure()
-        self._footprint = Footprint()
-        self._available: Callable[[], float] = lambda: float("inf")
         self._sequences: list[list[int]] = []
         self._chunks: ChunkReader | None = None
 
@@ -77,21 +84,12 @@ class ModelReader:
     @property
     def kind(self) -> Kind:
         """Return how it goes on from where sequences stand."""
-        if self._kind is None:
-            self._measure()
-        assert self._kind is not None
-        return self._kind
-
-    @property
-    def chunked(self) -> bool:
-        """Say if it reads rows together, by chunks of guessed tokens."""
-        return self.kind in (Kind.CROP, Kind.COPY)
+        return self._measured.kind
 
     @property
     def departure(self) -> Departure:
         """Return how far this is from the model's parallel pass."""
-        assert self.kind
-        return self._departure
+        return self._measured.departure
 
     @property
     def vocabulary(self) -> int:
@@ -108,13 +106,12 @@ class ModelReader:
     @property
     def footprint(self) -> Footprint:
         """Memory that the cache of a row takes; none where no cache is kept here."""
-        assert self.kind
-        return self._footprint
+        return self._measured.footprint
 
     def available(self) -> float:
         """Bytes that the caches of all rows may take now."""
-        assert self.kind
-        return self._available()
+        cache = self._measured.cache
+        return float("inf") if cache is None else available_bytes(cache)
 
     def chunks(self) -> ChunkReader:
         """Reads on by several tokens at once; not of `Kind.GENERATE`."""
@@ -134,14 +131,10 @@ class ModelReader:
     @torch.no_grad()
     def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         self._sequences = [list(prompt) for prompt in prompts]
-        self._chunks = self.chunks() if self.chunked else None
+        self._chunks = self.chunks() if self.kind in (Kind.CROP, Kind.COPY) else None
         if self._chunks is None:
             return self._ends(self._sequences)
-        found = []
-        for row, prompt in enumerate(self._sequences):
-            found.append(self._chunks.extend({row: Chunk(prompt, 0)})[row])
-            self._chunks.keep({row: len(prompt)})
-        return torch.cat(found)
+        return torch.cat([_begun(self._chunks, row, prompt) for row, prompt in enumerate(self._sequences)])
 
     @torch.no_grad()
     def step(self, tokens: Sequence[int | None]) -> Tensor:
@@ -181,9 +174,7 @@ class ModelReader:
         def stop(ids: Tensor, _: Any) -> Tensor:
             return torch.full((len(ids),), ended, device=ids.device)
 
-        self.cached.parallel(
-            self._ids([prompt[:1]])
-        )  # clears states that modules keep of an earlier sequence (RecurrentGemma)
+        self.cached.parallel(self._ids([prompt[:1]]))  # clears states that modules keep of a sequence (RecurrentGemma)
         model: Any = self.model
         own = model.generation_config  # it may penalise repetition, and its end of text is none here
         model.generation_config = GenerationConfig(max_new_tokens=ENDLESS, use_cache=True, pad_token_id=0)
@@ -207,52 +198,81 @@ class ModelReader:
         dtype: torch.dtype = self.model.get_input_embeddings().weight.dtype
         return dtype
 
+    @functools.cached_property
     @torch.no_grad()
-    def _measure(self) -> None:
-        """Find how this model is read, and how far that is from its parallel pass, on sequences of random tokens."""
+    def _measured(self) -> Measured:
+        """How this model is read, and how far that is from its parallel pass, on sequences of random tokens."""
         lengths = [min(length, self.limit or length) for length in PROBE_LENGTHS]
         generator = torch.Generator().manual_seed(0)
         sequences = [torch.randint(self.vocabulary, (n,), generator=generator).tolist() for n in lengths]
+        about = f"{self.name} ({self.model.config.model_type})"
         try:
             expected = [next(self.parallel([sequence])) for sequence in sequences]
         except RUNS_NOT as error:
             said = next(iter(str(error).splitlines()), type(error).__name__)
-            raise UserError(
-                f"{self.name} ({self.model.config.model_type}) cannot be run by this version of Transformers: {said}"
-            ) from None
-        if _departure(self._ends([one[:-1] for one in sequences]), expected, -2).relative > 10 * self._tolerance:
+            raise UserError(f"{about} cannot be run by this version of Transformers: {said}") from None
+        before_last = [true[-2:-1] for true in expected]
+        if (
+            _departure(self._ends([one[:-1] for one in sequences])[:, None], before_last).relative
+            > 10 * self._tolerance
+        ):
             raise UserError(
                 f"{self.name} is not a causal language model ({self.model.config.model_type}): what it predicts after a token depends "
                 "on those that follow"
             )
         kind = self.cached.kind()
-        if kind is not None and min(lengths) > PROBE and self._holds(kind, sequences, expected, self._tolerance):
-            caches = [self.cached.read(self._ids([one]), None)[1] for one in sequences[:2]]
-            self._footprint = footprint((lengths[1], caches[1]), (lengths[0], caches[0]))
-            self._available = lambda: available_bytes(caches[0])
-            return
-        if self._holds(Kind.GENERATE, sequences[:1], expected, WRONG):
+        if kind is not None and min(lengths) > PROBE:
+            departure = self._held_to(expected, lambda: self._in_chunks(kind, sequences))
+            if departure.relative <= self._tolerance:
+                caches = [self.cached.read(self._ids([one]), None)[1] for one in sequences[:2]]
+                row = footprint((lengths[1], caches[1]), (lengths[0], caches[0]))
+                return Measured(kind, departure, row, caches[0])
+        departure = self._held_to(expected, lambda: [self._generated(sequences[0])])
+        if departure.relative <= WRONG:
+            found = Measured(Kind.GENERATE, departure)
             slow = "its cache is not cut back or copied here: sequences are written one by one, once they leave the truth by the token"
         else:
-            self._kind, slow = (
-                Kind.WHOLE,
-                "it carries nothing on: every call is a pass over the whole sequence, which is slow",
-            )
-        if self._departure.relative > self._tolerance:
-            slow += f"; its steps depart from its own parallel pass, by up to {self._departure.logprob:.1g} in log-probability"
-        log.warning("%s (%s): %s", self.name, self.model.config.model_type, slow)
+            found = Measured(Kind.WHOLE)
+            slow = "it carries nothing on: every call is a pass over the whole sequence, which is slow"
+        if found.departure.relative > self._tolerance:
+            slow += f"; its steps depart from its own parallel pass, by up to {found.departure.logprob:.1g} in log-probability"
+        log.warning("%s: %s", about, slow)
+        return found
 
-    def _holds(self, kind: Kind, sequences: list[list[int]], expected: Sequence[Tensor], limit: float) -> bool:
-        """Take a kind if what it predicts departs from what is expected by no more than a limit; whether it was taken."""
-        probe = _generated if kind is Kind.GENERATE else _in_chunks
+    def _held_to(self, expected: Sequence[Tensor], read: Callable[[], Sequence[Tensor]]) -> Departure:
+        """The departure of logits that are read, of the ends of the first sequences, from those that are expected; infinite of a way
+        to read that the model cannot be read in."""
         try:
-            found = probe(self, kind, sequences)
+            found = read()
         except RUNS_NOT:
-            return False
-        departure = _departure(found, [true[-len(one) :] for one, true in zip(found, expected)])
-        if departure.relative <= limit:
-            self._kind, self._departure = kind, departure
-        return self._kind is kind
+            return Departure(float("inf"), float("inf"))
+        return _departure(found, [true[-len(one) :] for one, true in zip(found, expected)])
+
+    def _in_chunks(self, kind: Kind, sequences: Sequence[list[int]]) -> list[Tensor]:
+        """Read sequences of more than `PROBE` tokens, some of them wrong guesses: of each, logits (PROBE, V) after its last ones."""
+        chunks, rows = ChunkReader(self.cached, kind, self.limit), range(len(sequences))
+        for row in rows:
+            _begun(chunks, row, sequences[row][:-PROBE])
+        right = {row: PROBE // 2 - (row if kind is Kind.CROP else 0) for row in rows}
+        true = {row: sequences[row][-PROBE:][: right[row]] for row in rows}
+        first = chunks.extend({row: Chunk([*true[row], *2 * [true[row][0]]], right[row] + 1) for row in rows})
+        chunks.keep(right)
+        rest = {row: sequences[row][chunks.held(row) :] for row in rows}
+        last = chunks.extend({row: Chunk(rest[row], PROBE - right[row] - 1) for row in rows})
+        chunks.keep({})
+        return [torch.cat([first[row][: right[row]], last[row]]) for row in rows]
+
+    def _generated(self, sequence: Sequence[int]) -> Tensor:
+        """Return the logits (T, V) after the last tokens of a sequence, at most `PROBE`, read one by one."""
+        start = max(1, len(sequence) - PROBE + 1)
+        rest, rows = iter(sequence[start:]), list[Tensor]()
+
+        def choose(logits: Tensor) -> int | None:
+            rows.append(logits)
+            return next(rest, None)
+
+        self.generate(sequence[:start], choose)
+        return torch.cat(rows)
 
     def _ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         return torch.tensor([list(one) for one in sequences], device=self._device)
@@ -273,8 +293,7 @@ class ModelReader:
         """Logits (B, T, V) of one pass; rows are padded on the right, which no token of a causal model sees."""
         width = max(map(len, sequences))
         # Padded with tokens of its own, for which no model looks into its configuration, nor warns.
-        padded = [[*one, *[one[-1]] * (width - len(one))] for one in sequences]
-        return self.cached.parallel(self._ids(padded))
+        return self.cached.parallel(self._ids([[*one, *[one[-1]] * (width - len(one))] for one in sequences]))
 
     def _ends(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         """Logits (B, V) after the last token of each."""
@@ -282,47 +301,18 @@ class ModelReader:
         return self._whole(sequences)[torch.arange(len(sequences), device=self._device), ends]
 
 
-def _departure(found: Sequence[Tensor] | Tensor, true: Sequence[Tensor], at: int | None = None) -> Departure:
-    """Return how far logits (T, V) of sequences are from the true ones. `at`: the found ones are of this place alone."""
-    pairs = [(one.float(), other.float() if at is None else other[at].float()) for one, other in zip(found, true)]
-    logprob = max(float((one.log_softmax(-1) - other.log_softmax(-1)).abs().max()) for one, other in pairs)
-    relative = max(
-        float((_centred(one - other).square().mean(-1).sqrt() / other.std(-1)).max()) for one, other in pairs
-    )
-    return Departure(logprob, relative)
-
-
-def _centred(x: Tensor) -> Tensor:
-    return x - x.mean(-1, keepdim=True)
-
-
-def _in_chunks(reader: ModelReader, kind: Kind, sequences: Sequence[list[int]]) -> list[Tensor]:
-    """Read sequences of more than `PROBE` tokens, some of them wrong guesses: of each, logits (PROBE, V) after its last ones."""
-    chunks, rows = ChunkReader(reader.cached, kind, reader.limit), range(len(sequences))
-    for row in rows:
-        chunks.extend({row: Chunk(sequences[row][:-PROBE], 0)})
-        chunks.keep({row: len(sequences[row]) - PROBE})
-    right = {row: PROBE // 2 - (row if kind is Kind.CROP else 0) for row in rows}
-    true = {row: sequences[row][-PROBE:][: right[row]] for row in rows}
-    first = chunks.extend({row: Chunk([*true[row], *2 * [true[row][0]]], right[row] + 1) for row in rows})
-    chunks.keep(right)
-    rest = {row: sequences[row][chunks.held(row) :] for row in rows}
-    last = chunks.extend({row: Chunk(rest[row], PROBE - right[row] - 1) for row in rows})
-    chunks.keep({})
-    return [torch.cat([first[row][: right[row]], last[row]]) for row in rows]
-
-
-def _generated(reader: ModelReader, _: Kind, sequences: Sequence[list[int]]) -> list[Tensor]:
-    """Return for each sequence the logits (T, V) after its last tokens, at most `PROBE`, read one by one."""
-    found = []
-    for sequence in sequences:
-        rest = iter(sequence[max(1, len(sequence) - PROBE + 1) :])
-        rows: list[Tensor] = []
-
-        def choose(logits: Tensor, rows: list[Tensor] = rows, rest: Iterator[int] = rest) -> int | None:
-            rows.append(logits)
-            return next(rest, None)
-
-        reader.generate(sequence[: max(1, len(sequence) - PROBE + 1)], choose)
-        found.append(torch.cat(rows))
+def _begun(chunks: ChunkReader, row: int, prompt: list[int]) -> Tensor:
+    """Read a row's prompt: logits (1, V) after it."""
+    found = chunks.extend({row: Chunk(prompt, 0)})[row]
+    chunks.keep({row: len(prompt)})
     return found
+
+
+def _departure(found: Sequence[Tensor] | Tensor, true: Sequence[Tensor]) -> Departure:
+    """Return how far logits (T, V) of sequences are from the true ones."""
+    logprobs, relatives = [], []
+    for one, other in ((one.float(), other.float()) for one, other in zip(found, true)):
+        logprobs.append((one.log_softmax(-1) - other.log_softmax(-1)).abs().max())
+        far = (one - other) - (one - other).mean(-1, keepdim=True)
+        relatives.append((far.square().mean(-1).sqrt() / other.std(-1)).max())
+    return Departure(float(torch.stack(logprobs).max()), float(torch.stack(relatives).max()))

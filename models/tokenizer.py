@@ -11,13 +11,13 @@ import hashlib
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from remedy.checksums import write_json
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.roles import Role, Span, Special
+from remedy.data_gen.roles import Role, Span, Special, spans_text
 from remedy.files import replace_file
 from remedy.messages import one_line, shown
 from remedy.models.tokenizer_backends import (
@@ -68,10 +68,8 @@ class TraceTokenizer:
         self.stored = stored or {"config": settings.model_dump(), "backend": backend.stored()}
         self._special_of = {token: special for special, token in self.special_ids.items()}
         self._cuts_strings = settings.cuts_strings
-        merges = isinstance(backend, SubwordBackend) and not settings.cuts_strings
-        self._subwords = backend if merges and isinstance(backend, SubwordBackend) else None
-        self._cache: dict[tuple[str, bool], list[int]] = {}
-        self._flag_cache: dict[tuple[str, Ranges], tuple[list[int], list[bool]]] = {}
+        self._subwords = backend if isinstance(backend, SubwordBackend) and not settings.cuts_strings else None
+        self._cache: dict[tuple[str, bool | Ranges], tuple[list[int], list[bool]]] = {}
 
     @property
     def pad_id(self) -> int:
@@ -102,22 +100,24 @@ class TraceTokenizer:
         strings: list[bool] = []
         spans = list(spans)
         for role, piece, frame, string in self._whole(spans):
-            if not isinstance(piece, str):
-                new, flags = [self.special_ids[piece]], [False]
-            elif isinstance(string, tuple):
-                new, flags = self._flagged_ids(piece, string)
-            else:
-                new = self._text_ids(piece, string and self._cuts_strings)
-                flags = [string] * len(new)
+            new, flags = self._cut(piece, string) if isinstance(piece, str) else ([self.special_ids[piece]], [False])
             ids += new
             roles += [int(role)] * len(new)
             frames += [frame] * len(new)
             strings += flags
-        if not self.backend.exact and (read := self.pieces(ids)) != (true := _runs(spans)):
-            name = getattr(self.settings, "name_or_path", self.settings.kind)
+        if not self.backend.exact and self.pieces(ids) != _runs(spans):
+            name, true, read = (
+                getattr(self.settings, "name_or_path", self.settings.kind),
+                spans_text(spans),
+                self.decode(ids),
+            )
+            at = next(
+                (at for at, (one, other) in enumerate(zip(true, read)) if one != other), min(len(true), len(read))
+            )
+            around, found = (shown(text[max(0, at - 20) : at + 20]) for text in (true, read))
             raise TokenizerError(
-                f"tokenizer {name} does not give text back as it is: {_changed(true, read)}; a model that writes every token of a "
-                "trace would be wrong: take one of bytes, as Llama-3's, Qwen's and GPT-2's are"
+                f"tokenizer {name} does not give text back as it is: {around} comes back as {found}; a model that writes every "
+                "token of a trace would be wrong: take one of bytes, as Llama-3's, Qwen's and GPT-2's are"
             )
         return Encoded(ids, roles, frames, strings)
 
@@ -128,20 +128,26 @@ class TraceTokenizer:
         """
         return _joined(spans) if self._subwords is not None else spans
 
-    def _flagged_ids(self, text: str, ranges: Ranges) -> tuple[list[int], list[bool]]:
-        """Ids of a text, and whether each overlaps one of the ranges."""
-        found = self._flag_cache.get((text, ranges))
-        if found is None:
+    def _cut(self, text: str, string: bool | Ranges) -> tuple[list[int], list[bool]]:
+        """Ids of a text that is or is not a string's, or has ranges that are; and whether each id overlaps one."""
+        found = self._cache.get((text, string))
+        if found is not None:
+            return found
+        if isinstance(string, tuple):
             assert self._subwords is not None
             ids, offsets = self._subwords.text_ids_and_offsets(text)
-            found = ids, _overlapping(offsets, ranges)
-            if len(text) <= LONGEST_CACHED and len(self._flag_cache) < CACHED:
-                self._flag_cache[text, ranges] = found
+            found = ids, _overlapping(offsets, string)
+        else:
+            parts = text if string and self._cuts_strings else [text]
+            ids = [token for part in parts for token in self.backend.text_ids(part)]
+            found = ids, [string] * len(ids)
+        if len(text) <= LONGEST_CACHED and len(self._cache) < CACHED:
+            self._cache[text, string] = found
         return found
 
     def string_ids(self, text: str) -> list[int]:
         """Ids of the text of a string value, as this tokenizer cuts it."""
-        return self._text_ids(text, self._cuts_strings)
+        return self._cut(text, self._cuts_strings)[0]
 
     def count(self, spans: Iterable[Span]) -> int:
         """Return how many tokens the spans have."""
@@ -154,9 +160,8 @@ class TraceTokenizer:
             for role in self.encode(spans).roles:
                 counts[role] += 1
             return counts
-        cuts = self._cuts_strings
         for role, piece, _, string in self._whole(spans):
-            counts[role] += len(self._text_ids(piece, cuts and bool(string))) if isinstance(piece, str) else 1
+            counts[role] += len(self._cut(piece, string)[0]) if isinstance(piece, str) else 1
         return counts
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -208,18 +213,6 @@ class TraceTokenizer:
         replace_file(directory / "tokenizer.json", lambda partial: model.save(str(partial)))
         write_json(directory / "tokenizer_config.json", settings)
 
-    def _text_ids(self, text: str, characters: bool) -> list[int]:
-        key = (text, characters)
-        found = self._cache.get(key)
-        if found is None:
-            if characters:
-                found = [token for character in text for token in self.backend.text_ids(character)]
-            else:
-                found = self.backend.text_ids(text)
-            if len(text) <= LONGEST_CACHED and len(self._cache) < CACHED:
-                self._cache[key] = found
-        return found
-
 
 def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
     """The spans with a string's text joined to what is around it in the same frame and role, and where the strings are."""
@@ -244,28 +237,10 @@ def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
 def _runs(spans: Iterable[Span]) -> list[str | Special]:
     """Special tokens, and the text between them."""
     found: list[str | Special] = []
-    for span in spans:
-        if isinstance(span.piece, str) and found and isinstance(found[-1], str):
-            found[-1] += span.piece
-        elif span.piece:
-            found.append(span.piece)
+    for special, group in groupby((span.piece for span in spans), lambda piece: isinstance(piece, Special)):
+        pieces = [*group]
+        found += pieces if special else filter(None, ["".join(pieces)])
     return found
-
-
-def _changed(true: list[str | Special], read: list[str | Special]) -> str:
-    """Return what became of the first character of a text that is not read as it was written."""
-    one, other = next(pair for pair in zip_longest(true, read, fillvalue="") if pair[0] != pair[1])
-    text, found = (piece.value if isinstance(piece, Special) else piece for piece in (one, other))
-    at = next((at for at, (a, b) in enumerate(zip(text, found)) if a != b), min(len(text), len(found)))
-    around, left, right = shown(text[max(0, at - 20) : at + 20]), text[at:], found[at:]
-    if right.endswith(left):
-        return f"{_named(right[0])} is added to {around}"
-    became = "is lost" if left.endswith(right) else f"comes back as {shown(right[:10])}"
-    return f"{_named(left[0])} of {around} {became}"
-
-
-def _named(character: str) -> str:
-    return f"{character!r} (U+{ord(character):04X})"
 
 
 def _overlapping(offsets: Offsets, ranges: Ranges) -> list[bool]:

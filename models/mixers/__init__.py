@@ -12,7 +12,6 @@ import torch
 
 from remedy.models.kernel_trial import try_kernels
 from remedy.models.kernels import TRIED, Tried, Use
-from remedy.models.mixers import ssm_kernels  # noqa: F401 (registers kernels)
 from remedy.models.mixers.attention import Attention
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.deltanet import DeltaNet, DeltaProduct, GatedDeltaNet

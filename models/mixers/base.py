@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from remedy.models.kernels import Use
 from remedy.registry import Registry
@@ -95,3 +96,17 @@ class Mixer(nn.Module):
 
 
 MIXERS: Registry[type[Mixer]] = Registry("mixer")
+
+
+def in_chunks(most: int, dim: int, *tensors: Tensor | None) -> list[Any]:
+    """Tensors with T steps along `dim` as (..., chunks, S, ...), in as few chunks of at most `most` steps as hold them: all alike, so
+    that the last one is padded little, with zeros."""
+    steps = next(x.shape[dim] for x in tensors if x is not None)
+    size = -(-steps // max(1, -(-steps // most))) or 1
+    padding = -steps % size
+
+    def cut(x: Tensor) -> Tensor:
+        padded = F.pad(x, [0, 0] * (x.ndim - dim - 1) + [0, padding]) if padding else x
+        return padded.unflatten(dim, (-1, size))
+
+    return [None if x is None else cut(x) for x in tensors]

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, kernel
-from remedy.models.mixers.chunk_length import chunk_length
+from remedy.models.mixers.base import in_chunks
 
 CHUNK = 32
 """Tokens a chunk holds; 32 was the fastest on a CPU at head sizes 16 to 64 (of 16, 32, 64, 128)."""
@@ -65,19 +65,13 @@ def delta_rule_chunked(
     (I + tril(diag(beta) (K K^T * D), -1)) u = diag(beta) (V - diag(c) K S_0).
     """
     batch, heads, steps, key_dim = k.shape
-    size = chunk_length(steps, chunk)
-    padding = -steps % size
-    if padding:  # beta = 0 and g = 0 leave the state alone
-        q, k, v = (F.pad(x, (0, 0, 0, padding)) for x in (q, k, v))
-        beta = F.pad(beta, (0, padding))
-        g = F.pad(g, (0, padding)) if g is not None else None
-    q, k, v = (x.unflatten(2, (-1, size)) for x in (q, k, v))
-    beta = beta.unflatten(2, (-1, size))[..., None]
+    q, k, v, beta, g = in_chunks(chunk, 2, q, k, v, beta, g)  # padded: beta = 0 and g = 0 leave the state alone
+    beta, size = beta[..., None], k.shape[3]
 
     between = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()  # a product is faster than tril on a CPU
     from_start, to_end, over = k, k, None
     if g is not None:
-        total = g.unflatten(2, (-1, size)).cumsum(-1)
+        total = g.cumsum(-1)
         # Above the diagonal the difference is positive and may overflow: it is cut before the exponential.
         between = (total[..., :, None] - total[..., None, :]).clamp(max=0).exp() * between
         from_start = total.exp()[..., None] * k

@@ -15,11 +15,9 @@ from remedy.models.tokenizer_backends.base import (
     TokenizerSettings,
     training_examples,
 )
-from remedy.models.tokenizer_backends.byte_pairs import BytePairs, BytePairSettings
-from remedy.models.tokenizer_backends.characters import Characters, CharacterSettings
+from remedy.models.tokenizer_backends.byte_pairs import BytePairs, BytePairSettings, Llama3, Llama3Settings
+from remedy.models.tokenizer_backends.characters import Characters, CharacterSettings, Symbols, SymbolSettings
 from remedy.models.tokenizer_backends.hugging_face import HuggingFace, HuggingFaceSettings
-from remedy.models.tokenizer_backends.llama3 import Llama3, Llama3Settings
-from remedy.models.tokenizer_backends.symbols import Symbols, SymbolSettings
 
 __all__ = [
     "TOKENIZERS",

@@ -87,7 +87,7 @@ def test_a_kernel_that_agrees_is_found_and_used(install: Callable[..., None], no
 def test_every_form_has_a_kernel_that_agrees(
     signed: int, install: Callable[..., None], nothing_installed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remedy.models.mixers.path.STEPS", 70)
+    monkeypatch.setattr("remedy.models.mixers.path_attention.STEPS", 70)
     for path, function in PATHS.items():
         install(path, function)
     forms = [("selective_scan", (8, 4, signed)), ("state_space_duality", (2, 8, 4, signed))]

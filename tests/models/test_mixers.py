@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from remedy.models.chunks import Kind
-from remedy.models.mixers.window import windowed_attention
+from remedy.models.mixers.attention import windowed_attention
 from remedy.models.reader import ModelReader
 from tests.models.small_decoders import ALL, FORMS, decoder, named
 

@@ -9,10 +9,10 @@ from torch.nn import functional as F
 from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
 from remedy.models.mixers.delta_rule import delta_rule_chunked, delta_rule_recurrent
-from remedy.models.mixers.path import attend_chunked
+from remedy.models.mixers.mamba3 import trapezoidal
+from remedy.models.mixers.path_attention import attend_chunked
+from remedy.models.mixers.rwkv7 import LOWEST, wkv_chunked, wkv_recurrent
 from remedy.models.mixers.ssm_scan import decayed_attention, selective_scan, state_space_duality
-from remedy.models.mixers.trapezoid import trapezoidal
-from remedy.models.mixers.wkv import LOWEST, wkv_chunked, wkv_recurrent
 
 
 def rule_inputs(steps: int, beta_max: float, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:

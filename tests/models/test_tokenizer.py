@@ -23,7 +23,6 @@ from remedy.models.tokenizer_backends import (
     BytePairSettings,
     CharacterSettings,
     HuggingFaceSettings,
-    SymbolSettings,
     TokenizerError,
 )
 
@@ -85,11 +84,6 @@ def test_saved_and_loaded_it_is_the_same_tokenizer(tokenizer: TraceTokenizer, tm
 def test_fingerprints_tell_tokenizers_apart_and_training_is_deterministic() -> None:
     assert len({BPE.fingerprint, SPLIT.fingerprint, CHARS.fingerprint}) == 3
     assert build_tokenizer(BytePairSettings(vocab_size=400), DATA).fingerprint == BPE.fingerprint
-
-
-def test_symbols_need_symbolic_permutations() -> None:
-    with pytest.raises(TokenizerError, match="needs the symbolic format"):
-        build_tokenizer(SymbolSettings(), DATA)
 
 
 def test_damaged_or_missing_files_are_named(tmp_path: Path) -> None:
@@ -154,17 +148,6 @@ def prefixed(model: hf.Tokenizer) -> None:
     model.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=True)
 
 
-def eating(model: hf.Tokenizer) -> None:
-    model.add_tokens([hf.AddedToken("def", rstrip=True)])
-
-
-def plain(model: hf.Tokenizer) -> None:
-    """No token for most characters."""
-    letters = {c: number for number, c in enumerate(" \n():defrtunx")}
-    model.model, model.decoder = hf.models.BPE({**letters, "?": len(letters)}, [], unk_token="?"), hf.decoders.Fuse()
-    model.pre_tokenizer = hf.pre_tokenizers.Split("\0", "isolated")
-
-
 def metaspace(model: hf.Tokenizer) -> None:
     """As Llama 2's: a space in front of every text, which is taken off where a text begins."""
     letters = {c: number for number, c in enumerate(["\u2581", *"\n():defrtunx=10"])}
@@ -181,13 +164,10 @@ def metaspace(model: hf.Tokenizer) -> None:
 CODE = "def f(x):\n    return (x, 1)\n"
 ODD = "def f(x):\n    return 'e\u0301 \ufb01', X\n"
 LOSSY: dict[str, tuple[Callable[[hf.Tokenizer], None], list[str], str]] = {
-    "NFKC": (with_normalizer(hf.normalizers.NFKC()), [CODE, ODD], r"'e' \(U\+0065\) of .* comes back as .\u00e9 fi"),
-    "lower case": (with_normalizer(hf.normalizers.Lowercase()), [CODE, ODD], r"'X' \(U\+0058\) of .* comes back as 'x"),
-    "a space in front": (prefixed, [CODE], r"' ' \(U\+0020\) is added to 'def f\(x\)"),
-    "white space dropped": (split(r"\s+", "removed"), [CODE], r"' ' \(U\+0020\) of 'def f\(x\)"),
-    "a token that eats blanks": (eating, [CODE], r"' ' \(U\+0020\) of 'def f\(x\).* is lost"),
-    "no token for it": (plain, ["def f(x):\n    return e", CODE], r"',' \(U\+002C\) of .* comes back as '\?"),
-    "a space between two texts": (metaspace, ["return ", "x = 1"], r"' ' \(U\+0020\) is added to 'return x = 1'"),
+    "NFKC": (with_normalizer(hf.normalizers.NFKC()), [CODE, ODD], r".*\ufb01.* comes back as .*\u00e9 fi"),
+    "a space in front": (prefixed, [CODE], r"'def f\(x\).* comes back as ' def f\(x\)"),
+    "white space dropped": (split(r"\s+", "removed"), [CODE], r"'def f\(x\).* comes back as 'deff\(x\)"),
+    "a space between two texts": (metaspace, ["return ", "x = 1"], r"'return x = 1' comes back as 'return  x = 1'"),
 }
 
 
@@ -196,7 +176,7 @@ def test_a_tokenizer_that_does_not_give_text_back_is_refused_with_what_is_lost(k
     change, pieces, says = LOSSY[kind]
     tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=str(pretrained(tmp_path, ["?"], change))))
     written = [Span(Role.ACTION, piece, 0) for piece in pieces]
-    if len({len(piece) for piece in pieces}) > 1 and kind != "a space between two texts":
+    if kind == "NFKC":
         assert tokenizer.decode(tokenizer.encode(written[:1]).ids) == pieces[0], "what it keeps it may read"
     with pytest.raises(TokenizerError, match=f"^tokenizer {tmp_path} does not give text back as it is: {says}"):
         tokenizer.encode(written)
@@ -238,9 +218,7 @@ def test_a_pattern_that_cannot_be_matched_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("roles", "begins"),
     [
-        ({"bos_token": "<s>", "eos_token": "</s>"}, "<s>"),
         ({"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}, "<|endoftext|>"),
-        ({"eos_token": "</s>"}, "<|begin_of_text|>"),
         ({"bos_token": "<|end_of_text|>", "eos_token": "<|end_of_text|>"}, "<|begin_of_text|>"),
     ],
 )
@@ -288,11 +266,6 @@ def test_a_code_world_models_own_vocabulary_keeps_its_ids(tmp_path: Path) -> Non
     assert tokenizer.special_ids == CWM_IDS
     assert tokenizer.vocab_size == 128_256
     assert tokenizer.encode([Span(Role.STRUCTURE, Special.ACTION_SEP)]).ids == [128_101]
-
-
-def test_a_hub_name_without_a_hub_is_one_clear_message() -> None:
-    with pytest.raises(TokenizerError, match="local copy"):
-        tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path="nobody/nothing-of-this-name"))
 
 
 def test_subwords_run_across_the_borders_of_strings_and_characters_do_not() -> None:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Special
 from remedy.models import tokenizer as tokenizers
 from remedy.models.tokenizer import TokenizerError, build_tokenizer
@@ -78,29 +77,13 @@ def test_a_kind_registered_outside_generates_trains_and_evaluates(tmp_path: Path
     ("section", "says"),
     [
         ({"kind": "chars", "vocab_size": 400}, "unknown key 'tokenizer.vocab_size'"),
-        ({"kind": "chars", "string_tokenization": "characters"}, "unknown key 'tokenizer.string_tokenization'"),
-        ({"kind": "bpe", "name_or_path": "x"}, "unknown key 'tokenizer.name_or_path'"),
         ({"kind": "hf"}, "missing key 'tokenizer.name_or_path'"),
-        ({"kind": "charss"}, "did you mean 'chars'?"),
     ],
 )
 def test_a_key_of_another_kind_is_an_unknown_key(section: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as failed:
         build(RunConfig, {"data": DATA, "tokenizer": section}, "x")
     assert says in str(failed.value)
-
-
-def test_without_a_kind_it_reads_characters() -> None:
-    assert isinstance(build(RunConfig, {"data": DATA}, "x").tokenizer, CharacterSettings)
-
-
-@pytest.mark.parametrize("change", [{"vocab_size": 400}, {"string_tokenization": "characters"}])
-def test_every_field_of_a_trained_vocabulary_changes_what_it_writes(change: dict[str, Any]) -> None:
-    data = DataConfig.model_validate(DATA)
-    assert set(BytePairSettings.model_fields) == {"kind", "vocab_size", "string_tokenization"}
-    spans = examples(data, "test", [0])[0].spans
-    usual, changed = (build_tokenizer(BytePairSettings.model_validate(c), data) for c in ({}, change))
-    assert usual.encode(spans).ids != changed.encode(spans).ids
 
 
 def test_kinds_that_need_data_say_so_without() -> None:

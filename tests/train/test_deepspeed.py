@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import TrainingArguments
 
 from remedy.settings import ConfigError, build
 from remedy.train import arguments
@@ -27,7 +28,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What a run of one process hands on to DeepSpeed."""
     pytest.importorskip("deepspeed")
     monkeypatch.setattr(arguments, "join", lambda on_cpu: None)
-    monkeypatch.setattr("transformers.TrainingArguments.device", None)
+    for name, value in (("device", None), ("world_size", 1), ("n_gpu", 0)):  # no process group is made
+        monkeypatch.setattr(TrainingArguments, name, value)
     return lambda config: training_arguments(config, 1).hf_deepspeed_config.config
 
 

@@ -210,4 +210,6 @@ def test_an_experiment_is_no_run(command: str) -> None:
     config = ROOT / "configs" / "experiment" / "quickstart.yaml"
     ended = remedy([command, config])
     assert ended.status == 2
-    assert ended.errors.startswith(f"error: {config} is an experiment, of many runs: `remedy run {config}` does them all")
+    assert ended.errors.startswith(
+        f"error: {config} is an experiment, of many runs: `remedy run {config}` does them all"
+    )

@@ -21,9 +21,8 @@ from remedy.eval.decoding.forcings import ACTION_FORCED
 from remedy.eval.decoding.protocol import Place
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TokenizerError
-from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
+from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings, Llama3Settings
 from remedy.models.tokenizer_backends.characters import CharacterSettings
-from remedy.models.tokenizer_backends.llama3 import Llama3Settings
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 3]}})
 BPE = build_tokenizer(BytePairSettings(vocab_size=400), DATA)

@@ -26,7 +26,7 @@ from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import LoopGenerator, requests
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TokenizerError
-from remedy.models.tokenizer_backends.llama3 import Llama3Settings
+from remedy.models.tokenizer_backends.byte_pairs import Llama3Settings
 from remedy.settings import ConfigError, build
 from tests.eval.control_flow.following import true_trace
 from tests.eval.control_flow.plain_programs import Writer

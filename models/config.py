@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal, NamedTuple
 
+import torch
 from pydantic import BeforeValidator, Field, model_validator
 
-from remedy.models.matching import Match, matched
+from remedy.models.flops import mixing_cost, weights_in_products
 from remedy.models.mixers import MIXERS
 from remedy.registry import one_of
 from remedy.settings import Settings
@@ -20,7 +24,23 @@ SIZES: dict[str, dict[str, int]] = {
 """Presets. Attention has 0.13, 3, 21 and 148 million parameters in its layers; `280m` is 279 million with Llama-3's vocabulary."""
 
 
+TOLERANCE = 0.02
+"""How far from the reference's cost a matched model's may be."""
+WIDEST = 1 << 20
+UNITS = {"parameters": "parameters", "flops": "FLOPs a token", "state": "numbers of state"}
 Window = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class Match(Settings):
+    """A width chosen so that a model costs within 2 % what another does, in its layers: `intermediate_size` for parameters and FLOPs;
+    for the state what sets it at an unchanged width (`window`, `state_size`), or `hidden_size` where nothing does."""
+
+    of: Literal["parameters", "flops", "state"]
+    """What is made equal: parameters, forward FLOPs a token, or the numbers carried from token to token."""
+    to: tuple[Annotated[str, one_of(MIXERS)], ...] | Annotated[float, Field(gt=0, le=1e18)]
+    """The mixers of the model to equal, which is like this one in all else; or a number."""
+    length: int | None = Field(default=None, ge=1, le=1_000_000_000)
+    """Tokens of the sequence for which FLOPs or state are counted; needed where attention has no window, and only there."""
 
 
 class DecoderSettings(Settings):
@@ -176,6 +196,95 @@ class DecoderSettings(Settings):
 
 SHAPE = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size"}
 """The fields that a size sets."""
+
+
+class Matched(NamedTuple):
+    """The width that was chosen, under its key, and what the model costs with it beside what it was to cost."""
+
+    key: str
+    value: int
+    cost: float
+    target: float
+
+    def sentence(self, match: Match) -> str:
+        """Return what was matched, for the log."""
+        to = f"{match.to:,.0f}" if isinstance(match.to, float) else f"{', '.join(match.to)} ({self.target:,.0f})"
+        return f"{self.key} {self.value} by match: {self.cost:,.0f} {UNITS[match.of]} in the layers, to equal {to}"
+
+
+@lru_cache(maxsize=256)
+def matched(settings: DecoderSettings) -> Matched:
+    """The width that `settings.match` asks for.
+
+    Raises:
+        ValueError: the width is given too, the length is missing or does nothing, or no width comes within 2 %.
+    """
+    match = settings.match
+    assert match is not None
+    key = "intermediate_size"
+    if match.of == "state":
+        keys = {MIXERS[name].sets_state for name in settings.mixers}
+        key = keys.pop() if len(keys) == 1 else "hidden_size"
+    if getattr(settings, key) is not None:
+        raise ValueError(f"{key} {getattr(settings, key)} is chosen by match: remove it")
+    if isinstance(match.to, float):
+        target, grows = float(match.to), False
+    else:
+        target, grows = _layers_cost(settings.model_copy(update={"mixers": match.to, "match": None}), {}, match)
+
+    def cost(value: int) -> float:
+        nonlocal grows
+        found, growing = _layers_cost(settings, {key: value}, match)
+        grows |= growing
+        return found
+
+    heads = settings.shape_with({})["num_attention_heads"]
+    steps = {"intermediate_size": (8, 1), "hidden_size": (2 * heads,)}.get(key, (1,))
+    tried = [_nearest(cost, target, step) for step in steps]
+    if match.length is not None and not grows:
+        raise ValueError(f"match.length {match.length} does nothing where no attention sees all tokens: remove it")
+    value = next((value for value in tried if _error(cost(value), target) <= TOLERANCE), None)
+    if value is None:
+        raise ValueError(
+            f"match: no {key} gives {', '.join(settings.mixers)} within 2 % of {target:,.0f} {UNITS[match.of]}; the nearest, "
+            f"{tried[-1]}, gives {cost(tried[-1]):,.0f}: change what it is to equal, or the number of layers or heads"
+        )
+    return Matched(key, value, cost(value), target)
+
+
+def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match) -> tuple[float, bool]:
+    """What a match is of, in the layers with widths as chosen, and whether it grows with the sequence."""
+    from remedy.models.block import Block  # waits for Transformers, which other settings need not
+
+    config: Any = SimpleNamespace(**settings.resolved(chosen), rms_norm_eps=1e-5)
+    with torch.device("meta"):  # shapes alone
+        layers = [Block(config, layer) for layer in range(config.num_hidden_layers)]
+    if match.of == "parameters":
+        return sum(parameter.numel() for block in layers for parameter in block.parameters()), False
+    mixing = mixing_cost(block.mixer for block in layers)
+    grows = bool(mixing.state_by_length)
+    if grows and match.length is None:
+        raise ValueError("match.length is missing: what attention without a window costs grows with the sequence")
+    flops, state = (mixing.flops, mixing.state_floats) if match.length is None else mixing.at(match.length)
+    if match.of == "state":
+        return state, grows
+    return flops + 2.0 * sum(p.numel() for block in layers for p in weights_in_products(block)), grows
+
+
+def _nearest(cost: Callable[[int], float], target: float, step: int) -> int:
+    """The multiple of `step`, from the first that is at least 8 (1 where the step is 1 and no width), whose cost is nearest."""
+    low = step if step == 1 else -(-8 // step) * step
+    high = low
+    while cost(high) < target and high < WIDEST:
+        low, high = high, 2 * high
+    while high - low > step:
+        middle = (low + high) // (2 * step) * step
+        low, high = (middle, high) if cost(middle) < target else (low, middle)
+    return min((low, high), key=lambda value: _error(cost(value), target))
+
+
+def _error(cost: float, target: float) -> float:
+    return abs(cost - target) / target
 
 
 class LoraSettings(Settings):

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from transformers import PretrainedConfig
-
-
-class Resolvable(Protocol):
-    """A user's settings of a decoder, as far as a checkpoint needs them."""
-
-    def resolved(self) -> dict[str, Any]:
-        """Every field of the checkpoint's configuration that a user sets."""
 
 
 class DecoderConfig(PretrainedConfig):
@@ -46,10 +39,8 @@ class DecoderConfig(PretrainedConfig):
     tie_word_embeddings: bool = False
 
     @classmethod
-    def from_settings(
-        cls, settings: Resolvable, vocab_size: int, fingerprint: str = "", **token_ids: Any
-    ) -> DecoderConfig:
-        """The checkpoint configuration of a user's settings for a tokenizer."""
+    def from_settings(cls, settings: Any, vocab_size: int, fingerprint: str = "", **token_ids: Any) -> DecoderConfig:
+        """The checkpoint configuration of a user's settings (`DecoderSettings`) for a tokenizer."""
         return cls(**settings.resolved(), vocab_size=vocab_size, tokenizer_fingerprint=fingerprint, **token_ids)
 
     @property

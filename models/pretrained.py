@@ -187,7 +187,8 @@ def adapter_settings(folder: Path) -> PeftConfig:
     import peft
 
     what = f"checkpoint {folder}: {ADAPTER_FILE} cannot be read"
-    return read(what, lambda: peft.PeftConfig.from_pretrained(str(folder)))
+    settings: PeftConfig = read(what, lambda: peft.PeftConfig.from_pretrained(str(folder)))
+    return settings
 
 
 def trained_in_4bit(folder: Path) -> bool:

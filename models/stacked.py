@@ -168,11 +168,6 @@ def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
     return stacked
 
 
-def unstack(state: dict[str, Tensor], member: int) -> dict[str, Tensor]:
-    """The state dict of one member, of a stacked model's."""
-    return {name: tensor[member].clone() for name, tensor in state.items()}
-
-
 def losses(
     model: DecoderForCausalLM, ids: Tensor, labels: Tensor, mask: Tensor | None = None, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:

@@ -237,9 +237,12 @@ def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
 def _runs(spans: Iterable[Span]) -> list[str | Special]:
     """Special tokens, and the text between them."""
     found: list[str | Special] = []
-    for special, group in groupby((span.piece for span in spans), lambda piece: isinstance(piece, Special)):
+    for _, group in groupby(
+        (span.piece for span in spans), lambda piece: piece if isinstance(piece, Special) else None
+    ):
         pieces = [*group]
-        found += pieces if special else filter(None, ["".join(pieces)])
+        text = "".join(piece for piece in pieces if not isinstance(piece, Special))
+        found += [text] if text else [piece for piece in pieces if isinstance(piece, Special)]
     return found
 
 

@@ -44,18 +44,13 @@ def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices
             for i, n in enumerate(arrays.lengths.tolist())
         ]
     encoded = encoded_examples(data, tokenizer, split, indices)
-    return [as_tokens(e.ids, e.roles, e.frames, e.strings) for _, e in encoded]
+    return [as_tokens(*lists) for _, lists in encoded]
 
 
 def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], strings: Sequence[bool]) -> Tokens:
     """An example's lists as arrays."""
-    return Tokens(
-        np.array(ids, np.int64),
-        np.array(roles, np.int8),
-        np.array(frames, np.int32),
-        np.array(strings, np.bool_),
-        np.arange(len(ids)),
-    )
+    arrays = np.array(ids, np.int64), np.array(roles, np.int8), np.array(frames, np.int32), np.array(strings, np.bool_)
+    return Tokens(*arrays, np.arange(len(ids)))
 
 
 def trained_on(
@@ -68,8 +63,33 @@ def trained_on(
     return drawn_window(tokens, data.memory, np.array(sorted(learnt), np.int8), bits, special_ids)
 
 
-class TraceDataset(Dataset[Tokens]):
-    """The rows of a run in training order: row i is a function of i alone, whatever process asks.
+class Rows(Dataset[Tokens]):
+    """The rows of a run in training order: row i is a function of i alone, whatever process asks."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, row: int) -> Tokens:
+        return self.__getitems__([row])[0]
+
+    def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
+        """A batch of rows at once; the DataLoader calls this."""
+        raise NotImplementedError
+
+    def members(self, row: int) -> list[Member]:
+        """The examples that a row joins."""
+        raise NotImplementedError
+
+    def describe(self, rows: range) -> str:
+        """Name the examples of a run of rows."""
+        found: dict[str, list[int]] = {}
+        for member in (member for row in rows for member in self.members(row)):
+            found.setdefault(member.part, []).append(member.index)
+        return "; ".join(f"{part or 'train'} examples {ranges(indices)}" for part, indices in found.items())
+
+
+class TraceDataset(Rows):
+    """Rows that are made when they are asked for.
 
     The curriculum's stages follow one another by rows, so that a run resumed at any step, on any number of processes,
     reads what it would have read.
@@ -84,11 +104,7 @@ class TraceDataset(Dataset[Tokens]):
     def __len__(self) -> int:
         return int(self.ends[-1])
 
-    def __getitem__(self, row: int) -> Tokens:
-        return self.__getitems__([row])[0]
-
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
-        """A batch of rows at once; the DataLoader calls this."""
         numbers = self._examples(rows)
         stage_of = np.searchsorted(self.ends, np.asarray(rows), side="right").repeat(self.pack)
         found: dict[int, Tokens] = {}
@@ -107,21 +123,10 @@ class TraceDataset(Dataset[Tokens]):
         return [joined([found[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
 
     def members(self, row: int) -> list[Member]:
-        """The examples that a row joins."""
         mixture = self.mixtures[int(np.searchsorted(self.ends, row, side="right"))]
         sources, indices = mixture.place(self._examples([row]))
         chosen = [mixture.sources[number] for number in sources]
         return [Member(source.name, source.data, index) for source, index in zip(chosen, indices.tolist())]
-
-    def describe(self, rows: range) -> str:
-        """Name the examples of a run of rows."""
-        numbers = self._examples(rows)
-        mixture = self.mixtures[int(np.searchsorted(self.ends, rows.start, side="right"))]
-        sources, indices = mixture.place(numbers)
-        return "; ".join(
-            f"{mixture.sources[number].name or 'train'} examples {ranges(indices[sources == number].tolist())}"
-            for number in np.unique(sources)
-        )
 
     def _examples(self, rows: Sequence[int]) -> npt.NDArray[np.int64]:
         return (np.asarray(rows, dtype=np.int64)[:, None] * self.pack + np.arange(self.pack)).reshape(-1)

@@ -12,8 +12,7 @@ from remedy.processes import this_process
 from remedy.settings import UserError
 from remedy.train.checkpoints import latest_intact
 from remedy.train.config import DIVERGED, RunConfig
-from remedy.train.data import TraceDataset
-from remedy.train.shards import ShardDataset
+from remedy.train.data import Rows
 from remedy.train.trainer import NonFiniteLoss, RowTrainer
 
 NO_MEMORY = ("allocate memory", "DataLoader worker")
@@ -21,7 +20,7 @@ NO_MEMORY = ("allocate memory", "DataLoader worker")
 
 
 @contextlib.contextmanager
-def explained(trainer: RowTrainer, rows: TraceDataset | ShardDataset, config: RunConfig) -> Iterator[None]:
+def explained(trainer: RowTrainer, rows: Rows, config: RunConfig) -> Iterator[None]:
     """Turns what a user can put right during training into a message that says how."""
     settings = config.train
     try:
@@ -46,7 +45,7 @@ def explained(trainer: RowTrainer, rows: TraceDataset | ShardDataset, config: Ru
         ) from None
 
 
-def diverged(error: NonFiniteLoss, rows: TraceDataset | ShardDataset, config: RunConfig) -> str:
+def diverged(error: NonFiniteLoss, rows: Rows, config: RunConfig) -> str:
     """Explain a loss that is NaN or infinite."""
     step, size = error.step, config.train.batch_size
     examples = rows.describe(range((step - 1) * size, step * size))

@@ -18,11 +18,10 @@ from transformers.utils import logging as transformers_logging
 from remedy.checksums import write_json
 from remedy.data_gen.roles import Role
 from remedy.files import replace_file
-from remedy.models.config import DecoderSettings
+from remedy.models.config import DecoderSettings, matched
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import device_peak
-from remedy.models.matching import matched
 from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
 from remedy.models.packing import refuse_unpackable
@@ -35,7 +34,7 @@ from remedy.settings import ConfigError, UserError, dump
 from remedy.train.arguments import training_arguments
 from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, quarantine
 from remedy.train.config import DIVERGED, RunConfig
-from remedy.train.data import Collator, TraceDataset
+from remedy.train.data import Collator, Rows, TraceDataset
 from remedy.train.deepspeed import JSON_FILE, gather_by_layer, zero_section
 from remedy.train.failing import explained
 from remedy.train.progress import ProgressLine
@@ -239,7 +238,7 @@ def training_account(config: RunConfig, state: TrainerState, computed: Computed 
     }
 
 
-def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | ShardDataset:
+def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> Rows:
     """Build the rows that the run trains on, in order.
 
     Raises:
@@ -247,10 +246,8 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> TraceDataset | S
     """
     if not config.train.total_steps:
         raise ConfigError("train.max_steps 0: this run trains nothing and reads no rows: give it steps")
-    rows: TraceDataset | ShardDataset
-    if config.shards is None:
-        rows = TraceDataset(config, tokenizer)
-    else:
+    rows: Rows = TraceDataset(config, tokenizer)
+    if config.shards is not None:
         rows = ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
     supervised, found = config.train.supervised(), set[Role]()
     for number in range(min(len(rows), config.train.batch_size)):

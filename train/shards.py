@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch.utils.data import Dataset
 
 from remedy import rng
 from remedy.checksums import digest_of
@@ -19,10 +18,10 @@ from remedy.data_gen.tokens import Tokens
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import UserError
 from remedy.train.config import TrainSettings
-from remedy.train.data import Member, as_tokens, joined, ranges, trained_on
+from remedy.train.data import Member, Rows, as_tokens, joined, trained_on
 
 
-class ShardDataset(Dataset[Tokens]):
+class ShardDataset(Rows):
     """Rows of a run read from shards in index order, over again when the run is longer than the data.
 
     `train.data_seed` chooses another order: of the shards, and of the examples in each, so that one is read through at a time.
@@ -61,30 +60,17 @@ class ShardDataset(Dataset[Tokens]):
     def __len__(self) -> int:
         return self.rows
 
-    def __getitem__(self, row: int) -> Tokens:
-        return self.__getitems__([row])[0]
-
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
         return [joined([self._example(row * self.pack + i) for i in range(self.pack)]) for row in rows]
 
     def members(self, row: int) -> list[Member]:
-        """The examples that a row joins."""
-        return [Member("", self.data, self._index(row * self.pack + i)) for i in range(self.pack)]
-
-    def describe(self, rows: range) -> str:
-        """Name the examples of a run of rows."""
-        return (
-            f"train examples {ranges([self._index(i) for i in range(rows.start * self.pack, rows.stop * self.pack)])}"
-        )
+        numbers = range(row * self.pack, (row + 1) * self.pack)
+        return [Member("", self.data, self.starts[turn] + place) for turn, place in map(self._place, numbers)]
 
     def _example(self, number: int) -> Tokens:
         turn, place = self._place(number)
         whole = as_tokens(*(column[place].as_py() for column in _columns(self.paths[self.order[turn]], self.data_set)))
         return trained_on(whole, self.data, self.starts[turn] + place, self.learnt, self.special_ids)
-
-    def _index(self, number: int) -> int:
-        turn, place = self._place(number)
-        return self.starts[turn] + place
 
     def _place(self, number: int) -> tuple[int, int]:
         """Find the shard at a position of the data, and the place in that shard."""

@@ -74,30 +74,6 @@ def test_initial_weights_have_the_deviation_that_is_set(name: str) -> None:
         assert getattr(part, "bias", None) is None or not part.bias.any()
 
 
-@pytest.mark.parametrize("name", ["mamba", "mamba2", "gated_deltanet"])
-def test_published_initial_values_stay_whatever_the_deviation(name: str) -> None:
-    def special(deviation: float | None) -> dict[str, torch.Tensor]:
-        settings = DecoderSettings.model_validate({"mixers": [name], "initializer_range": deviation})
-        torch.manual_seed(0)
-        model = DecoderForCausalLM(DecoderConfig.from_settings(settings, 20))
-        return {
-            n: p for n, p in model.named_parameters() if any(part in n for part in ("A_log", ".D", "dt_", "conv1d"))
-        }
-
-    usual, other = special(None), special(0.3)
-    assert len(usual) >= 8
-    for name, values in usual.items():
-        assert torch.equal(values, other[name]), name
-
-
-def test_without_a_deviation_linear_layers_are_pytorchs_and_embeddings_002() -> None:
-    torch.manual_seed(0)
-    model = DecoderForCausalLM(DecoderConfig.from_settings(DecoderSettings(hidden_size=64), 200))
-    for table in (model.embeddings, model.lm_head):
-        assert float(table.weight.detach().std()) == pytest.approx(0.02, rel=0.03)
-    assert float(model.layers[0].mlp.up_proj.weight.detach().std()) == pytest.approx(1 / (3 * 64) ** 0.5, rel=0.03)
-
-
 def test_a_checkpoint_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
     mine = tokenizers.build_tokenizer(CharacterSettings())
     other = tokenizers.TraceTokenizer(SymbolSettings(), Symbols([*Special, "a"]))
@@ -111,20 +87,3 @@ def test_a_checkpoint_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / tokenizers.FILE).unlink()
     with pytest.raises(UserError, match="is missing"):
         load_checkpoint(str(tmp_path))
-
-
-def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
-    tokenizer = tokenizers.build_tokenizer(CharacterSettings())
-    config = DecoderConfig.from_settings(DecoderSettings(hidden_size=32), tokenizer.vocab_size, tokenizer.fingerprint)
-    DecoderForCausalLM(config).save_pretrained(tmp_path)
-    tokenizer.save(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"\0" * 100)
-    with pytest.raises(UserError, match="weights cannot be read"):
-        load_checkpoint(str(tmp_path))
-    with pytest.raises(UserError, match="not a model folder"):
-        load_checkpoint(str(tmp_path / "nothing"))
-
-
-def test_hidden_must_fit_the_heads() -> None:
-    with pytest.raises(ValueError, match="multiple of twice num_attention_heads"):
-        DecoderSettings(hidden_size=36, num_attention_heads=4)

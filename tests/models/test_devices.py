@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import accelerate
 import pytest
 import torch
 from accelerate import dispatch_model
-from transformers import DynamicCache
 
 from remedy.eval.checkpoint import Subject, describe, weights_digest
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
-from remedy.models.cache_memory import available_bytes, cache_bytes
 from remedy.models.devices import input_device, spread
 from remedy.models.loading import load_checkpoint
 from remedy.models.reader import ModelReader
@@ -47,25 +44,6 @@ def test_a_model_whose_weights_lie_elsewhere_is_the_same_and_writes_the_same(spr
         evaluate(model, tokenizer, Subject(PERMUTATION), FEWER, folder, "x")
     assert_the_same(tmp_path / "one", tmp_path / "other")
     assert (tmp_path / "one" / "evaluation.json").read_bytes() == (tmp_path / "other" / "evaluation.json").read_bytes()
-
-
-def test_what_gpus_have_no_room_for_stays_in_main_memory_where_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However little of it is free: that is what the model has left."""
-    monkeypatch.setattr(accelerate.utils, "get_max_memory", lambda: {"cpu": 1000})
-    model = tiny_model("llama", 100)
-    expected = {name: weight.clone() for name, weight in model.state_dict().items()}
-    assert all(torch.equal(weight, expected[name]) for name, weight in spread(model).state_dict().items())
-
-
-def test_caches_have_room_until_the_first_device_is_full() -> None:
-    cache = DynamicCache()
-    for layer, device in enumerate(("cpu", "meta")):
-        cache.update(
-            torch.zeros(1, 1, 3 - layer, 2, device=device), torch.zeros(1, 1, 3 - layer, 2, device=device), layer
-        )
-    assert cache_bytes(cache) == {CPU: 48, torch.device("meta"): 32}
-    both, cache.layers = available_bytes(cache), cache.layers[:1]
-    assert both == pytest.approx(80 / 48 * available_bytes(cache), rel=0.2)
 
 
 def test_what_a_device_map_would_not_do_is_refused(tmp_path: Path) -> None:

@@ -27,16 +27,6 @@ def test_eigenvalues_of_the_transition_lie_in_the_configured_range(eigenvalues: 
     assert along_key(0) == pytest.approx((low + 1) / 2)
 
 
-@pytest.mark.parametrize("chosen", [-6.0, 6.0])
-def test_training_comes_back_from_a_closed_end(chosen: float) -> None:
-    mixer = decoder(("deltanet",), eigenvalues="closed").layers[0].mixer
-    assert isinstance(mixer, DeltaNet)
-    bias = torch.nn.init.constant_(mixer.beta_proj.bias, chosen)
-    mixer._beta(torch.zeros(1, 1, 32)).sum().backward()
-    assert bias.grad is not None
-    assert (bias.grad > 1e-3).all()
-
-
 def test_a_reflection_by_a_closed_eigenvalue_keeps_the_state_for_ever() -> None:
     """10,000 tokens of keys that are all alike, with values of zero."""
     sizes = {}
@@ -61,3 +51,13 @@ def test_one_reflection_swaps_two_values() -> None:
     zero, two = torch.zeros_like(swap), torch.full((1, 1, 1), 2.0, dtype=torch.float64)
     _, after = delta_rule_chunked(swap, swap, zero, two, None, state)
     torch.testing.assert_close(after[0, 0, :2, 0], torch.tensor([7.0, 3.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("chosen", [-6.0, 6.0])
+def test_training_comes_back_from_a_closed_end(chosen: float) -> None:
+    mixer = decoder(("deltanet",), eigenvalues="closed").layers[0].mixer
+    assert isinstance(mixer, DeltaNet)
+    bias = torch.nn.init.constant_(mixer.beta_proj.bias, chosen)
+    mixer._beta(torch.zeros(1, 1, 32)).sum().backward()
+    assert bias.grad is not None
+    assert (bias.grad > 1e-3).all()

@@ -35,12 +35,12 @@ def kept_bytes(model: DecoderForCausalLM, tokens: torch.Tensor) -> tuple[int, to
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-@pytest.mark.parametrize("mixers", [(name,) for name in MIXERS] + [("attention", "deltanet")], ids="-".join)
+@pytest.mark.parametrize("mixers", [tuple(MIXERS)[::2], tuple(MIXERS)[1::2]], ids=["one half", "the other"])
 def test_the_gradients_are_those_without_it_and_less_is_kept(mixers: tuple[str, ...], reentrant: bool) -> None:
     tokens = torch.randint(0, 40, (3, 24), generator=torch.Generator().manual_seed(1))
     found: list[tuple[int, torch.Tensor, dict[str, Any]]] = []
     for checkpointing in (False, True):
-        model = build(mixers)
+        model = build(mixers, len(mixers))
         if checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": reentrant})
         kept, loss = kept_bytes(model, tokens)
@@ -53,27 +53,3 @@ def test_the_gradients_are_those_without_it_and_less_is_kept(mixers: tuple[str, 
         assert gradient is not None
         torch.testing.assert_close(gradients_again[name], gradient, atol=1e-6, rtol=1e-6)
     assert less < whole / 2
-
-
-def test_a_model_that_reads_with_a_cache_is_not_touched() -> None:
-    model = build(("attention", "deltanet"))
-    prompt = torch.randint(1, 38, (2, 6))
-    expected = model.eval().generate(prompt, max_new_tokens=5, do_sample=False, eos_token_id=None)
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    assert torch.equal(model.generate(prompt, max_new_tokens=5, do_sample=False, eos_token_id=None), expected)
-
-
-@pytest.mark.slow
-def test_a_compiled_model_has_the_same_gradients_too() -> None:
-    tokens = torch.randint(0, 40, (2, 12), generator=torch.Generator().manual_seed(1))
-    found = []
-    for checkpointing in (False, True):
-        model = build(("attention", "gru"))
-        if checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-        # What follows tracing differs between machines, and takes a compiler.
-        compiled: Any = torch.compile(model, backend="aot_eager") if checkpointing else model
-        compiled(tokens, labels=tokens).loss.backward()
-        found.append({name: p.grad for name, p in model.named_parameters()})
-    for name, gradient in found[0].items():
-        torch.testing.assert_close(found[1][name], gradient, atol=1e-6, rtol=1e-6)

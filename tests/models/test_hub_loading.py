@@ -96,19 +96,12 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "code of its own": (remote, "it brings code of its own (`auto_map`), which is never run here"),
     "a tokenizer's own code": (remote_tokenizer, "it brings code of its own (`auto_map`), which is never run here"),
     "another width": (edited(hidden_size=64), "of its weights in another shape"),
-    "more layers than weights": (edited(num_hidden_layers=4), "the files lack 18 of its weights"),
     "an unknown kind": (edited(model_type="nosuch"), "`nosuch` but Transformers does not recognize"),
-    "a width of -1": (edited(hidden_size=-1), "The hidden size (-1)"),
-    "a width in words": (edited(hidden_size="big"), "expected int, got str"),
-    "a package is missing": (edited(quantization_config={"quant_method": "gptq", "bits": 4}), "requires optimum"),
-    "no weights": (without("*.safetensors"), "no file named model.safetensors"),
     "no configuration": (without("config.json"), "not a model folder or a reachable model"),
     "half a configuration": (
         lambda folder: (folder / "config.json").write_text('{"model_'),
         "is not a valid JSON file",
     ),
-    "half a tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{"), "tokenizer"),
-    "nothing": (without("*"), "not a model folder or a reachable model"),
 }
 
 

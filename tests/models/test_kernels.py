@@ -154,17 +154,6 @@ def mixers(*names: str, **settings: object) -> list[Mixer]:
     return DecoderForCausalLM(DecoderConfig.from_settings(config, 20)).mixers()
 
 
-def test_every_mixer_says_what_computes_it_and_why() -> None:
-    layers = mixers(*MIXERS)
-    find_kernels(layers, CPU, BF16)
-    assert not kernels.TRIED
-    line = describe_kernels(layers, CPU, BF16)
-    assert "deltanet: delta_rule by PyTorch (no CUDA device), short_convolution by PyTorch (no CUDA device)" in line
-    assert "attention: PyTorch's own" in line
-    assert line.count(": ") == len(MIXERS)
-    assert "\n" not in line
-
-
 @pytest.fixture
 def as_if_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples on the CPU, under the name of the other device."""
@@ -269,8 +258,3 @@ def test_a_kernel_that_ends_its_process_is_tried_in_another(
     (answer,) = apart([(Use("short_convolution", (8, 4, 1)), written(tmp_path, body))], CPU, BF16)
     assert answer is not None
     assert answer.startswith(said)
-
-
-def test_kernels_tried_in_other_processes_are_refused_for_what_they_say(nothing_installed: None) -> None:
-    asked = [(Use("short_convolution", (8, 4, 1)), one) for one in OPERATIONS["short_convolution"].kernels]
-    assert apart(asked, CPU, BF16) == ["causal_conv1d is not installed", "fla is not installed"]

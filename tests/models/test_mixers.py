@@ -65,16 +65,6 @@ def test_a_window_is_what_a_token_sees_and_what_the_cache_keeps() -> None:
     assert [mixer.state_floats() for mixer in model.mixers()] == [(5 * 2 * 32, 0), (0, 2 * 32)]
 
 
-@torch.no_grad()
-def test_a_layer_without_positions_does_not_see_the_order_of_what_is_before() -> None:
-    model = decoder(("attention",), positions=["none"], num_hidden_layers=1)
-    tokens = torch.tensor([[3, 9, 4, 7, 5]])
-    changed = tokens[:, [2, 0, 3, 1, 4]]
-    torch.testing.assert_close(model(tokens).logits[:, -1], model(changed).logits[:, -1])
-    told = decoder(("attention",), positions=["rope"], num_hidden_layers=1)
-    assert not torch.allclose(told(tokens).logits[:, -1], told(changed).logits[:, -1], atol=1e-5)
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 3))
 def test_a_window_block_by_block_is_the_masked_one_with_its_gradients(window: int, steps: int, batch: int) -> None:
@@ -93,33 +83,6 @@ def test_a_window_block_by_block_is_the_masked_one_with_its_gradients(window: in
     torch.testing.assert_close(found[0], found[1])
 
 
-def test_a_window_as_long_as_the_sequence_is_full_attention_to_the_bit() -> None:
-    tokens = torch.randint(0, 40, (2, 30))
-    full = decoder(("attention",))(tokens).logits
-    assert torch.equal(decoder(("attention",), window=30)(tokens).logits, full)
-    assert not torch.equal(decoder(("attention",), window=29)(tokens).logits, full)
-
-
-@torch.no_grad()
-def test_normalised_queries_and_keys_do_not_change_with_the_size_of_their_weights() -> None:
-    mixer = decoder(("attention",), qk_norm=True).layers[0].mixer
-    x = torch.randn(2, 12, 32)
-    before = mixer(x)
-    mixer.qkv_proj.weight[:64] *= 7.0
-    torch.testing.assert_close(mixer(x), before, atol=1e-4, rtol=0)
-
-
-@torch.no_grad()
-def test_an_output_gate_closes_and_wider_values_make_a_larger_state() -> None:
-    mixer = decoder(("gated_deltanet",)).layers[0].mixer
-    x = torch.randn(2, 12, 32)
-    assert mixer(x).abs().max() > 0
-    mixer.gate_proj.weight.zero_()  # SiLU(0) is 0
-    assert not mixer(x).any()
-    sizes = [decoder(("gated_deltanet",), expand_v=n).mixers()[0].state_floats()[0] for n in (1, 2, 4)]
-    assert sizes == [2 * 16 * 16, 2 * 16 * 32, 2 * 16 * 64]
-
-
 @pytest.mark.parametrize("mixers", ALL, ids="+".join)
 @torch.no_grad()
 def test_no_token_sees_the_future(mixers: tuple[str, ...]) -> None:
@@ -136,17 +99,6 @@ def test_every_parameter_gets_a_gradient(mixers: tuple[str, ...]) -> None:
     tokens = torch.randint(0, 40, (2, 20))
     model(tokens, labels=tokens).loss.backward()
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == []
-
-
-@torch.no_grad()
-def test_keys_that_were_turned_are_not_cut_back() -> None:
-    model = decoder(("path_attention",))
-    reader = ModelReader(model)
-    assert reader.report()["cache"] == "copy"
-    cache = model.new_cache()
-    cache.activate_past_recording()
-    with pytest.raises(RuntimeError, match="cannot be cut back"):
-        model(torch.zeros(1, 3, dtype=torch.long), past_key_values=cache)
 
 
 @pytest.mark.parametrize(

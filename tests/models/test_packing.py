@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.packing import Packing, refuse_unpackable, try_packing
 from remedy.settings import UserError
 from tests.models.small_decoders import FORMS, decoder, named
@@ -88,22 +87,6 @@ def test_wherever_the_borders_are_no_token_sees_past_them(
                 start += len(example)
 
 
-def test_a_row_without_borders_is_what_it_was() -> None:
-    model = decoder(("mamba2", "attention"))
-    tokens = torch.stack(examples(20, 20))
-    with torch.no_grad():
-        assert torch.equal(model(tokens, position_ids=torch.arange(20).repeat(2, 1)).logits, model(tokens).logits)
-
-
-def test_checkpointed_activations_of_packed_rows_are_the_same() -> None:
-    rows = [examples(9, 30), examples(4, 5, 6)]
-    plain, checkpointed = decoder(("deltanet", "attention")).train(), decoder(("deltanet", "attention")).train()
-    checkpointed.gradient_checkpointing_enable()
-    one, two = (loss_and_gradients(model, [packed(rows)]) for model in (plain, checkpointed))
-    assert one[0] == two[0]
-    assert all(torch.equal(left, right) for left, right in zip(one[1], two[1]))
-
-
 def test_apart_lays_examples_of_like_lengths_together_and_together_is_its_inverse() -> None:
     packing = Packing(torch.tensor([[0, 1, 2, 0, 1, 0], [0, 0, 1, 2, 3, 0]]))
     x = torch.arange(1.0, 13).reshape(2, 6, 1)
@@ -144,14 +127,3 @@ def test_a_model_of_transformers_holds_examples_apart_or_is_refused(family: str)
 def assert_packable(model: Any) -> None:
     refuse_unpackable(model, 3)
     try_packing(model, 3, torch.device("cpu"))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_does_not_refuse_a_model_that_holds_examples_apart(dtype: torch.dtype) -> None:
-    try_packing(tiny_model("llama", VOCABULARY, num_hidden_layers=12).to(dtype), 2, torch.device("cpu"))
-
-
-def test_our_own_decoder_is_never_refused() -> None:
-    model = decoder(("gru", "mamba"))
-    assert isinstance(model, DecoderForCausalLM)
-    assert_as_alone(model, [examples(3, 2)])

@@ -41,16 +41,6 @@ def test_as_many_as_fit_are_drawn_uniformly_over_the_range_and_differ_between_ro
     assert len({tuple(row) for row in drawn.tolist()}) > 3990
 
 
-def test_rows_stand_as_densely_as_rows_of_every_length_up_to_the_capacity() -> None:
-    """The first n of an ordered subset of m end at about n / m of the range; m is even on a logarithmic scale."""
-    ends = drawn_positions(torch.arange(4000 * 8).view(4000, 8), 2048, 512)[:, -1]
-    subsets = (8 * 2048 / (ends + 1.0)).clamp(8, 512)  # an estimate, with the noise of one draw
-    median = float(subsets.log2().median())
-    assert median == pytest.approx(6.0, abs=0.3)  # between 2**3 and 2**9
-    assert float((ends < 64).float().mean()) > 0.1
-    assert float((ends > 1024).float().mean()) > 0.1
-
-
 def model(**changes: object) -> DecoderForCausalLM:
     torch.manual_seed(0)
     config = {"positions": "randomised", "position_range": 64, "position_capacity": 16, "hidden_size": 32, **changes}

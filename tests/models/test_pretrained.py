@@ -17,7 +17,7 @@ from transformers import (
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Special
 from remedy.models import tokenizer as tokenizers
-from remedy.models.config import SIZES, DecoderSettings, PretrainedSettings
+from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import training_flops
@@ -41,15 +41,6 @@ def cwm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def hf(name: str) -> tokenizers.TraceTokenizer:
     return tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path=name))
-
-
-def test_the_tiny_code_world_model_is_one_in_all_but_size(cwm: str, tmp_path: Path) -> None:
-    model, tokenizer = load_checkpoint(cwm)
-    assert model.config.model_type == "cwm"
-    assert set(model.config.layer_types) == {"full_attention", "sliding_attention"}
-    assert tokenizer.new_ids == []  # it has the trace tokens, as the real one does
-    again, _ = load_checkpoint(str(write_tiny_cwm(tmp_path / "again")))
-    assert torch.equal(model.lm_head.weight, again.lm_head.weight)
 
 
 def test_adapters_are_on_all_linear_layers_and_nothing_else_is_trained(cwm: str) -> None:
@@ -149,14 +140,6 @@ def test_adapters_on_other_families_learn_and_come_back(family: str, tmp_path: P
         torch.testing.assert_close(load_checkpoint(str(out), "cpu")[0](tokens).logits, expected, atol=1e-4, rtol=0)
 
 
-def test_layers_that_peft_refuses_are_said_in_one_line(tmp_path: Path) -> None:
-    words = len(AutoTokenizer.from_pretrained(pretrained(tmp_path, [])))
-    tiny_model("mamba", words).save_pretrained(tmp_path)
-    config = {"name_or_path": str(tmp_path), "lora": {"target_modules": ["out_proj"]}}
-    with pytest.raises(UserError, match=r"^model\.lora: .*'out_proj' is incompatible with Mamba-based models.*$"):
-        build_pretrained(PretrainedSettings.model_validate(config), hf(str(tmp_path)), FP32, sharded=False)
-
-
 def test_a_model_that_cannot_be_loaded_is_said_in_one_line(cwm: str, tmp_path: Path) -> None:
     tokenizer = hf(cwm)
     cases = [
@@ -221,31 +204,3 @@ def test_a_model_section_is_a_decoder_unless_it_says_otherwise() -> None:
         with pytest.raises(ConfigError) as failed:
             build(RunConfig, {"data": data, "model": model}, "x")
         assert says in str(failed.value)
-
-
-def test_presets_have_the_sizes_they_say_and_give_way_to_what_is_written() -> None:
-    assert DecoderSettings.model_validate({"size": "280m", "num_hidden_layers": 4}).shape["num_hidden_layers"] == 4
-    millions = {}
-    with torch.device("meta"):
-        for size in SIZES:
-            settings = DecoderSettings.model_validate({"size": size})
-            model = DecoderForCausalLM(DecoderConfig.from_settings(settings, 128256))
-            millions[size] = parameter_count(model) / 1e6
-    assert millions["280m"] == pytest.approx(279.4, abs=0.1)
-    assert sorted(millions.values()) == list(millions.values())
-
-
-def test_operations_count_products_once_and_frozen_weights_for_less(cwm: str) -> None:
-    settings = DecoderConfig.from_settings(
-        DecoderSettings(num_hidden_layers=2, hidden_size=64, num_attention_heads=4), 100
-    )
-    model = DecoderForCausalLM(settings)
-    per_token, per_length, *_ = training_flops(model)
-    vectors = sum(p.numel() for p in model.parameters() if p.ndim < 2)
-    assert per_token == 6 * (parameter_count(model) - 100 * 64 - vectors)  # the input table looks up
-    assert per_length == 12 * 2 * 64
-    adapted = build_pretrained(
-        PretrainedSettings.model_validate({"name_or_path": cwm, "lora": {}}), hf(cwm), FP32, sharded=False
-    )
-    full, _ = load_checkpoint(cwm)
-    assert training_flops(full)[0] * 4 / 6 < training_flops(adapted)[0] < training_flops(full)[0] * 1.6

@@ -175,17 +175,3 @@ def test_a_context_ends_where_a_table_of_positions_does(
     model = tiny_model(family, VOCABULARY, **settings)
     assert context_limit(model) == limit
     assert ModelReader(model).limit == (limit.tokens if limit is not None and limit.hard else None)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("family", ["gpt2", "opt"])
-def test_rows_are_read_to_the_last_position_there_is(family: str) -> None:
-    """A complete row does not run past it while others go on."""
-    sizes = {"gpt2": {"n_positions": 50}, "opt": {"max_position_embeddings": 50}}
-    reader = ModelReader(tiny_model(family, VOCABULARY, **sizes[family]), family)
-    batch = prompts()
-    logits = reader.prefill(batch)
-    for read in range(50 - min(LENGTHS)):
-        room = [len(prompt) + read < 50 for prompt in batch]
-        logits = reader.step([token if free else None for token, free in zip(logits.argmax(-1).tolist(), room)])
-    assert torch.isfinite(logits).all()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from remedy.models.cache import MixerCache
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.mixers import GRU
-from remedy.models.stacked import clip_by_member, losses, stack, unstack
+from remedy.models.stacked import clip_by_member, losses, stack
 from remedy.settings import UserError
 from tests.models.small_decoders import FORMS, decoder, named
 
@@ -53,40 +53,6 @@ def test_losses_and_gradients_are_the_members_own(mixers: tuple[str, ...], setti
             torch.testing.assert_close(
                 parameter.grad[member], own.grad, rtol=1e-3, atol=1e-5 * float(own.grad.abs().max()) + 1e-9, msg=name
             )
-
-
-def test_thirty_steps_are_those_of_single_trainings_and_leave_their_files() -> None:
-    models = members(("attention",), 3)
-    stacked = stack(models)
-    parameters = list(stacked.parameters())
-    optimizer = torch.optim.AdamW(parameters, lr=4e-3)
-    found = []
-    for step in range(30):
-        each = together(stacked, [batch(100 * member + step) for member in range(3)])
-        each.sum().backward()
-        clip_by_member(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        found.append(each.tolist())
-    for member, model in enumerate(models):
-        own = torch.optim.AdamW(model.parameters(), lr=4e-3)
-        for step in range(30):
-            ids, labels = batch(100 * member + step)
-            loss = model(input_ids=ids, labels=labels).loss
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            own.step()
-            own.zero_grad()
-            assert found[step][member] == pytest.approx(loss.item(), abs=1e-5), (member, step)
-        state = unstack(stacked.state_dict(), member)
-        assert {name: tensor.shape for name, tensor in state.items()} == {
-            name: tensor.shape for name, tensor in model.state_dict().items()
-        }
-        model.load_state_dict(state)
-        alone, labels = batch(7)
-        assert model(input_ids=alone, labels=labels).loss.item() == pytest.approx(
-            together(stacked, [batch(7)] * 3)[member].item(), abs=1e-6
-        )
 
 
 @pytest.mark.parametrize("mixers", [("attention", "gru", "lstm"), ("gated_deltanet", "mamba", "mamba2", "rwkv7")])

@@ -18,7 +18,6 @@ from remedy.models.tokenizer_backends import (
     Backend,
     BytePairSettings,
     CharacterSettings,
-    Llama3Settings,
     SymbolSettings,
     TokenizerSettings,
 )
@@ -91,11 +90,6 @@ def test_kinds_that_need_data_say_so_without() -> None:
     for settings in (BytePairSettings(), SymbolSettings()):
         with pytest.raises(TokenizerError, match=f"kind {settings.kind}"):
             build_tokenizer(settings)
-
-
-def test_a_missing_vocabulary_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match="none there"):
-        build_tokenizer(Llama3Settings(path=str(tmp_path / "none there")))
 
 
 def test_a_vocabulary_that_was_exchanged_is_refused(tmp_path: Path) -> None:

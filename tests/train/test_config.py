@@ -52,21 +52,6 @@ def test_stages_keep_their_proportions_in_any_number_of_steps(steps: list[int], 
         assert sizes == steps
 
 
-def test_without_max_steps_the_curriculum_says_how_long_and_without_either_a_thousand() -> None:
-    stages = (Stage(steps=3), Stage(steps=4))
-    assert TrainSettings(curriculum=stages).stage_ends() == [3, 7]
-    assert TrainSettings(curriculum=stages, max_steps=14).stage_ends() == [6, 14]
-    assert TrainSettings().stage_ends() == [1000]
-    assert TrainSettings(max_steps=5).stage_ends() == [5]
-    with pytest.raises(ValueError, match=r"max_steps \(1\) is less than one for each of 2 stages"):
-        TrainSettings(curriculum=stages, max_steps=1)
-
-
-def test_a_shipped_curriculum_is_shortened_by_one_override() -> None:
-    config = load(RunConfig, ROOT / "configs" / "train" / "permutation.yaml", ["train.max_steps=5"])
-    assert config.train.stage_ends() == [1, 2, 5]
-
-
 def test_a_stage_changes_anything_of_the_data_and_a_wrong_change_is_named() -> None:
     stages = [{"steps": 1, "set": {"task": {"kind": "permutation", "n": 4}}}, {"steps": 1, "set": {"seed": 3}}]
     first, second = tiny(train__curriculum=stages).stage_data()

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,15 +43,6 @@ def test_labels_are_exactly_the_tokens_of_the_supervised_roles(roles: set[Role])
         assert (batch["labels"][i, size:] == -100).all()
         assert (batch["input_ids"][i, size:] == CHARS.pad_id).all()
         assert int(batch["attention_mask"][i].sum()) == size
-
-
-@pytest.mark.parametrize("pack", [1, 3])
-def test_the_first_token_of_an_example_is_not_supervised_whatever_its_role(pack: int) -> None:
-    config = build(RunConfig, {"data": TEXT.model_dump(), "train": {"max_steps": 4, "batch_size": 4, "pack": pack}})
-    rows = TraceDataset(config, CHARS).__getitems__(range(4))
-    labels = Collator(CHARS.pad_id, frozenset(Role))(rows)["labels"]
-    assert int((labels == -100).sum()) == labels.numel() - sum(row.size - pack for row in rows)
-    assert (labels[:, 0] == -100).all()
 
 
 @pytest.mark.parametrize("pack", [1, 3])
@@ -131,12 +121,6 @@ def test_a_row_with_a_memory_is_a_window_on_its_example_that_has_something_to_le
     assert [row.ids.tolist() for row in rows.__getitems__([7, 3])] == [found[7].ids.tolist(), found[3].ids.tolist()]
 
 
-def test_a_memory_longer_than_the_examples_leaves_rows_as_they_are(tmp_path: Path) -> None:
-    plain, other = (TraceDataset(run_of(SYMBOLIC.changed({"memory": k})), SYMBOLS) for k in (None, 9))
-    for row in range(20):
-        assert all((mine == yours).all() for mine, yours in zip(plain[row], other[row], strict=True))
-
-
 def test_shards_hold_whole_examples_whatever_is_to_be_seen_of_them(tmp_path: Path) -> None:
     data = TEXT.changed({"format": "cwm"})
     (tmp_path / "data.yaml").write_text(
@@ -149,22 +133,6 @@ def test_shards_hold_whole_examples_whatever_is_to_be_seen_of_them(tmp_path: Pat
         cached, made = ShardDataset(tmp_path / "out", config.data, CHARS, config.train), TraceDataset(config, CHARS)
         for row in range(6):
             assert all((mine == other).all() for mine, other in zip(cached[row], made[row], strict=True))
-
-
-def test_packing_joins_consecutive_examples() -> None:
-    rows = TraceDataset(run_of(TEXT, max_steps=2, batch_size=2, pack=3), CHARS)
-    parts = encode_rows(TEXT, CHARS, "train", [3, 4, 5])
-    assert rows[1].ids.tolist() == [token for part in parts for token in part.ids.tolist()]
-    assert rows[1].ids.tolist().count(CHARS.bos_id) == 3
-    assert rows[1].positions.tolist() == [place for part in parts for place in range(part.size)]
-
-
-def test_windows_are_packed_like_examples() -> None:
-    data = SYMBOLIC.changed({"memory": 1})
-    rows = TraceDataset(run_of(data, batch_size=2, pack=3), SYMBOLS)
-    alone = TraceDataset(run_of(data, batch_size=2), SYMBOLS).__getitems__([3, 4, 5])
-    for part, window in zip(parted(rows[1]), alone, strict=True):
-        assert all((one == other).all() for one, other in zip(part, window, strict=True))
 
 
 def test_a_packed_batch_says_where_examples_begin_and_supervises_what_is_supervised_alone() -> None:
@@ -238,23 +206,6 @@ def test_missing_damaged_and_foreign_shards_are_named_before_training(tmp_path: 
         ShardDataset(out, TEXT, SYMBOLS, TrainSettings())
     with pytest.raises(UserError, match=r"manifest\.json"):
         ShardDataset(tmp_path, TEXT, CHARS, TrainSettings())
-
-
-def test_a_flipped_bit_of_a_shard_is_named_when_its_rows_are_read(tmp_path: Path) -> None:
-    out = write_shards(tmp_path)
-    path = out / "data" / "train-00001-of-00003.parquet"
-    whole = bytearray(path.read_bytes())
-    whole[len(whole) // 3] ^= 4
-    path.write_bytes(whole)
-    rows = ShardDataset(out, TEXT, CHARS, TrainSettings())
-    assert len(rows[9].ids)
-    with pytest.raises(UserError, match=r"train-00001-of-00003\.parquet: is damaged .*run `remedy generate` again"):
-        rows[10]
-
-
-def test_collated_tensors_are_integers() -> None:
-    batch = Collator(0, frozenset({Role.STATE}))(encode_rows(SYMBOLIC, SYMBOLS, "train", range(2)))
-    assert {t.dtype for t in batch.values()} == {torch.int64}
 
 
 @given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1, max_size=4))

@@ -107,7 +107,7 @@ def test_adapters_of_the_head_are_trained_on_divided_weights_with_the_logits_of_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("pretrained", "divided"), [(False, ZERO3), (True, ZERO3), (True, "train.deepspeed=null")])
+@pytest.mark.parametrize(("pretrained", "divided"), [(False, ZERO3), (True, "train.deepspeed=null")])
 def test_packed_rows_are_trained_on_divided_weights(pretrained: bool, divided: str, tmp_path: Path) -> None:
     """Each process lays its rows' examples apart in as many groups as they make, or has found out that its model does."""
     kinds: dict[str, Any] = {

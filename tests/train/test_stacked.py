@@ -138,27 +138,6 @@ def test_a_seed_that_is_lost_leaves_the_others_and_says_so_again(
     assert (Path(configs[0].output) / "model.safetensors").stat().st_mtime_ns == before
 
 
-def test_patience_ends_a_seed_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from remedy.train.validation import Validation
-
-    configs = recipe(tmp_path / "patient", **{**VALIDATED, "keep_best": "loss", "patience": 1})
-    own, asked = Validation.figures, list[int]()
-
-    def worse(self: Validation, *args: Any) -> dict[str, float]:
-        """Of the first seed, from the second validation on; the two take turns."""
-        asked.append(len(asked))
-        found = own(self, *args)
-        return {**found, "loss": 9.0 + len(asked)} if len(asked) == 3 else found
-
-    monkeypatch.setattr(Validation, "figures", worse)
-    train_stacked("tiny", configs, on_any_cpu=True)
-    accounts = [read_training(Path(config.output)) for config in configs]
-    assert [(one["steps"], one["kept_step"], one["stopped_early"]) for one in accounts if one] == [
-        (12, 6, True),
-        (24, 24, False),
-    ]
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -186,3 +165,24 @@ def test_where_nothing_would_be_gained_it_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.setenv("LOCAL_RANK", "0")
     with pytest.raises(UserError, match="members are trained by one process"):
         train_stacked("tiny", recipe(tmp_path))
+
+
+def test_patience_ends_a_seed_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from remedy.train.validation import Validation
+
+    configs = recipe(tmp_path / "patient", **{**VALIDATED, "keep_best": "loss", "patience": 1})
+    own, asked = Validation.figures, list[int]()
+
+    def worse(self: Validation, *args: Any) -> dict[str, float]:
+        """Of the first seed, from the second validation on; the two take turns."""
+        asked.append(len(asked))
+        found = own(self, *args)
+        return {**found, "loss": 9.0 + len(asked)} if len(asked) == 3 else found
+
+    monkeypatch.setattr(Validation, "figures", worse)
+    train_stacked("tiny", configs, on_any_cpu=True)
+    accounts = [read_training(Path(config.output)) for config in configs]
+    assert [(one["steps"], one["kept_step"], one["stopped_early"]) for one in accounts if one] == [
+        (12, 6, True),
+        (24, 24, False),
+    ]

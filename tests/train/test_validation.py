@@ -84,27 +84,6 @@ def test_figures_are_those_of_one_token_after_another_and_of_the_validation_spli
         )
 
 
-def test_samples_show_the_likeliest_tokens_beside_the_true_ones() -> None:
-    config = settings(Path("unused"))
-    tokenizer = build_tokenizer(config.tokenizer, config.data)
-    rows = validation_rows(config, tokenizer)
-    validation = Validation(rows, tokenizer.pad_id, config.train.supervised(), 4)
-    shift, size = 0, tokenizer.vocab_size
-
-    class Shifted(torch.nn.Module):
-        def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
-            following = torch.cat([input_ids[:, 1:], input_ids[:, :1]], 1)
-            return type("Output", (), {"logits": torch.nn.functional.one_hot((following + shift) % size, size).float()})
-
-    right = validation.samples(Shifted(), torch.device("cpu"), tokenizer)  # type: ignore[arg-type]
-    assert len(right) == 4
-    assert all(one.wrong == 0 and one.true == one.predicted and one.true for one in right)
-    shift = 1
-    wrong = validation.samples(Shifted(), torch.device("cpu"), tokenizer)  # type: ignore[arg-type]
-    assert [one.true for one in wrong] == [one.true for one in right]
-    assert all(one.predicted != one.true and one.wrong for one in wrong)
-
-
 def test_training_is_the_same_to_the_bit_with_validation_and_without(tmp_path: Path) -> None:
     plain, validated = train(settings(tmp_path / "a")), train(settings(tmp_path / "b", evaluate_every=5))
     assert (plain / "model.safetensors").read_bytes() == (validated / "model.safetensors").read_bytes()
@@ -251,3 +230,24 @@ def test_processes_validate_together(tmp_path: Path, stage: int) -> None:
     assert accounts[1] is not None
     assert accounts[0]["tokens"] == accounts[1]["tokens"]
     load_checkpoint(str(two))
+
+
+def test_samples_show_the_likeliest_tokens_beside_the_true_ones() -> None:
+    config = settings(Path("unused"))
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    rows = validation_rows(config, tokenizer)
+    validation = Validation(rows, tokenizer.pad_id, config.train.supervised(), 4)
+    shift, size = 0, tokenizer.vocab_size
+
+    class Shifted(torch.nn.Module):
+        def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
+            following = torch.cat([input_ids[:, 1:], input_ids[:, :1]], 1)
+            return type("Output", (), {"logits": torch.nn.functional.one_hot((following + shift) % size, size).float()})
+
+    right = validation.samples(Shifted(), torch.device("cpu"), tokenizer)  # type: ignore[arg-type]
+    assert len(right) == 4
+    assert all(one.wrong == 0 and one.true == one.predicted and one.true for one in right)
+    shift = 1
+    wrong = validation.samples(Shifted(), torch.device("cpu"), tokenizer)  # type: ignore[arg-type]
+    assert [one.true for one in wrong] == [one.true for one in right]
+    assert all(one.predicted != one.true and one.wrong for one in wrong)

@@ -53,7 +53,7 @@ class Departure(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """How a model is read: its kind of cache, how far that departs from the parallel pass, and a row's cache where one is kept."""
+    """Reading of a model: its kind of cache, how far that departs from the parallel pass, and a row's cache where one is kept."""
 
     kind: Kind
     departure: Departure = Departure()
@@ -201,7 +201,7 @@ class ModelReader:
     @functools.cached_property
     @torch.no_grad()
     def _measured(self) -> Measured:
-        """How this model is read, and how far that is from its parallel pass, on sequences of random tokens."""
+        """Find how this model is read, and how far that is from its parallel pass, on sequences of random tokens."""
         lengths = [min(length, self.limit or length) for length in PROBE_LENGTHS]
         generator = torch.Generator().manual_seed(0)
         sequences = [torch.randint(self.vocabulary, (n,), generator=generator).tolist() for n in lengths]

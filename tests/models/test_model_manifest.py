@@ -39,7 +39,7 @@ def test_a_flipped_bit_anywhere_is_named_before_the_model_is_loaded(folder: Path
             damaged = bytearray(content)
             damaged[place] ^= 2
             path.write_bytes(damaged)
-            with pytest.raises(UserError, match=rf"{path.name}: is damaged.*train again with --resume"):
+            with pytest.raises(UserError, match=rf"{path.name}:? is damaged.*train again with --resume"):
                 load_checkpoint(str(folder))
         path.write_bytes(content)
     load_checkpoint(str(folder))
@@ -49,10 +49,10 @@ def test_missing_and_cut_files_are_named(folder: Path) -> None:
     weights = folder / "model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-1])
-    with pytest.raises(UserError, match=r"model\.safetensors: is damaged"):
+    with pytest.raises(UserError, match=r"model\.safetensors is damaged"):
         check_model(folder)
     weights.unlink()
-    with pytest.raises(UserError, match=r"model\.safetensors: is missing"):
+    with pytest.raises(UserError, match=r"model\.safetensors is missing"):
         check_model(folder)
 
 

@@ -228,7 +228,7 @@ def markdown() -> str:
             commands = used.setdefault(settings, {}).setdefault(place, [])
             if command not in commands:
                 commands.append(command)
-    return "\n".join([INTRODUCTION, *table, *(_described(settings, where) for settings, where in used.items())])
+    return "\n".join([INTRODUCTION, *table, *(_described(settings, where) for settings, where in used.items())]) + "\n"
 
 
 def _described(settings: type[Settings], where: dict[str, list[str]]) -> str:
@@ -257,4 +257,4 @@ def _link(settings: type[Settings]) -> str:
 
 
 if __name__ == "__main__":
-    write_text(Path(sys.argv[1]), markdown() + "\n")
+    write_text(Path(sys.argv[1]), markdown())

@@ -187,9 +187,9 @@ def feeding(models: dict[bool, Any]) -> Iterator[str]:
 PASS = 65e9 / 3.35e12
 """Seconds in which one GPU reads all weights once."""
 WAYS = {
-    "plain loop, sorted by length": 0.8 * 3600,
-    "guesses, none right after a first error": 30 * 60,
-    "guesses, 95 % of frames right": 4 * 60,
+    "plain decoding, sorted by length": 0.8 * 3600,
+    "drafts, none right after a first error": 30 * 60,
+    "drafts, 95 % of frames right": 4 * 60,
 }
 """Seconds of one condition over 1,523 programs on one GPU: benchmarks/RESULTS.md, "A 32B model on one H100"."""
 
@@ -199,7 +199,7 @@ def evaluation() -> Iterator[str]:
     longest = LENGTHS[0] * PASS
     yield table("one condition, 1,523 programs, minutes", "1 GPU", *(f"{gpus} GPUs" for gpus in GPUS))
     for name, seconds in WAYS.items():
-        floor = longest if "guesses, 95 %" not in name else 0.0
+        floor = longest if "drafts, 95 %" not in name else 0.0
         yield row(name, f"{seconds / 60:,.0f}", *(f"{max(seconds / gpus, floor) / 60:,.1f}" for gpus in GPUS))
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from benchmarks.published.collected import MODEL, Benchmark, Execution
 from benchmarks.published.failures import per_token
+from benchmarks.published.strata import Stratified, stratified
 from benchmarks.published.tables import Table, per_cent, times
 from benchmarks.published.truths import KINDS, LIMIT, Shown
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.tasks.program_sources import Case
 from remedy.eval.costs.split_patterns import cut_rows
-from remedy.eval.stats import Stratified, stratified
 from remedy.models.tokenizer import TraceTokenizer
 
 FIFTHS = 5

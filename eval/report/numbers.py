@@ -91,7 +91,7 @@ def compare_tokens(where: str, both: pd.DataFrame) -> Compared:
 
 def _difference(seeds: tuple[int, int], means: tuple[float, float], spread: Spread, repeated: bool) -> Difference:
     recipes = spread if repeated else None
-    return Difference(0, 0, 0.0, seeds, repeated, False, *means, 0.0, 0.0, math.nan, recipes, spread, None)
+    return Difference(0, 0, seeds, repeated, False, *means, 0.0, 0.0, recipes, spread, None)
 
 
 def _side(values: np.ndarray) -> Repeated:

@@ -2,11 +2,9 @@
 
 from remedy.eval.stats.differences import Difference, compare
 from remedy.eval.stats.exact import boschloo, clopper_pearson, power_of_solved
-from remedy.eval.stats.ranks import auroc
+from remedy.eval.stats.ranks import aurc, auroc, risk_by_coverage
 from remedy.eval.stats.rates import Estimate, apart, compound, mean, pooled, rate
 from remedy.eval.stats.seeds import BAR, Repeated, over_seeds
-from remedy.eval.stats.selective import aurc, risk_by_coverage
-from remedy.eval.stats.strata import Stratified, stratified
 from remedy.eval.stats.words import MARGIN, Evidence, Question, VerdictWord, levels, weigh, word, word_of_runs
 
 __all__ = [
@@ -17,7 +15,6 @@ __all__ = [
     "Evidence",
     "Question",
     "Repeated",
-    "Stratified",
     "VerdictWord",
     "apart",
     "aurc",
@@ -33,7 +30,6 @@ __all__ = [
     "power_of_solved",
     "rate",
     "risk_by_coverage",
-    "stratified",
     "weigh",
     "word",
     "word_of_runs",

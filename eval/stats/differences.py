@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect, quantile
+from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, quantile
 from remedy.eval.stats.exact import Test, permutation, sign_flips
 from remedy.eval.stats.seeds import Spread, adjusted, between_and_among, shared
 
@@ -22,14 +22,13 @@ class Difference(NamedTuple):
     `examples`: of each seed; a program that is drawn twice is two of them, in one of the `clusters`. `seeds`: of the baseline, of
     the treatment. `repeated`: whether it is a difference of recipes, for other seeds too, and not of these runs alone. `same_runs`:
     whether each run is on both sides. `gained`, `lost`: programs wrong in the baseline and right in the treatment, and the reverse;
-    with several seeds, the mean over pairs of runs. `correlation`: of the two sides' rates over programs; NaN where one does not vary.
+    with several seeds, the mean over pairs of runs.
     `recipes`: the spread over seeds and programs, None if it is not `repeated`; `runs`: that of these runs over programs alone, whose
     centre is drawn towards 0. `rates`: the exact test of the seeds' rates, None where there are too few.
     """
 
     examples: int
     clusters: int
-    effective: float
     seeds: tuple[int, int]
     repeated: bool
     same_runs: bool
@@ -37,7 +36,6 @@ class Difference(NamedTuple):
     treatment: float
     gained: float
     lost: float
-    correlation: float
     recipes: Spread | None
     runs: Spread
     rates: Test | None
@@ -58,17 +56,6 @@ class Difference(NamedTuple):
     def p_of_runs(self) -> float:
         """Two-sided, for these runs and other programs; below a level where, and only where, that interval leaves out 0."""
         return min(1.0, *self.runs.p_values())
-
-    def smallest(self, level: float = LEVEL, power: float = 0.8) -> float:
-        """The smallest difference that an interval as wide would have left 0 out for with probability `power`, at most 1."""
-        spread = self.recipes or self.runs
-        drawn_in = abs(self.difference / spread.centre) if abs(spread.centre) > 1e-9 else 1.0
-        return min(max(drawn_in, 1.0) * spread.reach(level, power), 1.0)
-
-    def times(self, distance: float, level: float = LEVEL, power: float = 0.8) -> float:
-        """Compute how many times the programs, and the seeds of recipes, would tell with probability `power` a centre where it is
-        now from a value at this distance: variances go as one over their number."""
-        return math.inf if distance < 1e-9 else ((self.recipes or self.runs).reach(level, power) / distance) ** 2
 
 
 def compare(
@@ -103,7 +90,6 @@ def compare(
     return Difference(
         before.shape[1],
         int(of.max()) + 1,
-        before.shape[1] / design_effect(changes, of),
         (len(before), len(after)),
         repeated,
         same_runs,
@@ -111,7 +97,6 @@ def compare(
         float(after.mean()),
         gained,
         lost,
-        _correlation(before.mean(axis=0), after.mean(axis=0)),
         _recipes(before, after, of, same_runs) if repeated else None,
         runs,
         rates(before, after, of, runs, same_runs) if repeated else None,
@@ -163,9 +148,3 @@ def _moved(before: Floats, after: Floats, same_runs: bool) -> tuple[float, float
         return float(((1 - before) * after).mean(axis=0).sum()), float((before * (1 - after)).mean(axis=0).sum())
     first, second = before.mean(axis=0), after.mean(axis=0)
     return float(((1 - first) * second).sum()), float((first * (1 - second)).sum())
-
-
-def _correlation(before: Floats, after: Floats) -> float:
-    if before.std() < 1e-12 or after.std() < 1e-12:
-        return math.nan
-    return float(np.corrcoef(before, after)[0, 1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -96,11 +94,6 @@ def _tails(ways: npt.NDArray[np.float64], at: int) -> Test:
     return Test(float(ways[at:].sum() / total), float(ways[: at + 1].sum() / total))
 
 
-def least_permutation(trainings: int, trainings_after: int) -> float:
-    """The least two-sided p-value that `permutation` can give."""
-    return min(1.0, 2 / math.comb(trainings + trainings_after, trainings))
-
-
 def most_failing(failed: int, trainings: int, level: float = LEVEL) -> float:
     """The share of all trainings that fail at most, with confidence 1 - `level`, one-sided."""
     return clopper_pearson(failed, trainings, 2 * level)[1]
@@ -120,9 +113,3 @@ def power_of_solved(shares: tuple[float, float], trainings: tuple[int, int], lev
             if boschloo(first, trainings[0], second, trainings[1]).p_value < level
         )
     )
-
-
-def solved_counts(solved: Sequence[bool], solved_after: Sequence[bool]) -> tuple[int, int]:
-    """Trainings that solve the task in the treatment alone, and in the baseline alone; row by row the same trainings."""
-    both = list(zip(solved, solved_after, strict=True))
-    return sum(not one and other for one, other in both), sum(one and not other for one, other in both)

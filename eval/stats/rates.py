@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remedy.eval.stats.clusters import LEVEL, Floats, codes, design_effect, freedom, quantile, variance_of_mean
+from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect, freedom, quantile, variance_of_mean
 
 Interval = tuple[float, float, float]
 """An estimate and the ends of its interval."""
@@ -39,10 +39,7 @@ def rate(outcomes: Sequence[bool], clusters: Sequence[object] | None = None) -> 
     """
     if not len(outcomes):
         raise ValueError("no outcomes")
-    values, of = np.asarray(outcomes, dtype=float), codes(clusters, len(outcomes))
-    effective = len(values) / design_effect(values, of)
-    share = float(values.mean())
-    return Estimate(share, *_wilson(share, _shrunk(effective, freedom(of))), len(values), effective)
+    return _scored(np.asarray(outcomes, dtype=float), codes(clusters, len(outcomes)))
 
 
 def pooled(right: Sequence[int], of: Sequence[int], clusters: Sequence[object]) -> Estimate:
@@ -58,9 +55,7 @@ def pooled(right: Sequence[int], of: Sequence[int], clusters: Sequence[object]) 
     counts = np.array([right, np.subtract(of, right)]).T.reshape(-1)
     values = np.repeat(np.tile([1.0, 0.0], len(of)), counts)
     _, steps = np.unique(np.repeat(examples, of), return_inverse=True)
-    effective = len(values) / design_effect(values, steps)
-    share = float(values.mean())
-    return Estimate(share, *_wilson(share, _shrunk(effective, freedom(steps))), len(values), effective)
+    return _scored(values, steps)
 
 
 def compound(
@@ -114,9 +109,12 @@ def mean(values: Sequence[float], clusters: Sequence[object] | None = None) -> E
     return Estimate(centre, max(centre - half, 0.0), min(centre + half, 1.0), len(found), effective)
 
 
-def _shrunk(size: float, degrees: float) -> float:
-    """An effective size, less what its own uncertainty costs: the interval of Student's t in place of the normal."""
-    return size * (quantile(LEVEL, float("inf")) / quantile(LEVEL, degrees)) ** 2 if degrees else 1e-9
+def _scored(values: Floats, of: Codes) -> Estimate:
+    """A rate with Wilson's interval of an effective size, less what the few clusters that it is estimated from cost: the interval of
+    Student's t in place of the normal."""
+    effective, degrees, share = len(values) / design_effect(values, of), freedom(of), float(values.mean())
+    size = effective * (quantile(LEVEL, float("inf")) / quantile(LEVEL, degrees)) ** 2 if degrees else 1e-9
+    return Estimate(share, *_wilson(share, size), len(values), effective)
 
 
 def _wilson(share: float, size: float) -> tuple[float, float]:

@@ -67,12 +67,6 @@ class Spread(NamedTuple):
         half = len(self.parts)
         return 2 * max(found[:half]), 2 * max(found[half:])
 
-    def reach(self, level: float = LEVEL, power: float = 0.8) -> float:
-        """Compute how far from 0 the centre must truly lie for such an interval to leave out 0 with probability `power`."""
-        return max(
-            (quantile(level, degrees) + quantile(2 * (1 - power), degrees)) * error for error, degrees in self.parts
-        )
-
 
 def _t_tail(value: float, error: float, degrees: float) -> float:
     """The lower tail of Student's t at a value of this standard error."""
@@ -114,7 +108,7 @@ def between_and_among(seeds: Sequence[Floats], programs: Floats, of: Codes, inte
     has on average (P,); `interaction`: what both variances hold. Centred at the mean over programs."""
     between = [(float(rates.var(ddof=1)) / len(rates), len(rates) - 1) for rates in seeds]
     alone = crossed(between, (0.0, math.inf), 0.0)
-    both = crossed(between, program_variance(programs, of), interaction)
+    both = crossed(between, (adjusted(programs, of)[1], max(int(of.max()), 1)), interaction)
     parts = tuple((math.sqrt(variance), degrees) for variance, degrees in (both, alone))
     return Spread(float(programs.mean()), parts)
 
@@ -128,11 +122,6 @@ def crossed(
     total = max(between + programs[0] - interaction, between, programs[0])
     spread = sum(variance**2 / degrees for variance, degrees in parts)
     return total, total**2 / spread if spread else math.inf
-
-
-def program_variance(values: Floats, of: Codes) -> tuple[float, float]:
-    """Variance of the mean over programs (P,) of values in [-1, 1], with its degrees of freedom, as `adjusted` has it."""
-    return adjusted(values, of)[1], max(int(of.max()), 1)
 
 
 def adjusted(values: Floats, of: Codes) -> tuple[float, float]:

@@ -16,12 +16,10 @@ from remedy.eval.stats.exact import (
     Test,
     boschloo,
     clopper_pearson,
-    least_permutation,
     mcnemar,
     most_failing,
     permutation,
     sign_flips,
-    solved_counts,
 )
 from remedy.eval.stats.seeds import Repeated
 
@@ -101,14 +99,10 @@ def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Sequ
 
 def _solved(found: Difference, baseline: Repeated, treatment: Repeated) -> Test:
     if _matched(found):
-        count = max(found.seeds)
-        return mcnemar(*solved_counts(_as_many(baseline, count), _as_many(treatment, count)))
+        count = max(found.seeds)  # a model as it is stands beside every run of the other side
+        both = list(zip(*(side.solves * (count // len(side.solves)) for side in (baseline, treatment))))
+        return mcnemar(both.count((False, True)), both.count((True, False)))
     return boschloo(baseline.solved, found.seeds[0], treatment.solved, found.seeds[1])
-
-
-def _as_many(side: Repeated, count: int) -> tuple[bool, ...]:
-    """Mark the runs that solve the task; a model as it is stands beside every run of the other side."""
-    return side.solves if len(side.solves) == count else side.solves * count
 
 
 def _matched(found: Difference) -> bool:
@@ -122,7 +116,9 @@ def least_p(question: Question, seeds: tuple[int, int], matched: bool = False) -
     before, after = seeds
     if matched:
         return min(1.0, 2 * math.pow(0.5, max(seeds)))
-    return boschloo(0, before, after, after).p_value if question == "solved" else least_permutation(before, after)
+    if question == "solved":
+        return boschloo(0, before, after, after).p_value
+    return min(1.0, 2 / math.comb(before + after, before))
 
 
 def word(

@@ -60,7 +60,7 @@ def test_agresti_min_interval_of_a_published_example() -> None:
     assert (found.gained, found.lost, round(found.difference, 4)) == (86, 150, -0.04)
 
 
-@pytest.mark.parametrize("programs", range(2, 31))
+@pytest.mark.parametrize("programs", [2, 3, 5, 8, 13, 21, 30])
 def test_few_programs_of_two_runs_seldom_differ_by_chance(programs: int) -> None:
     """Every outcome of as many programs, gained and lost alike: how often one is decided, at the worst share that changes. Where
     nearly all change, outcomes are so few that no rule decides close to one in twenty of them."""
@@ -267,17 +267,13 @@ def test_as_good_of_a_recipe_is_bounded_by_its_failures(trainings: int) -> None:
         assert word(*sides, weigh(*sides), margin=margin) == expected
 
 
-@pytest.mark.slow
-def test_word_and_interval_never_contradict_in_any_table_of_up_to_60_programs() -> None:
+def test_word_and_interval_never_contradict_in_any_table_of_up_to_20_programs() -> None:
     """Tables of one run against one: programs gained, lost, right twice; the rest wrong twice."""
-    for size in (1, 2, 3, 5, 8, 13, 20, 40, 60):
-        step = 1 if size <= 13 else size // 10
+    for size in (1, 3, 8, 20):
+        step = 1 if size <= 8 else 4
         for gained, lost, right in itertools.product(range(0, size + 1, step), repeat=3):
             if gained + lost + right <= size:
                 no_contradiction(size, gained, lost, right)
-    for gained, lost in itertools.product(range(61), repeat=2):
-        if gained + lost <= 60:
-            no_contradiction(60, gained, lost, 0)
 
 
 def no_contradiction(size: int, gained: int, lost: int, right: int) -> None:
@@ -401,17 +397,6 @@ def test_both_questions_share_the_level() -> None:
     few = compare(before[:4], after[:4]), over_seeds(before[:4]), over_seeds(after[:4])
     with pytest.raises(ValueError, match="too few seeds"):
         weigh(*few, ["rates"])
-
-
-def test_the_smallest_difference_is_seen_four_times_in_five() -> None:
-    generator = np.random.default_rng(0)
-    draws = [(generator.random((2, 200)) < 0.5).astype(float) for _ in range(400)]
-    smallest = float(np.median([compare(*draw).smallest() for draw in np.stack(draws)[:, :, None]]))
-    seen = 0
-    for _ in range(400):
-        before, after = generator.random((1, 200)) < 0.5, generator.random((1, 200)) < 0.5 + smallest
-        seen += compare(before, after).p_of_runs < 0.05
-    assert 0.74 <= seen / 400 <= 0.88
 
 
 def test_steps_of_one_example_stand_or_fall_together() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remedy.eval.stats import stratified
+from benchmarks.published.strata import stratified
 
 
 def test_mantel_and_haenszels_difference_by_hand() -> None:

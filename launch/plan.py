@@ -213,11 +213,20 @@ def _defaults(
 ) -> list[Comparison]:
     names = {job.name: variant for variant, jobs in variants.items() for job in jobs}
     planned = [
-        cast(ConditionSummary, {"run": run, "diagnostic": one.diagnostic, "labels": one.labels, "right": one.examples})
+        cast(
+            ConditionSummary,
+            {
+                "run": run,
+                "variant": names[run],
+                "diagnostic": one.diagnostic,
+                "labels": one.labels,
+                "right": one.examples,
+            },
+        )
         for run, mine in conditions.items()
         for one in mine
     ]
-    return default_comparisons(planned, names, config.baselines)
+    return default_comparisons(planned, config.baselines)
 
 
 def _is_diagnosis(comparison: Comparison) -> bool:

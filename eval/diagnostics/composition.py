@@ -178,8 +178,7 @@ def composition_figure(records: pd.DataFrame) -> Figure:
             true_inputs = given_true_inputs(group.every[group.every["form"] == form])
             plotting.line(panel, true_inputs, f"{GIVEN}, {form}", number, ":")
         by_depth = {depth: baselines.baselines(rows) for depth, rows in group.rows.groupby("depth")}
-        summaries = [{"labels": {"depth": depth}, "baselines": found} for depth, found in by_depth.items()]
-        baselines.draw(panel, baselines.along(summaries, "depth"))
+        baselines.draw(panel, baselines.along((depth, {"baselines": found}) for depth, found in by_depth.items()))
         plotting.numbers(panel, sorted({*published, *by_depth}))
         plotting.rates(panel)
         panel.set(xlabel="depth", title=f"{group.run}\n{group.family}, {group.forcing}")

@@ -10,15 +10,9 @@ from remedy.eval.records import baselines
 if TYPE_CHECKING:
     from remedy.eval.records.summary import ConditionSummary
 
-NOTE = (
-    "Chance guesses among the answers that are possible, which a model need not know: a model can be below it. At a floor or a ceiling "
-    "two models look alike, whatever they are."
-)
-
 
 def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, float] | None) -> list[str]:
-    """Return what to say beside one rate of these conditions, given as its mean and the ends of its interval; None where there is
-    none."""
+    """Say what would mislead in one rate of these conditions, as its mean and the ends of its interval; None where there is none."""
     found = list(dict.fromkeys(said for one in conditions if (said := one.get("untrained", ""))))
     examples = sum(one["examples"] for one in conditions)
     cut = round(sum(one["truncated"] * one["examples"] for one in conditions))
@@ -38,7 +32,7 @@ def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, fl
 
 
 def of_condition(condition: ConditionSummary) -> list[str]:
-    """Return what to say beside the rate of one condition."""
+    """Say what would mislead in the rate of one condition."""
     right = condition["right"]
     return remarks([condition], right and (right["mean"], right["low"], right["high"]))
 

@@ -6,8 +6,6 @@ other condition: those that all conditions have (`COMMON`), and those that its d
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +20,6 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.records.failures import UNTRACED
 from remedy.registry import Registry
-from remedy.settings import UserError
 
 LabelValue = bool | int | float | str
 CURE = "evaluate again, which makes it anew"
@@ -254,23 +251,6 @@ NULLABLE = {
 """The types of columns that may have nulls, of which no row has to have another value."""
 
 
-def columns() -> dict[str, str]:
-    """Every column that is no label, with its sentence."""
-    return sentences(Record) | sentences(Score) | sentences(Constrained) | sentences(OutOf) | sentences(Matches)
-
-
-def sentences(schema: type) -> dict[str, str]:
-    """The fields that a schema's own class body declares, each with the sentence below it."""
-    (body,) = ast.parse(inspect.getsource(schema)).body
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for field, below in zip(body.body, body.body[1:]):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
-                found[name] = " ".join(text.split())
-    return found
-
-
 def token_counts(roles: Sequence[int]) -> dict[str, int]:
     """The columns that count tokens by role."""
     return {column: list(roles).count(role) for role, column in ROLE_COLUMNS.items()}
@@ -282,7 +262,7 @@ def write_records(
     """Write one condition's records, the whole file or none of it. `evaluation`: which they are a part of, by its digest.
 
     Raises:
-        ValueError: a row's fields are not those of `Record` without its `run`, or a label has the name of one.
+        ValueError: a row's fields are not those of `Record` without its `run`.
     """
     found = [{"run": run, **row} for row in rows]
     for row in found:
@@ -290,8 +270,6 @@ def write_records(
             raise ValueError(
                 f"a record's fields differ from Record: {sorted(row.keys() ^ Record.__annotations__.keys())}"
             )
-    if taken := labels.keys() & Record.__annotations__.keys():
-        raise ValueError(f"labels with the name of a record's field: {sorted(taken)}")
     table = pd.DataFrame(found, columns=list(Record.__annotations__)).assign(**labels).astype(NULLABLE)
     write_table(path, pa.Table.from_pandas(table), evaluation)
 
@@ -301,21 +279,15 @@ def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
 
     Raises:
         DamagedFile: the file is missing or damaged, or a part of another evaluation than `evaluation`, if that is given.
-        UserError: the file is of another version.
     """
     found: pd.DataFrame = read_table(path, CURE, evaluation).to_pandas()
-    missing = {*Record.__annotations__, *(one.name for one in COMMON)} - set(found.columns)
-    if missing:
-        raise UserError(
-            f"{path}: records of another version, without {', '.join(sorted(missing))}; evaluate again to a new folder"
-        )
     # Where it is null, the column keeps its nullable type: whatever asks for it as a truth value fails.
     return found if found["right"].isna().any() else found.astype({"right": bool})
 
 
 def label_columns(records: pd.DataFrame) -> list[str]:
-    """The labels that the records have, in the order of their declaration."""
-    found = [str(column) for column in records.columns if column not in Record.__annotations__]
+    """The labels that the records have, in the order of their declaration; a report's column `variant` is none."""
+    found = [str(column) for column in records.columns if column not in (*Record.__annotations__, "variant")]
     places = {name: place for place, name in enumerate(LABELS)}
     return sorted(found, key=lambda name: places.get(name, len(places)))
 

@@ -10,115 +10,105 @@ from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Aim, Comparison, Side
 from remedy.eval.tables.sections import in_order, named, text, varying
 
-Variants = Mapping[str, str]
-"""Each run's variant; a run without other seeds is its own."""
+AIMS: dict[str, tuple[Aim, set[LabelValue]]] = {
+    "rewrite": ("strings", {"characters", "fstrings"}),
+    "string_encoding": ("strings", set()),
+    "locals": ("token budget", {"diff"}),
+    "answer_only": ("token budget", set()),
+    "spacing": ("token budget", set()),
+    "forcing": ("wrong action", {"control_flow", "guided"}),
+}
+"""The failures that labels are meant for, and with which values; an empty set: with any."""
 
 
-def default_comparisons(
-    conditions: Sequence[ConditionSummary], variants: Variants, baselines: Collection[str] = ()
-) -> list[Comparison]:
+def default_comparisons(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> list[Comparison]:
     """Every variant with the baseline, condition by condition; and of a variant, conditions with its plainest, where their
     diagnostic says by which labels they are compared. `baselines`: the variants or runs that are so declared; of a diagnostic
     without one, the first."""
     found: list[Comparison] = []
     for diagnostic, mine in by_diagnostic(conditions).items():
         compared = DIAGNOSTICS[diagnostic].compared if diagnostic in DIAGNOSTICS else ()
-        found += between_variants(mine, variants, baselines)
-        found += within_variants(mine, variants, [label for label in compared if label != "forcing"])
+        found += between_variants(mine, baselines)
+        found += within_variants(mine, [label for label in compared if label != "forcing"])
     return found
 
 
-def diagnoses(conditions: Sequence[ConditionSummary], variants: Variants) -> list[Comparison]:
+def diagnoses(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
     """Compare, of every variant, what it is fed against what it is fed least, all else the same. An oracle is no mitigation; a
     constraint, which feeds nothing that is true only, is one."""
-    return [
-        one
-        for mine in by_diagnostic(conditions).values()
-        for one in within_variants(
-            [condition for condition in mine if not condition["labels"]["answer_only"]], variants, ["forcing"]
-        )
-    ]
+    traces = [one for one in conditions if not one["labels"]["answer_only"]]
+    return [one for mine in by_diagnostic(traces).values() for one in within_variants(mine, ["forcing"])]
 
 
-def baseline_of(conditions: Sequence[ConditionSummary], variants: Variants, baselines: Collection[str] = ()) -> str:
+def baseline_of(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> str:
     """The variant that the others of a diagnostic are compared with."""
-    names = list(dict.fromkeys((condition["run"], variants[condition["run"]]) for condition in conditions))
-    return next((variant for run, variant in names if {run, variant} & set(baselines)), names[0][1])
+    declared = [one["variant"] for one in conditions if {one["run"], one["variant"]} & {*baselines}]
+    return (declared or [conditions[0]["variant"]])[0]
 
 
 def by_diagnostic(conditions: Sequence[ConditionSummary]) -> dict[str, list[ConditionSummary]]:
     """The conditions of each diagnostic in which something was scored."""
-    found: dict[str, list[ConditionSummary]] = {}
-    for condition in conditions:
-        if condition["right"] is not None:
-            found.setdefault(condition["diagnostic"], []).append(condition)
-    return found
+    scored = [one for one in conditions if one["right"] is not None]
+    kinds = dict.fromkeys(one["diagnostic"] for one in scored)
+    return {kind: [one for one in scored if one["diagnostic"] == kind] for kind in kinds}
 
 
-def between_variants(
-    conditions: Sequence[ConditionSummary], variants: Variants, baselines: Collection[str] = ()
-) -> list[Comparison]:
+def between_variants(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> list[Comparison]:
     """Every other variant against the baseline, over all conditions of a diagnostic that they share."""
+    first = baseline_of(conditions, baselines)
+    ordered = _one_each(in_order(conditions))
+    before = {_labels(one): one for one in ordered if one["variant"] == first}
+    pairs = [(before[key], one) for one in ordered if one["variant"] != first and (key := _labels(one)) in before]
+    names = varying([one for _, one in pairs])
     found = []
-    first = baseline_of(conditions, variants, baselines)
-    ordered = _one_each(in_order(conditions), variants)
-    before = {_key(condition): condition for variant, condition in ordered if variant == first}
-    names = varying([one for variant, one in ordered if variant != first and _key(one) in before])
-    for variant, condition in ordered:
-        baseline = before.get(_key(condition))
-        if variant != first and baseline is not None:
-            said = named(condition["labels"], names)
-            name = variant + (f" ({said})" if said else "")
-            found.append(_comparison(name, "any", (first, baseline), (variant, condition)))
+    for baseline, one in pairs:
+        said = named(one["labels"], names)
+        found.append(_comparison(f"{one['variant']} ({said})" if said else one["variant"], "any", baseline, one))
     return found
 
 
-def within_variants(
-    conditions: Sequence[ConditionSummary], variants: Variants, compared: Collection[str]
-) -> list[Comparison]:
+def within_variants(conditions: Sequence[ConditionSummary], compared: Collection[str]) -> list[Comparison]:
     """Conditions against the first one of their variant that differs from them in one of the `compared` labels, and in no other."""
     groups: dict[tuple[str, frozenset[tuple[str, LabelValue | None]]], list[ConditionSummary]] = {}
-    for variant, condition in _one_each(conditions, variants):
-        labels = condition["labels"].items()  # one that has not all of them differs from others in more than a value
+    for one in _one_each(conditions):
+        labels = one["labels"].items()  # one that has not all of them differs from others in more than a value
         rest = frozenset((name, None if name in compared else value) for name, value in labels)
-        groups.setdefault((variant, rest), []).append(condition)
+        groups.setdefault((one["variant"], rest), []).append(one)
     names = [name for name in varying(conditions) if name not in compared]
     found = []
     for (variant, _), group in groups.items():
-        ordered = sorted(group, key=lambda condition: _plainness(condition["labels"], compared))
-        for condition in ordered[1:]:
-            before, after = ordered[0]["labels"], condition["labels"]
+        first, *others = sorted(group, key=lambda one: _plainness(one["labels"], compared))
+        for one in others:
+            before, after = first["labels"], one["labels"]
             # Without a trace, there are no states that spacing and locals could say anything of.
             void = {"spacing", "locals", "memory"} if after["answer_only"] else set()
             changed = [name for name in compared if name not in void and before.get(name) != after.get(name)]
             if len(changed) == 1:
-                (label,) = changed
-                value = text(after[label])
-                change = label if after[label] is True else f"{label} {value} in place of {text(before[label])}"
+                label, value = changed[0], after[changed[0]]
+                change = label if value is True else f"{label} {text(value)} in place of {text(before[label])}"
                 start = f"{', '.join(filter(None, (variant, named(after, names))))}: " if len(groups) > 1 else ""
-                aim = _aim(label, after[label])
-                found.append(_comparison(start + change, aim, (variant, ordered[0]), (variant, condition)))
+                aim, values = AIMS.get(label, ("any", set()))
+                aim = aim if not values or value in values else "any"
+                found.append(_comparison(start + change, aim, first, one))
     return found
 
 
-def _one_each(conditions: Sequence[ConditionSummary], variants: Variants) -> list[tuple[str, ConditionSummary]]:
-    """Each variant with each of its conditions, from whichever of its runs has it first."""
+def _one_each(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
+    """Each of a variant's conditions, from whichever of its runs has it first."""
     found: dict[tuple[str, frozenset[tuple[str, LabelValue]]], ConditionSummary] = {}
-    for condition in conditions:
-        found.setdefault((variants[condition["run"]], _key(condition)), condition)
-    return [(variant, condition) for (variant, _), condition in found.items()]
+    for one in conditions:
+        found.setdefault((one["variant"], _labels(one)), one)
+    return list(found.values())
 
 
-def _key(condition: ConditionSummary) -> frozenset[tuple[str, LabelValue]]:
+def _labels(condition: ConditionSummary) -> frozenset[tuple[str, LabelValue]]:
     return frozenset(condition["labels"].items())
 
 
-def _comparison(
-    name: str, aim: Aim, baseline: tuple[str, ConditionSummary], treatment: tuple[str, ConditionSummary]
-) -> Comparison:
+def _comparison(name: str, aim: Aim, baseline: ConditionSummary, treatment: ConditionSummary) -> Comparison:
     first, second = (
-        Side(run=variant, where={"diagnostic": side["diagnostic"], **side["labels"]})
-        for variant, side in (baseline, treatment)
+        Side(run=one["variant"], where={"diagnostic": one["diagnostic"], **one["labels"]})
+        for one in (baseline, treatment)
     )
     return Comparison(mitigation=name, failure=aim, baseline=first, treatment=second)
 
@@ -126,14 +116,3 @@ def _comparison(
 def _plainness(labels: Mapping[str, LabelValue], compared: Collection[str]) -> tuple[object, ...]:
     """Sorts conditions: whole traces before answers alone, then what stands first in each label's order."""
     return (labels["answer_only"], *(rank(name, labels.get(name, "")) for name in compared))
-
-
-def _aim(label: str, value: LabelValue) -> Aim:
-    match label, value:
-        case ("rewrite", "characters" | "fstrings") | ("string_encoding", _):
-            return "strings"
-        case ("locals", "diff") | ("answer_only", _) | ("spacing", _):
-            return "token budget"
-        case ("forcing", "control_flow" | "guided"):
-            return "wrong action"
-    return "any"

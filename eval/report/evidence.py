@@ -13,7 +13,7 @@ from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
 from remedy.eval.stats.exact import most_failing
 from remedy.eval.stats.power import RATE, SPREAD, smallest_difference
 from remedy.eval.stats.words import least_p
-from remedy.eval.tables.sections import WITHOUT, interval, p_value
+from remedy.eval.tables.sections import WITHOUT, interval
 
 OF: dict[Question, str] = {"solved": "solved trainings", "rates": "the seeds' rates"}
 EVIDENCE_HEAD = ["Compared", "p", "Baseline solved", "With it solved", WITHOUT, "Programs", "Bounds", "Unequal"]
@@ -21,61 +21,54 @@ EVIDENCE_HEAD = ["Compared", "p", "Baseline solved", "With it solved", WITHOUT, 
 
 def evidence_row(item: Verdict) -> list[str]:
     """One line on what a word rests on, under `EVIDENCE_HEAD`."""
-    asked = item.evidence.asked
-    lines = [p_value(item.evidence.p_value), " and ".join(OF[question] for question in asked)]
-    lines += ["level shared"] if len(asked) > 1 else []
-    lines += [] if item.level == ALONE else [f"judged at {item.level:.2g}"]
-    name, share = item.without
-    found = item.found
+    asked, found, (name, share) = item.evidence.asked, item.found, item.without
+    p = item.evidence.p_value
+    tests = [
+        f"{p:.3f}" if p >= 0.001 else "<\N{NO-BREAK SPACE}0.001",
+        " and ".join(OF[question] for question in asked),
+        "level shared" if len(asked) > 1 else "",
+        "" if item.level == ALONE else f"judged at {item.level:.2g}",
+    ]
+    rates = found.repeated and item.comparison.metric not in NUMBERS
     moved = f"{found.gained:.0f} gained, {found.lost:.0f} lost" if item.comparison.metric == "answer" else ""
     return [
         item.comparison.mitigation,
-        "\n".join(filter(None, lines)) if asked or not found.repeated else "",
-        *(solved(item, side) for side in (item.baseline, item.treatment)),
+        "\n".join(filter(None, tests)) if asked or not found.repeated else "",
+        *(solved_of(side) if rates else "" for side in (item.baseline, item.treatment)),
         f"{100 * share:.0f} %\n{name}" if name else "",
         "\n".join(filter(None, [drawn(item) if item.programs else "", moved])),
-        beside(item),
+        bounds(item),
         "\n".join(remark.removeprefix("unequal: ").replace("; ", "\n") for remark in item.remarks),
     ]
 
 
-def solved(item: Verdict, side: Repeated) -> str:
-    """The trainings that solve the task, and the share of all trainings that would: `3 of 4`, `19 to 99 % of all`."""
-    if item.comparison.metric in NUMBERS or not item.found.repeated:
-        return ""
-    return solved_of(side)
-
-
 def solved_of(side: Repeated) -> str:
-    """As `solved`, of any recipe."""
+    """The trainings that solve the task, and the share of all trainings that would: `3 of 4`, `19 to 99 % of all`."""
     at = "" if side.solved_at == BAR else f" (at {100 * side.solved_at:.0f} %)"
     if not side.reachable:
         return f"not to be told, on so few programs{at}"
     return f"{side.solved} of {len(side.runs)}{at}\n{interval(*side.share)} of all"
 
 
-def beside(item: Verdict) -> str:
+def bounds(item: Verdict) -> str:
     """The bounds of a word: what the comparison could have said, and what it takes to say more."""
-    found = item.found
+    found, about = item.found, item.comparison
     match item.word:
         case VerdictWord.INCONCLUSIVE if item.refused:
             return f"not judged: {item.refused}"
-        case VerdictWord.INCONCLUSIVE if item.comparison.metric == "loss" and not item.evidence.tests:
-            return f"losses are judged from {SEEDS_A_SIDE} seeds a side on"
-        case VerdictWord.INCONCLUSIVE if item.comparison.metric in NUMBERS:
-            return ""
+        case VerdictWord.INCONCLUSIVE if about.metric in NUMBERS:
+            few = about.metric == "loss" and not item.evidence.tests
+            return f"losses are judged from {SEEDS_A_SIDE} seeds a side on" if few else ""
         case VerdictWord.INCONCLUSIVE:
             matched = found.same_runs or min(found.seeds) == 1 < max(found.seeds)
-            seen = decidable(
-                item.comparison.asks, item.baseline.solved_at, found.seeds, matched, found.clusters, item.level
-            )
+            seen = decidable(about.asks, item.baseline.solved_at, found.seeds, matched, found.clusters, item.level)
             return f"could show {seen}" + ("" if seen.startswith("nothing") or "power" in seen else " (power 80 %)")
         case VerdictWord.AS_GOOD:
-            return f"loses less than {100 * item.comparison.margin:g} points"
-        case VerdictWord.WORSE if not found.repeated and item.interval[0] > -item.comparison.margin:
-            return f"by less than {100 * item.comparison.margin:g} points"
-        case VerdictWord.HELPED | VerdictWord.FIXED if found.repeated and item.comparison.metric not in NUMBERS:
-            return not_shown(item)
+            return f"loses less than {100 * about.margin:g} points"
+        case VerdictWord.WORSE if not found.repeated and item.interval[0] > -about.margin:
+            return f"by less than {100 * about.margin:g} points"
+        case VerdictWord.HELPED | VerdictWord.FIXED if found.repeated and about.metric not in NUMBERS:
+            return _not_shown(item)
     return ""
 
 
@@ -109,11 +102,10 @@ def decidable(
     return f"0 against 90 % of trainings that solve it (power {power_of_solved((0.0, 0.9), (whole[0], whole[1]), level):.0%})"
 
 
-def not_shown(item: Verdict) -> str:
+def _not_shown(item: Verdict) -> str:
     """The share of trainings that may come out otherwise, though none of these did."""
-    count = len(item.treatment.runs)
+    count, needed = len(item.treatment.runs), seeds_for_fixed(item.level)
     share = f"up to {100 * most_failing(0, count):.0f} % of trainings may do what none of these {count} did"
-    needed = seeds_for_fixed(item.level)
     solves = item.treatment.solved == count and item.comparison.solved_at != "above chance"
     fewer = item.word is VerdictWord.HELPED and solves and count < needed
     return f"all seeds solve it; to say fixed takes {needed}\n{share}" if fewer else share

@@ -10,9 +10,11 @@ import pandas as pd
 
 from remedy.data_gen.roles import Role
 from remedy.eval.records.failures import Failure, WrongAction
-from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.records.schema import OUT_OF
+from remedy.eval.records.summary import counts, pooled_of, share_of
 from remedy.eval.report.comparison import Comparison
-from remedy.eval.report.verdicts import merged
+from remedy.eval.report.notes import NOTES
+from remedy.eval.report.verdicts import paired, sides
 from remedy.eval.stats import rate
 from remedy.eval.tables.colours import ROLE_COLOURS
 from remedy.eval.tables.sections import (
@@ -20,6 +22,7 @@ from remedy.eval.tables.sections import (
     Group,
     Rows,
     Section,
+    all_runs,
     grouped,
     interval,
     mean_of,
@@ -33,34 +36,8 @@ from remedy.eval.tables.sections import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RULES = (
-    "One class for every example whose answer is wrong. Truncated: the true trace has more tokens than may be written. Runaway: the "
-    "model left the truth and wrote until its tokens ran out. Else by the first frame that differs: malformed, if it is no frame; "
-    "wrong action, if its event or source line differs; wrong query, if it asks for another state; wrong state, if its locals do "
-    "(with the type of the first wrong variable's true value, or `names`); wrong return, if only the value does."
-)
-MOVED = (
-    "On the same examples: how many failed in this way under the baseline, how many of those are right under the treatment, and how "
-    "many fail in this way then. Published recovery rates are of failures only (the rows `all failures`); the rows `none` count what "
-    "they leave out, the examples that were right and no longer are."
-)
-HAZARDS = (
-    "The first error of each example, by its role. A role of which more is written has more occasions to err: rates are out of the "
-    "frames, and of the role's tokens, that the model wrote up to its first error or to the end. Wilson intervals over clusters; of "
-    "several runs, the mean. After another occurrence: lines that do follow the line before them, where that one stands another time."
-)
-EFFECT = (
-    "Written: tokens that the model wrote. Certain: tokens that could be no others, which were fed without asking it, as a "
-    "share of all "
-    "tokens of the traces. Choices: tokens chosen among several that were allowed. Cut: the probability that the model gave to all "
-    "others there. Changed: share of the tokens it wrote that are not its likeliest. A server tells neither of the last two."
-)
-ACTIONS = (
-    "First errors that are an event or a source line, by what the program's control flow says of them after the true frames before. "
-    "Outside: the code does not allow them there whatever its variables are, and a constraint makes them impossible. Allowed: values "
-    "decide. Against the written state: evaluating the line on the states that were written says another."
-)
-OPERATION = "The operation of the line at which the first error stands: the first that it does of those listed."
+    from remedy.eval.records.summary import ConditionSummary
+
 IN_STRING, ANOTHER, RIGHT = "any, in a string's text", "After another occurrence", "right"
 CLASS_COLOURS = {
     RIGHT: "#DDDDDD",
@@ -78,30 +55,31 @@ NEVER_TOGETHER = ("forcing", "answer_only")
 """Labels that a bar has one value of, however many bars there are."""
 
 
-def failure_sections(name: str, conditions: Sequence[ConditionSummary], variants: Mapping[str, str]) -> list[Section]:
+def failure_sections(name: str, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
     """The sections on the failures of one diagnostic, and on where first errors stand; none where there are none."""
-    groups = grouped(conditions, variants)
+    groups = grouped(conditions, records)
     scored = [group for group in groups if group.runs[0]["right"] is not None]
     found = []
-    if any(group.counts("failures") for group in scored):
-        note = f"{RULES} {mixed(scored)}".strip()
-        found.append(Section(f"{name}: failure classes", draw=partial(class_figure, scored), note=note))
+    if any(_counts(group, "failure") for group in scored):
+        note = f"{NOTES['classes']} {mixed(scored)}".strip()
+        draw = partial(share_figure, scored, "failure", CLASS_COLOURS, "share of examples, by failure class")
+        found.append(Section(f"{name}: failure classes", draw=draw, note=note))
         found.append(Section(f"{name}: failure classes, examples", rows=class_table(scored)))
     operations = operation_table(groups)
     if len(operations) > 1 and len(operations[0]) > 3:
-        found.append(Section(f"{name}: failures by operation", rows=operations, note=OPERATION))
-    if any(group.counts("first_errors") for group in groups):
+        found.append(Section(f"{name}: failures by operation", rows=operations, note=NOTES["operations"]))
+    if any(_counts(group, "first_error_role") for group in groups):
         title = f"{name}: where the first error stands"
-        found.append(Section(title, draw=partial(error_figure, groups), note=mixed(groups)))
-        found.append(Section(f"{name}: rates of first errors", rows=hazard_table(groups), note=HAZARDS))
-    held = [group for group in groups if group.runs[0]["constraint"] is not None]
-    if held:
-        found.append(Section(f"{name}: what constraints cut", rows=constraint_table(held), note=EFFECT))
-    if any(group.counts("wrong_actions") for group in groups):
-        kinds = {kind.capitalize(): partial(_count, "wrong_actions", kind) for kind in WrongAction}
-        wrong = [group for group in groups if group.counts("wrong_actions")]
-        rows = table(wrong, {"Examples": _examples, **kinds})
-        found.append(Section(f"{name}: wrong actions by control flow", rows=rows, note=ACTIONS))
+        what = "share of examples, by the role of the first error"
+        draw = partial(share_figure, groups, "first_error_role", ROLE_COLOURS, what)
+        found.append(Section(title, draw=draw, note=mixed(groups)))
+        rows = hazard_table(groups)
+        found.append(Section(f"{name}: rates of first errors", rows=rows, note=NOTES["hazards"]))
+    if len(held := constraint_table(groups)) > 1:
+        found.append(Section(f"{name}: what constraints cut", rows=held, note=NOTES["constraint"]))
+    if wrong := [group for group in groups if _counts(group, "wrong_action")]:
+        rows = table(wrong, {"Examples": _examples, **_columns("wrong_action", WrongAction)})
+        found.append(Section(f"{name}: wrong actions by control flow", rows=rows, note=NOTES["actions"]))
     return [section._replace(group=FAILURES) for section in found]
 
 
@@ -109,32 +87,30 @@ def _examples(group: Group) -> str:
     return f"{group.total('examples'):,}"
 
 
-def _count(key: str, kind: str, group: Group) -> str:
-    return f"{group.counts(key).get(kind, 0):,}"
+def _counts(group: Group, column: str) -> dict[str, int]:
+    """Counts of each value of a column, without those that are empty."""
+    return counts(group.records.loc[group.records[column] != "", column]) if len(group.records) else {}
 
 
-def class_figure(groups: Sequence[Group]) -> Figure:
-    """Share of examples by failure class, a bar for every condition or, if they are many, for several together."""
-    return _shares(groups, "failures", RIGHT, CLASS_COLOURS, "share of examples, by failure class")
+def _columns(column: str, kinds: type[Failure] | type[WrongAction]) -> dict[str, Callable[[Group], str]]:
+    """A column of a table for each kind, with its counts."""
+
+    def count(kind: str, group: Group) -> str:
+        return f"{_counts(group, column).get(kind, 0):,}"
+
+    return {kind.capitalize(): partial(count, kind) for kind in kinds}
 
 
-def error_figure(groups: Sequence[Group]) -> Figure:
-    """Share of examples by the role of the first error, whether the answer was right after all or not; bars as for classes."""
-    return _shares(groups, "first_errors", "none", ROLE_COLOURS, "share of examples, by the role of the first error")
-
-
-def _shares(groups: Sequence[Group], key: str, rest: str, colours: Mapping[str, str], what: str) -> Figure:
+def share_figure(groups: Sequence[Group], column: str, colours: Mapping[str, str], what: str) -> Figure:
+    """Share of examples by failure class or by the role of the first error, a bar for every condition or, if they are many, for
+    several together; the first of the colours is that of the others."""
     from remedy.eval.tables import plotting
 
-    counts: dict[str, dict[str, int]] = {}
+    rest, found = next(iter(colours)), {}
     for name, mine in bars(groups).items():
-        total = counts.setdefault(name, {rest: 0})
-        for group in mine:
-            found = group.counts(key)
-            total[rest] += group.total("examples") - sum(found.values())
-            for kind, count in found.items():
-                total[kind] = total.get(kind, 0) + count
-    return plotting.stacked_shares(counts, colours, what)
+        values = pd.concat([group.records[column] for group in mine])
+        found[name] = counts(values.where(values != "", rest))
+    return plotting.stacked_shares(found, colours, what)
 
 
 def bars(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -142,18 +118,14 @@ def bars(groups: Sequence[Group]) -> dict[str, list[Group]]:
     found: dict[str, list[Group]] = {}
     kept = _told(groups)
     for group in groups:
-        said = named(group.labels, kept)
-        found.setdefault(f"{group.variant}, {said}" if said else group.variant, []).append(group)
+        name = ", ".join(filter(None, [group.variant, named(group.labels, kept)]))
+        found.setdefault(name, []).append(group)
     return found
-
-
-def _conditions(groups: Sequence[Group]) -> list[ConditionSummary]:
-    return [run for group in groups for run in group.runs]
 
 
 def _told(groups: Sequence[Group]) -> list[str]:
     """The labels that tell bars apart: those of most values are dropped until bars are few enough, or none is left to drop."""
-    kept = telling(_conditions(groups))
+    kept = telling(all_runs(groups))
     loose = [name for name in kept if name not in NEVER_TOGETHER]
     while loose and len({(group.variant, named(group.labels, kept)) for group in groups}) > MOST_BARS:
         dropped = max(loose, key=lambda name: len({group.labels.get(name) for group in groups}))
@@ -165,7 +137,7 @@ def _told(groups: Sequence[Group]) -> list[str]:
 def mixed(groups: Sequence[Group]) -> str:
     """A sentence on the labels in which the conditions of one bar differ; empty where each has a bar."""
     kept = _told(groups)
-    lost = [name for name in telling(_conditions(groups)) if name not in kept]
+    lost = [name for name in telling(all_runs(groups)) if name not in kept]
     return f"A bar holds conditions that differ in {', '.join(lost)}; the tables hold each by itself." if lost else ""
 
 
@@ -173,125 +145,122 @@ def class_table(groups: Sequence[Group]) -> Rows:
     """Examples by failure class, wrong states also by type of value, for every condition, all seeds together."""
 
     def types(group: Group) -> str:
-        counts = sorted(group.counts("wrong_state_types").items(), key=lambda item: -item[1])
-        return ", ".join(f"{kind} {count:,}" for kind, count in counts)
-
-    def right(group: Group) -> str:
-        return f"{group.total('examples') - sum(group.counts('failures').values()):,}"
+        wrong = group.records[group.records["failure"] == Failure.WRONG_STATE]
+        return ", ".join(f"{kind} {count:,}" for kind, count in counts(wrong["value_type"]).items())
 
     columns: dict[str, Callable[[Group], str]] = {
         "Examples": _examples,
-        "Right": right,
-        **{kind.capitalize(): partial(_count, "failures", kind) for kind in Failure},
+        "Right": lambda group: f"{(group.records['failure'] == '').sum():,}",
+        **_columns("failure", Failure),
         "Wrong states by type": types,
     }
     return table(groups, columns)
 
 
 def operation_table(groups: Sequence[Group]) -> Rows:
-    """Failures by class and operation, for every condition; empty where all are of one operation."""
-    counted = []
+    """Failures by class (a wrong state's with its type) and operation, for every condition; empty where all are of one operation."""
+    about = telling(all_runs(groups))
+    found = []
     for group in groups:
-        kinds: dict[str, dict[str, int]] = {}
-        for run in group.runs:
-            for kind, found in run["operations"].items():
-                for name, count in found.items():
-                    kinds.setdefault(kind, {})[name] = kinds.setdefault(kind, {}).get(name, 0) + count
-        counted += [
-            (group, kind, found) for kind, found in sorted(kinds.items(), key=lambda item: -sum(item[1].values()))
-        ]
-    names = list(dict.fromkeys(name for _, _, found in counted for name in found))
+        if len(group.records):
+            rows = group.records[group.records["operation"] != ""]
+            kind = rows["failure"].where(rows["failure"] != Failure.WRONG_STATE, "wrong state: " + rows["value_type"])
+            table_ = pd.crosstab(kind, rows["operation"])
+            for name in table_.sum(axis=1).sort_values(ascending=False, kind="stable").index:
+                said = {str(of): int(count) for of, count in table_.loc[name].items() if count}
+                found.append(([group.variant, named(group.labels, about), str(name)], said))
+    names = list(dict.fromkeys(of for _, said in found for of, _ in sorted(said.items(), key=lambda item: -item[1])))
     if len(names) < 2:
         return [[]]
-    about = telling(_conditions(groups))
-    rows = [["Recipe", "Condition", "Failure", *(name.capitalize() for name in names)]]
-    for group, kind, found in counted:
-        counts = [str(found.get(name, 0)) for name in names]
-        rows.append([group.variant, named(group.labels, about), kind, *counts])
-    return tidied(rows)
+    head = ["Recipe", "Condition", "Failure", *(name.capitalize() for name in names)]
+    return tidied([head, *([*start, *(str(said.get(name, 0)) for name in names)] for start, said in found)])
 
 
 def hazard_table(groups: Sequence[Group]) -> Rows:
     """First errors of every role, out of frames and out of what was written of the role; roles without an error are left out."""
-    about = telling(_conditions(groups))
+    about = telling(all_runs(groups))
     rows = [["Recipe", "Condition", "Role", "First errors", ANOTHER, "Tokens written", "Per frame", "Per 1,000 tokens"]]
     for group in groups:
-        roles = list(dict.fromkeys(role for run in group.runs for role in run["hazards"]))
-        for role in roles:
-            found = [run["hazards"][role] for run in group.runs if role in run["hazards"]]
-            errors = sum(one["errors"] for one in found)
-            if not errors:
-                continue
-            each = [1000 * one["per_token"]["mean"] for one in found]
-            per_token = f"{sum(each) / len(each):.2f}"
-            if len(found) == 1:
-                low, high = (1000 * found[0]["per_token"][end] for end in ("low", "high"))
-                per_token += f"\n{low:.2f} to {high:.2f}"
-            followed = f"{group.total('followed_another'):,}" if role == Role.ACTION.label else ""
-            tokens, frames = (sum(one[key] for one in found) for key in ("tokens", "frames"))
-            rows.append(
-                [
-                    *(group.variant, named(group.labels, about), role, f"{errors:,}", followed),
-                    *(f"{tokens:,}\nin {frames:,} frames", mean_of([one["per_frame"] for one in found]), per_token),
-                ]
-            )
-        inside = group.total("first_errors_in_string")
+        start = [group.variant, named(group.labels, about)]
+        for role, column in OUT_OF.items():
+            errors = int((group.records["first_error_role"] == role.label).sum()) if len(group.records) else 0
+            if errors and group.records[column].sum():
+                another = f"{group.records['followed_another'].sum():,}" if role is Role.ACTION else ""
+                rows.append([*start, role.label, f"{errors:,}", another, *_hazard(group.records, role, column)])
+        inside = int(group.records["first_error_in_string"].sum()) if len(group.records) else 0
         if inside:
-            rows.append([group.variant, named(group.labels, about), IN_STRING, f"{inside:,}", "", "", "", ""])
+            rows.append([*start, IN_STRING, f"{inside:,}", "", "", "", ""])
     return tidied(rows)
+
+
+def _hazard(records: pd.DataFrame, role: Role, column: str) -> list[str]:
+    """The tokens that were written of a role, and first errors out of frames and out of these, of the runs that wrote any."""
+    per_frame, per_token, tokens, frames = [], [], 0, 0
+    for _, mine in records.groupby("run", sort=False):
+        if mine[column].sum():
+            errors, read = (
+                mine["first_error_role"] == role.label,
+                mine["frames_right"] + (mine["first_error_frame"] >= 0),
+            )
+            per_frame.append(pooled_of(errors, read, mine["cluster"]))
+            per_token.append(pooled_of(errors, mine[column], mine["cluster"]))
+            tokens, frames = tokens + int(mine[column].sum()), frames + int(read.sum())
+    said = f"{1000 * sum(one['mean'] for one in per_token) / len(per_token):.2f}"
+    if len(per_token) == 1:
+        said += f"\n{1000 * per_token[0]['low']:.2f} to {1000 * per_token[0]['high']:.2f}"
+    return [f"{tokens:,}\nin {frames:,} frames", mean_of(per_frame), said]
 
 
 def constraint_table(groups: Sequence[Group]) -> Rows:
     """The effect of a constraint, a row for every constrained condition of every run."""
-    rows = [["Run", "Condition", "Written", "Certain", "Choices", "Cut", "Changed"]]
-    about = [*dict.fromkeys([*telling(_conditions(groups)), "forcing"])]
-    for run in _conditions(groups):
-        effect = run["constraint"]
-        if effect is not None:
-            shares = percent(effect["certain_share"]), percent(effect["cut"]), percent(effect["changed"])
-            counts = f"{effect['written']:,}", shares[0], f"{effect['masked']:,}"
-            rows.append([run["run"], named(run["labels"], about), *counts, *shares[1:]])
-    return rows
+    about = [*dict.fromkeys([*telling(all_runs(groups)), "forcing"])]
+    found = [["Run", "Condition", "Written", "Certain", "Choices", "Cut", "Changed"]]
+    for group in groups:
+        for run, rows in group.records.groupby("run", sort=False) if len(group.records) else ():
+            written, certain, masked = (rows[f"{kind}_tokens"] for kind in ("written", "certain", "masked"))
+            if not (certain.sum() + masked.sum() and written.sum()):
+                continue
+            told = not rows["changed_tokens"].isna().any()
+            cut = share_of(rows.assign(cut=(rows["cut_mass"] / masked).where(masked > 0)), "cut") if told else None
+            changed = pooled_of(rows["changed_tokens"], written, rows["cluster"]) if told else None
+            fed = percent(pooled_of(certain, certain + written, rows["cluster"]))
+            sums = f"{written.sum():,}", fed, f"{masked.sum():,}"
+            found.append([str(run), named(group.labels, about), *sums, percent(cut), percent(changed)])
+    return found
 
 
 def moved_section(comparisons: Sequence[Comparison], records: pd.DataFrame) -> list[Section]:
     """Count what the compared mitigations moved; nothing where nothing failed."""
     rows = moved_table([one for one in comparisons if one.metric == "answer"], records)
     title = "What moved which failures"
-    return [Section(title, rows=rows, note=MOVED, group=FAILURES)] if len(rows) > 1 else []
+    return [Section(title, rows=rows, note=NOTES["moved"], group=FAILURES)] if len(rows) > 1 else []
 
 
 def moved_table(comparisons: Sequence[Comparison], records: pd.DataFrame) -> Rows:
     """For every failure class and comparison: before, of these right after, and in this class after."""
-    pairs = [(comparison.mitigation, merged(comparison, records)) for comparison in comparisons]
+    pairs = [(one.mitigation, paired(*sides(one, records))) for one in comparisons]
     pairs = [(name, both) for name, both in pairs if not both[["right_before", "right_after"]].all(axis=None)]
     rows = [["Failure class", "Compared", "Before", "Of these right after", "In this class after"]]
     for kind in Failure:
         for name, both in pairs:
             before, after = both["failure_before"] == kind, both["failure_after"] == kind
             if before.any() or after.any():
-                rows.append([kind, name, *_moved(both[before], int(after.sum()))])
+                rows.append([kind, name, *_moved(both[before]), str(after.sum())])
     for name, both in pairs:
-        failed = both[~both["right_before"]]
-        rows.append(["all failures", name, *_moved(failed, int((~both["right_after"]).sum()))])
+        rows.append(["all failures", name, *_moved(both[~both["right_before"]]), str((~both["right_after"]).sum())])
     for name, both in pairs:
         right = both[both["right_before"]]
-        lost = right[~right["right_after"]]["failure_after"].value_counts()
-        kept = f"{len(right) - lost.sum()}{_share(right['right_after'], right['cluster'])}"
+        lost = counts(right.loc[~right["right_after"], "failure_after"])
         how = ", ".join(f"{kind} {count}" for kind, count in lost.items())
-        said = f"lost {lost.sum()}" + (f": {how}" if how else "")
-        rows.append(["none (right before)", name, str(len(right)), kept, said])
+        said = f"lost {sum(lost.values())}" + (f": {how}" if how else "")
+        rows.append(["none (right before)", name, *_moved(right), said])
     return rows
 
 
-def _moved(before: pd.DataFrame, after: int) -> list[str]:
-    right = before["right_after"]
-    return [str(len(before)), f"{int(right.sum())}{_share(right, before['cluster'])}", str(after)]
-
-
-def _share(outcomes: pd.Series, clusters: pd.Series) -> str:
-    """The rate as small print, or nothing of nothing."""
-    if not len(outcomes):
-        return ""
-    found = rate(outcomes.astype(bool).tolist(), clusters.tolist())
-    return f"\n{100 * found.mean:.0f} % ({interval(found.low, found.high)})"
+def _moved(before: pd.DataFrame) -> list[str]:
+    """The number of examples, and how many are right after, with the rate as small print."""
+    right = before["right_after"].astype(bool)
+    if not len(right):
+        return ["0", "0"]
+    found = rate(right.tolist(), before["cluster"].tolist())
+    return [str(len(right)), f"{right.sum()}\n{100 * found.mean:.0f} % ({interval(found.low, found.high)})"]

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from remedy.eval.report.comparison import Side
-from remedy.eval.report.planned import Missing
-from remedy.eval.report.reading import named
+from remedy.eval.report.planned import Missing, named
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.stats import VerdictWord
 
@@ -62,26 +60,31 @@ def judged(
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
     """The budgets of two variants, each with the requests of its runs, that were unequal: `steps 1,600 against 800`, of the treatment
     first. Empty where they were equal, or of neither side anything is known."""
-    return (
-        _unequal_training(baseline, treatment)
-        + _unequal_sizes(baseline, treatment)
-        + _unequal_readers(baseline, treatment)
-    )
+    sides = treatment, baseline
+    return [
+        *_unequal_training(*([one.get("training") for one in side] for side in sides)),
+        *_unequal_sizes(*([about for one in side if (about := one.get("checkpoint"))] for side in sides)),
+        *_apart("", [{served(one.get("backend")) or "no server" for one in side} for side in sides]),
+        *_apart("", [{quantised(one) or "weights as they are" for one in side} for side in sides]),
+    ]
+
+
+def _apart(name: str, sides: Sequence[set[str]]) -> list[str]:
+    """Name what two sides, the treatment first, have of one kind, where that differs."""
+    first, second = (", ".join(sorted(side)) for side in sides)
+    return [f"{name} {first} against {second}".strip()] if first != second else []
 
 
 def unequal_evaluations(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
     """The settings of two sides' evaluations that differ, of what is known of all their runs: `max_new_tokens 4,096 against 4`."""
-    before, after = ([_settings(request) for request in side] for side in (baseline, treatment))
-    if not before or not after:
+    sides = [[_settings(request) for request in side] for side in (treatment, baseline)]
+    if not all(sides):
         return []
-    known = [key for key in before[0] if all(key in one for one in (*before, *after))]
-    sides = {key: [", ".join(sorted({one[key] for one in side})) for side in (after, before)] for key in known}
-    rounded = "bfloat16" in " ".join(sides.get("precision", []))
-    return [
-        f"{key} {first} against {second}"
-        for key, (first, second) in sides.items()
-        if first != second and (key != "batch_size" or rounded)
-    ]
+    known = [key for key in sides[1][0] if all(key in one for side in sides for one in side)]
+    values = {key: [{one[key] for one in side} for side in sides] for key in known}
+    if not any("bfloat16" in one for one in values.get("precision", [])):
+        values.pop("batch_size", None)  # it rounds nothing
+    return [said for key, found in values.items() for said in _apart(key, found)]
 
 
 def same_weights(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
@@ -124,9 +127,8 @@ def state(about: Mapping[str, Any]) -> str:
     fixed, growing = about.get("state_floats"), about.get("state_by_length")
     if fixed is None:
         return ""
-    return " + ".join(
-        filter(None, [f"{fixed:,}" if fixed or not growing else "", f"{growing:,} a token" if growing else ""])
-    )
+    parts = [f"{fixed:,}" if fixed or not growing else "", f"{growing:,} a token" if growing else ""]
+    return " + ".join(filter(None, parts))
 
 
 def _weights(side: Sequence[Request]) -> dict[str, str | None]:
@@ -156,21 +158,16 @@ def _settings(request: Request) -> dict[str, str]:
 
 def _cut(item: Verdict, before: Sequence[Request], after: Sequence[Request]) -> str:
     """A reason against comparing sides of other limits; empty where they may be, or have the same."""
-    limits = [
-        {tuple(settings.get(key, "") for key in LIMITS) for settings in map(_settings, side)}
-        for side in (before, after)
-    ]
+    limits = [{tuple(one.get(key, "") for key in LIMITS) for one in map(_settings, side)} for side in (before, after)]
     if limits[0] == limits[1] or max(item.truncated) <= MOST_CUT:
         return ""
-    shares = " and ".join(
-        f"{100 * share:.0f} % of the {name}'s" for name, share in zip(("baseline", "treatment"), item.truncated)
-    )
-    return f"{shares} examples are truncated, each side by its own limit: evaluate both with the same"
+    shares = [f"{100 * cut:.0f} % of the {name}'s" for name, cut in zip(("baseline", "treatment"), item.truncated)]
+    return f"{' and '.join(shares)} examples are truncated, each side by its own limit: evaluate both with the same"
 
 
 def _incomplete(item: Verdict, missing: Sequence[Missing]) -> str:
     """The runs that a side lacks; empty where all are there."""
-    sides: tuple[Side, ...] = (item.comparison.baseline, item.comparison.treatment)
+    sides = item.comparison.baseline, item.comparison.treatment
     lacking = [
         str(one)
         for side, slugs in zip(sides, item.conditions or (frozenset[str](),) * 2)
@@ -180,64 +177,38 @@ def _incomplete(item: Verdict, missing: Sequence[Missing]) -> str:
     return f"missing: {named(list(dict.fromkeys(lacking)))} (--partial judges the others)" if lacking else ""
 
 
-def _unequal_training(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    before, after = ([request.get("training") for request in side] for side in (baseline, treatment))
-    learnt = [any(one and one["steps"] for one in side) for side in (before, after)]
+def _unequal_training(after: Sequence[Request | None], before: Sequence[Request | None]) -> list[str]:
+    learnt = [any(one and one["steps"] for one in side) for side in (after, before)]
     if learnt[0] != learnt[1]:
-        return [f"only the {'treatment' if learnt[1] else 'baseline'} was trained here"]
-    if not all(learnt) or not all([*before, *after]):
+        return [f"only the {'treatment' if learnt[0] else 'baseline'} was trained here"]
+    sides = [[one for one in side if one] for side in (after, before)]
+    if not all(learnt) or [*map(len, sides)] != [len(after), len(before)]:
         return []
     found = []
     for key, name, tolerance, words in _BUDGETS:
-        mean = [sum(one[key] for one in side if one) / len(side) for side in (after, before)]
+        mean = [sum(one[key] for one in side) / len(side) for side in sides]
         if abs(mean[0] - mean[1]) > tolerance * max(mean):
             found.append(f"{name} {words(mean[0])} against {words(mean[1])}")
-    return found + _unequal_rates([one for one in before if one is not None], [one for one in after if one is not None])
+    # Learning rates are equal if both were chosen on validation, or neither and they are the same.
+    chosen = [any(LEARNING_RATE in one["chosen"] for one in side) for side in sides]
+    if chosen[0] != chosen[1]:
+        found.append(f"learning rate chosen on validation for the {'treatment' if chosen[0] else 'baseline'} alone")
+    elif not any(chosen):
+        apart = _apart("learning rate", [{f"{one['learning_rate']:g}" for one in side} for side in sides])
+        found += [f"{one}, neither chosen on validation here" for one in apart]
+    return found
 
 
-def _unequal_rates(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Learning rates are equal if both were chosen on validation, or neither and they are the same."""
-    chosen = [any(LEARNING_RATE in one["chosen"] for one in side) for side in (before, after)]
-    if all(chosen):
-        return []
-    if any(chosen):
-        return [f"learning rate chosen on validation for the {'baseline' if chosen[0] else 'treatment'} alone"]
-    rates = [
-        ", ".join(f"{rate:g}" for rate in sorted({one["learning_rate"] for one in side})) for side in (after, before)
-    ]
-    if rates[0] == rates[1]:
-        return []
-    return [f"learning rate {rates[0]} against {rates[1]}, neither chosen on validation here"]
-
-
-def _unequal_sizes(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
+def _unequal_sizes(after: Sequence[Request], before: Sequence[Request]) -> list[str]:
     """Parameters, and what is carried from token to token: of a fixed size, or growing with the text."""
-    before, after = (
-        [about for request in side if (about := request.get("checkpoint"))] for side in (baseline, treatment)
-    )
-    if not before or not after:
+    if not after or not before:
         return []
     found = []
     mean = [sum(one["parameters"] for one in side) / len(side) for side in (after, before)]
     if not math.isclose(*mean, rel_tol=SIZE_TOLERANCE):
         found.append(f"parameters {mean[0]:,.0f} against {mean[1]:,.0f}")
-    if any(
-        not math.isclose(before[0].get(key) or 0, after[0].get(key) or 0, rel_tol=SIZE_TOLERANCE)
-        for key in ("state_floats", "state_by_length")
-    ):
-        states = [state(side[0]) for side in (after, before)]
+    sizes = [(one.get("state_floats") or 0, one.get("state_by_length") or 0) for one in (after[0], before[0])]
+    if not all(math.isclose(*pair, rel_tol=SIZE_TOLERANCE) for pair in zip(*sizes)):
+        states = [state(one) for one in (after[0], before[0])]
         found += [f"state {states[0]} against {states[1]}"] if all(states) else []
-    return found
-
-
-def _unequal_readers(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """The servers that ran the models, and the bits of weights: another way of computing rounds otherwise."""
-    found = []
-    readers: tuple[tuple[str, Callable[[Request], str]], ...] = (
-        ("no server", lambda request: served(request.get("backend"))),
-        ("weights as they are", quantised),
-    )
-    for usual, words in readers:
-        before, after = (sorted({words(request) or usual for request in side}) for side in (baseline, treatment))
-        found += [f"{', '.join(after)} against {', '.join(before)}"] if before != after else []
     return found

@@ -50,32 +50,29 @@ def compare_losses(where: str, baseline: Sequence[Loss | None], treatment: Seque
             f"{where}: metric loss: losses of other tokenizers or roles are of other tokens, and not to be compared"
         )
     before, after = (np.array([one.value for one in side]) for side in known)
-    several = min(len(before), len(after)) > 1
-    centre = float(before.mean() - after.mean())
+    seeds = len(before), len(after)
     error, degrees = math.inf, 1.0
-    if several:
+    if min(seeds) > 1:
         between = [(float(side.var(ddof=1)) / len(side), len(side) - 1) for side in (before, after)]
         variance, degrees = crossed(between, (0.0, math.inf), 0.0)
         error = math.sqrt(variance)
-    spread = Spread(centre, ((error, degrees),))
-    tests, least = {}, 1.0
-    if min(len(before), len(after)) >= SEEDS_A_SIDE:
+    spread = Spread(float(before.mean() - after.mean()), ((error, degrees),))
+    evidence = Evidence({}, 1.0, 1.0, 1.0, None)
+    if min(seeds) >= SEEDS_A_SIDE:
         top, width = max(before.max(), after.max()), max(np.ptp(np.concatenate([before, after])), 1e-12)
-        steps = [np.round(SCALE * (top - side) / width).astype(np.int64) for side in (before, after)]
-        tests, least = {"rates": permutation(*steps)}, least_p("rates", (len(before), len(after)))
-    up, down = (2 * min(one) for one in zip(*tests.values())) if tests else (1.0, 1.0)
-    evidence = Evidence(tests, up, down, least, None)  # type: ignore[arg-type]
-    found = _difference((len(before), len(after)), (float(before.mean()), float(after.mean())), spread, several)
-    return found, _side(before), _side(after), evidence
+        test = permutation(*(np.round(SCALE * (top - side) / width).astype(np.int64) for side in (before, after)))
+        evidence = Evidence({"rates": test}, 2 * test.up, 2 * test.down, least_p("rates", seeds), None)
+    return (*_sides(before, after, seeds, spread, min(seeds) > 1), evidence)
 
 
 def compare_tokens(where: str, both: pd.DataFrame) -> Compared:
     """Tokens of the same programs' traces, as relative changes with a t interval over clusters: true traces depend on no training.
+    `both`: pairs of which both were written.
 
     Raises:
         ConfigError: no program has a trace on both sides.
     """
-    both = both[(both["cost_before"] > 0) & (both["cost_after"] > 0)].drop_duplicates("example")
+    both = both.drop_duplicates("example")
     if both.empty:
         raise ConfigError(f"{where}: metric tokens: no program has a trace on both sides")
     before, after = (both[f"cost_{side}"].to_numpy(dtype=float) for side in ("before", "after"))
@@ -83,15 +80,19 @@ def compare_tokens(where: str, both: pd.DataFrame) -> Compared:
     fewer, degrees = 1 - after / before, int(of.max())
     error = math.sqrt(variance_of_mean(fewer, of)) if degrees else math.inf
     spread = Spread(float(fewer.mean()), ((error, float(max(degrees, 1))),))
-    evidence = Evidence({}, *spread.p_values(), 0.0, None)
-    found = _difference((1, 1), (float(before.mean()), float(after.mean())), spread, False)
+    means = before.mean(keepdims=True), after.mean(keepdims=True)
+    found, *sides = _sides(*means, (1, 1), spread, False)
     found = found._replace(examples=len(both), clusters=degrees + 1)
-    return found, _side(before.mean(keepdims=True)), _side(after.mean(keepdims=True)), evidence
+    return found, sides[0], sides[1], Evidence({}, *spread.p_values(), 0.0, None)
 
 
-def _difference(seeds: tuple[int, int], means: tuple[float, float], spread: Spread, repeated: bool) -> Difference:
+def _sides(
+    before: np.ndarray, after: np.ndarray, seeds: tuple[int, int], spread: Spread, repeated: bool
+) -> tuple[Difference, Repeated, Repeated]:
+    means = float(before.mean()), float(after.mean())
     recipes = spread if repeated else None
-    return Difference(0, 0, seeds, repeated, False, *means, 0.0, 0.0, recipes, spread, None)
+    found = Difference(0, 0, seeds, repeated, False, *means, 0.0, 0.0, recipes, spread, None)
+    return found, _side(before), _side(after)
 
 
 def _side(values: np.ndarray) -> Repeated:

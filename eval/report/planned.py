@@ -22,10 +22,13 @@ class Missing(NamedTuple):
     conditions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        some = (
-            f" ({len(self.conditions)} condition{'s' if len(self.conditions) > 1 else ''})" if self.conditions else ""
-        )
-        return f"{self.run}{some}"
+        count = len(self.conditions)
+        return f"{self.run} ({count} condition{'s' if count > 1 else ''})" if count else self.run
+
+
+def named(names: Sequence[str]) -> str:
+    """The first of some names, and how many more."""
+    return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def write_plan(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
@@ -51,13 +54,13 @@ def missing_runs(evaluations: Sequence[Path]) -> list[Missing]:
         UserError: a plan is damaged.
     """
     here = {folder.absolute() for folder in evaluations}
-    experiments = dict.fromkeys(folder.parents[2] for folder in here if len(folder.parents) > 2)  # of group and run
-    found = []
-    for experiment in sorted(one for one in experiments if (one / PLAN).exists()):
-        for folder, run in read_json(experiment / PLAN, _CURE)["runs"].items():
-            if experiment / folder / EVALUATION not in here:
-                found.append(Missing(run["run"], run["variant"]))
-    return found
+    experiments = {folder.parents[2] for folder in here if len(folder.parents) > 2}  # of group and run
+    return [
+        Missing(run["run"], run["variant"])
+        for experiment in sorted(one for one in experiments if (one / PLAN).exists())
+        for folder, run in read_json(experiment / PLAN, _CURE)["runs"].items()
+        if experiment / folder / EVALUATION not in here
+    ]
 
 
 class Tried(TypedDict):

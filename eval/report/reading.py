@@ -1,4 +1,4 @@
-"""The evaluations and measurements in folders that a report is made of, checked as they are read."""
+"""The evaluations and measurements in folders that a report is made of."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ import pandas as pd
 from remedy.checksums import digest_of, read_json, read_table
 from remedy.eval.costs.measure import CUTS, TOKENS
 from remedy.eval.costs.measure import REQUEST as MEASURED
-from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_request, refuse_unprintable
+from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records.remarks import untrained
-from remedy.eval.records.schema import ROLE_COLUMNS, LabelValue, read_records, traced_only
-from remedy.eval.records.summary import ConditionSummary, read_summary, summarise
-from remedy.eval.report.planned import SELECTION, Missing
+from remedy.eval.records.schema import LabelValue, read_records, traced_only
+from remedy.eval.records.summary import ConditionSummary, summarise
+from remedy.eval.report.planned import SELECTION, Missing, named
 from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
 
 
 class Evaluations(NamedTuple):
-    """The requests, their conditions as they were summarised, the traced programs' records with their `variant`, and what is
-    missing."""
+    """The requests, their conditions, the traced programs' records with their `variant`, and what is missing."""
 
     requests: list[dict[str, Any]]
     conditions: list[ConditionSummary]
@@ -52,81 +51,61 @@ def find(directories: Sequence[Path]) -> Found:
     """All folders at or below the given ones, in the order given.
 
     Raises:
-        UserError: a folder holds none, or records without the evaluation that they are of.
+        UserError: a folder holds none.
     """
-    evaluations: list[Path] = []
-    measured: list[Path] = []
-    selections: list[Path] = []
+    found = Found([], [], [])
     for directory in directories:
-        below = sorted(path.parent for path in directory.rglob(REQUEST))
-        counted = sorted(path.parent for path in directory.rglob(MEASURED))
-        for records in sorted(directory.rglob(RECORDS)):
-            if records.parent not in below and any(records.glob("*.parquet")):
-                raise UserError(f"{records.parent / REQUEST}: is missing beside its records: evaluate again")
-        for tokens in sorted(directory.rglob(TOKENS)):
-            if tokens.parent not in counted:
-                raise UserError(f"{tokens.parent / MEASURED}: is missing beside {TOKENS}: measure again")
-        chosen = sorted(path.parent for path in directory.rglob(SELECTION))
-        if not below and not counted and not chosen:
+        here = [sorted(path.parent for path in directory.rglob(name)) for name in (REQUEST, MEASURED, SELECTION)]
+        if not any(here):
             raise UserError(
                 f"{directory}: no evaluation or measurement found there; `remedy evaluate` and `remedy measure` write them"
             )
-        evaluations += [folder for folder in below if folder not in evaluations]
-        measured += [folder for folder in counted if folder not in measured]
-        selections += [folder for folder in chosen if folder not in selections]
-    return Found(evaluations, measured, selections)
+        for kept, folders in zip(found, here):
+            kept += [folder for folder in folders if folder not in kept]
+    return found
 
 
 def read_evaluations(folders: Sequence[Path]) -> Evaluations:
-    """The evaluations in folders. One that is not finished is summarised as far as it has come, and what is missing is said.
+    """The evaluations in folders, each summarised as far as it has come; what is missing is said.
 
     Raises:
         UserError: a file is damaged, or missing from an evaluation that is finished; or two folders hold the same run under
             the same condition.
     """
-    requests, conditions, records, missing = [], [], [], []
+    found = Evaluations([], [], pd.DataFrame({"run": [], "variant": [], "diagnostic": [], "failure": []}), [])
+    records = []
     held: dict[tuple[str, str, frozenset[tuple[str, LabelValue]]], Path] = {}
     for folder in folders:
         request = read_request(folder)
-        requests.append(request)
-        evaluation = digest_of(request)
+        evaluation, variant = digest_of(request), request.get("variant") or request["run"]
         paths = {slug: folder / RECORDS / f"{slug}.parquet" for slug in request["conditions"]}
-        absent = [slug for slug, path in paths.items() if not path.exists()]
-        mine = [read_records(path, evaluation) for slug, path in paths.items() if slug not in absent]
-        if (folder / SUMMARY).exists():
-            found = read_summary(folder / SUMMARY, evaluation)
-            if absent:
-                raise UserError(
-                    f"{folder / RECORDS}: the records of {named(_spaced(absent))} are missing; evaluate again"
-                )
-        else:
-            why = untrained(request.get("training"), request.get("new_tokens", 0))
-            found = [condition for one in mine for condition in summarise(one, why)]
+        absent = tuple(slug for slug, path in paths.items() if not path.exists())
         if absent:
-            missing.append(Missing(request["run"], request.get("variant") or request["run"], tuple(absent)))
-            log.warning("%s: not evaluated yet, so not in the report: %s", folder, named(_spaced(absent)))
-        for condition in found:
-            for text in (condition["run"], condition["diagnostic"], *condition["labels"].values()):
-                refuse_unprintable(text, str(folder))
-            key = (condition["run"], condition["diagnostic"], frozenset(condition["labels"].items()))
-            other = held.setdefault(key, folder)
-            if other != folder:
+            said = named([slug.replace("__", ", ") for slug in absent])
+            if (folder / SUMMARY).exists():
+                raise UserError(f"{folder / RECORDS}: the records of {said} are missing; evaluate again")
+            found.missing.append(Missing(request["run"], variant, absent))
+            log.warning("%s: not evaluated yet, so not in the report: %s", folder, said)
+        why = untrained(request.get("training"), request.get("new_tokens", 0))
+        for slug in [slug for slug in paths if slug not in absent]:
+            mine = read_records(paths[slug], evaluation).assign(variant=variant)
+            (condition,) = summarise(mine, why)
+            records.append(mine)
+            found.conditions.append(condition)
+            key = condition["run"], condition["diagnostic"], frozenset(condition["labels"].items())
+            if (other := held.setdefault(key, folder)) != folder:
                 raise UserError(
                     f"{other} and {folder} hold the same conditions of a run {condition['run']!r}: "
                     "evaluate one of them anew with another --name"
                 )
-        conditions += found
-        records += mine
-    if folders and not conditions:
+        found.requests.append(request)
+    if folders and not records:
         raise UserError(f"{folders[0]}: no condition is evaluated yet; `remedy evaluate`, run again, goes on")
-    together = (
-        pd.concat(records, ignore_index=True) if records else pd.DataFrame({"run": [], "diagnostic": [], "failure": []})
-    )
-    together = together.astype(
-        dict.fromkeys(together.select_dtypes("string"), object)
-    )  # rows of these are taken faster
-    together = together.assign(variant=together["run"].map(variants_of(requests)))
-    return Evaluations(requests, conditions, traced_only(together), missing)
+    if not records:
+        return found
+    together = pd.concat(records, ignore_index=True)
+    together = together.astype(dict.fromkeys(together.select_dtypes("string"), object))  # its rows are taken faster
+    return found._replace(records=traced_only(together))
 
 
 def read_readings(folders: Sequence[Path], requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -135,24 +114,14 @@ def read_readings(folders: Sequence[Path], requests: Sequence[Mapping[str, Any]]
     Raises:
         UserError: a file is damaged.
     """
-    cure = "evaluate again, which writes it anew"
     paths = [folder / READING for folder in folders]
-    readings = [read_json(path, cure) if path.exists() else {} for path in paths]
+    readings = [read_json(path, "evaluate again, which writes it anew") if path.exists() else {} for path in paths]
     return [{**request, "reading": reading} for request, reading in zip(requests, readings, strict=True)]
 
 
 def variants_of(requests: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Each run's variant; a run that names none is its own."""
     return {request["run"]: request.get("variant") or request["run"] for request in requests}
-
-
-def named(names: Sequence[str]) -> str:
-    """The first of some names, and how many more."""
-    return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _spaced(slugs: Sequence[str]) -> list[str]:
-    return [slug.replace("__", ", ") for slug in slugs]
 
 
 def read_measurement(folder: Path) -> Measurement:
@@ -164,8 +133,4 @@ def read_measurement(folder: Path) -> Measurement:
     cure = "delete the folder and measure again"
     request = read_json(folder / MEASURED, cure)
     tokens, cuts = (read_table(folder / name, cure, digest_of(request)).to_pandas() for name in (TOKENS, CUTS))
-    for name in (*request["tokenizers"], *tokens["benchmark"].unique()):
-        refuse_unprintable(name, str(folder))
-    if missing := sorted({*ROLE_COLUMNS.values(), "cluster"} - {*tokens.columns}):
-        raise UserError(f"{folder / TOKENS}: a measurement of another version, without {', '.join(missing)}: {cure}")
     return Measurement(request, tokens, cuts)

@@ -13,11 +13,12 @@ import pandas as pd
 from remedy.eval.records.failures import Failure
 from remedy.eval.records.folder import GENERATIONS
 from remedy.eval.records.schema import ROLE_COLUMNS, TRACE_COLUMNS, label_columns
+from remedy.eval.report.notes import NOTES
+from remedy.eval.report.render import write_text
+from remedy.eval.report.wording import plural
 from remedy.eval.tables.sections import RECORDS, Section, named
 from remedy.eval.view.page import page
 from remedy.eval.view.records import Opened
-from remedy.files import replace_file
-from remedy.settings import UserError
 
 FOLDER = "records"
 TITLE = "Failures to look at"
@@ -28,17 +29,6 @@ SHORTLIST = 5
 """Records at most of which each is chosen, as the one that the model was surest of."""
 LONGEST = 4_000
 """Tokens of a record, true and written, that is shown at most."""
-RULE = (
-    f"At most {MOST} records of each failure class, whose error is soon read and is no toss-up. Conditions take turns, the first "
-    "of every "
-    "run, then the second; each shows a cluster of programs that the class has not shown yet, those with the fewest tokens "
-    "first, then the "
-    f"earliest error; of up to {SHORTLIST} such records the one whose least likely token in the wrong frame was the likeliest: "
-    "the model "
-    f"was sure, and wrong. They show how a class looks, and no rate. Left out: records of more than {LONGEST:,} tokens, and "
-    "those of which "
-    "nothing was written."
-)
 
 
 class Turn(NamedTuple):
@@ -81,30 +71,22 @@ def _of_class(kind: Failure, records: pd.DataFrame) -> Iterator[Turn]:
     size = failed[list(ROLE_COLUMNS.values())].sum(axis=1) + failed["written_tokens"]
     failed = failed.assign(size=size)[size <= LONGEST]
     count = min(SHORTLIST, max(1, failed["cluster"].nunique() // MOST))
-    waiting = deque(_in_turn(failed))
+    groups: dict[Any, pd.DataFrame] = dict(list(failed.groupby(["run", "condition"], sort=False)))
+    runs = list(dict.fromkeys(run for run, _ in groups))
+    nth = {key: sum(other == key[0] for other, _ in list(groups)[:at]) for at, key in enumerate(groups)}
+    waiting = deque(sorted(groups, key=lambda key: (nth[key], runs.index(key[0]))))  # conditions of runs take turns
     shown: set[str] = set()
     number = 0
     while waiting and number < MOST:
-        key, group = waiting.popleft()
+        key = waiting.popleft()
+        group = groups[key]
         group = group[~group["cluster"].isin(shown)].sort_values(["size", "frames_right", "example", "index"])
         free = group.drop_duplicates("cluster").head(count)
         if len(free):
             number += 1
             shown.update(free["cluster"])
-            yield Turn(kind, number, *key, tuple(free.to_dict("records")))
-            waiting.append((key, group))
-
-
-def _in_turn(failed: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
-    """The records of each run and condition; conditions of different runs alternate."""
-    groups = [(key, group) for key, group in failed.groupby(["run", "condition"], sort=False)]
-    runs = list(dict.fromkeys(run for (run, _), _ in groups))
-    nth = Counter[str]()
-    places = []
-    for (run, _), _ in groups:
-        nth[run] += 1
-        places.append((nth[run], runs.index(run)))
-    return [groups[at] for at in sorted(range(len(groups)), key=places.__getitem__)]
+            yield Turn(kind, number, key[0], key[1], tuple(free.to_dict("records")))
+            waiting.append(key)
 
 
 def _least(record: Mapping[str, Any], written: pd.Series) -> float:
@@ -116,41 +98,29 @@ def _least(record: Mapping[str, Any], written: pd.Series) -> float:
 
 def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path) -> list[Section]:
     """Write the pages to a folder `records` beside the report, and list them in a section; none where nothing failed, or no
-    generations are kept, which is how small evaluations are.
-
-    `records`: with the run of each. Of an evaluation without generations there are no pages, and the section says why.
+    generations are kept, which is how small evaluations are. `records`: with the run of each.
 
     Raises:
+        UserError: generations are damaged.
         OSError: a page cannot be written.
     """
     wanted: dict[tuple[str, str], list[Turn]] = {}
     for turn in turns(records) if "condition" in records else ():
         wanted.setdefault((turn.run, turn.condition), []).append(turn)
-    if not wanted:
-        return []
-    found: list[Shown] = []
     kept = [folder for folder in folders if (folder / GENERATIONS).is_dir()]
-    count = len(folders) - len(kept)
-    missing = {f"{count} evaluation{'s' if count > 1 else ''}": f"without {GENERATIONS}/"} if count else {}
-    for folder in kept:
-        try:
-            found += _written(folder, wanted, output)
-        except UserError as error:
-            missing.setdefault(str(folder), str(error).splitlines()[0])
-    if not found and not kept:
-        return []
+    found = [one for folder in kept if wanted for one in _written(folder, wanted, output)]
     if not found:
-        rows = [["Evaluation", "Why its records have no pages"], *([*item] for item in missing.items())]
-        return [Section(TITLE, rows=rows, group=RECORDS)]
-    why = [
-        f"Records of {folder} have no pages: {text.removeprefix(f'{folder}: ')}." for folder, text in missing.items()
-    ]
+        return []
     order = list(Failure)
     found.sort(key=lambda one: (order.index(one.turn.failure), one.turn.number))
-    telling = [name for name in label_columns(records) if name != "variant" and records[name].nunique(dropna=False) > 1]
-    links = {one.turn.name: f"{FOLDER}/{one.turn.name}.html" for one in found}
+    telling = [name for name in label_columns(records) if records[name].nunique(dropna=False) > 1]
     rows = [HEAD, *(_row(one, telling) for one in found)]
-    note = " ".join([RULE, _counts(records, found), *why])
+    shown = Counter(one.turn.failure for one in found)
+    said = [f"{kind} {shown[kind]} of {n:,}" for kind in Failure if (n := int((records["failure"] == kind).sum()))]
+    without = plural(len(folders) - len(kept), "evaluation")
+    why = f" Records of {without} have no pages: without {GENERATIONS}/." if len(kept) < len(folders) else ""
+    note = f"{NOTES['records']} Shown of all: {', '.join(said)}.{why}"
+    links = {one.turn.name: f"{FOLDER}/{one.turn.name}.html" for one in found}
     filters = ("Class", "Recipe", "Condition")
     return [Section(TITLE, rows=rows, note=note, links=links, group=RECORDS, filters=filters)]
 
@@ -166,12 +136,8 @@ def _written(folder: Path, wanted: Mapping[tuple[str, str], Sequence[Turn]], out
         chosen = [surest(turn, generations) for turn in mine]
         views = opened.views(slug, [int(one.record["index"]) for one in chosen], generations)
         for one, view in zip(chosen, views):
-            _write(output / FOLDER / f"{one.turn.name}.html", page(view))
+            write_text(output / FOLDER / f"{one.turn.name}.html", page(view))
             yield one
-
-
-def _write(path: Path, text: str) -> None:
-    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def _row(one: Shown, telling: Sequence[str]) -> list[str]:
@@ -189,12 +155,3 @@ def _row(one: Shown, telling: Sequence[str]) -> list[str]:
         str(record["first_error_role"]),
         "" if math.isnan(one.least) else f"{one.least:.2g}",
     ]
-
-
-def _counts(records: pd.DataFrame, found: Sequence[Shown]) -> str:
-    """A sentence on the records of each class, and on how many of them have pages."""
-    said = []
-    for kind in Failure:
-        count, pages = int((records["failure"] == kind).sum()), sum(one.turn.failure is kind for one in found)
-        said += [f"{kind} {pages} of {count:,}"] if count else []
-    return f"Shown of all: {', '.join(said)}."

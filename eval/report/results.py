@@ -1,4 +1,4 @@
-"""Right answers by condition, whatever the diagnostic is: one table over recipes, a figure along its axis, answers by tokens."""
+"""Right answers by condition, whatever the diagnostic is: one table over recipes, figures, held-out programs, single steps."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from remedy.eval.decoding.forcings import gives_half_an_action
 from remedy.eval.records import baselines
-from remedy.eval.records.remarks import NOTE, remarks
-from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, answered
+from remedy.eval.records.remarks import remarks
+from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, LabelValue, answered, traced_only
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.evidence import solved_of
-from remedy.eval.report.verdicts import PAIRED
-from remedy.eval.stats import Repeated, over_seeds, rate
+from remedy.eval.report.notes import NOTES
+from remedy.eval.report.verdicts import outcomes_of
+from remedy.eval.stats import Repeated, apart, compound, over_seeds, rate
 from remedy.eval.tables.sections import (
     WITHOUT,
     Group,
@@ -24,12 +26,12 @@ from remedy.eval.tables.sections import (
     constant,
     grouped,
     in_order,
-    interval,
     lines,
     mean_of,
     named,
-    places,
-    sized,
+    percent,
+    points,
+    rated,
     table,
     telling,
     text,
@@ -40,23 +42,6 @@ from remedy.eval.tables.sections import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RATES = (
-    "Right: with several seeds their mean over the programs that all of them have, with a 95 % interval for other seeds and "
-    "other programs "
-    "(it takes seeds' rates to vary normally); of one run, for other programs alone. Intervals are over clusters: executions of one "
-    "function, and a program drawn twice, stand or fall together. States, actions, values, variables: shares of a trace's "
-    "frames, averaged "
-    "over traces. Tokens: of the trace without its program."
-)
-DRAWN = "Large marks: means over seeds with 95 % intervals. Small marks: each seed. Grey: the best that is right without a model."
-HELD_OUT = (
-    "Right answers on programs without and with a function that the run's data keeps from training (`held_out_functions`), and at "
-    "depths that it keeps (`held_out_depths`). Intervals are for other programs of these very functions."
-)
-STEPS = (
-    "Where states or values are fed, the answer is read from what was given, and whether it is right is undefined. Instead: the shares "
-    "of all states, actions and returned or raised values that are right given what was fed."
-)
 AXES = {
     "horizon": "commands since the last full state",
     "length": "commands",
@@ -94,7 +79,6 @@ def result_sections(
     axis: str | None,
     conditions: Sequence[ConditionSummary],
     records: pd.DataFrame,
-    variants: Mapping[str, str],
     published: Sequence[Published] = (),
 ) -> list[Section]:
     """The sections on right answers of one diagnostic. `axis`: the label that figures have on their x axis, if one is a quantity."""
@@ -102,24 +86,22 @@ def result_sections(
     found = []
     if scored and axis is not None and len({one["labels"][axis] for one in scored}) > 1:
         about = f"{title(axis)}: {LABELS[axis].meaning} " if axis in LABELS else ""
-        draw = partial(accuracy_along, scored, records, axis, variants)
-        found.append(Section(f"{name}: right answers by {axis}", draw=draw, note=f"{about}{DRAWN}"))
+        draw = partial(accuracy_along, scored, records, axis)
+        found.append(Section(f"{name}: right answers by {axis}", draw=draw, note=about + NOTES["drawn"]))
     if scored:
-        rows = right_table(scored, records, variants, published)
         notes = [
-            RATES,
-            NOTE,
+            NOTES["right"],
             constant(scored),
             *(f"{one.name}: {one.unlike}" for one in published if one.beside(scored)),
         ]
         if left_out := untraced(conditions):
             notes.append(f"Left out, since they could not be run: {left_out}.")
+        rows = right_table(scored, records, published)
         found.append(Section(f"{name}: right answers", rows=rows, note=" ".join(filter(None, notes))))
     steps = [condition for condition in conditions if condition["right"] is None and condition["per_frame"]]
     if steps:
-        found.append(
-            Section(f"{name}: right by frame, where answers are fed", rows=step_table(steps, variants), note=STEPS)
-        )
+        title_ = f"{name}: right by frame, where answers are fed"
+        found.append(Section(title_, rows=step_table(steps), note=NOTES["fed"]))
     if scored and axis is None:
         by_tokens = f"{name}: right answers by tokens of the true trace"
         found.append(Section(by_tokens, draw=partial(by_trace_tokens, records, scored)))
@@ -128,57 +110,42 @@ def result_sections(
 
 def untraced(conditions: Sequence[ConditionSummary]) -> str:
     """Programs that could not be run, by outcome: the most of any condition, since conditions share their programs."""
-    most: dict[str, int] = {}
-    for condition in conditions:
-        for outcome, count in condition["untraced"].items():
-            most[outcome] = max(count, most.get(outcome, 0))
-    return ", ".join(f"{outcome} {count}" for outcome, count in most.items())
+    most = pd.DataFrame([one["untraced"] for one in conditions]).max()
+    return ", ".join(f"{outcome} {count:.0f}" for outcome, count in most.items())
 
 
-def of_group(group: Group, rows: Mapping[Any, pd.DataFrame]) -> Repeated:
-    """The rates of a group's runs on the programs that all of them have. `rows`: records by run and condition."""
-    mine = [rows[run["run"], run["condition"]].assign(place=place) for place, run in enumerate(group.runs)]
-    together = pd.concat([answered(one) for one in mine])
-    counts = together.groupby(PAIRED).size()
-    shared = together.set_index(PAIRED).loc[counts[counts == len(mine)].index].reset_index()
-    shared = shared.sort_values(["place", *PAIRED])
-    outcomes = shared["right"].to_numpy(dtype=float).reshape(len(mine), -1)
-    return over_seeds(outcomes, shared["cluster"].tolist()[: outcomes.shape[1]])
-
-
-def by_condition(records: pd.DataFrame) -> dict[Any, pd.DataFrame]:
-    """Records by run and condition."""
-    return dict(list(records.groupby(["run", "condition"], sort=False))) if "condition" in records else {}
+def rates_of(records: pd.DataFrame) -> Repeated:
+    """The rates of the runs of one condition on the programs that all of them have."""
+    outcomes, clusters = outcomes_of(answered(records), "right")
+    return over_seeds(outcomes, clusters)
 
 
 def right_table(
-    conditions: Sequence[ConditionSummary],
-    records: pd.DataFrame,
-    variants: Mapping[str, str],
-    published: Sequence[Published] = (),
+    conditions: Sequence[ConditionSummary], records: pd.DataFrame, published: Sequence[Published] = ()
 ) -> Rows:
     """A row for every recipe and condition, then what is published on conditions like these."""
-    groups, rows = grouped(conditions, variants), by_condition(records)
-    found = {id(group): of_group(group, rows) for group in groups}
+    groups = grouped(conditions, records)
+    found = {id(group): rates_of(group.records) for group in groups}
     several = any(len(group.runs) > 1 for group in groups)
 
     def right(group: Group) -> str:
-        one = found[id(group)]
-        mean, low, high = one.estimate[:3]
-        said = [f"{100 * mean:.{places(low, high)}f} %", interval(low, high), *remarks(group.runs, (mean, low, high))]
-        return "\n".join(said)
+        estimate = found[id(group)].estimate[:3]
+        return "\n".join([rated(*estimate), *remarks(group.runs, estimate)])
 
     def seeds(group: Group) -> str:
-        points = found[id(group)].points
-        return ", ".join(f"{100 * point:.0f}" for point in points) + " %" if len(points) > 1 else ""
+        rates = found[id(group)].points
+        return ", ".join(f"{100 * one:.0f}" for one in rates) + " %" if len(rates) > 1 else ""
+
+    def share(key: str, group: Group) -> str:
+        return mean_of(run[key] for run in group.runs)  # type: ignore[literal-required]
 
     columns: dict[str, Callable[[Group], str]] = {
         "Right": right,
         "Each seed": seeds,
         "Solved": lambda group: solved_of(found[id(group)]) if several else "",
         WITHOUT: lambda group: baselines.best(group.runs),
-        **{head: partial(_share, key) for head, key in SHARES.items()},
-        "Tokens": lambda group: f"{sum(run['trace_tokens'] for run in group.runs) / len(group.runs):.0f}",
+        **{head: partial(share, key) for head, key in SHARES.items()},
+        "Tokens": lambda group: f"{group.total('trace_tokens') / len(group.runs):.0f}",
         "Examples": lambda group: sized(group.runs[0]),
     }
     shown = table(groups, columns)
@@ -191,68 +158,52 @@ def right_table(
     return shown
 
 
-def _share(key: str, group: Group) -> str:
-    return mean_of([run[key] for run in group.runs])  # type: ignore[literal-required]
+def sized(condition: ConditionSummary) -> str:
+    """Count the examples; in small print, how many programs, and as how many they count, where that is fewer."""
+    said, right = str(condition["examples"]), condition["right"]
+    if condition["programs"] < condition["examples"]:
+        said += f"\n{condition['programs']} programs"
+    if condition["clusters"] < condition["programs"]:
+        said += f"\nin {condition['clusters']} clusters"
+    if condition["clusters"] < condition["examples"] and right is not None:
+        said += f"\nas good as {right['effective']:.0f}"
+    return said
 
 
-def step_table(conditions: Sequence[ConditionSummary], variants: Mapping[str, str]) -> Rows:
+def step_table(conditions: Sequence[ConditionSummary]) -> Rows:
     """Right states, actions and values per frame, where answers are not the model's."""
 
     def share(kind: str, group: Group) -> str:
-        return mean_of([run["per_frame"].get(kind) for run in group.runs])
+        return mean_of(run["per_frame"].get(kind) for run in group.runs)
 
     columns = {kind.capitalize(): partial(share, kind) for kind in ("states", "actions", "returns")}
-    return table(grouped(conditions, variants), {**columns, "Examples": lambda group: str(group.runs[0]["examples"])})
+    return table(grouped(conditions), {**columns, "Examples": lambda group: str(group.runs[0]["examples"])})
 
 
-def accuracy_along(
-    conditions: Sequence[ConditionSummary], records: pd.DataFrame, axis: str, variants: Mapping[str, str]
-) -> Figure:
+def accuracy_along(conditions: Sequence[ConditionSummary], records: pd.DataFrame, axis: str) -> Figure:
     """Right answers against a label: a panel for every forcing, a colour for every recipe, a style for every kind of line."""
     from remedy.eval.tables import plotting
 
-    ordered, rows = in_order(conditions), by_condition(records)
+    ordered, rows = in_order(conditions), dict(list(records.groupby(["run", "condition"], sort=False)))
     found: dict[tuple[str, str, str], list[ConditionSummary]] = {}
     for line in lines(ordered, [*telling(ordered), "forcing"], axis):
-        found.setdefault((variants[line.run], line.kind, str(line.labels["forcing"])), []).extend(line.conditions)
-    names = list(dict.fromkeys(name for name, _, _ in found))
-    longest = {
-        kind: max(len(_along(group, axis)) for key, group in found.items() if key[1] == kind) for _, kind, _ in found
-    }
-    kinds = sorted(longest, key=lambda kind: longest[kind] == 1)  # lines before single points
-    forcings = list(dict.fromkeys(forcing for _, _, forcing in found))
-    figure, panels = plotting.panels(len(forcings))
-    for panel, forcing in zip(panels, forcings):
-        drawn = {key[:2]: group for key, group in found.items() if key[2] == forcing}
-        asides = plotting.asides(list(drawn))
-        for (name, kind), group in drawn.items():
-            points = {float(one.labels[axis]): of_group(one, rows) for one in _along(group, axis)}
-            number, of_kind = names.index(name), kinds.index(kind)
-            about = (
-                plotting.called(name, kind),
-                number,
-                plotting.style(of_kind, 1),
-                of_kind if len(kinds) > 1 else number,
-            )
-            aside = asides[name, kind] if len(points) == 1 else 0.0
-            plotting.line(panel, {at: one.estimate[:3] for at, one in points.items()}, *about, aside)
-            seeds = [(at, point) for at, one in points.items() for point in one.points if len(one.points) > 1]
-            plotting.dots(panel, seeds, number, aside)
-        baselines.draw(panel, baselines.along((one for group in drawn.values() for one in group), axis))
-        plotting.numbers(panel, [float(condition["labels"][axis]) for condition in ordered])
-        plotting.rates(panel)
-        panel.set(xlabel=AXES.get(axis, title(axis).lower()), title=fed(forcing))
-    panels[0].set_ylabel("right answers")
-    plotting.key(figure, panels, names, kinds, [kind for kind in kinds if longest[kind] == 1])
-    return figure
-
-
-def _along(conditions: Sequence[ConditionSummary], axis: str) -> list[Group]:
-    """The conditions of one line as a group for every value of the axis."""
-    found: dict[Any, Group] = {}
-    for one in conditions:
-        found.setdefault(one["labels"][axis], Group("", one["labels"], [])).runs.append(one)
-    return [found[at] for at in sorted(found)]
+        key = line.conditions[0]["variant"], line.kind, fed(line.labels["forcing"])
+        found.setdefault(key, []).extend(line.conditions)
+    drawn = []
+    places: dict[str, list[tuple[float, ConditionSummary]]] = {}
+    for (name, kind, forcing), group in found.items():
+        at: dict[float, list[pd.DataFrame]] = {}
+        for one in sorted(group, key=lambda one: float(one["labels"][axis])):
+            at.setdefault(float(one["labels"][axis]), []).append(rows[one["run"], one["condition"]])
+            places.setdefault(forcing, []).append((float(one["labels"][axis]), one))
+        rates = {place: rates_of(pd.concat(mine)) for place, mine in at.items()}
+        seeds = [(place, point) for place, one in rates.items() for point in one.points if len(one.points) > 1]
+        drawn.append(
+            plotting.Line(forcing, name, kind, {place: one.estimate[:3] for place, one in rates.items()}, seeds)
+        )
+    without = {forcing: baselines.along(mine) for forcing, mine in places.items()}
+    numbers = partial(plotting.numbers, values=[float(one["labels"][axis]) for one in ordered])
+    return plotting.along(drawn, list(without), AXES.get(axis, title(axis).lower()), numbers, without)
 
 
 def by_trace_tokens(records: pd.DataFrame, conditions: Sequence[ConditionSummary]) -> Figure | None:
@@ -268,26 +219,22 @@ def by_trace_tokens(records: pd.DataFrame, conditions: Sequence[ConditionSummary
         return None
     names = [name for name in telling(conditions) if name not in ("forcing", "answer_only")]
     titles = {(one["run"], one["condition"]): _panel_title(one, names) for one in in_order(conditions)}
-    how = pd.Series([titles[key] for key in zip(rows["run"], rows["condition"])], index=rows.index)
-    rows = rows.assign(bin=rows["cost"].map(lambda tokens: 2 ** (int(tokens).bit_length() - 1)))
-    variants = list(dict.fromkeys(rows["variant"]))
-    shown = [one for one in dict.fromkeys(titles.values()) if (how == one).any()]
-    figure, panels = plotting.panels(len(shown))
-    for panel, name in zip(panels, shown):
-        mine = rows[how == name]
-        for (variant, _), group in mine.groupby(["variant", "run"], sort=False):
-            found = {
-                at: rate(one["right"].astype(bool).tolist(), one["cluster"].tolist())[:3]
-                for at, one in group.groupby("bin")
-            }
-            plotting.line(panel, found, str(variant), variants.index(variant))
-        baselines.draw(panel, baselines.by(mine, mine["bin"]))
-        plotting.powers(panel)
-        plotting.rates(panel)
-        panel.set(xlabel=AXES["trace_tokens"] + ", from", title=name)
-    panels[0].set_ylabel("right answers")
-    plotting.legend(figure, panels)
-    return figure
+    panel = [titles[key] for key in zip(rows["run"], rows["condition"])]
+    rows = rows.assign(panel=panel, bin=rows["cost"].map(lambda tokens: 2 ** (int(tokens).bit_length() - 1)))
+    shown = [one for one in dict.fromkeys(titles.values()) if one in panel]
+    ordered = rows.assign(
+        place=rows["variant"].map({name: at for at, name in enumerate(dict.fromkeys(rows["variant"]))})
+    )
+    found = []
+    for (_, variant, _, of), mine in ordered.groupby(["place", "variant", "run", "panel"], sort=False):
+        rates = {at: _rate(one) for at, one in mine.groupby("bin")}
+        found.append(plotting.Line(of, str(variant), "", rates))
+    without = {name: baselines.by(rows[rows["panel"] == name], "bin") for name in shown}
+    return plotting.along(found, shown, AXES["trace_tokens"] + ", from", plotting.powers, without)
+
+
+def _rate(rows: pd.DataFrame) -> tuple[float, float, float]:
+    return rate(rows["right"].astype(bool).tolist(), rows["cluster"].tolist())[:3]
 
 
 def _panel_title(condition: ConditionSummary, names: Sequence[str]) -> str:
@@ -303,34 +250,68 @@ def held_out_section(
     name: str, conditions: Sequence[ConditionSummary], records: pd.DataFrame, requests: Sequence[Mapping[str, Any]]
 ) -> list[Section]:
     """Programs with and without what was held out from training; nothing where no run has held anything out."""
-    tasks = {request["run"]: request["trained_on"] or {} for request in requests if "trained_on" in request}
+    tasks = {request["run"]: request.get("trained_on") or {} for request in requests}
     labels = [label for label in varying(conditions) if label != "function"]
-    table_ = [["Run", *map(title, labels), "Depth held out", "Of trained functions", "With one held out", WITHOUT]]
     groups: dict[tuple[str, ...], list[str]] = {}
     for one in in_order(conditions):
-        task = tasks.get(one["run"], {})
-        if task.get("held_out_depths") or task.get("held_out_functions"):
-            key = (one["run"], *(text(one["labels"].get(label, "")) for label in labels))
-            groups.setdefault(key, []).append(one["condition"])
-    for (run, *values), names in groups.items():
-        rows = answered(records[(records["run"] == run) & records["condition"].isin(names)])
-        rows = rows[rows["functions"] != ""]
-        if rows.empty:
+        key = one["run"], *(text(one["labels"].get(label, "")) for label in labels)
+        groups.setdefault(key, []).append(one["condition"])
+    found = [["Run", *map(title, labels), "Depth held out", "Of trained functions", "With one held out", WITHOUT]]
+    for (run, *values), slugs in groups.items():
+        functions, depths = (tasks.get(run, {}).get(f"held_out_{what}") or () for what in ("functions", "depths"))
+        if not functions and not depths:
             continue
+        rows = answered(records[(records["run"] == run) & records["condition"].isin(slugs)])
+        rows = rows[rows["functions"] != ""]
         used = rows["functions"].str.split()
-        new = ~used.map(set(tasks[run].get("held_out_functions", ())).isdisjoint).astype(bool)
-        deep = used.map(len).isin(tasks[run].get("held_out_depths", ()))
-        for kept, said in ((~deep, "no"), (deep, "yes")):
-            if kept.any():
-                without = baselines.best([{"baselines": baselines.baselines(rows[kept])}])
-                table_.append([run, *values, said, _held(rows[kept & ~new]), _held(rows[kept & new]), without])
-    return [Section(f"{name}: held out from training", rows=table_, note=HELD_OUT)] if len(table_) > 1 else []
+        new, deep = ~used.map(set(functions).isdisjoint).astype(bool), used.map(len).isin(depths)
+        for mine, said in ((rows[~deep], "no"), (rows[deep], "yes")):
+            if len(mine):
+                without = baselines.best([{"baselines": baselines.baselines(mine)}])
+                held = new[mine.index]
+                found.append([run, *values, said, _held(mine[~held]), _held(mine[held]), without])
+    return [Section(f"{name}: held out from training", rows=found, note=NOTES["held_out"])] if len(found) > 1 else []
 
 
 def _held(rows: pd.DataFrame) -> str:
     if rows.empty:
         return ""
-    found = rate(rows["right"].astype(bool).tolist(), rows["cluster"].tolist())
     programs = rows["example"].nunique()
-    of = f"of {found.size}" + (f"\n{programs} programs" if programs < found.size else "")
-    return f"{100 * found.mean:.{places(found.low, found.high)}f} %\n{interval(found.low, found.high)}\n{of}"
+    of = f"of {len(rows)}" + (f"\n{programs} programs" if programs < len(rows) else "")
+    return f"{rated(*_rate(rows))}\n{of}"
+
+
+def single_step_section(name: str, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
+    """Set right answers as they would be if each step failed as rarely as after a true past beside those that are; nothing where no
+    condition with answers is teacher-forced, too. One in which the model writes events and is given their lines is left out: under
+    teacher forcing the two are right or wrong together."""
+    single = {_but_forcing(one): one["per_frame"] for one in conditions if one["labels"]["forcing"] == "teacher_forced"}
+    about = [*dict.fromkeys([*telling(conditions), "forcing"])]
+    rows = [["Run", "Condition", "Steps", "Expected", "Right", "Difference in points", WITHOUT]]
+    for one in in_order(conditions):
+        steps, written, right = single.get(_but_forcing(one), {}), one["per_frame"], one["right"]
+        half = "actions" in written and gives_half_an_action(str(one["labels"]["forcing"]))
+        if right is None or not written or not written.keys() <= steps.keys() or half:
+            continue
+        mine = traced_only(records[(records["run"] == one["run"]) & (records["condition"] == one["condition"])])
+        counts = mine[list(written)]
+        rates = [(steps[kind]["mean"], steps[kind]["low"], steps[kind]["high"]) for kind in written]
+        expected = compound(counts.to_numpy(dtype=float), rates, mine["cluster"].tolist())
+        difference, least, most = apart((right["mean"], right["low"], right["high"]), expected)
+        rows.append(
+            [
+                one["run"],
+                named(one["labels"], about),
+                f"{counts.sum(axis=1).mean():.0f}",
+                rated(*expected),
+                percent(right),
+                f"{points(difference)}\n{points(least)} to {points(most)}",
+                baselines.best([one]),
+            ]
+        )
+    note = NOTES["single_steps"]
+    return [Section(f"{name}: what single steps come to", rows=rows, note=note)] if len(rows) > 1 else []
+
+
+def _but_forcing(condition: ConditionSummary) -> tuple[str, frozenset[tuple[str, LabelValue]]]:
+    return condition["run"], frozenset(item for item in condition["labels"].items() if item[0] != "forcing")

@@ -4,45 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from remedy.data_gen.context_window import Memory
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.fairness import LEARNING_RATE, SIZE_TOLERANCE, TOLERANCE, quantised, said, served, state
+from remedy.eval.report.fairness import LEARNING_RATE, quantised, said, served, state
+from remedy.eval.report.notes import NOTES
 from remedy.eval.report.numbers import Loss
-from remedy.eval.report.planned import SelectionRecord, Tried
-from remedy.eval.report.reading import Evaluations
-from remedy.eval.report.results import by_condition
+from remedy.eval.report.planned import Missing, SelectionRecord
+from remedy.eval.report.reading import Evaluations, variants_of
 from remedy.eval.tables.sections import RUNS, Rows, Section, folded
 from remedy.settings import low_high
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BUDGETS = (
-    "Training: what a run took in all; tokens are those read, without padding; FLOPs are estimated from the weights in products "
-    "and the "
-    "mixers, three times a forward pass. State: numbers carried for one sequence, and those kept for each of its tokens. Model: "
-    "settings "
-    "that are not named are as published. A verdict names what its sides had unequal: steps, examples and learning rates of any "
-    f"difference, tokens and FLOPs of {TOLERANCE:.0%}, parameters and states of {SIZE_TOLERANCE:.0%}, and what ran the models."
-)
-CURVES = (
-    "Held-out examples while training, each token after true ones: the loss of a token, and the share of examples without a wrong one. "
-    "A line is one run, a colour one recipe. Losses of other tokenizers or other roles are of other tokens. A line that still falls at "
-    "its end is of a training that had not come to one."
-)
-TRIALS = (
-    "Each recipe was trained with every value tried and judged on the validation split, by seeds that none of its runs has; the test "
-    "programs had no part in it. A best value at an end of what was tried may have a better one beyond."
-)
-SEEN = (
-    "No test program is one of training, but what is to be learnt of it may be: the same commands from other digits, the same "
-    "functions of "
-    "other words. There a right answer may be remembered, and does not show that a state is followed. `task.split_by` keeps them apart."
-)
 LEAST = 0.01
 """A smaller share of what is to be learnt than this is not worth a line."""
 MOST = 10**12
@@ -51,32 +29,31 @@ _TOLD_BY = {"permutation": ("n", "moves"), "composition": ("family",)}
 """Settings that must be those of training for what is to be learnt to be the same."""
 
 
-def run_sections(
-    found: Evaluations, variants: Mapping[str, str], trials: Sequence[SelectionRecord], missing: Rows
-) -> list[Section]:
-    """The sections on runs. `variants`: of every run; `missing`: the runs and conditions that are not there, as rows."""
+def run_sections(found: Evaluations, trials: Sequence[SelectionRecord], missing: Sequence[Missing]) -> list[Section]:
+    """The sections on runs. `missing`: the runs, and conditions of runs, that are not there."""
     sections = []
     if found.requests:
-        rows, shared = runs_table(found, variants)
+        rows, shared = runs_table(found)
         trained = any(request.get("training") for request in found.requests)
-        sections.append(
-            Section("Recipes", rows=rows, note=" ".join(filter(None, [shared, BUDGETS if trained else ""])), group=RUNS)
-        )
-    if len(missing) > 1:
-        note = "`remedy evaluate`, or `remedy run`, run again, goes on with them."
-        sections.append(Section("Missing", rows=missing, note=note, group=RUNS))
+        note = " ".join(filter(None, [shared, NOTES["recipes"] if trained else ""]))
+        sections.append(Section("Recipes", rows=rows, note=note))
+    if missing:
+        slugs = [[one.run, slug.replace("__", ", ")] for one in missing for slug in one.conditions or ("all",)]
+        sections.append(Section("Missing", rows=[["Run", "Condition"], *slugs], note=NOTES["missing"]))
     curves = {one["run"]: curve for one in found.requests if len(curve := _curve(one)) > 1}
     if curves:
-        draw = partial(curves_figure, curves, variants)
-        sections.append(Section("Validation while training", draw=draw, note=CURVES, group=RUNS))
+        draw = partial(curves_figure, curves, variants_of(found.requests))
+        sections.append(Section("Validation while training", draw=draw, note=NOTES["curves"]))
     for record in trials:
         of = f": {record['group']}" if len(trials) > 1 else ""
-        sections.append(Section(f"Settings tried{of}", rows=trials_table(record), note=TRIALS, group=RUNS))
+        sections.append(Section(f"Settings tried{of}", rows=trials_table(record), note=NOTES["trials"]))
     rows = seen_table(found)
-    return sections + ([Section("In training, at most", rows=rows, note=SEEN, group=RUNS)] if len(rows) > 1 else [])
+    if len(rows) > 1:
+        sections.append(Section("In training, at most", rows=rows, note=NOTES["seen"]))
+    return [section._replace(group=RUNS) for section in sections]
 
 
-def runs_table(found: Evaluations, variants: Mapping[str, str]) -> tuple[Rows, str]:
+def runs_table(found: Evaluations) -> tuple[Rows, str]:
     """A row for every recipe, with what its runs differ in, and a sentence on what all recipes share."""
     head = [
         "Recipe",
@@ -104,7 +81,7 @@ def runs_table(found: Evaluations, variants: Mapping[str, str]) -> tuple[Rows, s
         ]
         rows.append(
             [
-                variants[request["run"]],
+                request.get("variant") or request["run"],
                 "\n".join(filter(None, model)),
                 f"{about['parameters']:,}",
                 state(about),
@@ -114,8 +91,8 @@ def runs_table(found: Evaluations, variants: Mapping[str, str]) -> tuple[Rows, s
                 f"{count:,}",
             ]
         )
-    empty = [place for place in range(len(head)) if not any(row[place] for row in rows[1:])]
-    return folded([[cell for place, cell in enumerate(row) if place not in empty] for row in rows])
+    kept = [place for place in range(len(head)) if any(row[place] for row in rows[1:])]
+    return folded([[row[place] for place in kept] for row in rows])
 
 
 def _training(training: Mapping[str, Any] | None) -> list[str]:
@@ -183,9 +160,9 @@ def losses(requests: Sequence[Mapping[str, Any]]) -> dict[str, Loss]:
     for request in requests:
         by_step = {step: loss for step, loss, *_ in _curve(request)}
         if by_step:
-            kept = request["training"].get("kept_step")
+            kept = by_step.get(request["training"].get("kept_step"), list(by_step.values())[-1])
             of = phrase(request["checkpoint"]["tokenizer"]), request["training"].get("loss_roles")
-            found[request["run"]] = Loss(by_step.get(kept, list(by_step.values())[-1]), str(of))
+            found[request["run"]] = Loss(kept, str(of))
     return found
 
 
@@ -193,92 +170,73 @@ def curves_figure(found: Mapping[str, Sequence[Sequence[float]]], variants: Mapp
     """Loss and exact match by step; a line for every run, in the colour of its recipe."""
     from remedy.eval.tables import plotting
 
-    figure, (lower, upper) = plotting.panels(2, shared=False)
+    figure, panels = plotting.panels(2, shared=False)
     names = list(dict.fromkeys(variants[run] for run in found))
     for run, curve in found.items():
         number = names.index(variants[run])
-        steps, loss, match = zip(*curve)
-        style: dict[str, Any] = {"color": plotting.colour(number), "label": names[number]}
-        lower.plot(steps, loss, plotting.style(number), **style)
-        upper.plot(steps, match, plotting.style(number), **style)
-    lower.set(xlabel="training step", ylabel="validation loss of a token", ylim=(0, None))
-    upper.set(xlabel="training step", ylabel="validation examples without an error")
-    plotting.rates(upper)
-    plotting.legend(figure, [lower, upper])
+        steps, *values = zip(*curve)
+        for panel, ys in zip(panels, values):
+            panel.plot(steps, ys, plotting.style(number), color=plotting.colour(number), label=names[number])
+    panels[0].set(xlabel="training step", ylabel="validation loss of a token", ylim=(0, None))
+    panels[1].set(xlabel="training step", ylabel="validation examples without an error")
+    plotting.rates(panels[1])
+    plotting.legend(figure, panels)
     return figure
 
 
 def trials_table(record: SelectionRecord) -> Rows:
     """A row for every setting that a recipe tried."""
-    metric = {"loss": "Loss", "exact_match": "Exact match"}[record["metric"]]
-    of = f"{len(record['seeds'])} seed{'s' if len(record['seeds']) > 1 else ''}"
-    rows = [["Recipe", "Tried", f"{metric} on validation ({of})", "Chosen"]]
+    metric, count = {"loss": "Loss", "exact_match": "Exact match"}[record["metric"]], len(record["seeds"])
+
+    def shown(value: float | None) -> str:
+        if value is None:
+            return "no finite loss"
+        return f"{value:.1%}" if record["metric"] == "exact_match" else f"{value:.4g}"
+
+    rows = [["Recipe", "Tried", f"{metric} on validation ({count} seed{'s' if count > 1 else ''})", "Chosen"]]
     for variant, tried in record["variants"].items():
         for one in tried:
             values = [
                 f"{key.removeprefix('train.')} {value:g}" if isinstance(value, float) else f"{key} {value}"
                 for key, value in one["values"].items()
             ]
-            figures = _figures(record["metric"], one)
+            figures = ", ".join(map(shown, one["figures"]))
+            figures = figures if len(one["figures"]) == 1 else f"{shown(one['mean'])} ({figures})"
             rows.append([variant, ", ".join(values), figures, "chosen" if one["chosen"] else ""])
     return rows
 
 
-def _figures(metric: str, one: Tried) -> str:
-    def shown(value: float | None) -> str:
-        if value is None:
-            return "no finite loss"
-        return f"{value:.1%}" if metric == "exact_match" else f"{value:.4g}"
-
-    figures = ", ".join(map(shown, one["figures"]))
-    return figures if len(one["figures"]) == 1 else f"{shown(one['mean'])} ({figures})"
-
-
-class Space(NamedTuple):
-    """A space of programs to be learnt, in words, and its size."""
-
-    said: str
-    size: int
-
-
 def seen_table(found: Evaluations) -> Rows:
     """The spaces of which training may have seen a share; of large ones nothing is said."""
-    seen: dict[Space, int] = {}
-    records = by_condition(found.records)
+    seen: dict[tuple[int, str], int] = {}
     for request in found.requests:
         examples = (request.get("training") or {}).get("examples", 0)
         for condition in found.conditions if examples else ():
             if condition["run"] == request["run"]:
-                space = _space(condition, request, records)
-                if space is not None and examples >= LEAST * space.size:
-                    seen[space] = max(seen.get(space, 0), examples)
-    head = ["To be learnt", "Training examples", "In training, at most"]
-    return [
-        head,
-        *(
-            [space.said, f"{examples:,}", "all" if examples >= space.size else f"{100 * examples / space.size:.0f} %"]
-            for space, examples in sorted(seen.items(), key=lambda item: item[0].size)
-        ),
+                size, space = _space(condition, request, found.records)
+                if space and examples >= LEAST * size:
+                    seen[size, space] = max(seen.get((size, space), 0), examples)
+    rows = [
+        [space, f"{examples:,}", "all" if examples >= size else f"{100 * examples / size:.0f} %"]
+        for (size, space), examples in sorted(seen.items(), key=lambda item: item[0][0])
     ]
+    return [["To be learnt", "Training examples", "In training, at most"], *rows]
 
 
-def _space(
-    condition: ConditionSummary, request: Mapping[str, Any], records: Mapping[Any, pd.DataFrame]
-) -> Space | None:
-    """The space to be learnt under a condition; None where training split by it, was of something else, or it is not known."""
-    task, trained_on = request["data"]["task"], request.get("trained_on") or {}
-    kind = condition["diagnostic"]
-    if not kind == task["kind"] == trained_on.get("kind") or trained_on.get("split_by", "program") != "program":
-        return None
-    if any(task.get(key) != trained_on.get(key) for key in _TOLD_BY.get(kind, ())):
-        return None
-    if kind == "permutation":
-        return _commands(task, trained_on, condition["labels"])
-    mine = records[condition["run"], condition["condition"]]
-    return _compositions(trained_on, condition, mine) if kind == "composition" else None
+def _space(condition: ConditionSummary, request: Mapping[str, Any], records: pd.DataFrame) -> tuple[int, str]:
+    """The size of the space to be learnt under a condition, and the space in words; none where training split by it, was of something
+    else, or it is not known."""
+    task, trained_on, kind = request["data"]["task"], request.get("trained_on") or {}, condition["diagnostic"]
+    alike = kind == task["kind"] == trained_on.get("kind") and trained_on.get("split_by", "program") == "program"
+    if kind in _TOLD_BY and alike and all(task.get(key) == trained_on.get(key) for key in _TOLD_BY[kind]):
+        if kind == "permutation":
+            return _commands(task, trained_on, condition["labels"])
+        mine = records[(records["run"] == condition["run"]) & (records["condition"] == condition["condition"])]
+        return _compositions(trained_on, condition, mine["functions"])
+    return 0, ""
 
 
-def _commands(task: Mapping[str, Any], trained_on: Mapping[str, Any], labels: Mapping[str, Any]) -> Space | None:
+def _commands(task: Mapping[str, Any], trained_on: Mapping[str, Any], labels: Mapping[str, Any]) -> tuple[int, str]:
     from remedy.data_gen.tasks.permutation_programs import move_table, sequences
 
     moves, length = len(move_table(task["n"], task["moves"])), int(labels["length"])
@@ -286,20 +244,20 @@ def _commands(task: Mapping[str, Any], trained_on: Mapping[str, Any], labels: Ma
     several = None if repertoire is None else low_high(repertoire)[1]
     size = sequences(moves, length, several)
     if size > MOST or length in trained_on.get("held_out_lengths", ()):
-        return None
+        return 0, ""
     if several is None:
-        return Space(f"{length} commands: {moves}^{length} = {size:,} sequences", size)
-    return Space(f"{length} commands of at most {several} different ones: {size:,} sequences", size)
+        return size, f"{length} commands: {moves}^{length} = {size:,} sequences"
+    return size, f"{length} commands of at most {several} different ones: {size:,} sequences"
 
 
-def _compositions(trained_on: Mapping[str, Any], condition: ConditionSummary, records: pd.DataFrame) -> Space | None:
+def _compositions(trained_on: Mapping[str, Any], condition: ConditionSummary, functions: pd.Series) -> tuple[int, str]:
     """Compositions of the functions that the condition's programs have, if all were trained on and several are composed."""
     from remedy.data_gen.tasks.families import FAMILIES
 
     depth, family = int(condition["labels"]["depth"]), str(condition["labels"]["family"])
-    names = {name for functions in records["functions"].unique() for name in functions.split()}
-    trained = set(trained_on["functions"] or FAMILIES[family].functions) - set(trained_on.get("held_out_functions", ()))
+    names = {name for composed in functions.unique() for name in composed.split()}
+    trained = {*(trained_on["functions"] or FAMILIES[family].functions)} - {*trained_on.get("held_out_functions", ())}
     size = len(names) ** depth
     if depth < 2 or size > MOST or depth in trained_on.get("held_out_depths", ()) or not names <= trained:
-        return None
-    return Space(f"{depth} functions: {len(names)}^{depth} = {size:,} compositions", size)
+        return 0, ""
+    return size, f"{depth} functions: {len(names)}^{depth} = {size:,} compositions"

@@ -27,8 +27,9 @@ from remedy.eval.calibration.signals import SIGNALS, Observed, common_labels, ob
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records.folder import RECORDS
 from remedy.eval.records.schema import COMMON, label_columns
+from remedy.eval.report.notes import NOTES
 from remedy.eval.stats import Estimate, aurc, auroc, risk_by_coverage
-from remedy.eval.tables.sections import Rows, Section, interval, places, text, title
+from remedy.eval.tables.sections import Rows, Section, rated, text, title
 from remedy.settings import UserError
 
 if TYPE_CHECKING:
@@ -42,30 +43,6 @@ LEAST = 10
 STEPS = 60
 """Thresholds that a line of believed frames goes through."""
 GREY = "0.45"
-FORETELLS = (
-    "AUROC: how often a signal is higher of a first error than of a frame that is right, a half where it says nothing; with 95 % "
-    "intervals over clusters of programs. Frames of one number: compared with right frames that stand equally far in other traces. All "
-    "frames: with those at any number. The same trace: with the right frames before it, among which the error is always the last; so "
-    "whatever grows along a trace foretells it there, and says nothing. What follows a first error is left out."
-)
-CLAIM = (
-    "Right: share of traces in which every believed frame is right, each cluster of programs counted once, with its 95 % "
-    "interval. It is to be at least 1 less the risk, on programs like those of the calibration, over calibrations and not in "
-    "each; rows of programs that are unlike show what the claim does not cover. Believed: mean share of a trace's written frames; "
-    "of at most the second figure, which is right. First frames alone: the first k frames of every trace, with k by the same "
-    "bound. Hazards as they are: while the product of 1 - h is above 1 less the risk, which nothing guarantees."
-)
-RELIABLE = (
-    "Frames that could be the first error, in bins that should hold equally many of them: the mean hazard against the rate of "
-    "first errors, with Wilson intervals over clusters. On the dashed line hazards are what they say."
-)
-ACCEPTED = (
-    "Left: traces accepted whole, those first that score highest, against the share of them that hold an error. Right: frames "
-    "of traces "
-    "believed from the first on, against the share of traces in which one of them is wrong, as the threshold falls. Area: under "
-    "risk by "
-    "coverage of whole traces, less is better, with 95 % intervals over clusters (jackknife)."
-)
 
 
 def doubt(paths: Sequence[Path], evaluations: Sequence[tuple[Path, Mapping[str, Any]]]) -> list[Section]:
@@ -113,16 +90,16 @@ def _observed(path: Path, trust: Trust, evaluations: Sequence[tuple[Path, Mappin
 def doubt_sections(name: str, judged: Judged) -> list[Section]:
     """The sections on one diagnostic."""
     rows = believed_table(judged)
-    sections = [Section(f"{name}: how far traces are believed", rows=rows, note=f"{CLAIM} {_said(judged)}")]
+    sections = [Section(f"{name}: how far traces are believed", rows=rows, note=f"{NOTES['believed']} {_said(judged)}")]
     if judged.traces.loc[judged.traces["error"] >= 0, "cluster"].nunique() < LEAST:
         return sections
     accepted = f"{name}: what is accepted and how often it is wrong"
     foretold = foretelling_table(judged)
     return [
         *sections,
-        Section(f"{name}: what foretells the first error", rows=foretold, note=FORETELLS),
-        Section(f"{name}: hazards and first errors", draw=partial(reliability_figure, judged), note=RELIABLE),
-        Section(accepted, draw=partial(acceptance, judged), note=ACCEPTED),
+        Section(f"{name}: what foretells the first error", rows=foretold, note=NOTES["foretold"]),
+        Section(f"{name}: hazards and first errors", draw=partial(reliability_figure, judged), note=NOTES["reliable"]),
+        Section(accepted, draw=partial(acceptance, judged), note=NOTES["accepted"]),
         Section(f"{name}: whole traces accepted", rows=area_table(judged)),
     ]
 
@@ -197,9 +174,7 @@ def area_table(judged: Judged) -> Rows:
 
 
 def _share(found: Estimate | None) -> str:
-    if found is None:
-        return ""
-    return f"{100 * found.mean:.{places(found.low, found.high)}f} %\n{interval(found.low, found.high)}"
+    return rated(*found[:3]) if found is not None else ""
 
 
 def reliability_figure(judged: Judged) -> Figure:

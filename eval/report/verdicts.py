@@ -7,14 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.records import baselines
 from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, label_columns
 from remedy.eval.report.comparison import FRAMES, NUMBERS, Comparison, Side, one_primary, refuse_idle
-from remedy.eval.report.numbers import Loss, compare_losses, compare_tokens, word_of_numbers
+from remedy.eval.report.numbers import Compared, Loss, compare_losses, compare_tokens, word_of_numbers
 from remedy.eval.stats import (
     Difference,
     Evidence,
@@ -27,6 +26,7 @@ from remedy.eval.stats import (
     word,
     word_of_runs,
 )
+from remedy.eval.stats.clusters import Floats
 from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
 from remedy.messages import suggest
 from remedy.settings import ConfigError
@@ -51,11 +51,11 @@ class Verdict(NamedTuple):
     baseline: Repeated
     treatment: Repeated
     evidence: Evidence
-    level: float
-    token_ratio: float
-    word: VerdictWord | None
-    of_runs: VerdictWord
-    programs: int
+    level: float = ALONE
+    token_ratio: float = math.nan
+    word: VerdictWord | None = VerdictWord.INCONCLUSIVE
+    of_runs: VerdictWord = VerdictWord.INCONCLUSIVE
+    programs: int = 0
     without: tuple[str, float] = ("", 0.0)
     runs: tuple[frozenset[str], ...] = ()
     conditions: tuple[frozenset[str], ...] = ()
@@ -65,11 +65,6 @@ class Verdict(NamedTuple):
     refused: str = ""
 
     @property
-    def idle(self) -> bool:
-        """True where the treatment has no more right than needs no model."""
-        return bool(self.without[0]) and self.treatment.estimate.mean <= self.without[1]
-
-    @property
     def interval(self) -> tuple[float, float]:
         """The ends of the interval that it is judged by."""
         if self.comparison.metric not in NUMBERS:
@@ -77,18 +72,6 @@ class Verdict(NamedTuple):
         spread = self.found.recipes or self.found.runs
         half = spread.half(self.level)
         return spread.centre - half, spread.centre + half
-
-    def judged(self, level: float) -> Verdict:
-        """The same with its words, at a level."""
-        if self.comparison.metric in NUMBERS:
-            said = word_of_numbers(self.evidence, level)
-            return self._replace(level=level, word=said, of_runs=said)
-        sides = self.found, self.baseline, self.treatment
-        margin = self.comparison.margin
-        words = word(*sides, self.evidence, level, margin), word_of_runs(*sides, level, margin)
-        if self.comparison.solved_at == "above chance":  # more than a guess is no failure gone
-            words = _at_most_helped(words[0]), _at_most_helped(words[1])
-        return self._replace(level=level, word=words[0], of_runs=words[1])
 
 
 def decide(
@@ -110,11 +93,20 @@ def decide(
     found = [_compared(comparison, records, untrained, losses or {}) for comparison in comparisons]
     sharing = [number for number, one in enumerate(found) if not (one.comparison.primary or one.word is None)]
     at = dict(zip(sharing, levels([found[number].evidence.p_value for number in sharing], ALONE)))
-    return [one if one.word is None else one.judged(at.get(number, ALONE)) for number, one in enumerate(found)]
+    return [one if one.word is None else _worded(one, at.get(number, ALONE)) for number, one in enumerate(found)]
 
 
-def _at_most_helped(said: VerdictWord) -> VerdictWord:
-    return VerdictWord.HELPED if said is VerdictWord.FIXED else said
+def _worded(item: Verdict, level: float) -> Verdict:
+    """A verdict with its words, at a level."""
+    about = item.comparison
+    if about.metric in NUMBERS:
+        said = word_of_numbers(item.evidence, level)
+        return item._replace(level=level, word=said, of_runs=said)
+    sides = item.found, item.baseline, item.treatment
+    words = [word(*sides, item.evidence, level, about.margin), word_of_runs(*sides, level, about.margin)]
+    if about.solved_at == "above chance":  # more than a guess is no failure gone
+        words = [VerdictWord.HELPED if one is VerdictWord.FIXED else one for one in words]
+    return item._replace(level=level, word=words[0], of_runs=words[1])
 
 
 def _compared(
@@ -122,31 +114,38 @@ def _compared(
 ) -> Verdict:
     """The comparison by itself; its word is still to be found, unless it is a diagnosis."""
     if comparison.metric == "loss":
-        runs = [_runs(side, records, comparison) for side in (comparison.baseline, comparison.treatment)]
-        sides_ = compare_losses(comparison.where, *([losses.get(run) for run in side] for side in runs))
-        said = Verdict(comparison, *sides_, ALONE, math.nan, VerdictWord.INCONCLUSIVE, VerdictWord.INCONCLUSIVE, 0)
-        return said._replace(runs=tuple(map(frozenset, runs)))
-    before, after = sides(comparison, records)
-    diagnosis = _feeding(before) != _feeding(after)
+        both = [_of_run(side, records, comparison) for side in (comparison.baseline, comparison.treatment)]
+        runs = [sorted(side["run"].unique()) for side in both]
+        found = compare_losses(comparison.where, *([losses.get(run) for run in side] for side in runs))
+        return Verdict(comparison, *found, runs=tuple(map(frozenset, runs)))
+    pair = before, after = sides(comparison, records)
+    diagnosis = len({frozenset(map(fed_as, side["forcing"])) for side in pair}) > 1
     if diagnosis:
         refuse_idle(comparison)
-    examples = before.drop_duplicates(PAIRED)
-    both = before.merge(after, on=["place", *PAIRED], suffixes=("_before", "_after"), validate="1:1")
-    about = {
-        "without": _without(examples) if comparison.metric == "answer" else ("", 0.0),
-        "runs": tuple(frozenset(side["run"]) for side in (before, after)),
-        "conditions": tuple(frozenset(side["condition"]) for side in (before, after)),
-        "truncated": tuple(float(side["truncated"].mean()) for side in (before, after)),
-        "losses": tuple(_mean_loss(side["run"].unique(), losses) for side in (before, after)),
-    }
+    examples, together = before.drop_duplicates(PAIRED), paired(before, after)
+    written = together[
+        (together["cost_before"] > 0) & (together["cost_after"] > 0)
+    ]  # else their tokens compare nothing
+    without = ("", 0.0)
+    if comparison.metric == "answer":
+        name, share = baselines.highest([{"baselines": baselines.baselines(examples)}])
+        without = baselines.NAMES.get(name, ""), share
     if comparison.metric == "tokens":
-        judged = compare_tokens(comparison.where, both)
+        found = compare_tokens(comparison.where, written)
     else:
-        judged = _rates(comparison, before, after, untrained, about["without"])  # type: ignore[arg-type]
-    inconclusive = VerdictWord.INCONCLUSIVE
-    word_ = None if diagnosis else inconclusive
-    programs = examples["example"].nunique()
-    return Verdict(comparison, *judged, ALONE, _token_ratio(both), word_, inconclusive, programs)._replace(**about)  # type: ignore[arg-type]
+        found = _rates(comparison, before, after, untrained, without)
+    return Verdict(
+        comparison,
+        *found,
+        token_ratio=float(written["cost_after"].sum() / written["cost_before"].sum()) if len(written) else math.nan,
+        word=None if diagnosis else VerdictWord.INCONCLUSIVE,
+        programs=examples["example"].nunique(),
+        without=without,
+        runs=tuple(frozenset(side["run"]) for side in pair),
+        conditions=tuple(frozenset(side["condition"]) for side in pair),
+        truncated=tuple(float(side["truncated"].mean()) for side in pair),
+        losses=tuple(_mean_loss(side["run"].unique(), losses) for side in pair),
+    )
 
 
 def _rates(
@@ -155,56 +154,46 @@ def _rates(
     after: pd.DataFrame,
     untrained: Collection[str],
     without: tuple[str, float],
-) -> tuple[Difference, Repeated, Repeated, Evidence]:
+) -> Compared:
     """Two sides of rates by the judge's two questions."""
-    outcomes, clusters = _outcomes(comparison, before, after)
-    standing = set(before["run"]) <= set(untrained), set(after["run"]) <= set(untrained)
-    found = compare(outcomes[0], outcomes[1], clusters, set(before["run"]) == set(after["run"]), standing)
-    if comparison.solved_at == "above chance" and not without[0]:
-        raise ConfigError(f"{comparison.where}: solved_at: no guess is known for these programs: give a share")
-    solved_at = without[1] if isinstance(comparison.solved_at, str) else comparison.solved_at
-    baseline, treatment = (over_seeds(side, clusters, solved_at) for side in outcomes)
-    if comparison.asks and not found.repeated:
+    where, (share, count) = comparison.where, FRAMES.get(comparison.metric, ("right", ""))
+    if count and (pd.concat([before, after]).groupby(PAIRED)[count].nunique() > 1).any():
         raise ConfigError(
-            f"{comparison.where}: asks does nothing: a side has one seed, so that nothing is asked of recipes"
+            f"{where}: metric {comparison.metric}: the sides show other numbers of {count}, whose shares cannot be paired"
         )
+    (first, clusters), (second, _) = (outcomes_of(side, share, count) for side in (before, after))
+    runs = [set(side["run"]) for side in (before, after)]
+    standing = runs[0] <= set(untrained), runs[1] <= set(untrained)
+    difference = compare(first, second, clusters, runs[0] == runs[1], standing)
+    if comparison.solved_at == "above chance" and not without[0]:
+        raise ConfigError(f"{where}: solved_at: no guess is known for these programs: give a share")
+    solved_at = without[1] if isinstance(comparison.solved_at, str) else comparison.solved_at
+    baseline, treatment = (over_seeds(side, clusters, solved_at) for side in (first, second))
+    if comparison.asks and not difference.repeated:
+        raise ConfigError(f"{where}: asks does nothing: a side has one seed, so that nothing is asked of recipes")
     try:
-        return found, baseline, treatment, weigh(found, baseline, treatment, comparison.asks)
+        return difference, baseline, treatment, weigh(difference, baseline, treatment, comparison.asks)
     except ValueError:
         raise ConfigError(
-            f"{comparison.where}: asks: rates cannot be tested with {found.seeds[1]} seeds against {found.seeds[0]}: "
+            f"{where}: asks: rates cannot be tested with {difference.seeds[1]} seeds against {difference.seeds[0]}: "
             f"train {SEEDS_A_SIDE} a side ({RUNS_ON_BOTH} where each run is on both sides), or ask for `solved`"
         ) from None
 
 
-def _outcomes(
-    comparison: Comparison, before: pd.DataFrame, after: pd.DataFrame
-) -> tuple[list[npt.NDArray[np.float64]], list[str]]:
-    """Right ones of each side (runs, examples) and the examples' clusters. Of frames, every one of a trace is an example, all of a
-    program in its cluster: a trace's right ones are counted first, since only their number is known."""
-    first = before[before["place"] == before["place"].iloc[0]]
-    if comparison.metric == "answer":
-        counts = [side["right"].to_numpy(dtype=float).reshape(side["run"].nunique(), -1) for side in (before, after)]
-        return counts, first["cluster"].tolist()
-    share, number = FRAMES[comparison.metric]
-    of = first[number].to_numpy()
-    for side in (before, after):
-        if (side[number].to_numpy().reshape(side["run"].nunique(), -1) != of).any():
-            raise ConfigError(
-                f"{comparison.where}: metric {comparison.metric}: the sides show other numbers of {number}, whose shares cannot "
-                "be paired"
-            )
-    place = np.concatenate([np.arange(count) for count in of]) if len(of) else np.array([])
-    found = []
-    for side in (before, after):
-        right = np.round(side[share].to_numpy(dtype=float) * side[number].to_numpy()).reshape(-1, len(of))
-        found.append((place < np.repeat(right, of, axis=1)).astype(float))
-    return found, np.repeat(first["cluster"].to_numpy(), of).tolist()
+def outcomes_of(rows: pd.DataFrame, column: str, count: str = "") -> tuple[Floats, list[str]]:
+    """Right ones of runs (runs, examples), in the order of `rows`, on the examples that all of them have; and the examples' clusters.
 
-
-def _without(examples: pd.DataFrame) -> tuple[str, float]:
-    name, share = baselines.highest([{"baselines": baselines.baselines(examples)}])
-    return baselines.NAMES.get(name, ""), share
+    `count`: of a share of frames, the column with their number. Then every frame of a trace is an example, all of a program in its
+    cluster: a trace's right ones are counted first, since only their number is known.
+    """
+    runs = list(dict.fromkeys(rows["run"]))
+    wide = rows.pivot(index=PAIRED, columns="run", values=column).dropna()[runs]
+    right, clusters = wide.to_numpy(dtype=float).T, wide.index.get_level_values("cluster")
+    if not count:
+        return right, clusters.tolist()
+    of = rows.drop_duplicates(PAIRED).set_index(PAIRED)[count][wide.index].to_numpy(dtype=int)
+    place = np.concatenate([np.arange(number) for number in of])
+    return (place < np.repeat(np.round(right * of), of, axis=1)).astype(float), np.repeat(clusters, of).tolist()
 
 
 def _mean_loss(runs: Sequence[str], losses: Mapping[str, Loss]) -> float:
@@ -218,41 +207,22 @@ def sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, 
     Raises:
         ConfigError: a side names a run or label that the records do not have, or no example is shared.
     """
-    before, after = (_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment))
-    runs = before["run"].nunique() + after["run"].nunique()
-    counts = pd.concat([before, after]).groupby(PAIRED).size()
-    shared = counts[counts == runs].index
+    found = [_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment)]
+    counts = pd.concat(found).groupby(PAIRED).size()
+    shared = counts[counts == sum(side["run"].nunique() for side in found)].index
     if shared.empty:
         raise ConfigError(
             f"{comparison.where}: the two sides share no example; "
             "they are paired by program, and another task, seed, length or repertoire draws others"
         )
-    found = [
-        side[side.set_index(PAIRED).index.isin(shared)].sort_values(["place", *PAIRED]) for side in (before, after)
-    ]
-    return found[0], found[1]
+    before, after = (side[pd.MultiIndex.from_frame(side[PAIRED]).isin(shared)] for side in found)
+    return before.sort_values(["place", *PAIRED]), after.sort_values(["place", *PAIRED])
 
 
-def merged(comparison: Comparison, records: pd.DataFrame) -> pd.DataFrame:
-    """The records of both sides, one row for each example and pair of runs, as `..._before` and `..._after`. Runs are paired in
-    their order, as many as the side with fewer has; a run on both sides with itself.
-
-    Raises:
-        ConfigError: as `sides`.
-    """
-    before, after = sides(comparison, records)
+def paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Both sides, one row for each example and pair of runs, as `..._before` and `..._after`. Runs are paired in their order, as
+    many as the side with fewer has; a run on both sides with itself."""
     return before.merge(after, on=["place", *PAIRED], suffixes=("_before", "_after"), validate="1:1")
-
-
-def _feeding(side: pd.DataFrame) -> set[str]:
-    """The forcings of a side by what they feed."""
-    return set(map(fed_as, side["forcing"]))
-
-
-def _token_ratio(both: pd.DataFrame) -> float:
-    # Where either side was not written, the tokens compare nothing.
-    written = both[(both["cost_before"] > 0) & (both["cost_after"] > 0)]
-    return float(written["cost_after"].sum() / written["cost_before"].sum()) if len(written) else math.nan
 
 
 def _of_run(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
@@ -265,10 +235,6 @@ def _of_run(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
     return chosen
 
 
-def _runs(side: Side, records: pd.DataFrame, comparison: Comparison) -> list[str]:
-    return sorted(_of_run(side, records, comparison)["run"].unique())
-
-
 def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
     """One row for each run and example; `place` numbers the runs of the side."""
     where = comparison.where
@@ -277,34 +243,24 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         if key not in records:
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
         chosen = chosen[chosen[key] == value]
-    asked = [one.name for one in LABELS.values() if one.asked and one.name in chosen and one.name not in side.where]
-    for name in asked:
+    for name in [
+        one.name for one in LABELS.values() if one.asked and one.name in chosen and one.name not in side.where
+    ]:
         if chosen[name].isna().any():
             chosen = chosen[chosen[name].isna()]  # none is named: the checkpoint's own
     if chosen.empty:
         raise ConfigError(f"{where}: {side.run!r} has no records where {side.where}")
     if chosen.duplicated(["run", *PAIRED]).any():
-        names = ["diagnostic", *label_columns(chosen.drop(columns="variant"))]
-        free = [key for key in names if chosen[key].nunique() > 1]
+        free = [key for key in ["diagnostic", *label_columns(chosen)] if chosen[key].nunique() > 1]
         raise ConfigError(f"{where}: {side.where} leaves several conditions of {side.run!r}; also fix {free}")
-    needed = FRAMES[comparison.metric][0] if comparison.metric in FRAMES else "right"
-    if chosen[needed].isna().any() and comparison.metric != "tokens":
+    needed = FRAMES.get(comparison.metric, ("right",))[0]
+    if comparison.metric != "tokens" and chosen[needed].isna().any():
         forcing = chosen[chosen[needed].isna()]["forcing"].iloc[0]
-        what = (
-            "right or wrong answers: what they are read from"
-            if needed == "right"
-            else f"own {comparison.metric}s: they"
-        )
-        verb = (
-            "is fed. Compare its frames (metric: state, or action)"
-            if needed == "right"
-            else "are fed, or there are none"
-        )
+        what = {
+            "right": "right or wrong answers: what they are read from is fed. Compare its frames (metric: state, or action)"
+        }.get(needed, f"own {comparison.metric}s: they are fed, or there are none")
         raise ConfigError(
-            f"{where}: {side.run!r} under forcing {forcing} has no {what} {verb}, or compare conditions in which the model writes them"
+            f"{where}: {side.run!r} under forcing {forcing} has no {what}, or compare conditions in which the model writes them"
         )
     places = {run: place for place, run in enumerate(sorted(chosen["run"].unique()))}
-    chosen = chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1), place=chosen["run"].map(places))
-    kept = ("run", "place", *PAIRED, "condition", "right", "truncated", "cost", "failure", "forcing")
-    frames = ("state_exact", "states", "action_exact", "actions", "chance", "start_right", "true_answer")
-    return chosen[[*kept, *frames]]
+    return chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1), place=chosen["run"].map(places))

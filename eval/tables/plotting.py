@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from matplotlib import rcParams
 from matplotlib.axes import Axes
@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 from matplotlib.transforms import ScaledTranslation, Transform
 
+from remedy.eval.records import baselines
 from remedy.eval.tables.colours import COLOURS
 
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
@@ -68,13 +69,6 @@ def panels(count: int, shared: bool = True) -> tuple[Figure, list[Axes]]:
     return figure, axes[:count]
 
 
-def dots(panel: Axes, points: Sequence[tuple[float, float]], number: int, aside: float = 0.0) -> None:
-    """A small mark for each seed."""
-    if points:
-        xs, ys = zip(*points)
-        panel.scatter(xs, ys, s=9, color=colour(number), alpha=0.6, zorder=3, transform=moved(panel, aside))
-
-
 def line(
     panel: Axes,
     points: Mapping[Any, Interval],
@@ -92,13 +86,13 @@ def line(
     if not xs:
         return
     centre, low, high = zip(*(points[x] for x in xs))
-    colour, shape = COLOURS[number % len(COLOURS)], MARKERS[(number if marker is None else marker) % len(MARKERS)]
-    place = moved(panel, aside)
+    shade, place = colour(number), moved(panel, aside)
+    shape = MARKERS[(number if marker is None else marker) % len(MARKERS)]
     if band and len(xs) > 1:
-        panel.fill_between(xs, low, high, color=colour, alpha=0.13, lw=0)
+        panel.fill_between(xs, low, high, color=shade, alpha=0.13, lw=0)
     else:
-        panel.vlines(xs, low, high, color=colour, alpha=0.5, lw=1.2, transform=place)
-    panel.plot(xs, centre, style, marker=shape, color=colour, label=label, transform=place)
+        panel.vlines(xs, low, high, color=shade, alpha=0.5, lw=1.2, transform=place)
+    panel.plot(xs, centre, style, marker=shape, color=shade, label=label, transform=place)
 
 
 def moved(panel: Axes, aside: float) -> Transform:
@@ -185,3 +179,51 @@ def legend(
     figure.legend(
         list(found.values()), list(found), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=columns, fontsize=10
     )
+
+
+class Line(NamedTuple):
+    """Rates of one recipe in one panel: estimates with their intervals against numbers. `kind`: what tells it from the recipe's other
+    lines; `seeds`: the rate of each seed, where there are several."""
+
+    panel: str
+    name: str
+    kind: str
+    points: Mapping[float, Interval]
+    seeds: Sequence[tuple[float, float]] = ()
+
+
+def along(
+    lines: Sequence[Line],
+    panel_titles: Sequence[str],
+    xlabel: str,
+    scale: Callable[[Axes], None],
+    without: Mapping[str, Mapping[str, Mapping[float, float]]],
+    joined: bool = True,
+) -> Figure:
+    """Right answers along a number: a colour for every recipe, a style and marker for every kind of line, and in grey what needs no
+    model (`without`, by panel). `scale`: sets the horizontal axis; `joined`: whether points make lines."""
+    names = list(dict.fromkeys(one.name for one in lines))
+    longest: dict[str, int] = {}
+    for one in lines:
+        longest[one.kind] = max(len(one.points) if joined else 1, longest.get(one.kind, 0))
+    kinds = sorted(longest, key=lambda kind: longest[kind] == 1)  # lines before single points
+    figure, axes = panels(len(panel_titles))
+    for panel, title in zip(axes, panel_titles):
+        mine = [one for one in lines if one.panel == title]
+        beside = asides(list(dict.fromkeys((one.name, one.kind) for one in mine)))
+        for one in mine:
+            number, of_kind = names.index(one.name), kinds.index(one.kind)
+            marker = of_kind if len(kinds) > 1 else number
+            aside = beside[one.name, one.kind] if joined and len(one.points) == 1 else 0.0
+            label = called(one.name, one.kind)
+            line(panel, one.points, label, number, style(of_kind, 1) if joined else "", marker, aside, joined)
+            if one.seeds:
+                place, xs, ys = moved(panel, aside), *zip(*one.seeds)
+                panel.scatter(xs, ys, s=9, color=colour(number), alpha=0.6, zorder=3, transform=place)
+        baselines.draw(panel, without[title], joined)
+        scale(panel)
+        rates(panel)
+        panel.set(xlabel=xlabel, title=title)
+    axes[0].set_ylabel("right answers")
+    key(figure, axes, names, kinds, [kind for kind in kinds if longest[kind] == 1])
+    return figure

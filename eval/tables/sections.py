@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from remedy.eval.records import remarks
+import pandas as pd
+
 from remedy.eval.records.schema import COMMON, LABELS, LabelValue, rank
 from remedy.eval.records.summary import ConditionSummary, Interval
 
@@ -47,24 +47,21 @@ def tidied(rows: Rows) -> Rows:
 def folded(rows: Rows, key: int = 1) -> tuple[Rows, str]:
     """A table with one row for all rows that are alike in the first `key` columns, which hold in one cell what they differ in; and a
     sentence on what all of several rows share, whose columns are left out."""
-    groups: dict[tuple[str, ...], Rows] = {}
-    for row in rows[1:]:
-        groups.setdefault(tuple(row[:key]), []).append(row)
-    merged = [[_together([row[place] for row in group]) for place in range(len(rows[0]))] for group in groups.values()]
-    constant = [
-        place
-        for place in range(len(rows[0]))
-        if place >= key and len(rows[0]) > key + 1 and len(merged) > 1 and len({row[place] for row in merged}) == 1
-    ]
-    kept = [place for place in range(len(rows[0])) if place not in constant]
+    head, count = rows[0], len(rows[0])
+    frame = pd.DataFrame(rows[1:], columns=range(count))
+    groups = frame.groupby(list(range(key)), sort=False)
+    merged = [[_together(group[place]) for place in range(count)] for _, group in groups]
     shared = [
-        f"{rows[0][place].lower()} {merged[0][place].replace(chr(10), ', ')}" for place in constant if merged[0][place]
+        place
+        for place in range(key, count)
+        if count > key + 1 and len(merged) > 1 and len({row[place] for row in merged}) == 1
     ]
-    table = [[row[place] for place in kept] for row in [rows[0], *merged]]
-    return table, f"All rows: {'; '.join(shared)}." if shared else ""
+    said = [f"{head[at].lower()} {merged[0][at].replace(chr(10), ', ')}" for at in shared if merged[0][at]]
+    table = [[cell for place, cell in enumerate(row) if place not in shared] for row in [head, *merged]]
+    return table, f"All rows: {'; '.join(said)}." if said else ""
 
 
-def _together(cells: Sequence[str]) -> str:
+def _together(cells: Iterable[str]) -> str:
     """Different cells in one: line by line, numbers as a range."""
     different = list(dict.fromkeys(cells))
     if len(different) == 1:
@@ -72,15 +69,12 @@ def _together(cells: Sequence[str]) -> str:
     split = [cell.split("\n") for cell in different]
     if len({len(lines) for lines in split}) == 1 and len(split[0]) > 1:
         return "\n".join(_together(lines) for lines in zip(*split))
-    found = [re.fullmatch(r"(.*?)(-?[\d,]*\.?\d+(?:e[+-]?\d+)?)(.*)", cell) for cell in different]
-    ends = {(one[1], one[3]) for one in found if one}
-    if len(ends) == 1 and all(found):
-        [(start, end)] = ends
-        numbers = sorted((one[2] for one in found if one), key=lambda text: float(text.replace(",", "")))
-        if len(numbers) > 4:
-            return f"{start}{numbers[0]} to {numbers[-1]}{end}"
-        return f"{start}{', '.join(numbers)}{end}"
-    return " / ".join(different)
+    parts = [re.split(r"(-?[\d,]*\.?\d+(?:e[+-]?\d+)?)", cell, maxsplit=1) for cell in different]
+    if len({(part[0], part[-1]) for part in parts}) > 1 or len(parts[0]) < 3:
+        return " / ".join(different)
+    numbers = sorted((part[1] for part in parts), key=lambda number: float(number.replace(",", "")))
+    said = f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 4 else ", ".join(numbers)
+    return f"{parts[0][0]}{said}{parts[0][-1]}"
 
 
 class Published(NamedTuple):
@@ -112,26 +106,21 @@ def title(label: str) -> str:
 def ordered_labels(conditions: Iterable[ConditionSummary]) -> list[str]:
     """The labels that conditions have: their diagnostics' own ones, then those of all conditions, as they are declared."""
     common = [one.name for one in COMMON]
-    names = list(dict.fromkeys(name for condition in conditions for name in condition["labels"]))
+    names = dict.fromkeys(name for condition in conditions for name in condition["labels"])
     places = {name: place for place, name in enumerate(LABELS)}
     return sorted(names, key=lambda name: (name in common, places.get(name, len(places))))
 
 
 def varying(conditions: Sequence[ConditionSummary]) -> list[str]:
     """The labels that tell some of the conditions apart."""
-    return [
-        name
-        for name in ordered_labels(conditions)
-        if len({repr(condition["labels"].get(name)) for condition in conditions}) > 1
-    ]
+    values = {name: {repr(one["labels"].get(name)) for one in conditions} for name in ordered_labels(conditions)}
+    return [name for name, found in values.items() if len(found) > 1]
 
 
 def telling(conditions: Sequence[ConditionSummary]) -> list[str]:
     """The labels that tell apart conditions of one run, which its name does not."""
-    groups: dict[str, list[ConditionSummary]] = {}
-    for condition in conditions:
-        groups.setdefault(condition["run"], []).append(condition)
-    found = {name for group in groups.values() for name in varying(group)}
+    runs = {one["run"] for one in conditions}
+    found = {name for run in runs for name in varying([one for one in conditions if one["run"] == run])}
     return [name for name in varying(conditions) if name in found]
 
 
@@ -157,40 +146,36 @@ def lines(conditions: Sequence[ConditionSummary], names: Sequence[str], axis: st
     along = LABELS[axis].along if axis in LABELS else ()
     others = [name for name in names if name != axis and name not in along]
     alike: dict[tuple[LabelValue, ...], list[ConditionSummary]] = {}
-    for condition in conditions:
-        alike.setdefault(tuple(_of(condition, name) for name in others), []).append(condition)
-    told = {key: {*others, *(name for name in along if _several(group, name, axis))} for key, group in alike.items()}
+    for one in conditions:
+        alike.setdefault(tuple(_of(one, name) for name in others), []).append(one)
     found: dict[tuple[object, ...], Line] = {}
-    for condition in conditions:
-        kept = told[tuple(_of(condition, name) for name in others)]
-        labels = {name: _of(condition, name) for name in names if name in kept}
-        line = found.setdefault((condition["run"], *labels.items()), Line(condition["run"], labels, []))
-        line.conditions.append(condition)
-    shown = {name for line in found.values() for name in line.labels}
-    said = [_saying(line, [name for name in names if name in shown]) for line in found.values()]
-    runs = list(dict.fromkeys(line.run for line in said))
+    for group in alike.values():
+        told = {*others, *(name for name in along if _several(group, name, axis))}
+        for one in group:
+            labels = {name: _of(one, name) for name in names if name in told}
+            line = found.setdefault((one["run"], *labels.items()), Line(one["run"], labels, []))
+            line.conditions.append(one)
+    shown = [name for name in names if any(name in line.labels for line in found.values())]
+    runs = list(dict.fromkeys(one["run"] for one in conditions))
 
     def place(line: Line) -> tuple[object, ...]:
         values = [(name, line.labels.get(name, "")) for name in (*others, *along)]
         return (runs.index(line.run), *((value != "", rank(name, value)) for name, value in values))
 
-    return sorted(said, key=place)
+    return sorted((_saying(line, shown) for line in found.values()), key=place)
 
 
 def _saying(line: Line, names: Sequence[str]) -> Line:
     """The line with those labels that are its own, or that other lines are told apart by and all of its conditions share."""
     values = {name: {_of(condition, name) for condition in line.conditions} for name in names}
-    return line._replace(
-        labels={name: next(iter(found)) for name, found in values.items() if name in line.labels or len(found) == 1}
-    )
+    labels = {name: next(iter(found)) for name, found in values.items() if name in line.labels or len(found) == 1}
+    return line._replace(labels=labels)
 
 
 def _several(conditions: Sequence[ConditionSummary], name: str, axis: str) -> bool:
     """Tell if a label has several values at one value of an axis."""
-    values: dict[LabelValue, set[LabelValue]] = {}
-    for condition in conditions:
-        values.setdefault(_of(condition, axis), set()).add(_of(condition, name))
-    return any(len(found) > 1 for found in values.values())
+    pairs = {(_of(condition, axis), _of(condition, name)) for condition in conditions}
+    return len(pairs) > len({at for at, _ in pairs})
 
 
 def constant(conditions: Sequence[ConditionSummary]) -> str:
@@ -202,14 +187,9 @@ def constant(conditions: Sequence[ConditionSummary]) -> str:
 
 def named(labels: Mapping[str, LabelValue], names: Iterable[str]) -> str:
     """Some of a condition's labels in one line: `spacing 4, forcing free`. A label that is false or empty is not said."""
-    said = []
-    for name in names:
-        value = labels.get(name)
-        if value is True:
-            said.append(name)
-        elif value not in (None, "", False):
-            said.append(f"{name} {text(value)}")
-    return ", ".join(said)
+    values = {name: labels.get(name) for name in names}
+    said = {name: value for name, value in values.items() if value is not None and value is not False and value != ""}
+    return ", ".join(name if value is True else f"{name} {text(value)}" for name, value in said.items())
 
 
 def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
@@ -224,17 +204,14 @@ def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
     return sorted(conditions, key=place)
 
 
+def rated(mean: float, low: float, high: float) -> str:
+    """A rate with its interval: `93 %`, and `89 to 96 %` in small print."""
+    return f"{100 * mean:.{places(low, high)}f} %\n{interval(low, high)}"
+
+
 def percent(found: Interval | None) -> str:
-    """A rate with its interval: `93 %`, and `89 to 96 %` in small print; empty if there is none."""
-    if found is None:
-        return ""
-    low, high = found["low"], found["high"]
-    return f"{100 * found['mean']:.{places(low, high)}f} %\n{interval(low, high)}"
-
-
-def judged(condition: ConditionSummary) -> str:
-    """The rate of right answers of a condition as `percent` writes it, with what has to be said of it in small print."""
-    return "\n".join([percent(condition["right"]), *remarks.of_condition(condition)])
+    """A rate of a summary as `rated`; empty if there is none."""
+    return "" if found is None else rated(found["mean"], found["low"], found["high"])
 
 
 def interval(low: float, high: float) -> str:
@@ -253,61 +230,44 @@ def places(low: float, high: float) -> int:
     return 1 if high - low < 0.02 else 0
 
 
-def sized(condition: ConditionSummary) -> str:
-    """Count the examples; in small print, how many programs, and as how many they count, where that is fewer."""
-    said = str(condition["examples"])
-    if condition["programs"] < condition["examples"]:
-        said += f"\n{condition['programs']} programs"
-    if condition["clusters"] < condition["programs"]:
-        said += f"\nin {condition['clusters']} clusters"
-    right = condition["right"]
-    if condition["clusters"] < condition["examples"] and right is not None:
-        said += f"\nas good as {right['effective']:.0f}"
-    return said
-
-
-def p_value(p: float) -> str:
-    """A p-value to three places."""
-    return f"{p:.3f}" if p >= 0.001 else "<\N{NO-BREAK SPACE}0.001"
-
-
 class Group(NamedTuple):
-    """One condition of a variant, with the summaries of its runs."""
+    """One condition of a variant, with the summaries of its runs and their records."""
 
     variant: str
     labels: Mapping[str, LabelValue]
     runs: list[ConditionSummary]
-
-    def counts(self, key: str) -> dict[str, int]:
-        """Counts of all runs together."""
-        found: Counter[str] = Counter()
-        for run in self.runs:
-            found.update(run[key])  # type: ignore[literal-required]
-        return dict(found)
+    records: pd.DataFrame
 
     def total(self, key: str) -> int:
         """A number of all runs together."""
         return sum(run[key] for run in self.runs)  # type: ignore[literal-required]
 
 
-def grouped(conditions: Sequence[ConditionSummary], variants: Mapping[str, str]) -> list[Group]:
-    """The conditions of runs that differ in their seeds alone, together. `variants`: of every run."""
-    found: dict[tuple[str, frozenset[tuple[str, LabelValue]]], Group] = {}
-    for condition in in_order(conditions):
-        variant = variants.get(condition["run"], condition["run"])
-        key = variant, frozenset(condition["labels"].items())
-        found.setdefault(key, Group(variant, condition["labels"], [])).runs.append(condition)
-    return list(found.values())
+def grouped(conditions: Sequence[ConditionSummary], records: pd.DataFrame | None = None) -> list[Group]:
+    """The conditions of runs that differ in their seeds alone, together. `records`: of these conditions; without them groups have
+    none."""
+    rows: dict[Any, pd.DataFrame] = {}
+    if records is not None and "condition" in records:
+        rows = dict(list(records.groupby(["run", "condition"], sort=False)))
+    found: dict[tuple[object, ...], list[ConditionSummary]] = {}
+    for one in in_order(conditions):
+        found.setdefault((one["variant"], one["diagnostic"], frozenset(one["labels"].items())), []).append(one)
+    groups = []
+    for runs in found.values():
+        mine = [rows[key] for one in runs if (key := (one["run"], one["condition"])) in rows]
+        groups.append(Group(runs[0]["variant"], runs[0]["labels"], runs, pd.concat(mine) if mine else pd.DataFrame()))
+    return groups
 
 
-def _all_runs(groups: Sequence[Group]) -> list[ConditionSummary]:
+def all_runs(groups: Sequence[Group]) -> list[ConditionSummary]:
+    """The conditions of all runs of groups."""
     return [run for group in groups for run in group.runs]
 
 
 def table(groups: Sequence[Group], columns: Mapping[str, Callable[[Group], str]], first: str = "Recipe") -> Rows:
     """A row for every group: its variant, the labels that vary (of two that are always equal, one), and columns; those that say nothing
     are left out."""
-    values = {name: [text(group.labels.get(name, "")) for group in groups] for name in varying(_all_runs(groups))}
+    values = {name: [text(group.labels.get(name, "")) for group in groups] for name in varying(all_runs(groups))}
     labels = [name for name in values if values[name] not in [values[other] for other in values if other < name]]
     rows = [[first, *map(title, labels), *columns]]
     for group in groups:
@@ -316,7 +276,7 @@ def table(groups: Sequence[Group], columns: Mapping[str, Callable[[Group], str]]
     return tidied(rows)
 
 
-def mean_of(intervals: Sequence[Interval | None]) -> str:
+def mean_of(intervals: Iterable[Interval | None]) -> str:
     """A share of one run with its interval, or the mean of several with the lowest and highest; empty where there is none."""
     found = [one for one in intervals if one is not None]
     if len(found) < 2:

@@ -105,9 +105,8 @@ def together(
     *parts: pd.DataFrame, variants: dict[str, str] | None = None
 ) -> tuple[list[ConditionSummary], pd.DataFrame]:
     """The conditions, as an evaluation summarises them, and the records as a report reads them: with each run's variant."""
-    conditions = [condition for part in parts for condition in summarise(part)]
-    records = pd.concat(parts, ignore_index=True)
-    return conditions, records.assign(variant=[(variants or {}).get(run, run) for run in records["run"]])
+    known = [part.assign(variant=[(variants or {}).get(run, run) for run in part["run"]]) for part in parts]
+    return [condition for part in known for condition in summarise(part)], pd.concat(known, ignore_index=True)
 
 
 def write_evaluation(

@@ -135,7 +135,7 @@ def test_a_line_runs_through_lengths_and_never_through_spacings(spacing: float) 
         for run in ("a-0", "a-1", "b-0")
         for n, k, at in grid
     ]
-    conditions, records = together(*parts)
+    conditions, records = together(*parts, variants={"a-0": "a", "a-1": "a", "b-0": "b"})
     (section,) = solved_horizon_section("Permutation programs", conditions)
     assert section.rows is not None
     assert section.rows[:4] == [
@@ -144,8 +144,7 @@ def test_a_line_runs_through_lengths_and_never_through_spacings(spacing: float) 
         ["a-0", "64", f"{spacing:g}", f"{spacing:g}\ntested: {spacing:g}"],
         ["a-0", "", "inf", "64\ntested: 16, 64"],
     ]
-    variants = {"a-0": "a", "a-1": "a", "b-0": "b"}
-    (panel,) = accuracy_along(conditions, records, "horizon", variants).axes
+    (panel,) = accuracy_along(conditions, records, "horizon").axes
     lines = {(line.get_label(), tuple(line.get_xdata())) for line in panel.get_lines()}
     assert lines == {
         *((f"{name}, spacing inf", (16, 64)) for name in "ab"),

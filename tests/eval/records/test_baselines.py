@@ -7,10 +7,15 @@ from matplotlib.axes import Axes
 
 from remedy.eval.diagnostics.composition import expectation_table
 from remedy.eval.diagnostics.two_by_two import cells_table, found_cells
-from remedy.eval.records.baselines import NAMES, along, best, of, said
+from remedy.eval.records.baselines import NAMES, along, best
 from remedy.eval.report.costs import accuracy_by_cost
-from remedy.eval.report.results import accuracy_along, by_trace_tokens, held_out_section, right_table
-from remedy.eval.report.steps import step_sections
+from remedy.eval.report.results import (
+    accuracy_along,
+    by_trace_tokens,
+    held_out_section,
+    right_table,
+    single_step_section,
+)
 from tests.eval.made_records import made, together
 
 ANSWERS = {"chance": 1 / 3, "start_right": [1.0, 0.0, 0.0, 0.0], "true_answer": ["x", "y", "x", "z"]}
@@ -24,22 +29,19 @@ def test_they_are_shares_of_the_true_examples() -> None:
     assert second["baselines"] == {"chance": None, "start": None, "majority": None}
     assert best([first]) == "50 %\nmost frequent answer"
     assert best([second]) == ""
-    assert of([second]) == {}
-    assert said([1 / 3, 0.5]) == "33 to 50 %"
     nothing, _ = together(made(RIGHT, **{**ANSWERS, "start_right": [1.0, math.nan, 0.0, 0.0]}))
     assert nothing[0]["baselines"]["start"] is None
 
 
 def test_they_stand_in_every_table_and_figure_of_accuracy() -> None:
     parts = [made(RIGHT, run=run, labels={"horizon": n}, **ANSWERS) for run in ("a-0", "a-1") for n in (4, 8)]
-    conditions, records = together(*parts)
-    variants = {"a-0": "a", "a-1": "a"}
-    head, *lines = right_table(conditions, records, variants)
+    conditions, records = together(*parts, variants={"a-0": "a", "a-1": "a"})
+    head, *lines = right_table(conditions, records)
     assert {line[head.index("Without a model")] for line in lines} == {"50 %\nmost frequent answer"}
-    (panel,) = accuracy_along(conditions, records, "horizon", variants).axes
+    (panel,) = accuracy_along(conditions, records, "horizon").axes
     drawn = {line.get_label(): list(line.get_ydata()) for line in panel.get_lines()}
     assert drawn["most frequent answer"] == [0.5, 0.5]
-    assert along(conditions, "horizon")["start"] == {4.0: 0.25, 8.0: 0.25}
+    assert along((float(one["labels"]["horizon"]), one) for one in conditions)["start"] == {4.0: 0.25, 8.0: 0.25}
 
 
 def drawn(panel: Axes) -> dict[str, list[tuple[float, float]]]:
@@ -50,7 +52,7 @@ def drawn(panel: Axes) -> dict[str, list[tuple[float, float]]]:
 
 def test_they_are_marked_where_right_answers_stand_by_cost() -> None:
     conditions, _ = together(made(RIGHT, labels={"horizon": 4}, **ANSWERS), made(RIGHT, labels={"horizon": 8}))
-    (panel,) = accuracy_by_cost(conditions, {"run": "run"}).axes
+    (panel,) = accuracy_by_cost(conditions).axes
     assert drawn(panel) == {
         "chance": [(23, pytest.approx(1 / 3))],
         "answering with the start": [(23, 0.25)],
@@ -82,7 +84,7 @@ def test_they_stand_in_the_tables_of_diagnostics_and_of_single_steps() -> None:
         .astype({"right": "boolean"}),
     )
     requests = [{"run": "run", "trained_on": {"held_out_functions": ["new"]}}]
-    sections = held_out_section("x", conditions, records, requests) + step_sections("x", conditions, records)
+    sections = held_out_section("x", conditions, records, requests) + single_step_section("x", conditions, records)
     tables = [expectation_table(records), cells_table(found_cells(conditions[:1], records))]
     for head, row in [*tables, *(section.rows or [] for section in sections)]:
         assert dict(zip(head, row))["Without a model"] == said

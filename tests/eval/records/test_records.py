@@ -1,26 +1,20 @@
-"""Records: every column has a sentence, and a file holds the columns of the schema and the labels of its condition."""
+"""Records: a file holds the columns of the schema and the labels of its condition."""
 
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 
-from remedy.checksums import write_table
 from remedy.eval.records.schema import (
     LABELS,
     Record,
     answered,
-    columns,
     label,
     rank,
     read_records,
-    sentences,
     write_records,
 )
-from remedy.eval.records.summary import ConditionSummary
-from remedy.settings import UserError
 from tests.eval.made_records import COMMON
 
 
@@ -38,12 +32,6 @@ def row(**changes: Any) -> dict[str, Any]:
         **{name: blank[str(kind.__forward_arg__)] for name, kind in Record.__annotations__.items() if name != "run"},
         **changes,
     }
-
-
-def test_every_column_and_every_field_of_the_summary_has_a_sentence() -> None:
-    assert set(columns()) == set(Record.__annotations__)
-    assert set(sentences(ConditionSummary)) == set(ConditionSummary.__annotations__)
-    assert all(text.endswith(".") for text in [*columns().values(), *sentences(ConditionSummary).values()])
 
 
 def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -68,15 +56,6 @@ def test_whether_an_answer_is_right_is_a_truth_value_only_where_it_is_defined(tm
 def test_rows_that_are_not_records_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="extra"):
         write_records(tmp_path / "x.parquet", "run", [row(extra=1)], COMMON, "e")
-    with pytest.raises(ValueError, match="index"):
-        write_records(tmp_path / "x.parquet", "run", [row()], {**COMMON, "index": 1}, "e")
-
-
-def test_records_of_another_version_are_refused(tmp_path: Path) -> None:
-    old = pa.Table.from_pandas(pd.DataFrame([row()]).assign(run="r"))
-    write_table(tmp_path / "old.parquet", old, "e")
-    with pytest.raises(UserError, match="records of another version, without answer_only, forcing"):
-        read_records(tmp_path / "old.parquet")
 
 
 def test_a_label_means_one_thing() -> None:

@@ -57,5 +57,4 @@ def test_summary_and_tables_say_it_where_the_rate_is(tmp_path: Path) -> None:
     folder = write_evaluation(tmp_path / "one", runs[0])
     assert of_condition(read_summary(folder / "summary.json")[0]) == said
     small = "\n".join(said)
-    variants = {"gru0": "gru", "gru1": "gru"}
-    assert right_table(conditions, records, variants)[1][1].endswith(small)
+    assert right_table(conditions, records)[1][1].endswith(small)

@@ -6,11 +6,10 @@ import pandas as pd
 import pytest
 
 from remedy.eval.report.costs import (
-    Density,
+    DENSITIES,
     accuracy_by_cost,
     cut_table,
     densest_table,
-    density,
     measure_sections,
     token_sections,
     token_table,
@@ -44,19 +43,18 @@ def test_the_densest_variants_are_listed_where_no_state_in_full_was_asked_for(ow
     assert {dict(zip(head, row))["Each state in full"] for row in rows} == {""}
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind"),
-    [
-        ({}, Density.WHOLE),
-        ({"locals": "diff"}, Density.DIFF),
-        ({"locals": "diff", "spacing": 4.0}, Density.SPACED),
-        ({"locals": "diff", "spacing": float("inf"), "call_depth": 0.0}, Density.STEPPED_OVER),
-        ({"call_depth": 1.0}, Density.STEPPED_OVER),
-        ({"written": False, "call_depth": 1.0}, Density.NONE),
-    ],
-)
-def test_what_was_given_up_for_a_variant_to_fit_is_in_its_columns(changes: dict[str, object], kind: Density) -> None:
-    assert density({"written": True, "call_depth": None, "spacing": 1.0, "locals": "full", **changes}) is kind
+def test_what_was_given_up_for_a_variant_to_fit_is_in_its_columns() -> None:
+    about = {"benchmark": "own", "tokenizer": "a", "format": "cwm", "string_encoding": "plain", "variant": "densest"}
+    about |= {"written": True, "call_depth": None, "spacing": 1.0, "locals": "full", "tokens": 7.0}
+    changes: list[dict[str, object]] = [
+        {},
+        {"locals": "diff"},
+        {"locals": "diff", "spacing": 4.0},
+        {"locals": "diff", "spacing": float("inf"), "call_depth": 0.0},
+        {"written": False, "call_depth": 1.0},
+    ]
+    rows = [{**about, "example": str(number), **change} for number, change in enumerate(changes)]
+    assert [row[4] for row in densest_table(pd.DataFrame(rows))[1:]] == list(DENSITIES)
 
 
 def test_rates_of_cut_patterns_by_operation_and_tokenizer() -> None:
@@ -102,8 +100,8 @@ def test_every_run_has_its_points_by_cost() -> None:
     conditions, _ = together(
         *(made([True] * 9 + [False], run=run, labels={"length": n}, tokens_state=n) for run in "ab" for n in (4, 8))
     )
-    (axis,) = accuracy_by_cost(conditions, {run: run for run in "ab"}).axes
-    assert [list(line.get_xdata()) for line in axis.get_lines()] == [[19, 23], [19, 23]]
-    titles = [section.title for section in token_sections(conditions, {run: run for run in "ab"})]
+    (axis,) = accuracy_by_cost(conditions).axes
+    assert [list(line.get_xdata()) for line in axis.get_lines()] == [[19], [23], [19], [23]]
+    titles = [section.title for section in token_sections(conditions)]
     assert titles == ["Right answers by tokens", "Tokens written and read"]
-    assert token_sections([], {}) == []
+    assert token_sections([]) == []

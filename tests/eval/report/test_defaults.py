@@ -13,14 +13,13 @@ def test_every_variant_is_compared_with_the_baseline_under_each_condition_that_b
         *(made(WORSE, run="a", labels={"length": n}) for n in (3, 6, 9)),
         *(made(BETTER, run="b", labels={"length": n}) for n in (3, 6, 12)),
     )
-    variants = {"a": "a", "b": "b"}
-    found = between_variants(conditions, variants)
+    found = between_variants(conditions)
     assert [(c.baseline.run, c.treatment.run, c.treatment.where["length"]) for c in found] == [
         ("a", "b", 3),
         ("a", "b", 6),
     ]
-    assert {one.word for one in decide(default_comparisons(conditions, variants), records)} == {VerdictWord.FIXED}
-    declared = between_variants(conditions, variants, ["b"])
+    assert {one.word for one in decide(default_comparisons(conditions), records)} == {VerdictWord.FIXED}
+    declared = between_variants(conditions, ["b"])
     assert [(c.baseline.run, c.treatment.run) for c in declared] == [("b", "a")] * 2
 
 
@@ -29,8 +28,7 @@ def test_memories_are_compared_with_all_and_runs_pair_whether_they_name_one_or_n
     remembering = [made(BETTER, labels={"memory": name}) for name in names]
     own = [made(WORSE, run=run) for run in ("run", "other")]
     conditions, records = together(*remembering, *own)
-    variants = {"run": "run", "other": "other"}
-    found = default_comparisons(conditions, variants)
+    found = default_comparisons(conditions)
     assert [one.mitigation for one in found] == [
         "other",
         *(f"run: memory {name} in place of all" for name in ("4", "4 with open calls", "16")),
@@ -41,10 +39,10 @@ def test_memories_are_compared_with_all_and_runs_pair_whether_they_name_one_or_n
 
 def test_the_runs_of_a_variant_are_one_side() -> None:
     variants = {"a-0": "a", "a-1": "a", "b-0": "b", "b-1": "b"}
-    conditions, _ = together(*(made(WORSE, run=run) for run in variants))
-    (found,) = default_comparisons(conditions, variants)
+    conditions, _ = together(*(made(WORSE, run=run) for run in variants), variants=variants)
+    (found,) = default_comparisons(conditions)
     assert (found.baseline.run, found.treatment.run, found.mitigation) == ("a", "b", "b")
-    (found,) = default_comparisons(conditions, variants, ["b-1"])
+    (found,) = default_comparisons(conditions, ["b-1"])
     assert (found.baseline.run, found.treatment.run) == ("b", "a")
 
 
@@ -57,18 +55,18 @@ CONDITIONS, RECORDS = together(
 
 
 def test_conditions_of_a_variant_are_compared_that_differ_in_one_label() -> None:
-    found = within_variants(CONDITIONS, {"run": "run"}, ("spacing", "locals", "answer_only"))
+    found = within_variants(CONDITIONS, ("spacing", "locals", "answer_only"))
     assert {(one.mitigation, one.failure) for one in found} == {
         ("run, forcing action_forced: locals diff in place of full", "token budget"),
         ("run, forcing free: locals diff in place of full", "token budget"),
         ("run, forcing free: answer_only", "token budget"),
     }
     assert {one.found.examples for one in decide(found, RECORDS)} == {100}
-    assert within_variants(CONDITIONS, {"run": "run"}, ()) == []
+    assert within_variants(CONDITIONS, ()) == []
 
 
 def test_what_is_fed_is_diagnosed_and_not_judged() -> None:
-    found = diagnoses(CONDITIONS, {"run": "run"})
+    found = diagnoses(CONDITIONS)
     assert {one.mitigation for one in found} == {
         "run, locals full: forcing action_forced in place of free",
         "run, locals diff: forcing action_forced in place of free",
@@ -80,7 +78,7 @@ def test_a_constraint_feeds_no_truth_and_is_judged() -> None:
     conditions, records = together(
         made(WORSE), *(made(BETTER, labels={"forcing": name}) for name in ("control_flow", "action_forced"))
     )
-    found = diagnoses(conditions, {"run": "run"})
+    found = diagnoses(conditions)
     assert [(one.mitigation, one.failure) for one in found] == [
         ("forcing control_flow in place of free", "wrong action"),
         ("forcing action_forced in place of free", "any"),

@@ -3,7 +3,6 @@
 import pandas as pd
 import pytest
 
-from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report import failures
 from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.failures import (
@@ -33,8 +32,8 @@ def failed(**changes: object) -> pd.DataFrame:
 
 
 def test_classes_types_and_operations_are_counted_for_a_diagnostic_of_any_name() -> None:
-    conditions, _ = together(failed(labels={"length": 4}), failed(labels={"length": 8}))
-    groups = grouped(conditions, {})
+    conditions, records = together(failed(labels={"length": 4}), failed(labels={"length": 8}))
+    groups = grouped(conditions, records)
     head, *rows = class_table(groups)
     assert head == ["Recipe", "Length", "Examples", "Right", "Truncated", "Wrong state", "Wrong states by type"]
     assert rows[1] == ["run", "8", "4", "1", "1", "2", "str 1, int 1"]
@@ -47,7 +46,7 @@ def test_classes_types_and_operations_are_counted_for_a_diagnostic_of_any_name()
     assert [row[:4] for row in rows if row[2] == failures.IN_STRING] == [
         ["run", f"length {length}", failures.IN_STRING, "1"] for length in (4, 8)
     ]
-    assert [section.title for section in failure_sections("Sorting", conditions, {})] == [
+    assert [section.title for section in failure_sections("Sorting", conditions, records)] == [
         "Sorting: failure classes",
         "Sorting: failure classes, examples",
         "Sorting: failures by operation",
@@ -67,8 +66,8 @@ def test_actions_that_follow_another_occurrence_are_counted_for_each_condition()
         )  # type: ignore[arg-type]
         for kind, forcing, count in (("cwm", "free", 3), ("cwm_numbered", "free", 1), ("cwm", "state_forced", 2))
     ]
-    conditions, _ = together(*parts)
-    head, *rows = hazard_table(grouped(conditions, {}))
+    conditions, records = together(*parts)
+    head, *rows = hazard_table(grouped(conditions, records))
     lines = [dict(zip(head, row)) for row in rows]
     found = {one["Condition"]: one["After another occurrence"] for one in lines if one["Role"] == "action"}
     kinds = ("format cwm", "format cwm_numbered", "format cwm"), ("free", "free", "state_forced"), "312"
@@ -77,7 +76,7 @@ def test_actions_that_follow_another_occurrence_are_counted_for_each_condition()
 
 def test_nothing_is_said_where_nothing_failed() -> None:
     conditions, records = together(made([True] * 3))
-    assert failure_sections("Sorting", conditions, {}) == []
+    assert failure_sections("Sorting", conditions, records) == []
     assert len(moved_table([], records)) == 1
 
 
@@ -86,7 +85,7 @@ def test_no_count_mixes_conditions_and_those_of_seeds_are_together(label: str) -
     values: dict[str, tuple[object, object]] = {"spacing": (1.0, 4.0), "locals": ("full", "diff")}
     first, second = values.get(label, ("plain", "spaced"))
     parts = [failed(run=run, labels={label: value}) for run in ("a-0", "a-1") for value in (first, second)]
-    groups = grouped(together(*parts)[0], {"a-0": "a", "a-1": "a"})
+    groups = grouped(*together(*parts, variants={"a-0": "a", "a-1": "a"}))
     assert [(group.variant, group.labels[label], len(group.runs)) for group in groups] == [
         ("a", first, 2),
         ("a", second, 2),
@@ -103,14 +102,14 @@ def bars_of(groups: list[Group]) -> dict[str, int]:
 
 
 def test_many_bars_are_put_together_by_the_label_with_the_most_values() -> None:
-    conditions, _ = together(
+    conditions, records = together(
         *(failed(labels={"length": n, "forcing": f}) for n in range(1, 21) for f in ("free", "action_forced"))
     )
-    groups = grouped(conditions, {})
+    groups = grouped(conditions, records)
     assert bars_of(groups) == {"run, forcing free": 20, "run, forcing action_forced": 20}
     assert mixed(groups) == "A bar holds conditions that differ in length; the tables hold each by itself."
     assert mixed(groups[:3]) == ""
-    figure = failures.class_figure(groups)
+    figure = failures.share_figure(groups, "failure", failures.CLASS_COLOURS, "share")
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     assert widths == [0.25] * 2 + [0.25] * 2 + [0.5] * 2  # right, truncated, wrong state
 
@@ -126,7 +125,7 @@ def test_no_bar_holds_several_forcings_however_many_there_are(label: str) -> Non
             for value in values
         )
     )
-    groups = grouped(conditions, {})
+    groups = grouped(conditions)
     assert len(bars(groups)) == 48
     assert all(len({one.labels[label] for one in mine}) == 1 for mine in bars(groups).values())
     assert mixed(groups) == "A bar holds conditions that differ in length; the tables hold each by itself."
@@ -145,14 +144,14 @@ def test_what_moved_which_failures() -> None:
     assert table["none (right before)"][4] == "lost 1: runaway 1"
 
 
-def section(conditions: list[ConditionSummary], title: str) -> Section:
-    return next(one for one in failure_sections("Programs", conditions, {}) if one.title == f"Programs: {title}")
+def section(title: str, *parts: pd.DataFrame) -> Section:
+    return next(one for one in failure_sections("Programs", *together(*parts)) if one.title == f"Programs: {title}")
 
 
 def test_what_was_certain_and_what_was_cut_is_shown_of_constrained_conditions_alone() -> None:
     held = {"written_tokens": 60, "certain_tokens": 40, "masked_tokens": 10, "cut_mass": 2.0, "changed_tokens": 3}
-    conditions, _ = together(made([True] * 4), made([True] * 4, labels={"forcing": "control_flow"}, **held))
-    rows = section(conditions, "what constraints cut").rows
+    parts = made([True] * 4), made([True] * 4, labels={"forcing": "control_flow"}, **held)  # type: ignore[arg-type]
+    rows = section("what constraints cut", *parts).rows
     assert rows is not None
     head, row = rows
     assert head == ["Run", "Condition", "Written", "Certain", "Choices", "Cut", "Changed"]
@@ -163,8 +162,8 @@ def test_what_was_certain_and_what_was_cut_is_shown_of_constrained_conditions_al
 def test_wrong_actions_are_told_apart() -> None:
     errors = {"first_error_role": "action", "first_error_frame": 2, "frames_right": 1}
     kinds = ["outside the control flow", *["allowed by the control flow"] * 2, "against the written state", ""]
-    conditions, _ = together(made([False] * 5, wrong_action=kinds, **errors))
-    assert section(conditions, "wrong actions by control flow").rows == [
+    rows = section("wrong actions by control flow", made([False] * 5, wrong_action=kinds, **errors)).rows  # type: ignore[arg-type]
+    assert rows == [
         ["Recipe", "Examples", "Outside the control flow", "Allowed by the control flow", "Against the written state"],
         ["run", "5", "1", "2", "1"],
     ]

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from remedy.eval.report.comparison import Comparison, Side
-from remedy.eval.report.render import write_pages
+from remedy.eval.report.render import Report, write_pages
 from remedy.eval.report.verdicts import decide
 from remedy.eval.tables.sections import FAILURES, RECORDS, Section
 from tests.eval.made_records import made, together
@@ -46,9 +46,8 @@ def written(folder: Path) -> Path:
         Section("Nothing to say", rows=[["Head"]]),
         Section("Found", rows=WIDE, links={"r-1": "records/r-1.html"}, group=RECORDS, filters=("Class",)),
     ]
-    variants = dict(zip(records["run"], records["variant"]))
-    verdicts = decide([NAMED, *others], records)
-    return write_pages(verdicts, ["Nobody named a baseline."], sections, folder, "A <b>title</b>", conditions, variants)
+    found = Report(decide([NAMED, *others], records), ["Nobody named a baseline."], sections, records, conditions)
+    return write_pages(found, folder, "A <b>title</b>")
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,13 @@ CONDITIONS, RECORDS = together(
         made([True] * int(80 * share) + [False] * int(80 - 80 * share), run=run, labels={"length": length})
         for run, share in SHARES.items()
         for length in (4, 8)
-    )
+    ),
+    variants=VARIANTS,
 )
 
 
 def test_a_row_for_every_recipe_and_condition() -> None:
-    head, *rows = right_table(CONDITIONS, RECORDS, VARIANTS)
+    head, *rows = right_table(CONDITIONS, RECORDS)
     assert head[:4] == ["Recipe", "Length", "Right", "Each seed"]
     assert [row[:2] for row in rows] == [["a", "4"], ["a", "8"], ["b", "4"], ["b", "8"]]
     shown = [dict(zip(head, row, strict=True)) for row in rows]
@@ -39,8 +40,8 @@ def test_a_row_for_every_recipe_and_condition() -> None:
 
 
 def test_three_seeds_that_solve_it_leave_the_share_that_does_open() -> None:
-    found = together(*(made([True] * 100, run=f"r{n}") for n in range(3)))
-    head, row = right_table(*found, {f"r{n}": "v" for n in range(3)})
+    found = together(*(made([True] * 100, run=f"r{n}") for n in range(3)), variants={f"r{n}": "v" for n in range(3)})
+    head, row = right_table(*found)
     shown = dict(zip(head, row, strict=True))
     assert shown["Right"] == "100 %\n97 to 100 %\nceiling: all right"
     assert shown["Solved"] == "3 of 3\n29 to 100 % of all"
@@ -56,8 +57,7 @@ def test_a_line_for_every_recipe_and_other_label_and_a_panel_for_every_forcing()
             for spacing in (1.0, 4.0)
         )
     )
-    variants = {run: run for run in "ab"}
-    figure = accuracy_along(conditions, records, "length", variants)
+    figure = accuracy_along(conditions, records, "length")
     assert [panel.get_title() for panel in figure.axes] == ["written freely", "actions given"]
     for panel in figure.axes:
         assert [line.get_label() for line in panel.get_lines()] == [
@@ -69,13 +69,13 @@ def test_a_line_for_every_recipe_and_other_label_and_a_panel_for_every_forcing()
             "commands",
             ["4", "8", "32"],
         )
-    drawn, in_numbers = result_sections("Sorting", "length", conditions, records, variants)
+    drawn, in_numbers = result_sections("Sorting", "length", conditions, records)
     assert (drawn.title, in_numbers.title) == ("Sorting: right answers by length", "Sorting: right answers")
     assert drawn.note.startswith("Length: Commands of a permutation program. ")
 
 
 def test_seeds_are_small_dots_beside_their_mean() -> None:
-    (panel,) = accuracy_along(CONDITIONS, RECORDS, "length", VARIANTS).axes
+    (panel,) = accuracy_along(CONDITIONS, RECORDS, "length").axes
     lines = {str(line.get_label()): list(line.get_ydata()) for line in panel.get_lines()}
     assert lines == {"a": pytest.approx([0.625, 0.625]), "b": pytest.approx([0.25, 0.25])}
     dots = [tuple(dot) for part in panel.collections for dot in part.get_offsets()]
@@ -97,7 +97,7 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
     published = Published(
         "a paper", {"benchmark": "cruxeval", "forcing": "free"}, {"Answer right": "88.0%"}, "other code."
     )
-    head, *rows = right_table(conditions, records, {}, [published])
+    head, *rows = right_table(conditions, records, [published])
     shown = [dict(zip(head, row)) for row in rows]
     assert [(row["Recipe"], row["Benchmark"], row["Right"].split("\n")[0]) for row in shown] == [
         ("run", "cruxeval", "90 %"),
@@ -106,12 +106,11 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
     ]
     assert shown[0]["States"] == ""  # no state was shown
     assert shown[1]["Examples"] == "1"
-    variants = {"run": "run"}
     # It never stands there without a word on how it was made, and not beside other programs.
-    table, _ = result_sections("Programs", None, conditions, records, variants, [published])
+    table, _ = result_sections("Programs", None, conditions, records, [published])
     assert "a paper: other code. Left out, since they could not be run: network 1." in table.note
     own = records[records["benchmark"] == "own"]
-    table, _ = result_sections("Programs", None, conditions[1:], own, variants, [published])
+    table, _ = result_sections("Programs", None, conditions[1:], own, [published])
     assert "a paper" not in table.note
     assert len(table.rows or []) == 2
 

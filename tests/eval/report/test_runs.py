@@ -74,7 +74,7 @@ def test_what_tells_two_models_or_their_training_apart_stands_in_the_table(tmp_p
     request["checkpoint"]["decoder"] = {"window": [16, None], "positions": "none", "short_convolution": True}
     request["data"]["reveal"] = {"spacing": 4.0, "locals": "full", "answer_only": False}
     conditions, records = together(made([True], labels=labels))
-    (head, row), _ = runs_table(Evaluations([request], conditions, records, []), {"run": "run"})
+    (head, row), _ = runs_table(Evaluations([request], conditions, records, []))
     found = dict(zip(head, row, strict=True))
     assert found["Model"].splitlines()[2:] == ["window 16, null", "positions none", "short_convolution true"]
     assert found["Training"].splitlines()[-1] == "in stages: 200 steps of spacing 1, length 2, 8; 450 steps"
@@ -95,7 +95,7 @@ def test_the_table_shows_what_computed_a_mixer_where_there_was_a_choice(path: st
     took = {**TRAINING, "computed": {"mixers": {"deltanet": path}, "all_logits": None}}
     request = read_request(write_evaluation(tmp_path / "a", made([True], labels=labels), training=took))
     conditions, records = together(made([True], labels=labels))
-    (head, row), _ = runs_table(Evaluations([request], conditions, records, []), {"run": "run"})
+    (head, row), _ = runs_table(Evaluations([request], conditions, records, []))
     lines = dict(zip(head, row, strict=True))["Training"].splitlines()
     assert (f"deltanet: {path}" in lines) == shown
 
@@ -105,7 +105,7 @@ def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
     took = {**TRAINING, "steps": 0, "examples": 0, "tokens": 0, "flops": 0.0, "kept_step": 0}
     request = read_request(write_evaluation(tmp_path / "a", made([True], labels=labels), training=took))
     conditions, records = together(made([True], labels=labels))
-    (head, row), _ = runs_table(Evaluations([request], conditions, records, []), {"run": "run"})
+    (head, row), _ = runs_table(Evaluations([request], conditions, records, []))
     found = dict(zip(head, row, strict=True))
     assert found["Training"].splitlines() == ["not trained", "0 steps", "0 tokens"]
     assert "Learning rate" not in found
@@ -123,7 +123,7 @@ def test_the_memory_of_a_run_is_said_as_labels_say_it(memory: Any, says: str, tm
     request = read_request(write_evaluation(tmp_path / "a", made([True], labels=labels)))
     request["data"]["memory"] = memory
     found = Evaluations([request], *together(made([True], labels=labels)), [])
-    (head, row), _ = runs_table(found, {"run": "run"})
+    (head, row), _ = runs_table(found)
     assert dict(zip(head, row, strict=True))["Data"] == f"permutation{says}"
 
 

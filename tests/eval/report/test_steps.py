@@ -8,8 +8,7 @@ import pytest
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.page import compose
-from remedy.eval.report.results import step_table
-from remedy.eval.report.steps import step_sections
+from remedy.eval.report.results import single_step_section, step_table
 from remedy.eval.report.verdicts import decide
 from remedy.settings import ConfigError
 from tests.eval.made_records import made, together, write_evaluation
@@ -33,7 +32,7 @@ def own(right: list[bool]) -> pd.DataFrame:
 
 
 def compounded(conditions: list[ConditionSummary], records: pd.DataFrame) -> list[dict[str, str]]:
-    (head, *rows), *_ = *(section.rows or [] for section in step_sections("Sorting", conditions, records)), [[]]
+    (head, *rows), *_ = *(section.rows or [] for section in single_step_section("Sorting", conditions, records)), [[]]
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
@@ -42,7 +41,7 @@ def test_rates_per_frame_stand_where_answers_are_not_the_models() -> None:
     (condition,) = conditions
     assert condition["right"] is None
     assert condition["per_frame"]["states"]["examples"] == 40
-    head, row = step_table(conditions, {"run": "run"})
+    head, row = step_table(conditions)
     assert head == ["Recipe", "States", "Examples"]
     assert row[1].startswith("90 %")
 
@@ -55,7 +54,7 @@ def test_single_steps_are_compounded_beside_what_is_observed() -> None:
     assert difference == f"{25 - 100 * 0.9**10:+.1f}"
     low, high = map(float, ends.split(" to "))
     assert low < 25 - 100 * 0.9**10 < high
-    assert step_sections("Sorting", [one for one in conditions if one["right"] is not None], records) == []
+    assert single_step_section("Sorting", [one for one in conditions if one["right"] is not None], records) == []
 
 
 def test_lines_that_are_fed_are_not_demanded_of_single_steps() -> None:

@@ -27,7 +27,7 @@ from tests.lark import Matcher, tokens_of
 Bend = Callable[[Any], object]
 Fault = str | int | Bend
 """What becomes of a request: a status, or `late`, `drop` (the connection), `cut` (the JSON), `half` (the body), `gone` (for good),
-`drip` (a byte now and then), `large` (more than was asked for), `zip` (compressed, as it says); or what makes another reply of it."""
+`drip` (a byte now and then); or what makes another reply of it."""
 Script = Callable[[int, Mapping[str, Any]], "Fault | None"]
 """The fault of a request, by its number among the POSTs and its content."""
 
@@ -286,16 +286,10 @@ def _handler(server: ContractServer) -> type[BaseHTTPRequestHandler]:
             body = json.dumps(content).encode()
             if fault == "cut":
                 body = body[: len(body) // 2]
-            if fault == "large":
-                body += b" " * (8 << 20)
             try:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
-                if status == 429:
-                    self.send_header("Retry-After", "0")
-                if fault == "zip":
-                    self.send_header("Content-Encoding", "gzip")
                 self.end_headers()
                 for place in range(len(body) if fault == "drip" else 0):
                     self.wfile.write(body[place : place + 1])

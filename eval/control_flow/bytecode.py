@@ -13,9 +13,7 @@ from remedy.data_gen.execution.program import Program, ProgramError
 NO_LINE = -1
 _OPTIMIZED, _GENERATOR = 0x1, 0x20
 _LATER = 0x20 | 0x80 | 0x200  # a generator's, coroutine's or asynchronous generator's code: a call runs none of it
-_CACHES: Any = dis._inline_cache_entries if hasattr(dis, "_inline_cache_entries") else []
-_JUMPS = set(dis.hasjrel)
-_BACKWARD = {number for name, number in dis.opmap.items() if "JUMP_BACKWARD" in name}
+_NAMED = frozenset({*dis.hasname, *dis.haslocal, *dis.hasfree, dis.opmap["COMPARE_OP"]})
 GO_ON_ELSEWHERE = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
 GO_NOWHERE = frozenset({"RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 
@@ -128,7 +126,10 @@ def read_bytecode(program: Program) -> Bytecode:
         raise ProgramError("syntax", f"{program.name}: does not compile: {error}") from None
     objects = list(_objects(module, None))
     numbers = {id(code): number for number, (code, _) in enumerate(objects)}
-    codes = [_read(code, None if parent is None else numbers[id(parent)], numbers) for code, parent in objects]
+    try:
+        codes = [_read(code, None if parent is None else numbers[id(parent)], numbers) for code, parent in objects]
+    except ValueError as error:
+        raise ControlFlowError(f"{program.name}: has a constant that Python cannot write: {error}") from None
     for code, (found, parent) in zip(codes, objects):
         last = max((line for _, _, line in found.co_lines() if line is not None), default=0)
         if parent is module and code.name == entry.name and found.co_firstlineno <= entry.line <= last:
@@ -147,39 +148,18 @@ def _objects(
 
 
 def _read(code: types.CodeType, parent: int | None, numbers: dict[int, int]) -> Code:
-    units = list(_units(code.co_code))
-    place_of = {unit: place for place, (first, last, _, _) in enumerate(units) for unit in range(first, last + 1)}
-    lines = [line for start, end, line in code.co_lines() for _ in range(start, end, 2)]
-    positions = [[NO_LINE if part is None else part for part in one] for one in code.co_positions()]
-    table: Any = dis._parse_exception_table(code)  # type: ignore[attr-defined]
-    handlers = {unit: entry for entry in table for unit in range(entry.start // 2, entry.end // 2)}
-    instructions = []
-    for _, unit, opcode, arg in units:
-        after = unit + 1 + _CACHES[opcode]
-        entry = handlers.get(unit)
-        line = lines[unit]
-        effect = dis.stack_effect(opcode, arg if opcode >= dis.HAVE_ARGUMENT else None, jump=False)
-        name, inner = _named(code, dis.opname[opcode], arg, numbers)
-        instructions.append(
-            Instruction(
-                dis.opname[opcode],
-                arg,
-                NO_LINE if line is None else line,
-                place_of[after + (-arg if opcode in _BACKWARD else arg)] if opcode in _JUMPS else None,
-                place_of[entry.target // 2] if entry else None,
-                entry.depth if entry else 0,
-                bool(entry and entry.lasti),
-                name,
-                inner,
-                effect,
-                positions[unit][2],
-                positions[unit][1],
-                positions[unit][3],
-            )
-        )
+    read: Any = dis.Bytecode(code)
+    own: list[dis.Instruction] = []
+    places: dict[int, int] = {}
+    for one in read:
+        places[one.offset] = len(own)
+        if one.opname != "EXTENDED_ARG":
+            own.append(one)
+    handlers = {unit: entry for entry in read.exception_entries for unit in range(entry.start, entry.end, 2)}
+    instructions = [_instruction(code, one, handlers.get(one.offset), places, numbers) for one in own]
     start = next(place for place, one in enumerate(instructions) if one.op == "RESUME")
-    born = next((place for place, one in enumerate(instructions) if one.op == "RETURN_GENERATOR"), 0)
     taken = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    cells = [name for name in code.co_cellvars if name not in code.co_varnames]
     return Code(
         numbers[id(code)],
         parent,
@@ -189,62 +169,42 @@ def _read(code: types.CodeType, parent: int | None, numbers: dict[int, int]) -> 
         bool(code.co_flags & _OPTIMIZED),
         bool(code.co_flags & _LATER),
         bool(code.co_flags & _GENERATOR),
-        _slots(code),
+        (*code.co_varnames, *cells, *code.co_freevars),
         code.co_varnames[:taken],
         code.co_argcount,
         code.co_cellvars,
         instructions[start].line,
         start,
-        born,
+        next((place for place, one in enumerate(instructions) if one.op == "RETURN_GENERATOR"), 0),
     )
 
 
-def _slots(code: types.CodeType) -> tuple[str, ...]:
-    cells = [name for name in code.co_cellvars if name not in code.co_varnames]
-    return (*code.co_varnames, *cells, *code.co_freevars)
+def _instruction(
+    code: types.CodeType, one: dis.Instruction, handler: Any, places: dict[int, int], numbers: dict[int, int]
+) -> Instruction:
+    """`handler`: the entry of the table of exceptions; `places`: of instructions by their offsets."""
+    line, end_line, column, end_column = (NO_LINE if part is None else part for part in one.positions or ())
+    loaded = one.argval if isinstance(one.argval, types.CodeType) else None
+    return Instruction(
+        one.opname,
+        one.arg or 0,
+        line,
+        places[one.argval] if one.opcode in dis.hasjrel else None,
+        places[handler.target] if handler else None,
+        handler.depth if handler else 0,
+        bool(handler and handler.lasti),
+        "" if loaded else _name(code, one),
+        numbers[id(loaded)] if loaded else None,
+        dis.stack_effect(one.opcode, one.arg, jump=False),
+        column,
+        end_line,
+        end_column,
+    )
 
 
-def _units(units: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Return for each instruction its first unit of two bytes (a prefix, if it has one), its own, its opcode and its argument."""
-    unit, first, extended = 0, 0, 0
-    while 2 * unit < len(units):
-        opcode, arg = units[2 * unit], units[2 * unit + 1] | extended
-        if opcode == dis.EXTENDED_ARG:
-            extended = arg << 8
-            unit += 1
-            continue
-        yield first, unit, opcode, arg
-        unit += 1 + _CACHES[opcode]
-        first, extended = unit, 0
-
-
-def _shown(constant: object) -> str:
-    try:
-        return repr(constant)
-    except ValueError:  # a number of more digits than Python writes
-        return ""
-
-
-def _named(code: types.CodeType, op: str, arg: int, numbers: dict[int, int]) -> tuple[str, int | None]:
-    """The name that an instruction has for its argument, and the code object that it loads."""
-    opcode = dis.opmap[op]
-    if op == "LOAD_CONST":
-        constant = code.co_consts[arg]
-        if isinstance(constant, types.CodeType):
-            return "", numbers[id(constant)]
-        return _shown(constant), None
-    if op == "BINARY_OP":
-        signs: Any = dis._nb_ops  # type: ignore[attr-defined]
-        return signs[arg][1], None
-    if op == "KW_NAMES":
-        return " ".join(code.co_consts[arg]), None
-    if op == "COMPARE_OP":
-        return dis.cmp_op[arg], None
-    if op == "LOAD_GLOBAL":
-        return code.co_names[arg >> 1], None
-    if opcode in dis.hasname:
-        return code.co_names[arg], None
-    if opcode in dis.haslocal or opcode in dis.hasfree:
-        names: Any = code
-        return str(names._varname_from_oparg(arg)), None
-    return "", None
+def _name(code: types.CodeType, one: dis.Instruction) -> str:
+    if one.opname == "KW_NAMES":
+        return " ".join(code.co_consts[one.arg or 0])
+    if one.opname in ("LOAD_CONST", "BINARY_OP"):
+        return one.argrepr
+    return str(one.argval) if one.opcode in _NAMED else ""

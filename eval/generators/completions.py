@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from remedy.eval.generators.scores import Scores
-from remedy.messages import shown
 from remedy.settings import UserError
 
 PATH = "/v1/completions"
@@ -36,10 +35,8 @@ TOKENS = {
 """Every token is sent and returned as it is, by its id."""
 POSITIVE = 1e-3
 """What rounding may make of the logarithm of a probability of 1."""
-MOST_IDS = 2**31
-"""No vocabulary has more."""
-LEAST = -math.log(MOST_IDS)
-"""The likeliest of so many tokens has at least this log-probability."""
+LEAST = -math.log(2**31)
+"""The likeliest of all tokens has at least this log-probability: no vocabulary has more."""
 
 
 class Question(NamedTuple):
@@ -95,46 +92,50 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
     Raises:
         BadReply: it lacks something; the message says what, and what to do.
     """
-    choices = reply.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
-        raise BadReply("the reply has no choices: is this a server of OpenAI's completions?")
-    choice = choices[0]
+    try:
+        return _read(reply["choices"][0], reply.get("usage") or {}, question)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise BadReply(f"a reply in another form than vLLM's ({type(error).__name__}: {error})") from None
+
+
+def _read(choice: Mapping[str, Any], usage: Mapping[str, Any], question: Question) -> Answer:
     ids = choice.get("token_ids")
     if ids is None:
         raise BadReply(
             "the reply has no token ids (return_token_ids): in its text special tokens are lost; vLLM gives them from 0.10.2 on"
         )
-    usage, listed = reply.get("usage") or {}, choice.get("logprobs") or {}
-    _check_counts(question, len(ids), usage.get("prompt_tokens"), usage.get("completion_tokens"))
+    if usage.get("prompt_tokens", len(question.prompt)) != len(question.prompt):
+        raise BadReply(
+            f"the server read {usage['prompt_tokens']:,} tokens where {len(question.prompt):,} were sent: something between adds or "
+            "cuts tokens"
+        )
+    if usage.get("completion_tokens", len(ids)) != len(ids) or not ids:
+        raise BadReply(
+            f"the model wrote {usage.get('completion_tokens')} tokens, and {len(ids)} came back: something between strips special "
+            "tokens, without which a trace cannot be read: ask the server itself, not through a program that does"
+        )
+    listed = choice.get("logprobs") or {}
     logprobs, tops = listed.get("token_logprobs"), listed.get("top_logprobs")
     if not logprobs or not tops or len(logprobs) != len(ids) or len(tops) != len(ids):
         raise _no_logprobs(f"logprobs: {LIKELIEST}")
-    written = _written(ids, logprobs, [list(top.values()) for top in tops], question)
+    held = bool(question.allowed or question.grammar)
+    numbers = [[_logprob(one, held) for one in top.values()] for top in tops]
+    written = Scores(list(map(int, ids)), list(map(_logprob, logprobs)), [_margin(top) for top in numbers])
+    if not held and any(one < max(top) - POSITIVE for one, top in zip(written.logprobs, numbers)):
+        raise BadReply(
+            "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked not to"
+        )
+    _check(written, -math.inf if held else LEAST)
     if question.first is None:
         return Answer(written, {})
     listing = choice.get("prompt_logprobs")
     if not listing or len(listing) != len(question.prompt):
         raise _no_logprobs(f"prompt_logprobs: {LIKELIEST}")
-    places = [
-        [(_logprob(about["logprob"]), _token_of(key), about.get("decoded_token")) for key, about in place.items()]
-        for place in listing[question.first :]
-    ]
-    scored = _likeliest([[(logprob, token) for logprob, token, _ in place] for place in places])
-    logprobs, margins = scored.logprobs + written.logprobs, scored.margins + written.margins
-    joined = Scores(scored.tokens + written.tokens, logprobs, margins)
-    return Answer(joined, {token: str(name) for place in places for _, token, name in place if name is not None})
-
-
-def _check_counts(question: Question, given: int, read: int | None, written: int | None) -> None:
-    if read is not None and read != len(question.prompt):
-        raise BadReply(
-            f"the server read {read:,} tokens where {len(question.prompt):,} were sent: something between adds or cuts tokens"
-        )
-    if (written is not None and written != given) or not given:
-        raise BadReply(
-            f"the model wrote {written} tokens, and {given} came back: something between strips special tokens, without which a "
-            "trace cannot be read: ask the server itself, not through a program that does"
-        )
+    places = [{int(key): about for key, about in place.items()} for place in listing[question.first :]]
+    scored = _likeliest([[(_logprob(about["logprob"]), token) for token, about in place.items()] for place in places])
+    named = [(token, about.get("decoded_token")) for place in places for token, about in place.items()]
+    joined = Scores(*(one + other for one, other in zip(scored[:3], written[:3])))
+    return Answer(joined, {token: str(name) for token, name in named if name is not None})
 
 
 def _no_logprobs(asked: str) -> BadReply:
@@ -146,7 +147,7 @@ def _no_logprobs(asked: str) -> BadReply:
 def _margin(logprobs: Sequence[float]) -> float:
     """Return how far the likeliest is above the next."""
     ordered = sorted(logprobs, reverse=True)
-    return ordered[0] - ordered[1] if len(ordered) > 1 else float("inf")
+    return ordered[0] - ordered[1] if len(ordered) > 1 else math.inf
 
 
 def _likeliest(places: Sequence[Sequence[tuple[float, int]]]) -> Scores:
@@ -154,52 +155,20 @@ def _likeliest(places: Sequence[Sequence[tuple[float, int]]]) -> Scores:
         raise _no_logprobs("of the likeliest tokens")
     best = [max(place, key=lambda one: (one[0], -one[1])) for place in places]
     margins = [_margin([logprob for logprob, _ in place]) for place in places]
-    return _checked(Scores([token for _, token in best], [logprob for logprob, _ in best], margins))
-
-
-def _written(
-    ids: Sequence[int], logprobs: Sequence[float], tops: Sequence[Sequence[float]], question: Question
-) -> Scores:
-    """Tokens that the model wrote. `tops`: of each place, the log-probabilities of the likeliest tokens."""
-    held = bool(question.allowed or question.grammar)
-    numbers = [[_logprob(one, held) for one in top] for top in tops]
-    found = Scores([_token(one) for one in ids], [_logprob(one) for one in logprobs], [_margin(top) for top in numbers])
-    if not held and any(one < max(top) - POSITIVE for one, top in zip(found.logprobs, numbers)):
-        raise BadReply(
-            "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked not to"
-        )
-    return _checked(found, held)
-
-
-def _token(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < MOST_IDS:
-        raise BadReply(f"{shown(value)} stands where a token's id should, which is a whole number from 0 on")
-    return value
-
-
-def _token_of(key: Any) -> int:
-    """The id that a key of JSON is."""
-    return _token(int(key) if str(key).isdecimal() else key)
+    found = Scores([token for _, token in best], [logprob for logprob, _ in best], margins)
+    _check(found, LEAST)
+    return found
 
 
 def _logprob(value: Any, held: bool = False) -> float:
     """`held`: only some tokens were allowed, and of others the logarithm of 0 may be given."""
-    if type(value) not in (int, float) or not (math.isfinite(value) or (held and value == -math.inf)):
+    if not (math.isfinite(value) or (held and value == -math.inf)):
         raise BadReply(
-            f"{shown(value)} stands where a log-probability should, which is a finite number: a server computes none where the weights "
-            "or their precision overflow"
+            f"{value} stands where a log-probability should: a server computes none where the weights or their precision overflow"
         )
     return float(value)
 
 
-def _checked(scores: Scores, held: bool = False) -> Scores:
-    if not held and any(logprob < LEAST - POSITIVE for logprob in scores.logprobs):
-        raise BadReply(
-            f"the likeliest token of all has a log-probability of {min(scores.logprobs):.3g}, which none can: start it without "
-            "--logprobs-mode"
-        )
-    if any(logprob > POSITIVE for logprob in scores.logprobs):
-        raise BadReply(
-            "what the server gives are no log-probabilities, being above 0: start it without --logprobs-mode"
-        )
-    return scores
+def _check(scores: Scores, least: float) -> None:
+    if any(not least - POSITIVE <= logprob <= POSITIVE for logprob in scores.logprobs):
+        raise BadReply("what the server gives are no log-probabilities: start it without --logprobs-mode")

@@ -28,10 +28,9 @@ LONGEST_PAUSE = 30.0
 """Seconds between two tries: doubled from the first up to this, less up to half by chance, so that many do not come back at once."""
 CONNECT = 10.0
 """Seconds that a connection may take."""
-LARGEST_PAGE = 4 << 20
-"""Bytes of a reply that is not to a question."""
 QUIET = 10.0
 """Seconds for which a request fails before that is said, and between two lines that say so."""
+TIMED_OUT = "no reply in time"
 
 
 class ServerClosed(UserError):
@@ -47,11 +46,11 @@ class Refused(UserError):
 
 
 class _Passing(Exception):
-    """Failure that may pass. `kind`: as it is counted; `detail`: what was said; `pause`: seconds for which the server asks."""
+    """Failure that may pass. `kind`: as it is counted; `detail`: what was said."""
 
-    def __init__(self, kind: str, detail: str = "", pause: float = 0.0) -> None:
+    def __init__(self, kind: str, detail: str = "") -> None:
         super().__init__(f"{kind} ({detail})" if detail else kind)
-        self.kind, self.pause = kind, pause
+        self.kind = kind
 
 
 class HttpClient:
@@ -63,12 +62,9 @@ class HttpClient:
         Raises:
             UserError: the key cannot be sent.
         """
-        self.key = os.environ.get(KEY, "")
+        self.key = os.environ.get(KEY, "").strip()
         if not (self.key.isascii() and self.key.isprintable()):
-            raise UserError(
-                f"the environment variable {KEY} holds a character that no header may hold, such as the end of a line: set it to the "
-                "key alone"
-            )
+            raise UserError(f"the environment variable {KEY} holds a character that no header may hold")
         self.backend = backend
         self.most = most
         self.failures: Counter[str] = Counter()
@@ -83,10 +79,7 @@ class HttpClient:
             headers={"Authorization": f"Bearer {self.key}"} if self.key else {},
             limits=httpx.Limits(max_connections=self.most, max_keepalive_connections=self.most),
         ) as self._client:
-            try:
-                yield self
-            finally:
-                self._client = None
+            yield self
 
     async def look(self, path: str) -> Mapping[str, Any] | None:
         """Return what is to be read at a path, at once or not at all: None if there is no such page.
@@ -95,7 +88,7 @@ class HttpClient:
             UserError: nothing answers there, or not with JSON.
         """
         try:
-            return await self._once("GET", path, None, self.backend.timeout, LARGEST_PAGE)
+            return await self._once("GET", path, None, self.backend.timeout)
         except Refused as error:
             if error.status in (404, 405):
                 return None
@@ -105,111 +98,74 @@ class HttpClient:
                 f"{self.backend.url}{path}: {error}: is the server started, and is this its address?"
             ) from None
 
-    async def ask(self, path: str, content: Mapping[str, Any], largest: int = LARGEST_PAGE) -> Mapping[str, Any]:
-        """The reply to a request, which is sent until there is one. `largest`: bytes that it may have.
+    async def ask(self, path: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The reply to a request, which is sent until there is one.
 
         Raises:
             ServerClosed: there was none for as long as the backend's patience lasts.
             Refused: the server will not answer it.
-            UserError: the reply is larger.
         """
         begin, pause, allowed = time.monotonic(), FIRST_PAUSE, self.backend.timeout
         while True:
             try:
-                return await self._once("POST", path, content, allowed, largest)
+                return await self._once("POST", path, content, allowed)
             except _Passing as error:
                 self.failures[error.kind] += 1
                 allowed *= 2 if error.kind == TIMED_OUT else 1
-                waited = time.monotonic() - begin
-                wait = max(error.pause, pause * random.uniform(0.5, 1.0))
-                if waited + wait > self.backend.patience:
-                    raise ServerClosed(f"{self.backend.url}{path}: {error}, for {duration(waited)}") from None
-                self._say(path, error, waited)
+                now, wait = time.monotonic(), pause * random.uniform(0.5, 1.0)
+                if now - begin + wait > self.backend.patience:
+                    raise ServerClosed(f"{self.backend.url}{path}: {error}, for {duration(now - begin)}") from None
+                if min(now - begin, now - self._said) >= QUIET:
+                    self._said, left = now, duration(self.backend.patience - (now - begin))
+                    failed = duration(now - begin)
+                    log.warning("%s%s: %s, for %s; tried again for %s", self.backend.url, path, error, failed, left)
                 await asyncio.sleep(wait)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _say(self, path: str, error: _Passing, waited: float) -> None:
-        """Tell whoever waits that a request has failed for so many seconds."""
-        now = time.monotonic()
-        if waited < QUIET or now - self._said < QUIET:
-            return
-        self._said = now
-        left = duration(self.backend.patience - waited)
-        log.warning("%s%s: %s, for %s; tried again for %s", self.backend.url, path, error, duration(waited), left)
-
     async def _once(
-        self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float, largest: int
+        self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float
     ) -> Mapping[str, Any]:
+        assert self._client is not None, "outside of `opened`"
+        timeout = httpx.Timeout(seconds, connect=min(seconds, CONNECT), pool=None)
         try:
             # httpx's own time-out is between two bytes: one that sends a byte now and then would never reach it.
-            reply = await asyncio.wait_for(self._whole(method, path, content, seconds, largest), seconds)
+            reply = await asyncio.wait_for(
+                self._client.request(method, self.backend.url + path, json=content, timeout=timeout), seconds
+            )
         except (asyncio.TimeoutError, httpx.TimeoutException):
             raise _Passing(TIMED_OUT) from None
-        except httpx.ConnectError as error:
-            raise _Passing("nothing answers", _words(error)) from None
-        except httpx.DecodingError as error:
-            raise _Passing("a reply that is not compressed as it says", _words(error)) from None
         except httpx.RequestError as error:
-            raise _Passing("the connection was dropped", _words(error)) from None
+            kind = "nothing answers" if isinstance(error, httpx.ConnectError) else "the connection was dropped"
+            raise _Passing(kind, one_line(str(error), 200) or type(error).__name__) from None
         except (httpx.InvalidURL, UnicodeError) as error:
-            raise UserError(f"backend.url {shown(self.backend.url)} is no address ({_words(error)})") from None
+            raise UserError(f"backend.url {shown(self.backend.url)} is no address ({error})") from None
         if reply.status_code in BUSY or reply.status_code >= 500:
-            raise _Passing(f"status {reply.status_code}", said(reply), _asked_pause(reply))
+            raise _Passing(f"status {reply.status_code}", _said(reply))
         if reply.status_code != 200:
             raise Refused(self._refusal(path, reply), reply.status_code)
         try:
-            found = json.loads(reply.content)
-        except (ValueError, RecursionError):
+            found = reply.json()
+        except ValueError:
             raise _Passing("a reply that is no JSON, or is cut") from None
         if not isinstance(found, Mapping):
             raise _Passing("a reply that is no JSON object")
         return found
-
-    async def _whole(
-        self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float, largest: int
-    ) -> httpx.Response:
-        """A reply that is read to its end."""
-        assert self._client is not None, "outside of `opened`"
-        url, timeout = self.backend.url + path, httpx.Timeout(seconds, connect=min(seconds, CONNECT), pool=None)
-        body = bytearray()
-        async with self._client.stream(method, url, json=content, timeout=timeout) as reply:
-            async for piece in reply.aiter_bytes():
-                body += piece
-                if len(body) > largest:
-                    raise UserError(
-                        f"{url}: a reply of more than {largest >> 20:,} MiB, which is more than was asked for: is this the server?"
-                    )
-        headers = {key: value for key, value in reply.headers.items() if key == "retry-after"}
-        return httpx.Response(reply.status_code, headers=headers, content=bytes(body))
 
     def _refusal(self, path: str, reply: httpx.Response) -> str:
         where = f"{self.backend.url}{path}: status {reply.status_code}"
         if reply.status_code in (401, 403):
             given = "does not take the key in" if self.key else "asks for a key: set"
             return f"{where}: the server {given} the environment variable {KEY}"
-        return f"{where}: {said(reply)}"
+        return f"{where}: {_said(reply)}"
 
 
-TIMED_OUT = "no reply in time"
-
-
-def said(reply: httpx.Response) -> str:
+def _said(reply: httpx.Response) -> str:
     """Return what the body of an error says, on one line: the message of OpenAI's form, or the text."""
     try:
-        found = json.loads(reply.content)
-    except (ValueError, RecursionError):
+        found = reply.json()
+    except ValueError:
         return one_line(reply.text, 300) or reply.reason_phrase
     for key in ("error", "message", "detail"):
         if isinstance(found, Mapping) and key in found:
             found = found[key]
     return one_line(found if isinstance(found, str) else json.dumps(found), 300)
-
-
-def _asked_pause(reply: httpx.Response) -> float:
-    """Seconds of the header Retry-After; a date is not looked at."""
-    asked = reply.headers.get("retry-after", "")
-    return min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else 0.0
-
-
-def _words(error: Exception) -> str:
-    return one_line(str(error), 200) or type(error).__name__

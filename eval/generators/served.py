@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from remedy.data_gen.context_window import Memory
@@ -23,7 +22,7 @@ from remedy.eval.decoding.cursor import Cursor, Generated
 from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore, predictions
 from remedy.eval.generators.drafts import NO_DRAFT, Draft, Source
-from remedy.eval.generators.grammars import NO_GRAMMAR, ConstraintGrammar, SentGrammar, outside
+from remedy.eval.generators.grammars import NO_GRAMMAR, ConstraintGrammar, outside
 from remedy.eval.generators.http_client import HttpClient, ServerClosed
 from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.server import About, Server, connect, try_grammar
@@ -50,13 +49,10 @@ LEAST_TIE = 2.0**-17
 """What is a near tie at least: the spacing of float32 at 64."""
 
 INVARIANCE = {
-    "off": "what it computes depends on what else it is asked, so that two evaluations may differ by rounding alone, which a paired "
-    "comparison counts: start it with VLLM_BATCH_INVARIANT=1 where a difference has to be the model's",
-    "unknown": "it does not say whether what it computes depends on what else it is asked, in which case two evaluations may differ by "
-    "rounding alone, which a paired comparison counts: if it was started with VLLM_BATCH_INVARIANT=1, say so by "
-    "backend.batch_invariant=true",
+    "off": "start it with VLLM_BATCH_INVARIANT=1 where a difference has to be the model's",
+    "unknown": "if it was started with VLLM_BATCH_INVARIANT=1, say so by backend.batch_invariant=true",
 }
-"""What is said of a server whose results may depend on the batch."""
+"""What is to be done with a server whose results may depend on what else it is asked."""
 
 
 class ServedGenerator:
@@ -81,7 +77,10 @@ class ServedGenerator:
         """Whether it has been seen to hold its model to a grammar."""
         self.server: Server = _run(self._connect())
         if self.about.batch_invariant in INVARIANCE:
-            log.warning("%s: %s", backend.url, INVARIANCE[self.about.batch_invariant])
+            log.warning(
+                "%s: two evaluations may differ by rounding alone, which a paired comparison counts: %s",
+                *(backend.url, INVARIANCE[self.about.batch_invariant]),
+            )
 
     @property
     def about(self) -> About:
@@ -132,8 +131,7 @@ class ServedGenerator:
                 if any(one.start for one in asked) and not self.holds:
                     await try_grammar(self.server, self.tokenizer)
                     self.holds = True
-                async with _together([work() for _ in range(min(self.at_once, len(asked)))]) as workers:
-                    await workers
+                await asyncio.gather(*(work() for _ in range(min(self.at_once, len(asked)))))
         except UserError as error:
             cure = "start the server again and give" if isinstance(error, ServerClosed) else "put that right and give"
             raise UserError(f"{error}: {cure} the same command, which goes on from there") from None
@@ -163,8 +161,8 @@ class ServedGenerator:
             sent = constraint.at(cursor) if constraint else NO_GRAMMAR
             most = self._most(row, PIECE if sent.whole else luck.reach)
             scores = await self.server.write(row.read, most, cursor.stops, sent.text)
-            if constraint:
-                self._check(cursor, sent, scores.tokens)
+            if constraint and (wrong := outside(cursor, sent, scores.tokens)) is not None:
+                raise UserError(f"{self.backend.url}: the server did not hold to the grammar: it wrote token {wrong}")
             before = len(cursor.generated)
             stood = row.judge(Proposal([], Draft(scores.tokens[:-1], Source.COPY), True, True), scores, near)
             luck.stood(stood == len(scores.tokens) - 1)
@@ -182,13 +180,6 @@ class ServedGenerator:
             places = slice(window.stop - len(scores.tokens), window.stop)
             ids[places], logprobs[places], margins[places] = scores.tokens, scores.logprobs, scores.margins
         return predictions(truth, predicted, ids, logprobs, margins)
-
-    def _check(self, cursor: Cursor, sent: SentGrammar, tokens: Sequence[int]) -> None:
-        """Raises a UserError if the server has not held its model to the grammar."""
-        if (wrong := outside(cursor, sent, tokens)) is not None:
-            raise UserError(
-                f"{self.backend.url}: the server did not hold to the grammar: token {wrong} is not among those that it allows there"
-            )
 
     def _most(self, row: Row, reach: int) -> int:
         """Return how many tokens are written, at most `reach`: of a near tie that token alone, as long as the truth may go on."""
@@ -247,18 +238,6 @@ def _worthwhile(cursor: Cursor, luck: _Luck, read: int, count: int) -> int:
     reach = min(count, round(2 * expected / share))
     saved = expected * DECODED + expected * len(written) / sum(written) * REQUEST
     return reach if saved > read + reach + REQUEST else 0
-
-
-@asynccontextmanager
-async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[asyncio.Future[list[None]]]:
-    """Work that is done at the same time; where one part fails, or all is interrupted, the others are ended."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        yield asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from remedy.data_gen.roles import Special
 from remedy.eval.generators.completions import PATH, Answer, BadReply, Question, ask, read
-from remedy.eval.generators.http_client import LARGEST_PAGE, HttpClient, Refused
+from remedy.eval.generators.http_client import HttpClient, Refused
 from remedy.eval.generators.scores import Scores
 from remedy.messages import one_line, shown, suggest
 from remedy.models.context_length import ContextLimit
@@ -23,8 +23,6 @@ COMPARED = 64
 DIFFERENT = 0.1
 """Of these, the share that may read otherwise: versions of a tokenizer write some bytes and spaces differently."""
 PROBES = 4
-REPLIED = 1024
-"""Bytes of a reply for each token that is read or written, at most: the likeliest tokens take about 100 bytes each."""
 WRITTEN = 24
 """Sequences that a server is tried with at once, and the tokens that it writes of each: from these it is seen how far what it computes
 token by token is from what it computes of the same tokens at once."""
@@ -62,17 +60,11 @@ class Server:
         Raises:
             UserError: there is none.
         """
-        asked, tokens = ask(self.about.model, question), len(question.prompt) + question.most
-        reply = await self.client.ask(PATH, asked, LARGEST_PAGE + REPLIED * tokens)
+        reply = await self.client.ask(PATH, ask(self.about.model, question))
         try:
             return read(reply, question)
         except BadReply as error:
             raise BadReply(f"{self.client.backend.url}{PATH}: {error}") from None
-        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-            raise BadReply(
-                f"{self.client.backend.url}{PATH}: a reply in another form than vLLM's "
-                f"({type(error).__name__}: {shown(str(error))})"
-            ) from None
 
     async def write(self, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
         """Return what the model writes after what was read, held to a grammar if one is given."""
@@ -127,22 +119,18 @@ async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str
 
 async def _about(client: HttpClient, card: Mapping[str, Any]) -> About:
     backend = client.backend
-    longest = card.get("max_model_len")
-    if longest is not None and type(longest) is not int:
-        raise UserError(f"{backend.url}/v1/models: max_model_len is {shown(longest)}, and no whole number of tokens")
     version = (await _may_look(client, "/version")).get("version", "")
-    variables = (await _may_look(client, "/server_info?config_format=json")).get("vllm_env")
-    flag = variables.get("VLLM_BATCH_INVARIANT") if isinstance(variables, Mapping) else None
+    variables = (await _may_look(client, "/server_info?config_format=json")).get("vllm_env") or {}
+    flag = variables.get("VLLM_BATCH_INVARIANT")
+    invariant = "on" if flag in (True, 1, "1", "True") else "off"
     if flag is None:
         invariant = "declared" if backend.batch_invariant else "unknown"
-    else:
-        invariant = "on" if flag in (True, 1, "1", "True") else "off"
     if invariant == "off" and backend.batch_invariant:
         raise UserError(
             f"backend.batch_invariant true: {backend.url} says that it is not: start it so, or remove the setting"
         )
     name = one_line(str(card.get("owned_by") or "unknown"), 80)
-    return About(name, one_line(str(version), 80), backend.model, longest, invariant)
+    return About(name, one_line(str(version), 80), backend.model, card.get("max_model_len"), invariant)
 
 
 async def _may_look(client: HttpClient, path: str) -> Mapping[str, Any]:
@@ -163,24 +151,16 @@ async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> No
         for start in range(0, len(ids), longest - 2):
             part = [ids[0], *ids[start : start + longest - 2]]
             _compare(tokenizer, (await server.answer(Question(part, 1, first=1))).names, part, server, checkpoint)
-        sign = tokenizer.special_ids[Special.FRAME_SEP]
-        await server.answer(
-            Question(ids[:4], 2, allowed=[sign])
-        )  # that special tokens come back is checked in every answer
-        count = min(WRITTEN, longest - 5)
+        # That special tokens come back is checked in every answer.
+        await server.answer(Question(ids[:4], 2, allowed=[tokenizer.special_ids[Special.FRAME_SEP]]))
         pieces = [ids[start : start + 4] for start in range(0, 4 * PROBES, 4)]
+        count = min(WRITTEN, longest - 5)
         server.departure = max(await asyncio.gather(*(_departure(server, piece, count) for piece in pieces if piece)))
     except Refused as error:
-        if error.status in (400, 422) and "vocab" in str(error):
-            raise UserError(
-                f"{error}: the vocabulary of {server.about.model} there is smaller than that of {checkpoint} "
-                f"({tokenizer.vocab_size:,} ids): serve the model with the tokens of traces that {checkpoint} has"
-            ) from None
-        if error.status in (400, 422) and "logprobs" in str(error):
-            raise UserError(
-                f"{error}: the server gives no log-probabilities, which are needed: see --max-logprobs"
-            ) from None
-        raise
+        raise UserError(
+            f"{error}: needed are log-probabilities (--max-logprobs), and a model with the vocabulary of {checkpoint} "
+            f"({tokenizer.vocab_size:,} ids)"
+        ) from None
 
 
 def _spread(tokenizer: TraceTokenizer) -> list[int]:
@@ -201,36 +181,23 @@ def _compare(
         )
         return
     special = {token: one.value for one, token in tokenizer.special_ids.items()}
-    own = {token: _text(tokenizer, token) for token in ids}
-    wrong = [
-        token
-        for token in ids
-        if token in names and token in special and names[token] not in (special[token], own[token])
-    ]
+    own = {token: special.get(token, tokenizer.decode([token])) for token in ids if token in names}
+    # Parts of characters have no text of their own.
     others = [
-        token for token in ids if token in names and token not in special and _comparable(own[token], names[token])
+        token
+        for token, text in own.items()
+        if token not in special and text.strip() and "\ufffd" not in text + names[token]
     ]
+    wrong = [token for token in own if token in special and names[token] != special[token]]
     differing = [token for token in others if names[token].strip() != own[token].strip()]
     if len(differing) > DIFFERENT * len(others):
         wrong += differing
     if wrong:
         raise UserError(
             f"{server.client.backend.url}: the tokenizer of {server.about.model} is not that of {checkpoint}: id {wrong[0]} is "
-            f"{shown(names[wrong[0]])} there, and {shown(special.get(wrong[0], own[wrong[0]]))} here ({len(wrong)} of {len(ids)} ids "
-            "that were compared differ): evaluate the checkpoint that is served, or serve this one"
+            f"{shown(names[wrong[0]])} there, and {shown(own[wrong[0]])} here ({len(wrong)} of {len(ids)} ids that were compared "
+            "differ): evaluate the checkpoint that is served, or serve this one"
         )
-
-
-def _text(tokenizer: TraceTokenizer, token: int) -> str:
-    try:
-        return tokenizer.backend.text([token])
-    except (LookupError, ValueError, OverflowError, TypeError):
-        return ""
-
-
-def _comparable(own: str, other: str) -> bool:
-    """Parts of characters have no text of their own."""
-    return bool(own.strip() and other.strip()) and "\ufffd" not in own + other
 
 
 async def _departure(server: Server, ids: list[int], count: int) -> float:
@@ -239,11 +206,5 @@ async def _departure(server: Server, ids: list[int], count: int) -> float:
     if len(written.tokens) < 2:
         return 0.0
     scored = await server.score(ids, written.tokens[:-1])
-    return max(
-        (
-            abs(one - other)
-            for token, one, same, other in zip(written.tokens, written.logprobs, scored.tokens, scored.logprobs)
-            if token == same
-        ),
-        default=0.0,
-    )
+    pairs = zip(written.tokens, written.logprobs, scored.tokens, scored.logprobs)
+    return max((abs(one - other) for token, one, same, other in pairs if token == same), default=0.0)

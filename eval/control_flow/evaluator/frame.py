@@ -74,25 +74,18 @@ class Frame:
             case ast.Slice():
                 parts = [one or ast.Constant(None) for one in (node.lower, node.upper, node.step)]
                 return slice(*self._members(parts))
-            case ast.JoinedStr(values=parts):
-                return "".join(self._text(one) for one in parts)
             case ast.BinOp(left=left, op=op, right=right):
                 return pure.binary(type(op).__name__, self.value(left), self.value(right))
             case ast.AugAssign(target=left, op=op, value=right):
                 return pure.augmented(type(op).__name__, self.value(left), self.value(right))
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(ops=[ast.In() | ast.NotIn() | ast.Is() | ast.IsNot()])):
+                raise Unsure  # the compiler may have turned the comparison round
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return not pure.truth(self.value(operand))
             case ast.UnaryOp(op=op, operand=operand):
                 return pure.attempt(pure.UNARY[type(op).__name__], self.value(operand))
-            case ast.BoolOp(op=op, values=parts):
-                for one in parts[:-1]:
-                    if pure.truth(self.value(one)) == isinstance(op, ast.Or):
-                        return self.value(one)
-                return self.value(parts[-1])
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.value(body if pure.truth(self.value(test)) else orelse)
-            case ast.NamedExpr(value=value):
-                return known(self.value(value))
             case ast.Subscript(value=value, slice=key):
                 return pure.attempt(operator.getitem, self.value(value), self.value(key))
             case ast.Attribute(value=value, attr=name):
@@ -147,16 +140,6 @@ class Frame:
         for one in parts:
             found += pure.listed(self.value(one.value)) if isinstance(one, ast.Starred) else [self.value(one)]
         return [known(one) for one in found]
-
-    def _text(self, part: ast.expr) -> str:
-        if isinstance(part, ast.Constant):
-            return str(part.value)
-        plain = isinstance(part, ast.FormattedValue) and part.format_spec is None and part.conversion == -1
-        return str(
-            pure.call(
-                "str", [self.value(part.value) if plain and isinstance(part, ast.FormattedValue) else UNKNOWN], {}
-            )
-        )
 
     def bind(self, name: str, value: Any) -> None:
         """A variable gets a value."""

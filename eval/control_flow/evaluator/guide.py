@@ -7,20 +7,30 @@ decides nothing. What is written is data: it is parsed as literals.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.program import Event
-from remedy.eval.control_flow.evaluator.calls import came_back
 from remedy.eval.control_flow.evaluator.frame import Frame
-from remedy.eval.control_flow.evaluator.instructions import gather
+from remedy.eval.control_flow.evaluator.instructions import came_back, gather
 from remedy.eval.control_flow.evaluator.line import Line, Lost, Outcome
-from remedy.eval.control_flow.evaluator.shown import Shown, next_shown
 from remedy.eval.control_flow.evaluator.source import Source
 from remedy.eval.control_flow.evaluator.values import UNKNOWN, Function, Unsure, read
 from remedy.eval.control_flow.flow import ControlFlow
-from remedy.eval.control_flow.moves import Point
+from remedy.eval.control_flow.moves import Moves, Point
 from remedy.eval.control_flow.options import Step
 from remedy.eval.control_flow.walk import Exceptions, Walk
+
+
+class Shown(NamedTuple):
+    """The variables of a frame in their order, with their texts; None for one that is not known."""
+
+    entries: tuple[tuple[str, str | None], ...]
+    complete: bool
+    """Whether there are no others."""
+
+
+NOTHING = Shown((), False)
 
 
 class Guide:
@@ -70,7 +80,9 @@ class Guide:
 
     def shown(self, steps: Collection[Step]) -> Shown:
         """Return what of its variables the next frame shows if it is one of these steps, without what need be computed."""
-        return next_shown(self._source.moves, self._among(steps))
+        frames = [one.frame for one in self._among(steps)]
+        found = [NOTHING if frame is None else _shown(self._source.moves, frame) for frame in frames]
+        return reduce(_common, found) if found else NOTHING
 
     def value(self, steps: Collection[Step]) -> str | None:
         """Return what the next frame returns if it is one of these steps, where nothing need be computed for it."""
@@ -114,29 +126,27 @@ class Guide:
             return None  # it may be another that came
         frames = [one.frame for one in self.outcomes() or () if one.step in steps]
         fitting = [one for one in frames if one is not None and (node is None or (one.code, one.at) == node[:2])]
-        found = _common(fitting) if fitting and (node is not None or len(fitting) == len(frames)) else None
+        found = reduce(_joined, fitting) if fitting and (node is not None or len(fitting) == len(frames)) else None
         if found is None and node is not None and node.point not in (Point.BEFORE, Point.END):
             found = Frame(node.code, node.at, node.point)
         return found
 
 
-def _common(frames: Sequence[Frame]) -> Frame | None:
-    """Return what is known of a frame that is one of several; None if they are at different places."""
-    first, *others = frames
-    for one in others:
-        places = {
-            (frame.at, frame.point, frame.awaited, id(frame.below), id(frame.shown), id(frame.came))
-            for frame in (one, first)
+def _joined(one: Frame | None, other: Frame | None) -> Frame | None:
+    """Return what is known of a frame that is one of two; None if they are at different places."""
+    if one is None or other is None:
+        return None
+    if (one.at, one.point, one.awaited) != (other.at, other.point, other.awaited):
+        return None
+    if any(getattr(one, part) is not getattr(other, part) for part in ("below", "shown", "came")):
+        return None
+    same = {
+        part: {
+            key: value for key, value in getattr(one, part).items() if getattr(other, part).get(key, UNKNOWN) is value
         }
-        if len(places) > 1:
-            return None
-        same = {name: _same(getattr(first, name), getattr(one, name)) for name in ("locals", "values", "loops")}
-        first = first.copy(kept=first.kept & one.kept, **same)
-    return first
-
-
-def _same(one: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
-    return {key: value for key, value in one.items() if other.get(key, UNKNOWN) is value}
+        for part in ("locals", "values", "loops")
+    }
+    return one.copy(kept=one.kept & other.kept, **same)
 
 
 def evaluated(source: Source, frame: Frame) -> list[Outcome]:
@@ -167,4 +177,43 @@ def _read(text: str, functions: Mapping[str, int]) -> Any:
     return Function(functions[text]) if text in functions else read(text)
 
 
-__all__ = ["Guide", "evaluated"]
+def _shown(moves: Moves, frame: Frame) -> Shown:
+    """Return what a frame shows that is about to run."""
+    code, names = moves.codes[frame.code], moves.effects.names
+    if not code.has_slots or names.deleted_cells & set(code.variables):
+        return NOTHING
+    if frame.shown is None:
+        return _called(moves, frame) if frame.at == code.start else NOTHING
+    entries = tuple(
+        (name, text if name in frame.kept else None) for name, text in frame.shown.items() if name in frame.locals
+    )
+    if any(name in names.stored_cells and name not in frame.shown for name in code.variables):
+        return Shown(entries, False)  # another function may have bound it
+    new = tuple((name, None) for name in code.variables if name in frame.locals and name not in frame.shown)
+    return Shown(entries + new, True)
+
+
+def _called(moves: Moves, frame: Frame) -> Shown:
+    """Return what a call shows: its parameters, and what it takes of the variables around it, which for a comprehension are those
+    below."""
+    code, below = moves.codes[frame.code], frame.below
+    entries: tuple[tuple[str, str | None], ...] = tuple((name, None) for name in code.parameters)
+    taken = sum(one.arg for one in code.instructions[: code.start] if one.op == "COPY_FREE_VARS")
+    if not taken:
+        return Shown(entries, True)
+    if below is None or below.shown is None or below.code != code.parent or code.parameters[:1] != (".0",):
+        return Shown(entries, False)
+    outer = [name for name in code.variables[len(code.variables) - taken :] if name in below.locals]
+    texts = [below.shown.get(name) if name in below.kept else None for name in outer]
+    return Shown(entries + tuple(zip(outer, texts)), True)
+
+
+def _common(one: Shown, other: Shown) -> Shown:
+    """Return what is known of a frame that is one of two."""
+    entries: list[tuple[str, str | None]] = []
+    for (name, text), (other_name, other_text) in zip(one.entries, other.entries):
+        if name != other_name:
+            return Shown(tuple(entries), False)
+        entries.append((name, text if text == other_text else None))
+    same = len(one.entries) == len(other.entries)
+    return Shown(tuple(entries), same and one.complete and other.complete)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from remedy.eval.control_flow.bytecode import Instruction
+from remedy.eval.control_flow.bytecode import GO_ON_ELSEWHERE, Instruction
 from remedy.eval.control_flow.evaluator import pure
-from remedy.eval.control_flow.evaluator.calls import call
 from remedy.eval.control_flow.evaluator.frame import Frame, change
 from remedy.eval.control_flow.evaluator.line import Line, Lost, Outcome
+from remedy.eval.control_flow.evaluator.source import COMPREHENSIONS
 from remedy.eval.control_flow.evaluator.values import CHANGE, UNKNOWN, Function, Iter, Own, Raises, Unsure
 from remedy.eval.control_flow.known import NEVER_RUN, words
 from remedy.eval.control_flow.moves import Point
@@ -19,6 +20,8 @@ MOST_STEPS = 4_000
 """Instructions that are evaluated for one frame."""
 MOST_WAYS = 32
 """Ways that are open at a time."""
+_QUIET = NEVER_RUN | {"SET_ADD", "MAP_ADD"}
+"""Instructions that change nothing but what a comprehension makes."""
 _NUMBERS = (int, float, bool, complex, type(None))
 
 
@@ -37,19 +40,21 @@ def gather(line: Line) -> list[Outcome]:
 def _run(line: Line, way: Frame, one: Instruction, at: int) -> None:
     """Evaluate the instruction that a way is at: into outcomes of the line, or ways that are open."""
     if one.op in _RUN:
-        _RUN[one.op](line, way, one, at)
-    elif one.op in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"):
+        try:
+            _RUN[one.op](line, way, one, at)
+        except Raises:
+            line.raises(way, at)
+    elif one.op in GO_ON_ELSEWHERE:
         line.edge(way, at, one.target)
     elif "JUMP" in one.op:
         _branch(line, way, one, at)
-    elif one.op in NEVER_RUN:
+    elif one.op in _QUIET and line.effects[at].closes is None:
         line.may_raise(way, at)
         line.done(way, at)
     elif one.op in ("SEND", "RETURN_GENERATOR") or one.target is not None:
         raise Lost
     else:
-        line.unknown(way, at)
-        line.gives(way, at, UNKNOWN)
+        line.gives(way, at, line.unknown(way, at))
 
 
 def _branch(line: Line, way: Frame, one: Instruction, at: int) -> None:
@@ -114,7 +119,6 @@ _ENDS: dict[str, tuple[type[ast.AST], ...]] = {
     **dict.fromkeys(words("LOAD_ATTR LOAD_METHOD"), (ast.Attribute,)),
     **dict.fromkeys(words("BUILD_MAP BUILD_CONST_KEY_MAP"), (ast.Dict,)),
     "BUILD_SET": (ast.Set,),
-    "FORMAT_VALUE": (ast.JoinedStr,),
 }
 """Instructions that end an expression whose parts are evaluated, and what they end."""
 
@@ -124,25 +128,26 @@ def _evaluate(line: Line, way: Frame, one: Instruction, at: int) -> None:
     if isinstance(node, ast.Attribute) and node.attr in line.source.names.stored_attributes:
         node = None
     way.values.pop(node, None)  # type: ignore[arg-type]
-    value: Any = UNKNOWN
     try:
         if isinstance(node, ast.AugAssign):
             value = _augmented(way, node)
-        elif not isinstance(node, ast.Compare):
-            value = way.value(node)
-        elif (nth := line.source.compared(line.code.number, at, node)) is not None:
-            left, right = [node.left, *node.comparators][nth : nth + 2]
-            if one.op == "CONTAINS_OP" and way.known_or_not(right) is UNKNOWN:
-                change(way, UNKNOWN)  # it may be an iterator that is read
-            value = pure.compare(type(node.ops[nth]).__name__, way.value(left), way.value(right))
-    except Raises:
-        line.raises(way, at)
-        return
+        else:
+            value = _compared(way, node, one) if isinstance(node, ast.Compare) else way.value(node)
     except Unsure:
-        pass
-    if value is UNKNOWN:
-        line.quiet(way, at)
+        value = line.quiet(way, at)
     line.gives(way, at, value)
+
+
+def _compared(way: Frame, node: ast.Compare, one: Instruction) -> bool:
+    """Return what a comparison gives, which the compiler may have turned round."""
+    if one.op == "CONTAINS_OP" and way.known_or_not(node.comparators[-1]) is UNKNOWN:
+        change(way, UNKNOWN)  # it may be an iterator that is read
+    if len(node.ops) > 1:
+        raise Unsure
+    sign = type(node.ops[0]).__name__
+    if one.op != "COMPARE_OP":
+        sign = (("In", "NotIn") if one.op == "CONTAINS_OP" else ("Is", "IsNot"))[one.arg]
+    return pure.compare(sign, way.value(node.left), way.value(node.comparators[0]))
 
 
 def _augmented(way: Frame, node: ast.AugAssign) -> Any:
@@ -158,18 +163,11 @@ def _store_subscript(line: Line, way: Frame, one: Instruction, at: int) -> None:
     node = line.nodes[at]
     target, key_of = (node.value, node.slice) if isinstance(node, ast.Subscript) else (None, None)
     before, key = way.known_or_not(target), way.known_or_not(key_of)
-    alone = type(before) in CHANGE and key is not UNKNOWN and type(key) is not slice
     change(way, before)
     try:
-        if one.op == "DELETE_SUBSCR":
-            pure.deleted(before, key)
-        else:
-            pure.stored(before, key, 0 if alone else UNKNOWN)
-    except Raises:
-        line.raises(way, at)
-        return
+        pure.changed_at(before, key, deletes=one.op == "DELETE_SUBSCR")
     except Unsure:
-        line.quiet(way, at) if alone else line.unknown(way, at)
+        line.unknown(way, at)
     line.done(way, at)
 
 
@@ -186,12 +184,8 @@ def _extend(line: Line, way: Frame, one: Instruction, at: int) -> None:
 def _get_iter(line: Line, way: Frame, one: Instruction, at: int) -> None:
     try:
         way.loops[at + 1] = way.iterator(line.made(at))
-    except Raises:
-        line.raises(way, at)
-        return
     except Unsure:
-        way.loops[at + 1] = UNKNOWN
-        line.quiet(way, at)
+        way.loops[at + 1] = line.quiet(way, at)
     line.done(way, at)
 
 
@@ -218,17 +212,8 @@ def _unpack(line: Line, way: Frame, one: Instruction, at: int) -> None:
     parts = node.elts if isinstance(node, ast.Tuple | ast.List) else []
     try:
         way.values.update(zip(parts, pure.unpacked(_given(line, way, node), one.arg)))
-    except Raises:
-        line.raises(way, at)
-        return
     except Unsure:
         line.unknown(way, at)
-    line.done(way, at)
-
-
-def _pop(line: Line, way: Frame, one: Instruction, at: int) -> None:
-    if line.effects[at].closes is not None:
-        raise Lost
     line.done(way, at)
 
 
@@ -250,9 +235,64 @@ def _raise(line: Line, way: Frame, one: Instruction, at: int) -> None:
     line.raises(way, at)
 
 
-def _quiet(line: Line, way: Frame, one: Instruction, at: int) -> None:
-    line.quiet(way, at)
-    line.done(way, at)
+def came_back(line: Line, way: Frame) -> None:
+    """Return what an instruction called has come back."""
+    if line.code.instructions[way.at].op not in ("CALL", "CALL_FUNCTION_EX") or way.point is not Point.RETURNED:
+        raise Lost
+    if not way.awaited and line.effects[way.at].calls is None:
+        way.came = line.unknown(way, way.at)
+    line.gives(way, way.at, way.came)
+
+
+def _call(line: Line, way: Frame, one: Instruction, at: int) -> None:
+    """Evaluate a call."""
+    node = line.nodes[at]
+    if isinstance(node, ast.Assert):
+        return line.done(way, at)
+    callee = way.known_or_not(node.func) if isinstance(node, ast.Call) else UNKNOWN
+    number, effect = callee.code if isinstance(callee, Function) else line.effects[at].calls, line.effects[at]
+    if isinstance(node, COMPREHENSIONS):
+        if number is None:
+            line.gives(way, at, UNKNOWN)  # a generator, which runs later
+            return
+        given: Any = UNKNOWN
+        with suppress(Unsure, Raises):
+            given = way.iterator(node.generators[0].iter)
+        line.enter(way, at, number, awaited=True, given=given)
+    elif number is not None:
+        if not (isinstance(node, ast.Call) and _fits(line, node, number)):
+            if one.op == "CALL_FUNCTION_EX" and effect.runs_escaped and (line.moves.functions or line.moves.generators):
+                raise Lost  # what `*` stands before may run some of it before the call
+            line.may_raise(way, at)
+        if line.moves.codes[number].runs_later:
+            line.gives(way, at, UNKNOWN)
+        else:
+            line.enter(way, at, number, awaited=True)
+    elif isinstance(node, ast.Call):
+        _own(line, way, node, callee, at)
+    else:
+        line.gives(way, at, line.unknown(way, at))
+
+
+def _fits(line: Line, node: ast.Call, number: int) -> bool:
+    """Say if a function certainly takes the arguments of a call."""
+    code, starred = line.moves.codes[number], any(isinstance(one, ast.Starred) for one in node.args)
+    return not (starred or node.keywords) and len(node.args) == code.positional == len(code.parameters)
+
+
+def _own(line: Line, way: Frame, node: ast.Call, callee: Any, at: int) -> None:
+    """A call of one of Python's own functions or methods."""
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    receiver = way.known_or_not(owner) if owner is not None else None
+    way.values.pop(node, None)
+    try:
+        value = way.value(node)
+    except Unsure:
+        value = UNKNOWN
+    finally:
+        if owner is not None and isinstance(callee, Own) and callee.name[1:] in pure.MUTATORS.get(type(receiver), ()):
+            change(way, receiver)
+    line.gives(way, at, line.unknown(way, at) if value is UNKNOWN else value)
 
 
 _RUN: dict[str, Callable[[Line, Frame, Instruction, int], None]] = {
@@ -264,10 +304,8 @@ _RUN: dict[str, Callable[[Line, Frame, Instruction, int], None]] = {
     **dict.fromkeys(words("LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE"), _extend),
     **dict.fromkeys(words("RETURN_VALUE YIELD_VALUE"), _leave),
     **dict.fromkeys(words("RAISE_VARARGS RERAISE"), _raise),
-    **dict.fromkeys(words("IMPORT_NAME IMPORT_FROM SET_ADD MAP_ADD"), _quiet),
-    **dict.fromkeys(words("CALL CALL_FUNCTION_EX"), call),
+    **dict.fromkeys(words("CALL CALL_FUNCTION_EX"), _call),
     "GET_ITER": _get_iter,
     "FOR_ITER": _for,
     "UNPACK_SEQUENCE": _unpack,
-    "POP_TOP": _pop,
 }

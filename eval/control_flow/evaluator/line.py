@@ -108,8 +108,8 @@ class Line:
         frame = Frame(number, code.start, loops=loops, below=way.copy(at=at, awaited=awaited))
         self.outcomes.append(Outcome(Step(Event.CALL, code.first_line), frame))
 
-    def unknown(self, way: Frame, at: int) -> None:
-        """The instruction does something that is not known, which may call, change and raise."""
+    def unknown(self, way: Frame, at: int) -> Any:
+        """The instruction does something that is not known, which may call, change and raise; what it gives is UNKNOWN."""
         effect = self.effects[at]
         change(way, UNKNOWN)
         if effect.closes is not None or effect.reads is not None or (effect.runs_escaped and self.moves.generators):
@@ -117,15 +117,15 @@ class Line:
         for number in sorted(effect.runs | (self.moves.functions if effect.runs_escaped else frozenset())):
             self.enter(way, at, number)
         self.may_raise(way, at)
+        return UNKNOWN
 
-    def quiet(self, way: Frame, at: int) -> None:
-        """The instruction is one of Python's own on something unknown, and changes nothing."""
+    def quiet(self, way: Frame, at: int) -> Any:
+        """As `unknown`, of one of Python's own operations: it changes nothing unless it runs something of the program."""
         effect = self.effects[at]
-        escaped = effect.runs_escaped and (self.moves.functions or self.moves.generators)
-        if escaped or effect.runs or effect.reads is not None:
-            self.unknown(way, at)
-        else:
-            self.may_raise(way, at)
+        if effect.runs or effect.reads is not None or (effect.runs_escaped and self.moves.effects.escaped):
+            return self.unknown(way, at)
+        self.may_raise(way, at)
+        return UNKNOWN
 
     def made(self, at: int) -> ast.AST | None:
         """The expression whose value the instruction before has given."""

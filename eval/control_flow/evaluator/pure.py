@@ -38,7 +38,6 @@ _SIGNS = {name: name.lower() for name in words("Add Sub Mod Pow LShift RShift Lt
 READERS = words("list tuple set frozenset dict sorted sum min max any all")
 _FUNCTIONS = READERS | words("len str int float bool abs repr ord chr divmod range bin hex oct round")
 _ORDER_DOES_NOT_MATTER = words("len any all set frozenset bool")
-_KEYS = words("len str int abs float ord sum bool")
 _MATH = words("sqrt ceil floor gcd lcm isqrt fabs trunc isnan isinf")
 _SIZED = (list, tuple, dict, set, frozenset, str, bytes, range)
 _SETS = "copy union intersection difference symmetric_difference issubset issuperset isdisjoint"
@@ -61,12 +60,6 @@ _READ_ONLY: dict[type, frozenset[str]] = {
         rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill"""
     ),
 }
-READ_THEIR_ARGUMENTS = words(
-    """join extend update union intersection difference symmetric_difference issubset issuperset isdisjoint
-    difference_update intersection_update symmetric_difference_update"""
-)
-QUIET_METHODS = frozenset().union(*_READ_ONLY.values()) - frozenset().union(*MUTATORS.values())
-"""Names of methods that change no object of Python's own types."""
 
 
 def attempt(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -123,18 +116,12 @@ def augmented(sign: str, one: Any, other: Any) -> Any:
 
 
 def compare(sign: str, one: Any, other: Any) -> bool:
-    own = all(isinstance(value, Own) and "." not in value.name for value in (one, other))
     if sign in ("In", "NotIn"):
-        if isinstance(other, Iter) and other.view == "keys":
-            other = dict.fromkeys(other.items)
         return bool(attempt(operator.contains, other, one)) == (sign == "In")
-    if sign in ("Is", "IsNot") and not own:
-        single = (bool, type(None), type(...))
-        if type(known(one)) is type(known(other)) and type(one) not in single:
+    if sign in ("Is", "IsNot"):
+        if type(known(one)) is type(known(other)) and type(one) not in (bool, type(None), type(...)):
             raise Unsure  # whether it is one object
         return bool((one is other) == (sign == "Is"))
-    if own and sign in ("Is", "IsNot", "Eq", "NotEq"):
-        return bool((one == other) == (sign in ("Is", "Eq")))
     return bool(attempt(getattr(operator, _SIGNS[sign]), one, other))
 
 
@@ -157,32 +144,22 @@ def unpacked(value: Any, count: int) -> list[Any]:
 
 def call(name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Return what one of Python's own functions gives."""
-    if name == "type" and len(given) == 1:
-        return Own(type(known(given[0])).__name__)
     if name == "isinstance" and len(given) == 2 and not named:
         return isinstance(known(given[0]), _kinds(given[1]))
     if name == "print" and not named:
         return None
-    if name in ("enumerate", "zip", "reversed", "map") and not named:
+    if name in ("enumerate", "zip", "reversed") and not named:
         return _iterator(name, given)
     if name.startswith("math.") and name[5:] in _MATH and not named:
         return attempt(getattr(math, name[5:]), *given)
     if name not in _FUNCTIONS or (name == "round" and len(given) > 1):
         raise Unsure
-    options = {word: known(one) for word, one in named.items() if word != "key"}
-    if (key := named.get("key")) is not None:
-        if not (isinstance(key, Own) and key.name in _KEYS and name in ("sorted", "min", "max")):
-            raise Unsure
-        options["key"] = getattr(builtins, key.name)
     views = [isinstance(one, Iter) and (name in READERS or (name == "len" and one.view)) for one in given]
     plain = [listed(one) if view else known(one) for one, view in zip(given, views)]
-    if any(one is UNKNOWN for value in plain if type(value) is list for one in value):
+    unsure = any(one is UNKNOWN for value in plain if type(value) is list for one in value)
+    if unsure or (any(map(unordered, plain)) and name not in _ORDER_DOES_NOT_MATTER):
         raise Unsure
-    if any(map(unordered, plain)) and name not in _ORDER_DOES_NOT_MATTER:
-        kinds = {type(one) for one in plain[0]} if len(plain) == 1 and type(plain[0]) in (set, frozenset) else {None}
-        if key is not None or name not in ("sorted", "min", "max") or kinds not in ({int}, {str}):
-            raise Unsure
-    return attempt(getattr(builtins, name), *plain, **options)
+    return attempt(getattr(builtins, name), *plain, **{word: known(one) for word, one in named.items()})
 
 
 def _kinds(value: Any) -> Any:
@@ -196,9 +173,9 @@ def _kinds(value: Any) -> Any:
 
 
 def _iterator(name: str, given: Sequence[Any]) -> Iter:
-    """Return what `enumerate` and others give, as far as it depends on nothing that is not known."""
-    read = given[name == "map" :][: None if name == "zip" else 1]
-    if not given or (name != "zip" and len(given) > 1 + (name in ("map", "enumerate"))):
+    """Return what `enumerate` and others give."""
+    read = given if name == "zip" else given[:1]
+    if not given or len(given) > {"zip": len(given), "enumerate": 2}.get(name, 1):
         raise Unsure
     lists = [listed(one) for one in read]
     sources = tuple(source for one in read for source in (one.sources if isinstance(one, Iter) else [one]))
@@ -206,11 +183,6 @@ def _iterator(name: str, given: Sequence[Any]) -> Iter:
         return Iter(tuple(zip(*lists)), sources)
     if name == "enumerate":
         return Iter(tuple(attempt(enumerate, lists[0], *given[1:])), sources)
-    if name == "map":
-        try:
-            return Iter(tuple(call(given[0].name, [one], {}) for one in lists[0]), sources)
-        except (AttributeError, Raises):  # when that item is read, and not now
-            raise Unsure from None
     if type(read[0]) not in (list, tuple, str, range, dict):
         raise Unsure
     return Iter(tuple(reversed(lists[0])), sources)
@@ -224,28 +196,21 @@ def method(receiver: Any, name: str, given: Sequence[Any], named: Mapping[str, A
         raise Unsure
     if kind is dict and name in ("keys", "values", "items"):
         return Iter(tuple(getattr(receiver, name)()), (receiver,), view=name)
-    plain = [listed(one) if isinstance(one, Iter) and name in READ_THEIR_ARGUMENTS else known(one) for one in given]
-    unsure = any(one is UNKNOWN for value in plain if type(value) is list for one in value)
-    if unsure or unordered(plain) or (name == "pop" and unordered(receiver)):
+    plain = [known(one) for one in given]
+    if unordered(plain) or (name == "pop" and unordered(receiver)):
         raise Unsure
     if kind is str:
-        lengths = [len(str(one)) for one in plain]
-        numbers = [abs(one) for one in plain if isinstance(one, int)]
-        if max(numbers, default=0) > LARGEST or (
-            name == "replace" and len(receiver) * max(lengths, default=0) > 100 * LARGEST
-        ):
-            raise Unsure
-        if name == "join" and len(receiver) * max(lengths, default=0) > 100 * LARGEST:
+        most = max((abs(one) for one in plain if isinstance(one, int)), default=0)
+        longest = max((len(str(one)) for one in plain), default=0) if name in ("join", "replace") else 0
+        if most > LARGEST or len(receiver) * longest > 100 * LARGEST:
             raise Unsure
     options = {word: known(one) for word, one in named.items()}
     return attempt(getattr(kind, name), receiver.copy() if mutates else receiver, *plain, **options)
 
 
-def stored(container: Any, key: Any, value: Any) -> None:
-    """Try `container[key] = value`."""
-    attempt(operator.setitem, container.copy() if type(known(container)) in CHANGE else container, key, value)
-
-
-def deleted(container: Any, key: Any) -> None:
-    """Try `del container[key]`."""
-    attempt(operator.delitem, container.copy() if type(known(container)) in CHANGE else container, key)
+def changed_at(container: Any, key: Any, deletes: bool) -> None:
+    """Try `container[key] = ...`, or `del container[key]`."""
+    if type(known(key)) is slice and not deletes:
+        raise Unsure
+    mine = container.copy() if type(known(container)) in CHANGE else container
+    attempt(operator.delitem, mine, key) if deletes else attempt(operator.setitem, mine, key, 0)

@@ -20,7 +20,6 @@ SCALARS = (int, float, complex, str, bytes, bool, type(None), range, slice, type
 CHANGE = (list, dict, set)
 _RANGE = re.compile(r"range\((-?\d{1,9}), (-?\d{1,9})(?:, (-?\d{1,9}))?\)")
 _OWN = re.compile(r"<(?:module '(?=math')|class ')(math|int|str|float|bool|list|dict|set|tuple)'>")
-_FROZEN = re.compile(r"frozenset\((.*)\)", re.DOTALL)
 
 
 class Unknown(Enum):
@@ -107,9 +106,7 @@ def read(text: str) -> Any:
     if text.startswith("range") and (found := _RANGE.fullmatch(text)):
         numbers = [int(number) for number in found.groups() if number is not None]
         return range(*numbers) if numbers[2:] != [0] else UNKNOWN
-    frozen = _FROZEN.fullmatch(text)
     try:
-        value = literal(frozen[1] or "()" if frozen else text)
-        return frozenset(value) if frozen else value
+        return literal(text)
     except (ValueError, TypeError):
         return UNKNOWN

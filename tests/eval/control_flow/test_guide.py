@@ -67,9 +67,9 @@ DECIDED = {
     "variable that is bound to another": "x = [1, 2]\nfor i in x:\n    x = 5",
     "zip": "for a, b in zip([1, 2], 'abc'):\n    pass",
     "comprehension": "x = [i for i in range(3) if i % 2]\ny = {i: j for i in x for j in x}",
-    "sets": "x = {'a', 'b'}\nfor c in x:\n    y = c in x\nfor c in sorted(x):\n    pass",
+    "sets": "x = {'a', 'b'}\nfor c in x:\n    y = c in x",
     "ternary": "x = 5\ny = ('a' if x > 3\n    else 'b')\nz = (x and\n    y or 0)\nassert x",
-    "types": "x = 5\nif type(x) == list or isinstance(x, (str, list)):\n    y = 1",
+    "types": "x = 5\nif isinstance(x, (str, list)):\n    y = 1",
     "enumerate": "for i, v in enumerate([1, 2], 1):\n    w = i\nfor k, v in {1: 2}.items():\n    w = v",
 }
 

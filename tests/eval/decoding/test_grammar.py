@@ -249,7 +249,7 @@ def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> Non
         assert "--structured-outputs-config.backend guidance" in str(error.value)
         assert server.posts == begin + 1
         served.holds = True
-        with pytest.raises(UserError, match="the server did not hold to the grammar: token") as error:
+        with pytest.raises(UserError, match="the server did not hold to the grammar: it wrote token") as error:
             served.generate(requests(made.truths, made.starts), CONSTRAINED)
         assert str(error.value).startswith(url)
     assert "\n" not in str(error.value)

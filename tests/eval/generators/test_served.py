@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -228,27 +228,24 @@ def test_replies_of_vllm_itself_are_read() -> None:
     assert kept["models"]["data"][0]["max_model_len"] == 1024
 
 
-ID, LOGPROB = "stands where a token's id should", "stands where a log-probability should"
-NOT_IDS = [(value, ID) for value in (1.5, True, -1, 2**31)]
-NOT_LOGPROBS = [(float("nan"), LOGPROB), (float("-inf"), LOGPROB), (True, LOGPROB), ("-1", LOGPROB)]
+NOT_LOGPROBS = (float("nan"), float("-inf"))
+BENDS = [
+    *(("logprob", value, "stands where a log-probability should") for value in NOT_LOGPROBS),
+    *(("scored", value, "stands where a log-probability should") for value in NOT_LOGPROBS),
+    ("logprob", -1e308, "is not the likeliest"),
+    ("scored", -1e308, "are no log-probabilities"),
+    ("scored", 3.0, "are no log-probabilities"),
+    ("scored", "-1", "another form than vLLM's"),
+]
 
 
-def test_false_values_are_refused() -> None:
+@pytest.mark.parametrize(("part", "value", "says"), BENDS)
+def test_false_values_are_refused(part: str, value: Any, says: str) -> None:
     kept = json.loads((Path(__file__).parents[2] / "fixtures" / "vllm_replies.json").read_text())["replies"]["score"]
-    question = Question(kept["content"]["prompt"], kept["content"]["max_tokens"], (), kept["first"])
-    bends = [("id", value, says) for value, says in NOT_IDS]
-    bends += [(part, value, says) for part in ("logprob", "top", "scored") for value, says in NOT_LOGPROBS]
-    bends += [("logprob", -1e308, "is not the likeliest"), ("scored", -1e308, "which none can")]
-    for part, value, says in bends:
-        reply = copy.deepcopy(kept["reply"])
-        choice = reply["choices"][0]
-        if part == "id":
-            choice["token_ids"][0] = value
-        elif part == "logprob":
-            choice["logprobs"]["token_logprobs"][0] = value
-        elif part == "top":
-            choice["logprobs"]["top_logprobs"][0] = {"token_id:1": value, "token_id:2": value}
-        else:
-            choice["prompt_logprobs"][-1] = {str(token): {"logprob": value} for token in range(2)}
-        with pytest.raises(BadReply, match=says):
-            read(reply, question)
+    choice = kept["reply"]["choices"][0]
+    if part == "logprob":
+        choice["logprobs"]["token_logprobs"][0] = value
+    else:
+        choice["prompt_logprobs"][-1] = {str(token): {"logprob": value} for token in range(2)}
+    with pytest.raises(BadReply, match=says):
+        read(kept["reply"], Question(kept["content"]["prompt"], kept["content"]["max_tokens"], (), kept["first"]))

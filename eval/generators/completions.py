@@ -134,7 +134,8 @@ def _read(choice: Mapping[str, Any], usage: Mapping[str, Any], question: Questio
     places = [{int(key): about for key, about in place.items()} for place in listing[question.first :]]
     scored = _likeliest([[(_logprob(about["logprob"]), token) for token, about in place.items()] for place in places])
     named = [(token, about.get("decoded_token")) for place in places for token, about in place.items()]
-    joined = Scores(*(one + other for one, other in zip(scored[:3], written[:3])))
+    logprobs, margins = scored.logprobs + written.logprobs, scored.margins + written.margins
+    joined = Scores(scored.tokens + written.tokens, logprobs, margins)
     return Answer(joined, {token: str(name) for token, name in named if name is not None})
 
 

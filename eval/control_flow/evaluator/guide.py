@@ -126,17 +126,19 @@ class Guide:
             return None  # it may be another that came
         frames = [one.frame for one in self.outcomes() or () if one.step in steps]
         fitting = [one for one in frames if one is not None and (node is None or (one.code, one.at) == node[:2])]
-        found = reduce(_joined, fitting) if fitting and (node is not None or len(fitting) == len(frames)) else None
+        found: Frame | None = None
+        if fitting and (node is not None or len(fitting) == len(frames)):
+            found = fitting[0]
+            for one in fitting[1:]:
+                found = _joined(found, one)
         if found is None and node is not None and node.point not in (Point.BEFORE, Point.END):
             found = Frame(node.code, node.at, node.point)
         return found
 
 
-def _joined(one: Frame | None, other: Frame | None) -> Frame | None:
+def _joined(one: Frame | None, other: Frame) -> Frame | None:
     """Return what is known of a frame that is one of two; None if they are at different places."""
-    if one is None or other is None:
-        return None
-    if (one.at, one.point, one.awaited) != (other.at, other.point, other.awaited):
+    if one is None or (one.at, one.point, one.awaited) != (other.at, other.point, other.awaited):
         return None
     if any(getattr(one, part) is not getattr(other, part) for part in ("below", "shown", "came")):
         return None

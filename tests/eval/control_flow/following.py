@@ -1,4 +1,4 @@
-"""Follows true traces through control flow, and counts what was allowed."""
+"""Follows true traces through control flow and by their own states, and counts what these allow, decide and foretell."""
 
 from __future__ import annotations
 
@@ -10,26 +10,35 @@ from dataclasses import dataclass
 
 from remedy.data_gen.execution.program import Frame, Program, ProgramError, Trace
 from remedy.data_gen.execution.tracer import TraceLimits, trace
-from remedy.eval.control_flow import ControlFlow, Exceptions
+from remedy.eval.control_flow import ControlFlow, Exceptions, Step
+from remedy.eval.control_flow.evaluator import Guide
 
 
 @dataclass
 class Counted:
-    """Over frames after the first, and the end: how many there were, and what else could have come."""
+    """Over frames after the first, and the end."""
 
     traces: int = 0
     frames: int = 0
-    certain: int = 0
-    candidates: int = 0
+    ambiguous: int = 0
+    """Frames where the program alone allows several."""
     most: int = 0
+    """How many it allows at most."""
+    decided: int = 0
+    """Of the ambiguous frames, those where the state allows one."""
+    variables: int = 0
+    names: int = 0
+    """Of the variables of states those that are foretold to be there."""
+    values: int = 0
+    """And their values."""
 
     @property
     def share_certain(self) -> float:
-        return self.certain / self.frames
+        return 1 - self.ambiguous / self.frames
 
     @property
-    def mean_candidates(self) -> float:
-        return self.candidates / self.frames
+    def share_decided(self) -> float:
+        return self.decided / self.ambiguous
 
 
 def true_trace(program: Program, frames: int = 20_000) -> Trace | None:
@@ -42,27 +51,52 @@ def true_trace(program: Program, frames: int = 20_000) -> Trace | None:
             return None
 
 
+def texts(frame: Frame) -> dict[str, str] | None:
+    """The variables of a frame as it shows them."""
+    return None if frame.locals is None else {name: value.text for name, value in frame.locals.items()}
+
+
 def follow(found: Trace, exceptions: Exceptions = "all", most: int = 500, into: Counted | None = None) -> Counted:
-    """Walk along the first frames of a trace. Fails where the control flow does not allow what happened."""
+    """Walk along the first frames of a trace. Fails where the control flow or the trace's own states exclude what happened, or
+    foretell another state or value."""
     counted = into or Counted()
     flow = ControlFlow(found.program)
-    walk = flow.start(exceptions)
+    guide = Guide.start(flow, exceptions)
     counted.traces += 1
     frames: list[Frame | None] = [*found.frames, None]
     for number, frame in enumerate(frames[:most]):
+        where = f"{found.program.name}, frame {number}: {frame}\n{found.program.code}"
         event, source = (frame.event, frame.source) if frame is not None else (None, "")
-        candidates = flow.candidates(walk)
+        candidates, allowed = flow.candidates(guide.walk), guide.allowed()
+        left = {(step.event, flow.source(step)) for step in allowed}
+        assert (event, source) in candidates, f"the program allows {set(candidates)}: {where}"
+        assert (event, source) in left, f"the state allows {left}: {where}"
         if number:
             counted.frames += 1
-            counted.certain += len(candidates) == 1
-            counted.candidates += len(candidates)
             counted.most = max(counted.most, len(candidates))
-        after = flow.advance(walk, event, source)
-        assert after is not None, (
-            f"{found.program.name}, frame {number}: {event} {source!r} not in {set(candidates)}\n{found.program.code}"
-        )
-        walk = after
+            counted.ambiguous += len(candidates) > 1
+            counted.decided += len(left) == 1 < len(candidates)
+        steps = candidates[event, source]
+        shown, value = (None, None) if frame is None else (texts(frame), frame.value and frame.value.text)
+        if number and shown is not None:
+            _compare(guide, {step for step in allowed if step.event is event}, shown, counted, where)
+        assert value is None or guide.value(steps) in (None, value), f"{guide.value(steps)}: {where}"
+        after = guide.advance(steps, shown, value)
+        assert after is not None, where
+        guide = after
     return counted
+
+
+def _compare(guide: Guide, steps: set[Step], shown: dict[str, str], counted: Counted, where: str) -> None:
+    foretold = guide.shown(steps)
+    names = [name for name, _ in foretold.entries]
+    assert names == list(shown)[: len(names)], f"{foretold}: {where}"
+    assert not foretold.complete or len(names) == len(shown), f"{foretold}: {where}"
+    for name, text in foretold.entries:
+        assert text in (None, shown[name]), f"{name} is not {text}: {where}"
+    counted.variables += len(shown)
+    counted.names += len(names)
+    counted.values += sum(text is not None for _, text in foretold.entries)
 
 
 def follow_all(programs: Iterable[Program], exceptions: Exceptions = "all", most: int = 500) -> Counted:

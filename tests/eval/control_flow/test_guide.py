@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import MARKER, Event, Program
-from remedy.data_gen.tasks.families import FAMILIES
 from remedy.eval.control_flow import ControlFlow
 from remedy.eval.control_flow.evaluator import Guide
-from tests.data_gen.execution.random_programs import Writer as AnyWriter
-from tests.eval.control_flow.following import true_trace
-from tests.eval.control_flow.guiding import Decided, follow_state, follow_states, texts
-from tests.eval.control_flow.plain_programs import Writer
-from tests.eval.control_flow.test_soundness import cruxeval, humaneval
+from tests.eval.control_flow.following import Counted, follow, texts, true_trace
 
 
 def entry(body: str, before: str = "") -> Program:
@@ -27,37 +17,11 @@ def entry(body: str, before: str = "") -> Program:
     return Program(f"{before}\ndef main():  {MARKER}\n{lines}\n")
 
 
-def followed(program: Program) -> Decided:
+def followed(program: Program) -> Counted:
     found = true_trace(program)
     assert found is not None
-    counted = follow_state(found, most=5_000)
-    return counted if found.raised else follow_state(found, "caught", most=5_000)
-
-
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 10**9))
-def test_programs_with_many_names_for_one_value(number: int) -> None:
-    found = true_trace(Writer(number).program(), frames=1_500)
-    if found is not None:
-        follow_state(found, most=400)
-        if not found.raised:
-            follow_state(found, "caught", most=400)
-
-
-def test_programs_with_classes_are_left_alone() -> None:
-    """A repr of their making may say anything."""
-    counted = follow_states([AnyWriter(number).program() for number in range(5)], most=200)
-    assert counted.decided == counted.names == 0
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("flatten", [False, True], ids=["nested", "flat"])
-def test_compositions_are_decided(family: str, flatten: bool) -> None:
-    task = {"kind": "composition", "family": family, "depth": 3, "flatten": flatten}
-    for example in examples(DataConfig.model_validate({"task": task}), "test", range(6)):
-        counted = follow_state(example.trace, "caught")
-        assert counted.decided == counted.ambiguous
-        assert counted.names == counted.variables
+    counted = follow(found, most=5_000)
+    return counted if found.raised else follow(found, "caught", most=5_000)
 
 
 DECIDED = {
@@ -244,7 +208,7 @@ def test_what_would_be_large_is_not_computed(condition: str) -> None:
 def test_a_constant_condition_may_be_cut_short() -> None:
     """Numbers that Python does not write have no text to compare."""
     found = true_trace(entry("x = 10 ** 5000\nif x > 1:\n    x = 0"))
-    assert found is None or follow_state(found)
+    assert found is None or follow(found)
 
 
 def test_places_do_not_change() -> None:
@@ -275,36 +239,3 @@ def test_states_that_cannot_be_read_end_what_is_known_until_the_next() -> None:
         assert after is not None
         guide = after
     assert len(guide.allowed()) > 1
-
-
-def test_some_of_cruxeval_and_how_much_is_decided(shared: Path) -> None:
-    counted = follow_states(cruxeval(shared)[::20], "caught")
-    assert counted.share_decided > 0.94
-    assert counted.names > 0.98 * counted.variables
-    assert counted.values > 0.7 * counted.variables
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("exceptions", ["all", "caught"])
-def test_cruxeval(shared: Path, exceptions: str) -> None:
-    counted = follow_states(cruxeval(shared), "all" if exceptions == "all" else "caught", most=20_000)
-    assert counted.traces == 800
-    assert counted.share_decided > 0.94
-    assert counted.names > 0.98 * counted.variables
-    assert counted.values > 0.7 * counted.variables
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("exceptions", ["all", "caught"])
-def test_humaneval(shared: Path, exceptions: str) -> None:
-    counted = follow_states(humaneval(shared), "all" if exceptions == "all" else "caught")
-    assert counted.traces > 700
-    assert counted.share_decided > 0.94
-    assert counted.names > 0.97 * counted.variables
-
-
-@pytest.mark.slow
-def test_a_thousand_programs_with_many_names_for_one_value() -> None:
-    counted = follow_states((Writer(number).program() for number in range(1_000)), most=300)
-    assert counted.traces > 900
-    assert counted.share_decided > 0.65

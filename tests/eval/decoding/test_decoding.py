@@ -14,11 +14,9 @@ from remedy.eval.generators.loop import decode, predict
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.mixers import MIXERS
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
-from tests.tiny_models import FAMILIES, tiny_model
 
 FORMS = {
     "cwm": {"task": {"kind": "composition", "depth": 1, "functions": ["mirror_str", "repeat_str"]}},
@@ -151,82 +149,3 @@ def test_every_token_has_the_log_probability_it_was_written_with(fed: frozenset[
             expected = [float(logprobs[at + i - 1, token]) for i, token in enumerate(run.ids)]
             assert run.logprobs == pytest.approx(expected, abs=1e-4)
             shift += 0 if fed == TEACHER_FORCED else len(run.ids) - (run.stop - run.start)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mixer", MIXERS)
-@torch.no_grad()
-def test_every_mixer_decodes_in_batches_as_it_does_alone_and_as_generate_does(mixer: str) -> None:
-    tokenizer, truths = prepared("repl", 3)
-    model = small_model(mixer, tokenizer)
-    reader = ModelReader(model)
-    together = decode(reader, tokenizer, truths, FREE, max_new_tokens=15)
-    for runs, truth in zip(together, truths):
-        assert_same(runs, decode(reader, tokenizer, [truth], FREE, max_new_tokens=15)[0])
-    for runs, truth in zip(decode(reader, tokenizer, truths, ACTION_FORCED), truths):
-        assert_same(runs, decode(reader, tokenizer, [truth], ACTION_FORCED)[0])
-    prompt = truths[0].ids[: truths[0].roles.count(int(Role.CONTEXT))]
-    generated = model.generate(
-        torch.tensor([prompt]), max_new_tokens=15, do_sample=False, eos_token_id=tokenizer.eos_id
-    )
-    assert generated[0, len(prompt) :].tolist() == together[0][0].ids
-
-
-@pytest.mark.parametrize(
-    "family",
-    [name if name in ("gemma3_text", "mamba") else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES],
-)
-@torch.no_grad()
-def test_every_family_is_forced_in_batches_as_alone_and_reads_what_it_wrote(family: str) -> None:
-    tokenizer, truths = prepared("symbolic", 3)
-    assert len({truth.roles.count(int(Role.CONTEXT)) for truth in truths}) > 1
-    reader = ModelReader(tiny_model(family, tokenizer.vocab_size), family)
-    answers = frozenset({Role.STATE, Role.VALUE})
-    for truth, runs, predicted in zip(
-        truths,
-        decode(reader, tokenizer, truths, ACTION_FORCED, exact=True),
-        predict(reader, tokenizer, truths, answers),
-        strict=True,
-    ):
-        assert_same(runs, decode(reader, tokenizer, [truth], ACTION_FORCED, exact=True)[0])
-        assert_same(predicted, predict(reader, tokenizer, [truth], answers)[0])
-        read = list(truth.ids)
-        for run in reversed(runs):
-            read[run.start : run.stop] = run.ids
-        best = next(reader.parallel([read])).argmax(-1).tolist()
-        shift = 0
-        for run in runs:
-            start = run.start + shift
-            assert best[start - 1 : start - 1 + len(run.ids)] == run.ids
-            shift += len(run.ids) - (run.stop - run.start)
-
-
-@pytest.mark.parametrize("fed", [FREE, ACTION_FORCED], ids=["free", "action"])
-def test_a_row_that_comes_to_the_end_of_the_context_is_cut_there(fed: frozenset[Role]) -> None:
-    tokenizer, truths = prepared("repl", 2)
-    reciter = Reciter(truths, tokenizer.vocab_size, {0: truths[0].roles.count(int(Role.CONTEXT))}, wrong=99)
-    reciter.limit = len(truths[0].ids) - 5
-    cut, _ = decode(reciter, tokenizer, truths, fed)
-    assert reciter.read[0] <= reciter.limit
-    assert not cut[-1].complete
-    assert [(run.start, run.stop) for run in cut] == [
-        (run.start, run.stop) for run in decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, fed)[0]
-    ]  # all runs are there: what is missing is not taken for the truth
-
-
-@torch.no_grad()
-def test_action_forcing_reads_the_models_own_states_and_the_true_actions() -> None:
-    tokenizer, truths = prepared("repl", 1)
-    model = small_model("gru", tokenizer)
-    reader = ModelReader(model)
-    runs = decode(reader, tokenizer, truths, ACTION_FORCED)[0]
-    read = list(truths[0].ids)
-    for run in reversed(runs):
-        read[run.start : run.stop] = run.ids
-    # Replaying what was read must predict exactly what was written.
-    best = model(torch.tensor([read])).logits[0].argmax(-1).tolist()
-    shift = 0
-    for run in runs:
-        start = run.start + shift
-        assert [best[start + i - 1] for i in range(len(run.ids))] == run.ids
-        shift += len(run.ids) - (run.stop - run.start)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,24 @@ from remedy.eval.decoding.guided import GuidedGrammar, GuidedWalk
 from remedy.eval.decoding.protocol import Place
 from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import LoopGenerator, requests
-from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import TokenizerError
-from remedy.models.tokenizer_backends.byte_pairs import Llama3Settings
+from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import ConfigError, build
 from tests.eval.control_flow.following import true_trace
 from tests.eval.control_flow.plain_programs import Writer
 from tests.eval.control_flow.test_soundness import cruxeval, humaneval
-from tests.eval.decoding.test_control_flow import BPE, CHARACTERS, DATA, SPLIT, STRAIGHT, TASK, certain_run, written
+from tests.eval.decoding.test_control_flow import (
+    BPE,
+    CHARACTERS,
+    DATA,
+    SPLIT,
+    STRAIGHT,
+    TASK,
+    certain_run,
+    follow,
+    llama,
+    share,
+    written,
+)
 from tests.eval.held import (
     CONSTRAINED,
     STRINGS,
@@ -47,31 +56,6 @@ from tests.eval.scripted import drafting
 def start(example: Example, tokenizer: TraceTokenizer, data: DataConfig, exceptions: Any = "caught") -> GuidedWalk:
     flow = ControlFlow(example.trace.program)
     return GuidedGrammar(flow, tokenizer, data.format, data.reveal).start(exceptions)
-
-
-def follow(place: GuidedWalk, encoded: Encoded) -> dict[Role, tuple[int, int]]:
-    """Follow the true tokens: by role how many were certain, and how many there were. Fails where one is refused, or another is."""
-    tokens = written(encoded)
-    found = dict.fromkeys(Role, (0, 0))
-    known = 0
-    for number, (token, role) in enumerate(tokens):
-        if number >= known:
-            run = certain_run(place)
-            true = [one for one, _ in tokens[number : number + len(run)]]
-            text = place.grammar.tokenizer.decode
-            assert run == true, f"{text(run)} is not {text(true)}"
-            known = number + len(run)
-        certain, total = found[Role(role)]
-        found[Role(role)] = certain + (number < known), total + 1
-        after = place.after(token)
-        assert after is not None, (number, token)
-        place = after
-    assert place.done
-    return found
-
-
-def share(found: dict[Role, tuple[int, int]]) -> float:
-    return sum(certain for certain, _ in found.values()) / sum(total for _, total in found.values())
 
 
 @pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARACTERS], ids=["bytes", "split", "characters"])
@@ -203,50 +187,10 @@ def test_guesses_can_be_taken_back() -> None:
 
 
 VALUES = [
-    *(
-        "1",
-        "0",
-        "-5",
-        "[]",
-        "[1, 2]",
-        "{}",
-        "{'a': 1}",
-        "'x'",
-        "None",
-        "True",
-        "(1,)",
-        "nan",
-        "<f>",
-        "..",
-        "[[1], [1]]",
-        "1e400",
-    ),
-    *(
-        "{1, 2}",
-        "set()",
-        "frozenset({1})",
-        "range(0, 3)",
-        "<function grow>",
-        "<built-in function len>",
-        "<class 'int'>",
-        "1j",
-    ),
-    *(
-        "<module 'math'>",
-        "b'a'",
-        "[...]",
-        "''",
-        "9" * 400,
-        "(((",
-        "{[]:1}",
-        "{'a': 1, 'a': 2}",
-        "Counter()",
-        "1 2",
-        "",
-        '\\"',
-        "\\n",
-    ),
-]
+    "1", "0", "-5", "[]", "[1, 2]", "{}", "{'a': 1}", "'x'", "None", "True", "(1,)", "nan", "<f>", "..", "[[1], [1]]", "1e400",
+    "{1, 2}", "set()", "frozenset({1})", "range(0, 3)", "<function grow>", "<built-in function len>", "<class 'int'>", "1j",
+    "<module 'math'>", "b'a'", "[...]", "''", "9" * 400, "(((", "{[]:1}", "{'a': 1, 'a': 2}", "Counter()", "1 2", "", '\\"', "\\n",
+]  # fmt: skip
 
 
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -311,13 +255,6 @@ def test_a_decoder_with_guesses_writes_what_the_plain_loop_writes() -> None:
             assert_held(one.runs[0], begin, CHARACTERS, 60)
 
 
-def llama() -> TraceTokenizer:
-    try:
-        return build_tokenizer(Llama3Settings(kind="llama3"))
-    except TokenizerError as error:
-        pytest.skip(str(error))
-
-
 def certain_share(programs: list[Program], tokenizer: TraceTokenizer, locals: Any) -> float:
     certain = total = 0
     for program in programs:
@@ -347,16 +284,6 @@ def test_cruxeval(shared: Path, locals: str, least: float) -> None:
 @pytest.mark.parametrize(("locals", "least"), [("full", 0.88), ("diff", 0.86)])
 def test_humaneval(shared: Path, locals: str, least: float) -> None:
     assert certain_share(humaneval(shared), llama(), locals) > least
-
-
-@pytest.mark.slow
-def test_a_diff_of_the_32b_model(shared: Path) -> None:
-    """Its own outputs, byte for byte, are among what may be written."""
-    tokenizer = llama()
-    for line in (shared / "cwm_real_traces.jsonl").read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        program = Program.from_call(row["code"], row["input"], row["id"])
-        assert certain_share([program], tokenizer, "diff") > 0.6
 
 
 def test_as_a_forcing_it_decides_what_control_flow_leaves_open() -> None:

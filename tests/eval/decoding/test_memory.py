@@ -16,7 +16,6 @@ from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.window_examples import longest_seen, seen, windows
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding.cursor import Generated, runs_of
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
@@ -29,7 +28,7 @@ from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.train.data import as_tokens
-from tests.eval.decoding.test_decoding import small_model
+from tests.eval.decoding.test_decoding import assert_same, small_model
 from tests.tiny_models import tiny_model
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -196,15 +195,6 @@ def test_frames_that_the_model_closes_itself_are_forgotten(name: str) -> None:
         assert_same([run], decode(reader, tokenizer, [truth], FREE, max_new_tokens=40, memory=ONE)[0])
 
 
-def assert_same(left: list[Generated], right: list[Generated]) -> None:
-    assert [run._replace(logprobs=[], margins=()) for run in left] == [
-        run._replace(logprobs=[], margins=()) for run in right
-    ]
-    for one, other in zip(left, right):
-        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
-        assert one.margins == pytest.approx(other.margins, abs=2e-4)
-
-
 @torch.no_grad()
 def test_forced_frames_are_the_true_ones_whatever_the_model_writes_in_them() -> None:
     tokenizer, truths = prepared("cwm_numbered")
@@ -334,22 +324,6 @@ def test_tokens_read_are_those_of_the_plain_loop(memory: Memory | None) -> None:
     assert read_tokens(decoded, tokenizer) == counting.read - in_vain + forgotten
     if memory is None:
         assert counting.read == run.start + len(run.ids)
-
-
-@pytest.mark.parametrize("forcing", [*FORCINGS, "teacher"])
-@pytest.mark.parametrize("form", FORMS)
-def test_tokens_read_for_the_truth_are_those_of_its_windows(form: str, forcing: str) -> None:
-    fed = FORCINGS.get(forcing, TEACHER_FORCED)
-    for memory in (None, ONE, MEMORIES[form]):
-        data = DataConfig.model_validate({**FORMS[form], "format": form, "memory": memory})
-        tokenizer, _ = prepared(form)
-        [(example, truth)] = encoded_examples(data, tokenizer, "test", [1])
-        own = [(start, stop) for start, stop, is_fed in runs_of(truth, fed) if not is_fed]
-        runs = [Generated(start, stop, list(truth.ids[start:stop]), [], True) for start, stop in own]
-        end = own[-1][1] if own else len(truth.ids)
-        cut = windows(*truth[:3], memory, tokenizer.special_ids)
-        expected = sum(one._replace(stop=min(one.stop, end)).size for one in cut if one.start < end)
-        assert read_tokens(Decoded(example, truth, runs, fed, data), tokenizer) == expected
 
 
 def test_all_roles_that_are_fed_ahead_are_read_at_once() -> None:

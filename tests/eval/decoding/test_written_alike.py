@@ -68,7 +68,6 @@ def test_with_a_memory_a_model_writes_what_the_plain_loop_writes(mixer: str) -> 
 
 
 @torch.no_grad()
-@torch.no_grad()
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_every_mixer_writes_what_the_plain_loop_writes(mixer: str) -> None:
     tokenizer, truths = prepared("symbolic", 4)

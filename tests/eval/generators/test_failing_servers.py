@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
+from remedy.eval.decoding.protocol import Held
 from remedy.eval.generators import Journal, ServedGenerator, Writing, Written, http_client, requests
 from remedy.eval.generators.backend import KEY, Backend
 from remedy.eval.records.folder import UNFINISHED
@@ -108,10 +110,13 @@ def test_a_request_that_fails_for_long_is_said_to(
 def test_lines_that_are_damaged_or_anothers_are_written_again(tmp_path: Path) -> None:
     truth = Encoded([1, 2, 3], [0, 3, 3], [0, 0, 0], [False] * 3)
     asked = Writing(fed_roles("free"))
-    written = Written([Generated(1, 3, [5, 6], [-0.1, -2e-7], True, margins=(1.5, float("inf")))], 1)
+    written = Written(
+        [Generated(1, 3, [5, 6], [-0.1, 0.0], True, (Held(False, 2, 0.5, True), Held(True)), (1.5, math.inf))], 1
+    )
     Journal(tmp_path, "a").add(truth, asked, written)
     assert Journal(tmp_path, "a").find(truth, asked) == Journal(tmp_path, "a", rank=1).find(truth, asked) == written
-    assert Journal(tmp_path, "a").find(truth, asked._replace(exact=True)) is None
+    for other in (asked._replace(exact=True), asked._replace(constraint="guided")):
+        assert Journal(tmp_path, "a").find(truth, other) is None
     assert Journal(tmp_path, "b").find(truth, asked) is None
     (path,) = tmp_path.iterdir()
     for damaged in (path.read_text()[:-9], path.read_text().replace("5", "7"), "\0\0\xff", "null"):

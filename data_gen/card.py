@@ -19,6 +19,7 @@ from remedy.messages import as_markdown
 from remedy.settings import dump
 
 _OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
+ROLES = [role.label for role in Role]
 
 
 def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer: str) -> Path:
@@ -28,8 +29,7 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
         DamagedFile: a shard is missing or damaged.
     """
     counts: dict[str, Counter[str]] = {}
-    slices: dict[str, Counter[str]] = {}
-    outcomes: Counter[str] = Counter()
+    columns: dict[str, Counter[str]] = {}
     lengths: list[int] = []
     data_set = digest_of(read_manifest(directory))
     for shard in plan(config):
@@ -39,12 +39,10 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
         roles = table["roles"].combine_chunks().flatten()
         split.update({Role(r["values"]).label: r["counts"] for r in pc.value_counts(roles).to_pylist()})
         lengths += pc.list_value_length(table["input_ids"]).to_pylist()
-        outcomes.update(table["outcome"].to_pylist())
-        for name in table.column_names:
-            if name not in _OWN:
-                slices.setdefault(name, Counter()).update(str(v) for v in table[name].to_pylist())
+        for name in ("outcome", *(name for name in table.column_names if name not in _OWN)):
+            columns.setdefault(name, Counter()).update(map(str, table[name].to_pylist()))
     path = directory / CARD
-    text = _text(data, tokenizer, counts, slices, outcomes, lengths)
+    text = _text(data, tokenizer, counts, columns, lengths)
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
     return path
 
@@ -53,65 +51,60 @@ def _text(
     data: DataConfig,
     tokenizer: str,
     counts: dict[str, Counter[str]],
-    slices: dict[str, Counter[str]],
-    outcomes: Counter[str],
+    columns: dict[str, Counter[str]],
     lengths: list[int],
 ) -> str:
-    roles = [role.label for role in Role]
-    rows = [
-        f"| {split} | {count['examples']:,} | {sum(count[r] for r in roles):,} | "
-        + " | ".join(f"{count[r]:,}" for r in roles)
-        + " |"
-        for split, count in sorted(counts.items())
-    ]
-    quantiles = np.quantile(lengths, [0.5, 0.9, 1.0])
-    shown = [f"- `{name}`: {_values(values)}" for name, values in slices.items()]
+    splits = sorted(counts)
+    rows = [["split", "examples", "tokens", *ROLES]]
+    for split in splits:
+        by_role = [counts[split][role] for role in ROLES]
+        rows.append([split, *(f"{count:,}" for count in (counts[split]["examples"], sum(by_role), *by_role))])
+    head, *body = [f"| {' | '.join(row)} |" for row in rows]
+    table = "\n".join([head, "|---" * len(rows[0]) + "|", *body])
+    files = "\n".join(f"  - split: {split}\n    path: data/{split}-*.parquet" for split in splits)
+    median, most, longest = np.quantile(lengths, [0.5, 0.9, 1.0])
+    outcomes = ", ".join(f"{name} {count:,}" for name, count in sorted(columns.pop("outcome").items()))
+    slices = "\n".join(f"- `{name}`: {_values(values)}" for name, values in columns.items())
     python, isolation = data.task.environment()
     packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "pyarrow", "tokenizers", "numpy"))
-    return "\n".join(
-        [
-            "---",
-            "configs:",
-            "- config_name: default",
-            "  data_files:",
-            *(f"  - split: {split}\n    path: data/{split}-*.parquet" for split in sorted(counts)),
-            "---",
-            f"# {data.task.kind} traces in {data.format} format",
-            "",
-            f"{data.task.describe()}. Every example is a function of (configuration, split, index). {data.task.split_rule()}.",
-            "",
-            "| split | examples | tokens | " + " | ".join(roles) + " |",
-            "|---" * (3 + len(roles)) + "|",
-            *rows,
-            "",
-            f"Tokens per example: median {quantiles[0]:.0f}, 90 % {quantiles[1]:.0f}, longest {quantiles[2]:.0f}.",
-            f"Outcomes: {', '.join(f'{name} {count:,}' for name, count in sorted(outcomes.items()))}.",
-            "",
-            "## Slices",
-            "",
-            *shown,
-            "",
-            "## Columns",
-            "",
-            "`spans`: the trace as pieces of text with their role, frame number, and whether a piece is one special token or",
-            f"the text of a string value; `input_ids`, `roles` ({', '.join(f'{role.value} {role.label}' for role in Role)})",
-            "`frames` and `strings`: the same per token; `program`, `answer`, `outcome`, `index`; the slices above.",
-            "",
-            "## Configuration",
-            "",
-            "```yaml",
-            dump(data).rstrip(),
-            "```",
-            "",
-            f"Tokenizer: `{tokenizer}`",
-            "",
-            f"The programs ran on {python}, isolation: {isolation}. Traces of other Python versions differ. Made with Python "
-            f"{platform.python_version()}, {packages}.",
-            "",
-            "A state is the program's own word: what its values say of themselves, recorded in the process that ran it.",
-            "",
-        ]
-    )
+    return f"""---
+configs:
+- config_name: default
+  data_files:
+{files}
+---
+# {data.task.kind} traces in {data.format} format
+
+{data.task.describe()}. Every example is a function of (configuration, split, index). {data.task.split_rule()}.
+
+{table}
+
+Tokens per example: median {median:.0f}, 90 % {most:.0f}, longest {longest:.0f}.
+Outcomes: {outcomes}.
+
+## Slices
+
+{slices}
+
+## Columns
+
+`spans`: the trace as pieces of text with their role, frame number, and whether a piece is one special token or
+the text of a string value; `input_ids`, `roles` ({", ".join(f"{role.value} {role.label}" for role in Role)})
+`frames` and `strings`: the same per token; `program`, `answer`, `outcome`, `index`; the slices above.
+
+## Configuration
+
+```yaml
+{dump(data).rstrip()}
+```
+
+Tokenizer: `{tokenizer}`
+
+The programs ran on {python}, isolation: {isolation}. Traces of other Python versions differ. Made with
+Python {platform.python_version()}, {packages}.
+
+A state is the program's own word: what its values say of themselves, recorded in the process that ran it.
+"""
 
 
 def _values(counter: Counter[str]) -> str:

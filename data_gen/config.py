@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field, SerializeAsAny, model_validator
@@ -42,56 +43,41 @@ class DataConfig(Settings):
     """Chooses the programs, together with the split and the index."""
 
     @model_validator(mode="after")
-    def _lines_ordered(self) -> DataConfig:
-        low, high = self.first_lines()
+    def _settings_fit(self) -> DataConfig:
+        if problem := next(self._problems(), ""):
+            raise ValueError(problem)
+        self.refuse_idle(self.without_effect())
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        """List settings that cannot be, or not beside others."""
+        form, low, high = FORMATS[self.format], *self.first_lines()
         if not 1 <= low <= high <= HIGHEST_LINE:
-            raise ValueError(
+            yield (
                 f"first_line must be 1 to {HIGHEST_LINE}, or [low, high] with 1 <= low <= high <= {HIGHEST_LINE}; got "
                 f"{shown(self.first_line)}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _something_to_ask(self) -> DataConfig:
         if self.reveal.answer_only and self.task.returns_nothing():
-            raise ValueError(
-                "reveal.answer_only asks for the returned value, and these programs return nothing: remove it"
+            yield "reveal.answer_only asks for the returned value, and these programs return nothing: remove it"
+        if not self.context and not form.hides_program:
+            yield f"the {self.format} format always shows the program: remove `context: false`"
+        if not self.context and not self.task.has_sessions:
+            yield f"task {self.task.kind} needs its program: remove `context: false`"
+        if self.reveal.answer_only and not form.answers_only:
+            able = ", ".join(name for name, one in FORMATS.items() if one.answers_only)
+            yield f"the {self.format} format cannot ask for the answer alone: use {able}, or remove answer_only"
+        able = ", ".join(name for name, one in FORMATS.items() if one.closes_frames or one.one_token)
+        if self.memory is not None and not (form.closes_frames or form.one_token):
+            yield (
+                f"memory {self.memory}: nothing that a model writes in the {self.format} format says where a frame ends: use {able}, "
+                "or remove memory"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _context_needed(self) -> DataConfig:
-        if not self.context and not FORMATS[self.format].hides_program:
-            raise ValueError(f"the {self.format} format always shows the program: remove `context: false`")
-        if not self.task.has_sessions and not self.context:
-            raise ValueError(f"task {self.task.kind} needs its program: remove `context: false`")
-        if self.reveal.answer_only and not FORMATS[self.format].answers_only:
-            able = ", ".join(name for name, format in FORMATS.items() if format.answers_only)
-            raise ValueError(
-                f"the {self.format} format cannot ask for the answer alone: use {able}, or remove answer_only"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _frames_to_remember(self) -> DataConfig:
-        able = [name for name, format in FORMATS.items() if format.closes_frames or format.one_token]
-        if self.memory is not None and self.format not in able:
-            raise ValueError(
-                f"memory {self.memory}: nothing that a model writes in the {self.format} format says where a frame ends: use "
-                f"{', '.join(able)}, or remove memory"
-            )
-        telling = [name for name in able if FORMATS[name].events]
-        if self.memory is not None and self.memory.open_calls and self.format not in telling:
-            raise ValueError(
+        able = ", ".join(name for name, one in FORMATS.items() if one.closes_frames and one.events)
+        if self.memory is not None and self.memory.open_calls and not form.events:
+            yield (
                 f"memory.open_calls: the {self.format} format writes no events, so that no frame says what is called or returns: use "
-                f"{', '.join(telling)}, or memory {self.memory.frames}"
+                f"{able}, or memory {self.memory.frames}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _settings_have_an_effect(self) -> DataConfig:
-        self.refuse_idle(self.without_effect())
-        return self
 
     def without_effect(self) -> dict[str, str]:
         """Settings that do nothing beside the others, by their dotted keys, each with the reason."""

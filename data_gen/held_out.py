@@ -18,18 +18,14 @@ def refuse_held_out_in_vain(sources: Iterable[DataConfig]) -> None:
     Raises:
         ValueError: naming the setting, the value and why.
     """
-    in_vain: dict[tuple[str, Any], str] = {}
-    of_use: set[tuple[str, Any]] = set()
+    reasons: dict[tuple[str, Any], list[str]] = {}
     for data in sources:
         for held_out, reason in data.task.held_out().items():
-            if reason:
-                in_vain[held_out] = reason
-            else:
-                of_use.add(held_out)
-    for (key, value), reason in in_vain.items():
-        if (key, value) not in of_use:
+            reasons.setdefault(held_out, []).append(reason)
+    for (key, value), found in reasons.items():
+        if all(found):
             raise ValueError(
-                f"data.task.{key}: {cut(str(value))} keeps nothing from training, since {reason}: remove it"
+                f"data.task.{key}: {cut(str(value))} keeps nothing from training, since {found[0]}: remove it"
             )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from pathlib import Path
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
+from remedy.data_gen.rewrites.names import Names
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.render import FORMATS, render
@@ -27,23 +27,24 @@ def read_program(file: Path, arguments: str | None = None) -> Program:
     """
     try:
         code = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{file}: is no UTF-8 text") from None
+        bound = Names(ast.parse(code)).bound
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from None
-    tree = _parsed(code, str(file))
+    except SyntaxError as error:
+        raise UserError(f"{file}: is not Python: {one_line(error.msg)} (line {error.lineno})") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"{file}: is not Python: {one_line(str(error))}") from None
     if arguments is None:
         program = Program(code, str(file))
-        if MARKER not in code and _defines(tree):
+        if MARKER not in code and FUNCTION in bound:
             raise UserError(f"{file}: marks no entry point, and defines {FUNCTION}: give its arguments with --input")
-        program.entry_point()
-        return program
-    if MARKER in code:
+    elif MARKER in code:
         raise UserError(f"{file}: marks an entry point, which takes no arguments: remove --input, or `{MARKER}`")
-    if not _defines(tree):
+    elif FUNCTION not in bound:
         raise UserError(f"{file}: defines no function {FUNCTION}, which --input gives arguments to")
-    _check_arguments(arguments)
-    program = Program.from_call(code, arguments, str(file), FUNCTION)
+    else:
+        _check_arguments(arguments)
+        program = Program.from_call(code, arguments, str(file), FUNCTION)
     program.entry_point()
     return program
 
@@ -74,40 +75,15 @@ def prompt_spans(program: Program, data: DataConfig) -> list[Span]:
     return [span for span in written.spans if span.role is Role.CONTEXT]
 
 
-def _parsed(code: str, name: str) -> ast.Module:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
-        said = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
-        raise UserError(f"{name}: is not Python: {one_line(said)}{line}") from None
-
-
-def _defines(tree: ast.Module) -> bool:
-    """Say if the module itself binds `f`, as far as its text says."""
-    for node in tree.body:
-        match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if name == FUNCTION:
-                return True
-            case ast.Assign(targets=targets) if any(isinstance(t, ast.Name) and t.id == FUNCTION for t in targets):
-                return True
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                if any((one.asname or one.name) == FUNCTION for one in names):
-                    return True
-    return False
-
-
 def _check_arguments(arguments: str) -> None:
     """Check that a text is what stands between the parentheses of a call, on one line."""
     whole = f"{FUNCTION}({arguments})"
     try:
-        [called] = ast.parse(whole).body
+        called = ast.parse(whole, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         called = None
     match called:
-        case ast.Expr(value=ast.Call(func=ast.Name(), end_lineno=1, end_col_offset=end)) if end == len(whole.encode()):
+        case ast.Call(func=ast.Name(), end_lineno=1, end_col_offset=end) if end == len(whole.encode()):
             return
     raise UserError(f"--input {shown(arguments)}: is not the arguments of a call, on one line, such as \"'abc', 3\"")
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import multiprocessing
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol
 
@@ -26,11 +28,16 @@ from remedy.files import clear_partials
 from remedy.owner import owned
 from remedy.processes import worker_pool
 from remedy.settings import Settings, UserError
+from remedy.speed import Speed, duration
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 CARD = "README.md"
 MOST_SHARDS = 100_000
+PIECE = 100
+"""Examples that are made at a time, after which progress can be said."""
+QUIET = 10.0
+"""Seconds between two lines of progress."""
 _ROLES = {role.label: int(role) for role in Role}
 _CURE = "run `remedy generate` again, which makes it anew"
 
@@ -69,8 +76,7 @@ class WriteConfig(Settings):
         shards = sum(-(-count // self.shard_size) for count in self.splits.values())
         if shards > MOST_SHARDS:
             raise ValueError(
-                f"splits have {shards:,} shards of {self.shard_size}; at most {MOST_SHARDS:,} are possible: raise "
-                "shard_size"
+                f"splits have {shards:,} shards of {self.shard_size}; at most {MOST_SHARDS:,} are possible: raise shard_size"
             )
         return self
 
@@ -115,7 +121,7 @@ def write(
     another configuration or tokenizer are deleted.
 
     `part` (i, N) takes every N-th shard from the i-th. `encode` must be picklable when `workers` > 1. Shards that are there
-    are read; a damaged one is made again.
+    are read; a damaged one is made again. How many examples are made is logged every `QUIET` seconds.
 
     Raises:
         UserError: the folder holds shards of another configuration or tokenizer, or a damaged manifest; another process writes this
@@ -126,27 +132,63 @@ def write(
         folder = directory / "data"
         clear_partials(folder)
         todo = [shard for shard in plan(config)[part[0] :: part[1]] if not _is_done(folder / shard.name, data_set)]
+        progress = _Progress(sum(shard.stop - shard.start for shard in todo))
         if workers > 1 and len(todo) > 1:
-            yield from _written_by_workers(todo, folder, data_set, encode, workers)
+            yield from _written_by_workers(todo, folder, data_set, encode, workers, progress)
             return
         for shard in todo:
-            write_shard(shard, folder, encode, data_set)
+            write_shard(shard, folder, encode, data_set, progress.add)
             yield shard
 
 
+class _Progress:
+    """Logs now and then how many of the examples are made."""
+
+    def __init__(self, of: int) -> None:
+        self._of, self._done = of, 0
+        self._speed, self._said = Speed(), time.monotonic()
+        self._speed.rate(0)
+
+    def add(self, made: int) -> None:
+        self.look(self._done + made)
+
+    def look(self, done: int) -> None:
+        self._done = done
+        if time.monotonic() - self._said < QUIET:
+            return
+        self._said = time.monotonic()
+        rate, left = self._speed.rate(done), duration(self._speed.left(done, self._of))
+        said = [
+            f"{done:,} of {self._of:,} examples",
+            f"{rate:.3g} examples/s" if rate else "",
+            f"{left} left" if left else "",
+        ]
+        log.info("%s", ", ".join(filter(None, said)))
+
+
 def _written_by_workers(
-    todo: Sequence[Shard], folder: Path, data_set: str, encode: Encoder, workers: int
+    todo: Sequence[Shard], folder: Path, data_set: str, encode: Encoder, workers: int, progress: _Progress
 ) -> Iterator[Shard]:
-    with worker_pool(workers, _start_worker, encode) as pool:
+    made = multiprocessing.get_context("spawn").Value("q", 0)
+    with worker_pool(workers, _start_worker, encode, made) as pool:
         pending = {pool.submit(_work, shard, folder, data_set): shard for shard in todo}
-        for future in as_completed(pending):
-            future.result()
-            yield pending[future]
+        while pending:
+            for future in wait(pending, timeout=1, return_when=FIRST_COMPLETED).done:
+                future.result()
+                yield pending.pop(future)
+            progress.look(made.value)
 
 
-def write_shard(shard: Shard, folder: Path, encode: Encoder, data_set: str) -> None:
-    """Make one shard's examples and write them. `data_set`: whose shard it is: the digest of the manifest."""
-    rows = [_row(example, tokens) for example, tokens in encode(shard.split, range(shard.start, shard.stop))]
+def write_shard(
+    shard: Shard, folder: Path, encode: Encoder, data_set: str, made: Callable[[int], None] = lambda count: None
+) -> None:
+    """Make one shard's examples and write them. `data_set`: whose shard it is: the digest of the manifest; `made` is told how many
+    more are made."""
+    rows: list[dict[str, Any]] = []
+    for start in range(shard.start, shard.stop, PIECE):
+        piece = range(start, min(start + PIECE, shard.stop))
+        rows += [_row(example, tokens) for example, tokens in encode(shard.split, piece)]
+        made(len(piece))
     write_table(folder / shard.name, pa.Table.from_pylist(rows, schema=_schema(rows[0])), data_set)
 
 
@@ -267,35 +309,34 @@ def _row(example: Example, tokens: TokenLists) -> dict[str, Any]:
 
 
 def _schema(row: dict[str, Any]) -> pa.Schema:
-    span = pa.struct(
-        [
-            ("role", pa.string()),
-            ("text", pa.string()),
-            ("special", pa.bool_()),
-            ("frame", pa.int32()),
-            ("string", pa.bool_()),
-        ]
-    )
+    text, boolean, number = pa.string(), pa.bool_(), pa.int64()
+    span = {"role": text, "text": text, "special": boolean, "frame": pa.int32(), "string": boolean}
     known = {
-        "index": pa.int64(),
-        "spans": pa.list_(span),
+        "spans": pa.list_(pa.struct(span)),
         "input_ids": pa.list_(pa.int32()),
         "roles": pa.list_(pa.int8()),
         "frames": pa.list_(pa.int32()),
-        "strings": pa.list_(pa.bool_()),
+        "strings": pa.list_(boolean),
     }
-    by_type = {str: pa.string(), int: pa.int64()}
-    return pa.schema([(name, known.get(name) or by_type[type(value)]) for name, value in row.items()])
+    return pa.schema(
+        [(key, known.get(key) or (text if isinstance(value, str) else number)) for key, value in row.items()]
+    )
 
 
-_encode: Encoder | None = None
+_encode: Encoder
+_made: Any
 
 
-def _start_worker(encode: Encoder) -> None:
-    global _encode
-    _encode = encode
+def _start_worker(encode: Encoder, made: Any) -> None:
+    """`made`: the counter of examples that all workers share."""
+    global _encode, _made
+    _encode, _made = encode, made
 
 
 def _work(shard: Shard, folder: Path, data_set: str) -> None:
-    assert _encode is not None
-    write_shard(shard, folder, _encode, data_set)
+    write_shard(shard, folder, _encode, data_set, _count)
+
+
+def _count(made: int) -> None:
+    with _made.get_lock():
+        _made.value += made

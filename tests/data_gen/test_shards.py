@@ -1,5 +1,6 @@
 """Shards are a cache of the example function: the same bytes from any number of workers, whole or not there."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from remedy.checksums import DamagedFile, digest_of, write_json
+from remedy.data_gen import shards
 from remedy.data_gen.shards import read_manifest, read_shard
 from remedy.launch.generate import generate as run_generate
 from remedy.settings import UserError
@@ -63,6 +65,21 @@ def test_parts_and_workers_give_the_same_bytes_as_one_process(config: Path, tmp_
     assert remedy("generate", config, "--out", many, "--workers", 2).returncode == 0
     assert contents(one) == contents(parts) == contents(many)
     assert (one / "README.md").read_text() == (parts / "README.md").read_text()
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_progress_within_shards_is_said(
+    workers: int, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shards, "QUIET", 0.0)
+    monkeypatch.setattr(shards, "PIECE", 10)
+    caplog.set_level("INFO", "remedy")
+    run_generate(str(config), ["write.shard_size=30"], tmp_path / "out", "0/1", workers)
+    said = [record.getMessage() for record in caplog.records if " of 61 examples" in record.getMessage()]
+    assert said[-1].startswith("61 of 61 examples, ")
+    assert re.fullmatch(r"\d+ of 61 examples, [\d.e+]+ examples/s(, \d+ s left)?", said[-2])
+    if workers == 1:
+        assert [int(line.split()[0]) for line in said] == [10, 11, 21, 31, 41, 51, 61]
 
 
 def test_another_configuration_is_refused(config: Path, tmp_path: Path) -> None:

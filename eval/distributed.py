@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from remedy.eval.progress import Tally
 from remedy.processes import Process
 from remedy.settings import UserError
 from remedy.speed import duration
@@ -65,12 +64,23 @@ class Rank:
     def beat(self, folder: Path) -> None:
         """Give a sign of life."""
         with contextlib.suppress(OSError):
-            _beats(folder, self.process.rank).touch()
+            (folder / f"{self.process.rank}.alive").touch()
 
     def finish(self, folder: Path) -> None:
         """Say in a condition's folder that this process's part of it is written; the folder is gone where all were."""
         with contextlib.suppress(FileNotFoundError):
             self._done(folder, self.process.rank).touch()
+
+    def wait(self, folder: Path, look: Callable[[], None]) -> None:
+        """Wait until all processes' parts of a condition are written; `look` is called meanwhile.
+
+        Raises:
+            UserError: one of them gave no sign of life for so long that it must be dead.
+        """
+        while ranks := self.unfinished(folder):
+            self.listen(folder.parent, ranks)
+            look()
+            time.sleep(PAUSE)
 
     def unfinished(self, folder: Path) -> list[int]:
         """The processes whose parts of a condition are not written; none of one process, which has none."""
@@ -78,13 +88,9 @@ class Rank:
         return [rank for rank in ranks if not self._done(folder, rank).exists()]
 
     def listen(self, folder: Path, ranks: Sequence[int]) -> None:
-        """Look for signs of life of other processes.
-
-        Raises:
-            UserError: one of them gave none for so long that it must be dead.
-        """
+        """Look for signs of life of other processes; raises as `wait`."""
         for rank in ranks:
-            path, now = _beats(folder, rank), time.monotonic()
+            path, now = folder / f"{rank}.alive", time.monotonic()
             beat = path.stat().st_mtime if path.exists() else 0.0
             if rank not in self._beats or self._beats[rank][0] != beat:
                 self._beats[rank] = beat, now
@@ -96,23 +102,3 @@ class Rank:
 
     def _done(self, folder: Path, rank: int) -> Path:
         return folder / f"{rank}-of-{self.process.world_size}.done"
-
-
-class FolderTally(Tally):
-    """Counts traces of a condition that have a line in its folder, whichever process wrote it."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder = folder
-        self._before = self._lines()
-
-    def all(self) -> tuple[int, int]:
-        lines = self._lines()
-        return max(lines, self.done), lines - self._before
-
-    def _lines(self) -> int:
-        return sum(path.read_bytes().count(b"\n") for path in self._folder.glob("*.jsonl"))
-
-
-def _beats(folder: Path, rank: int) -> Path:
-    return folder / f"{rank}.alive"

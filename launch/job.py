@@ -155,12 +155,12 @@ def evaluate_run(run: RunConfig, folder: Path, name: str, variant: str) -> None:
     """Evaluate a trained run as its folder says."""
     from remedy.eval.checkpoint import for_checkpoint, load_evaluated
     from remedy.eval.config import EvalConfig
-    from remedy.eval.evaluate import ConditionDone, evaluate
-    from remedy.eval.progress import Underway
+    from remedy.eval.evaluate import evaluate
+    from remedy.eval.progress import Progress
     from remedy.launch.evaluate import together
     from remedy.train.wandb_runs import log_evaluation
 
-    def note(done: ConditionDone | Underway) -> None:
+    def note(done: Progress) -> None:
         print(done, flush=True)
         note_condition(folder, done.number, done.of, done.result, done.finished)
 

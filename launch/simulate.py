@@ -24,8 +24,7 @@ from remedy.eval.simulate import (
 )
 from remedy.eval.simulate import simulate as write_trace
 from remedy.eval.view.page import page
-from remedy.eval.view.simulation import Believing, Screen, how_written, opening, summary
-from remedy.eval.view.simulation_page import simulation_view
+from remedy.eval.view.simulation import Believing, Screen, how_written, opening, simulation_view, summary
 from remedy.files import replace_file
 from remedy.messages import suggest
 from remedy.models.loading import load_checkpoint, load_outline

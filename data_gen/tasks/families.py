@@ -66,6 +66,10 @@ def _word(low: int, high: int) -> Draw:
     return lambda draws, texts: draws.text(texts.alphabet, low, high)
 
 
+def _text(draws: Draws, texts: Texts) -> str:
+    return draws.text(texts.alphabet, *texts.input_length)
+
+
 def _letter(alphabet: str) -> Draw:
     return lambda draws, texts: draws.choice(alphabet)
 
@@ -89,165 +93,123 @@ def _small_dict(draws: Draws, texts: Texts) -> dict[str, int]:
 _LETTER = _letter(LETTERS)
 _EITHER_CASE = _letter(LETTERS + LETTERS.upper())
 
-FAMILIES["strings"] = Family(
-    lambda draws, texts: draws.text(texts.alphabet, *texts.input_length),
+
+def _family(
+    draw_input: Draw,
+    module: ModuleType,
+    prefix: str,
+    extras: dict[str, tuple[Draw, ...]],
+    has_strings: bool = False,
+    draws_texts: bool = False,
+    typed: Callable[[Any, Texts], Any] = lambda drawn, texts: drawn,
+) -> Family:
+    """All functions of a module whose names have a prefix, in the order in which they are written there. `extras`: what those with
+    further arguments are given for them."""
+    names = [name for name, one in vars(module).items() if inspect.isfunction(one) and name.startswith(prefix)]
+    assert extras.keys() <= set(names)
+    functions = {name: extras.get(name, ()) for name in names}
+    return Family(draw_input, functions, module, has_strings, draws_texts, typed)
+
+
+FAMILIES["strings"] = _family(
+    _text,
+    string_functions,
+    "",
     {
-        "deterministic_shuffle": (),
         "repeat_str": (_integer(2, 3),),
-        "remove_vowels": (),
-        "sort_chars": (),
-        "reverse_words": (),
         "add_prefix": (_word(1, 3),),
         "add_suffix": (_word(1, 3),),
         "interlace_str": (_word(2, 4),),
         "rotate_str": (_integer(1, 4),),
-        "mirror_str": (),
-        "alternate_case": (),
         "shift_chars": (_integer(1, 5),),
-        "vowel_to_number": (),
         "insert_separator": (_letter("-_|.,"),),
-        "duplicate_every_char": (),
-        "fancy_brackets": (),
-        "compress_repeats": (),
-        "recursive_reverse": (),
         "loop_concat": (_integer(2, 3),),
         "while_rotate": (_integer(1, 4),),
         "recursive_interlace": (_word(2, 4),),
-        "loop_filter_nonalpha": (),
-        "verify_even_length": (),
         "backchain_add_digit": (_integer(1, 3),),
         "backchain_palindrome": (_integer(1, 2),),
     },
-    string_functions,
     has_strings=True,
     draws_texts=True,
 )
-FAMILIES["booleans"] = Family(
+FAMILIES["booleans"] = _family(
     _boolean,
+    zoo_functions,
+    "bool_",
     {
-        "bool_not": (),
-        "bool_and": (_boolean,),
-        "bool_or": (_boolean,),
-        "bool_xor": (_boolean,),
-        "bool_implies": (_boolean,),
-        "bool_nand": (_boolean,),
-        "bool_nor": (_boolean,),
+        **dict.fromkeys(
+            ("bool_and", "bool_or", "bool_xor", "bool_implies", "bool_nand", "bool_nor"),
+            (_boolean,),
+        ),
         "bool_majority": (_boolean, _boolean),
     },
-    zoo_functions,
 )
-FAMILIES["bitwise"] = Family(
-    lambda draws, texts: draws.integer(0, 255),
+FAMILIES["bitwise"] = _family(
+    _integer(0, 255),
+    zoo_functions,
+    "bits_",
     {
-        "bits_and": (_integer(0, 255),),
-        "bits_or": (_integer(0, 255),),
-        "bits_xor": (_integer(0, 255),),
-        "bits_invert": (),
-        "bits_shift_left": (_integer(1, 3),),
-        "bits_shift_right": (_integer(1, 3),),
-        "bits_rotate": (),
-        "bits_reverse": (),
-        "bits_clear_lowest": (),
+        **dict.fromkeys(("bits_and", "bits_or", "bits_xor"), (_integer(0, 255),)),
+        **dict.fromkeys(("bits_shift_left", "bits_shift_right"), (_integer(1, 3),)),
     },
-    zoo_functions,
 )
-FAMILIES["math"] = Family(
-    lambda draws, texts: draws.integer(-99, 99),
-    {
-        "math_add": (_integer(1, 20),),
-        "math_subtract": (_integer(1, 20),),
-        "math_double": (),
-        "math_negate": (),
-        "math_absolute": (),
-        "math_square_mod": (),
-        "math_halve": (),
-        "math_digit_sum": (),
-        "math_clamp": (_integer(10, 60),),
-    },
+FAMILIES["math"] = _family(
+    _integer(-99, 99),
     zoo_functions,
+    "math_",
+    {**dict.fromkeys(("math_add", "math_subtract"), (_integer(1, 20),)), "math_clamp": (_integer(10, 60),)},
 )
-FAMILIES["characters"] = Family(
-    lambda draws, texts: _EITHER_CASE(draws, texts),
-    {
-        "char_upper": (),
-        "char_lower": (),
-        "char_swap_case": (),
-        "char_next": (),
-        "char_previous": (),
-        "char_mirror": (),
-        "char_rot13": (),
-        "char_maximum": (_EITHER_CASE,),
-    },
-    zoo_functions,
-    has_strings=True,
+FAMILIES["characters"] = _family(
+    _EITHER_CASE, zoo_functions, "char_", {"char_maximum": (_EITHER_CASE,)}, has_strings=True
 )
-FAMILIES["lists"] = Family(
-    _small_list,
-    {
-        "list_reverse": (),
-        "list_sort": (),
-        "list_append": (_integer(0, 9),),
-        "list_rotate": (),
-        "list_increment": (),
-        "list_drop_first": (),
-        "list_running_sum": (),
-        "list_unique": (),
-        "list_swap_ends": (),
-    },
-    zoo_functions,
-)
-FAMILIES["sets"] = Family(
+FAMILIES["lists"] = _family(_small_list, zoo_functions, "list_", {"list_append": (_integer(0, 9),)})
+FAMILIES["sets"] = _family(
     _small_set,
-    {
-        "set_add": (_integer(0, 9),),
-        "set_discard": (_integer(0, 9),),
-        "set_toggle": (_integer(0, 9),),
-        "set_keep_even": (),
-        "set_union": (_small_set,),
-        "set_intersection": (_small_set,),
-        "set_difference": (_small_set,),
-        "set_shift": (),
-    },
     zoo_functions,
+    "set_",
+    {
+        **dict.fromkeys(("set_add", "set_discard", "set_toggle"), (_integer(0, 9),)),
+        **dict.fromkeys(("set_union", "set_intersection", "set_difference"), (_small_set,)),
+    },
 )
-FAMILIES["dicts"] = Family(
+FAMILIES["dicts"] = _family(
     _small_dict,
+    zoo_functions,
+    "dict_",
     {
         "dict_put": (_LETTER, _integer(0, 9)),
         "dict_remove": (_LETTER,),
-        "dict_increment": (),
-        "dict_sort": (),
-        "dict_reverse": (),
         "dict_keep_large": (_integer(0, 9),),
-        "dict_double": (),
         "dict_merge": (_LETTER,),
-        "dict_rotate_values": (),
     },
-    zoo_functions,
     has_strings=True,
 )
 
+_SEQUENCES: dict[str, Callable[[str, str], Any]] = {
+    "str": lambda text, alphabet: text,
+    "list_str": lambda text, alphabet: list(text),
+    "list_int": lambda text, alphabet: [alphabet.index(letter) for letter in text],
+    "tuple": lambda text, alphabet: tuple(text),
+}
+"""What is made of a text and its alphabet in each family of sequences. The same programs are drawn for all of them."""
 
-def _sequences(convert: Callable[[str, str], Any], has_strings: bool = True) -> Family:
-    """Sequences of one type, which `convert` makes of a text and its alphabet. The same programs are drawn for every type."""
-    return Family(
-        lambda draws, texts: draws.text(texts.alphabet, *texts.input_length),
+
+def _typed(convert: Callable[[str, str], Any]) -> Callable[[Any, Texts], Any]:
+    return lambda drawn, texts: convert(drawn, texts.alphabet) if isinstance(drawn, str) else drawn
+
+
+for _name, _convert in _SEQUENCES.items():
+    FAMILIES[f"sequences_{_name}"] = _family(
+        _text,
+        sequence_functions,
+        "",
         {
-            "mirror": (),
-            "reverse": (),
             "rotate": (_integer(1, 4),),
             "repeat": (_integer(2, 3),),
             "interlace": (_word(2, 4),),
             "filter_out": (_word(1, 1),),
         },
-        sequence_functions,
-        has_strings=has_strings,
+        has_strings=_name != "list_int",
         draws_texts=True,
-        typed=lambda drawn, texts: convert(drawn, texts.alphabet) if isinstance(drawn, str) else drawn,
+        typed=_typed(_convert),
     )
-
-
-FAMILIES["sequences_str"] = _sequences(lambda text, alphabet: text)
-FAMILIES["sequences_list_str"] = _sequences(lambda text, alphabet: list(text))
-FAMILIES["sequences_list_int"] = _sequences(lambda text, alphabet: [alphabet.index(c) for c in text], has_strings=False)
-FAMILIES["sequences_tuple"] = _sequences(lambda text, alphabet: tuple(text))

@@ -12,7 +12,7 @@ errors to explain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,8 @@ Floats = npt.NDArray[np.float64]
 def published_line(rows: pd.DataFrame) -> dict[int, float]:
     """The mean product of the atomic accuracies of each composed program's functions; at depth 1, their mean."""
     right, tried = _atomic(rows)
-    accuracies = dict(zip(right.index, (right / tried).to_numpy(dtype=float)))
-    return {depth: float(found) for depth, found in _products(rows, accuracies).items()}
+    alone = (right / tried).to_numpy(dtype=float)[None, :]
+    return {depth: float(found[0]) for depth, found in _products(rows, alone, right.index).items()}
 
 
 def corrected_line(rows: pd.DataFrame) -> Line:
@@ -43,8 +43,11 @@ def corrected_line(rows: pd.DataFrame) -> Line:
     if right.empty:
         return {}
     drawn = posterior(right.to_numpy(dtype=float), tried.to_numpy(dtype=float))
-    accuracies = {name: drawn[:, place] for place, name in enumerate(right.index)}
-    return {depth: _summary(found) for depth, found in _products(rows, accuracies).items()}
+    lines: Line = {}
+    for depth, found in _products(rows, drawn, right.index).items():
+        low, high = np.quantile(found, [0.025, 0.975])
+        lines[depth] = float(found.mean()), float(low), float(high)
+    return lines
 
 
 def given_true_inputs(rows: pd.DataFrame) -> Line:
@@ -104,35 +107,14 @@ def _atomic(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     return groups.sum().astype(float), groups.count().astype(float)
 
 
-def _products(rows: pd.DataFrame, accuracies: Mapping[str, float | Floats]) -> dict[int, Floats | float]:
-    """By depth, the mean over programs of the product over their functions; nothing of programs with a function not measured."""
-    composed = rows[rows["form"] != ATOMIC]
-    found: dict[int, Floats | float] = {}
-    if accuracies:
-        found[1] = _mean(list(accuracies.values()))
-    for depth, one in composed.groupby("depth"):
-        products = [_product(names.split(), accuracies) for names in one["functions"]]
-        if products and not any(product is None for product in products):
-            found[int(depth)] = _mean([product for product in products if product is not None])
+def _products(rows: pd.DataFrame, accuracies: Floats, names: Sequence[str]) -> dict[int, Floats]:
+    """By depth, the mean over programs of the product over their functions, shape (draws,); nothing of programs with a function not
+    measured. `accuracies`: shape (draws, functions), of the functions with these names."""
+    places = {name: place for place, name in enumerate(names)}
+    found: dict[int, Floats] = {1: accuracies.mean(axis=1)} if places else {}
+    for depth, one in rows[rows["form"] != ATOMIC].groupby("depth"):
+        programs = [functions.split() for functions in one["functions"]]
+        if all(name in places for program in programs for name in program):
+            products = [accuracies[:, [places[name] for name in program]].prod(axis=1) for program in programs]
+            found[int(depth)] = np.mean(products, axis=0)
     return dict(sorted(found.items()))
-
-
-def _product(names: Sequence[str], accuracies: Mapping[str, float | Floats]) -> float | Floats | None:
-    if any(name not in accuracies for name in names):
-        return None
-    product: float | Floats = 1.0
-    for name in names:
-        product = product * accuracies[name]
-    return product
-
-
-def _mean(values: Sequence[float | Floats]) -> float | Floats:
-    total: float | Floats = 0.0
-    for value in values:
-        total = total + value
-    return total / len(values)
-
-
-def _summary(draws: float | Floats) -> tuple[float, float, float]:
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return float(np.mean(draws)), float(low), float(high)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
@@ -18,6 +19,18 @@ from remedy.eval.records.failures import TOO_LONG, UNTRACED, Failure
 from remedy.eval.records.schema import Constrained, OutOf, Score
 from remedy.eval.scoring.operations import causing_frame, operation_of
 from remedy.models.tokenizer import Encoded
+
+T = TypeVar("T", str, int)
+
+
+class FirstError(OutOf):
+    """The fields of a score that say where the first error is."""
+
+    frames_right: int
+    first_error_frame: int
+    first_error_token: int
+    first_error_role: str
+    first_error_in_string: bool
 
 
 class Decoded(NamedTuple):
@@ -117,7 +130,7 @@ def out_of(decoded: Decoded, error: int | None = None, role: Role | None = None)
     )
     if role is not None:
         counts[role] = max(counts[role], 1)
-    found: OutOf = {
+    return {
         "out_of_structure": counts[Role.STRUCTURE],
         "out_of_event": counts[Role.EVENT],
         "out_of_action": counts[Role.ACTION],
@@ -125,20 +138,53 @@ def out_of(decoded: Decoded, error: int | None = None, role: Role | None = None)
         "out_of_state": counts[Role.STATE],
         "out_of_value": counts[Role.VALUE],
     }
-    return found
 
 
 def constrained(runs: Sequence[Generated]) -> Constrained:
     """Measure what a constraint did to what was written."""
     held = [one for run in runs for one in run.held]
+    changed = [one.changed for one in held]
     return {
         "certain_tokens": sum(one.certain for one in held),
         "masked_tokens": sum(one.choices > 0 for one in held),
         "cut_mass": sum(one.cut for one in held),
-        "changed_tokens": None
-        if any(one.changed is None for one in held)
-        else sum(map(bool, (one.changed for one in held))),
+        "changed_tokens": None if None in changed else sum(map(bool, changed)),
     }
+
+
+def errorless(decoded: Decoded, frames: int) -> Score:
+    """The score of what has no error in so many frames, but for what a scorer says of it: its answer, whether it is whole, matches."""
+    return {
+        **not_decoded(decoded.example, frozenset(), answer_fed=False),
+        "written_tokens": sum(run.asked for run in decoded.runs),
+        "frames": frames,
+        "frames_right": frames,
+        "failure": "",
+        **constrained(decoded.runs),
+        **out_of(decoded),
+    }
+
+
+def first_error(decoded: Decoded, place: int, number: int, token: int, role: Role) -> FirstError:
+    """Where the first error is: the frame's place and number, the position of its token in the true sequence, and its role."""
+    return {
+        "frames_right": place,
+        "first_error_frame": number,
+        "first_error_token": token,
+        "first_error_role": role.label,
+        "first_error_in_string": bool(decoded.truth.strings[token]),
+        **out_of(decoded, token, role),
+    }
+
+
+def followed_another(lines: Sequence[T], place: int, written: T) -> bool:
+    """Say if `written`, in place of `lines[place]`, follows another occurrence of the line before it.
+
+    `lines`: of the true trace, in the order in which they ran. The first has none before it.
+    """
+    if not 0 < place < len(lines) or written == lines[place]:
+        return False
+    return any(before == lines[place - 1] and after == written for before, after in pairwise(lines))
 
 
 def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) -> Score:

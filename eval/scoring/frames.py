@@ -18,13 +18,13 @@ from remedy.eval.scoring.answers import answer_text, same_answer
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
     Decoded,
-    constrained,
+    errorless,
+    first_error,
+    followed_another,
     judged,
     operation_behind,
-    out_of,
     storable,
 )
-from remedy.eval.scoring.occurrences import followed_another
 from remedy.eval.scoring.places import first_difference
 from remedy.eval.scoring.reading import Reading, read, read_part
 from remedy.eval.scoring.reading_cost import read_tokens
@@ -37,9 +37,6 @@ FAILURE_ROLES: Mapping[Failure, Role] = {
     Failure.WRONG_RETURN: Role.VALUE,
 }
 """The role of the part of a frame that differs; where a frame cannot be read, its first wrong token says it."""
-
-
-ACTS = (Role.EVENT, Role.ACTION)
 
 
 class _Error(NamedTuple):
@@ -63,44 +60,26 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         example, [frame for frame in true.in_full if frame is not None], answered.in_full
     )
     error = _first_error(decoded, true, found)
-    stands = _stands(decoded, true, found, error, tokenizer) if error is not None else (None, None)
     cut = not decoded.structure_fed and not runs[-1].complete
     score: Score = {
+        **errorless(decoded, len(true.frames)),
         "right": None if decoded.answer_fed else right,
         "valid_format": found.whole,
         "truncated": cut,
-        "written_tokens": sum(run.asked for run in runs),
         "read_tokens": read_tokens(decoded, tokenizer),
-        "frames": len(true.frames),
-        "frames_right": len(true.frames),
-        "first_error_frame": -1,
-        "first_error_token": -1,
-        "first_error_role": "",
-        "first_error_in_string": False,
-        "failure": "",
-        "followed_another": False,
-        "wrong_action": "",
-        "value_type": "",
-        "operation": "",
         "answer": storable(answer_text(example, spelled, answered.frames)[:ANSWER_CHARACTERS]),
-        "true_answer": example.answer[:ANSWER_CHARACTERS],
         **_matches(decoded, true, found, tokenizer),
-        **constrained(runs),
-        **out_of(decoded, *stands),
     }
-    token, role = stands
-    if error is None or token is None or role is None:
+    if error is None:
         return score
+    token, role = _stands(decoded, true, found, error, tokenizer)
     number = example.frames[min(error.place, len(true.frames) - 1)].number
-    score["frames_right"] = error.place
-    score["first_error_frame"] = number
-    score["first_error_token"] = token
-    score["first_error_role"] = role.label
-    score["first_error_in_string"] = bool(decoded.truth.strings[token])
-    score["followed_another"] = role is Role.ACTION and followed_another(
-        [frame.source for frame in example.frames], error.place, _source_at(found, error.place)
-    )
-    if role in ACTS:
+    score.update(first_error(decoded, error.place, number, token, role))
+    if role is Role.ACTION:
+        written = found.frames[error.place] if error.place < len(found.frames) else None
+        sources = [frame.source for frame in example.frames]
+        score["followed_another"] = followed_another(sources, error.place, "" if written is None else written.source)
+    if role in (Role.EVENT, Role.ACTION):
         score["wrong_action"] = wrong_action(decoded, error.place, _written_up_to(found, error.place)) or ""
     if not right and not decoded.answer_fed:
         failure = Failure.WRONG_ACTION if decoded.structure_fed and role is Role.EVENT else error.failure
@@ -114,12 +93,6 @@ def _written_up_to(found: Reading, place: int) -> list[ReadFrame | None]:
     """The frames that were written up to a place, or the end; None for one that cannot be read."""
     frames = list(found.frames[: place + 1])
     return frames if len(frames) > place else [*frames, ENDED if found.whole else None]
-
-
-def _source_at(found: Reading, place: int) -> str:
-    """The line that was written at a place; empty if none was."""
-    frame = found.frames[place] if place < len(found.frames) else None
-    return "" if frame is None else frame.source
 
 
 def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | None:

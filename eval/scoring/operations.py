@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from remedy.data_gen.execution.program import Event, Frame, Program, Value
 
@@ -41,8 +41,9 @@ def operation_of(program: Program, source: str, state: Mapping[str, Value] | Non
     kinds: set[str] = set()
     for statement in _statements(tree):
         parts = _own_parts(statement)
-        if _stands_on(statement, parts, numbers):
-            kinds.update(*(_kinds(part, statement, state or {}) for part in (statement, *parts)))
+        nodes = [statement, *(node for part in parts for node in ast.walk(part))]
+        if any(getattr(node, "lineno", 0) in numbers for node in nodes):  # over several lines it fires an event at each
+            kinds.update(_kinds(statement, nodes[1:], state or {}))
     return next((kind for kind in OPERATIONS if kind in kinds), "other")
 
 
@@ -54,16 +55,6 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
             if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
                 yield child
                 todo.append(child)
-
-
-def _stands_on(statement: ast.AST, parts: Sequence[ast.AST], numbers: Set[int]) -> bool:
-    """Say if a part of a statement starts on one of some lines: one over several lines fires an event at each of these."""
-    first, last = getattr(statement, "lineno", 0), getattr(statement, "end_lineno", None)
-    if first in numbers:
-        return True
-    if first == last or (last is not None and not any(first <= number <= last for number in numbers)):
-        return False
-    return any(getattr(node, "lineno", 0) in numbers for part in parts for node in ast.walk(part))
 
 
 def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
@@ -101,32 +92,24 @@ def _own_parts(statement: ast.AST) -> list[ast.AST]:
     return found
 
 
-def _kinds(part: ast.AST, statement: ast.AST, state: Mapping[str, Value]) -> set[str]:
-    kinds = set()
-    if part is statement:
-        if isinstance(statement, ast.For | ast.AsyncFor | ast.While) or _counts(statement):
-            kinds.add("loop or counter")
-        elif isinstance(statement, ast.AugAssign) and isinstance(statement.op, _ARITHMETIC + _BITS):
-            kinds.add("arithmetic")
-        return kinds
-    for node in ast.walk(part):
-        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Call) and _on_string(node, state)):
-            kinds.add("string method")
-        elif isinstance(node, ast.Subscript):
-            kinds.add("index or slice")
-        elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            kinds.add("loop or counter")
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC + _BITS):
-            kinds.add("arithmetic")
-    return kinds
-
-
-def _counts(statement: ast.AST) -> bool:
-    """`i += 1`, or another whole number."""
+def _kinds(statement: ast.AST, nodes: Iterable[ast.AST], state: Mapping[str, Value]) -> Iterator[str]:
+    """The operations of a statement itself, and of the nodes in it."""
     match statement:
         case ast.AugAssign(op=ast.Add() | ast.Sub(), value=ast.Constant(value=int())):
-            return True
-    return False
+            yield "loop or counter"
+        case ast.For() | ast.AsyncFor() | ast.While():
+            yield "loop or counter"
+        case ast.AugAssign(op=operator) if isinstance(operator, _ARITHMETIC + _BITS):
+            yield "arithmetic"
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Call) and _on_string(node, state)):
+            yield "string method"
+        elif isinstance(node, ast.Subscript):
+            yield "index or slice"
+        elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            yield "loop or counter"
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC + _BITS):
+            yield "arithmetic"
 
 
 def _on_string(call: ast.Call, state: Mapping[str, Value]) -> bool:

@@ -14,14 +14,14 @@ from remedy.eval.records.schema import Matches, Score
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
     Decoded,
-    constrained,
+    errorless,
+    first_error,
+    followed_another,
     judged,
     operation_behind,
-    out_of,
     spliced,
     storable,
 )
-from remedy.eval.scoring.occurrences import followed_another
 from remedy.eval.scoring.reading_cost import read_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -68,38 +68,23 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         for place in places
     )
     score: Score = {
+        **errorless(decoded, len(numbers)),
         "right": None if decoded.answer_fed else right,
         "valid_format": not cut and specials_right,
         "truncated": cut,
-        "written_tokens": sum(run.asked for run in runs),
         "read_tokens": read_tokens(decoded, tokenizer),
-        "frames": len(numbers),
-        "frames_right": len(numbers),
-        "first_error_frame": -1,
-        "first_error_token": -1,
-        "first_error_role": "",
-        "first_error_in_string": False,
-        "failure": "",
-        "followed_another": False,
-        "wrong_action": "",
-        "value_type": "",
-        "operation": "",
         "answer": storable(_answer(truth, whole, answer, tokenizer)[:ANSWER_CHARACTERS]),
-        "true_answer": example.answer[:ANSWER_CHARACTERS],
         **_matches(decoded, places),
-        **constrained(runs),
-        **(out_of(decoded, error.position, error.role) if error is not None else out_of(decoded)),
     }
     if error is None:
         return score
     number = min(error.frame, numbers[-1])
-    score["frames_right"] = sum(other < error.frame for other in numbers)
-    score["first_error_frame"] = number
-    score["first_error_token"] = error.position
-    score["first_error_role"] = error.role.label
-    score["first_error_in_string"] = bool(truth.strings[error.position])
-    if error.role is Role.ACTION:
-        score["followed_another"] = _followed_another(truth, error.position, error.written)
+    before = sum(other < error.frame for other in numbers)
+    score.update(first_error(decoded, before, number, error.position, error.role))
+    if error.role is Role.ACTION and error.written is not None:
+        at = [place for place, role in enumerate(truth.roles) if role == Role.ACTION]
+        commands = [truth.ids[place] for place in at]
+        score["followed_another"] = followed_another(commands, at.index(error.position), error.written)
     if right or decoded.answer_fed:
         return score
     score["failure"] = Failure.RUNAWAY if cut else ROLE_FAILURES[error.role]
@@ -109,12 +94,6 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         name = tokenizer.decode(truth.ids[error.position - 1 : error.position])
         score["value_type"] = state[name].type if name in state else ""
     return score
-
-
-def _followed_another(truth: Encoded, position: int, found: int | None) -> bool:
-    """As `followed_another`, of commands that are single tokens."""
-    at = [place for place, role in enumerate(truth.roles) if role == Role.ACTION]
-    return found is not None and followed_another([truth.ids[place] for place in at], at.index(position), found)
 
 
 def _places(decoded: Decoded) -> list[_Place]:

@@ -1,9 +1,11 @@
-"""A simulation in the terminal, frame by frame as it is written; what a program or a model says is escaped."""
+"""A simulation in the terminal, frame by frame as it is written, and the whole as a view for a page; what a program or a model says is
+escaped."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.style import Style
@@ -11,13 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.eval.calibration.calibrator import Belief, Follower
 from remedy.eval.records.generations import token_texts
 from remedy.eval.records.model_frames import ModelFrame
-from remedy.eval.simulate import Prepared, Simulation, contradictions
+from remedy.eval.records.schema import Score
+from remedy.eval.simulate import Prepared, Simulation, contradictions, first_written
 from remedy.eval.tables.colours import ROLE_COLOURS
-from remedy.eval.view.model import STEPS, Token, visible
+from remedy.eval.view.model import STEPS, Block, Part, Run, Token, View, beside, frame_at, tokens_of, visible
 from remedy.eval.view.terminal import DOUBTS, ERROR, FAINT, tokens_text
 from remedy.messages import cut
 from remedy.models.tokenizer import TraceTokenizer
@@ -41,42 +45,59 @@ class Screen:
         self._tokenizer = tokenizer
         self._coloured = console.is_terminal and not console.no_color
 
-    def say(self, text: str, style: str | Style = "") -> None:
+    def say(self, text: str) -> None:
         """One line."""
-        self._console.print(Text(text, style=style), markup=False, highlight=False, emoji=False, soft_wrap=True)
+        self._console.print(Text(text), markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def legend(self) -> None:
-        """Return what colours say, where there are any."""
-        if not self._coloured:
-            return
-        text = Text("probability of a token: ", style=FAINT)
-        for name, style in zip(STEPS, DOUBTS):
-            text.append(f" {name} ", style=style)
-            text.append(" ")
-        self._console.print(text)
+        """Print what colours say, where there are any."""
+        if self._coloured:
+            steps = [(f" {name} ", style) for name, style in zip(STEPS, DOUBTS)]
+            self._console.print(Text.assemble(("probability of a token: ", FAINT), *steps))
 
     def frame(self, frame: ModelFrame, belief: Belief | None = None) -> None:
         """One frame. `belief`: what a calibrator makes of the trace up to it."""
+        number, tokenizer = self._first + frame.number, self._tokenizer
+        notes = [changes(frame), *doubts(frame, tokenizer)]
+        if belief is not None:
+            notes.append(f"right so far {belief.right:.3g}" + ("" if belief.believed else ", not believed"))
         if not self._coloured:
-            for line in plain(frame, self._first + frame.number, self._tokenizer, belief):
+            for line in _plain(frame, number, notes, tokenizer):
                 self.say(line)
             return
-        table = Table.grid(padding=(0, 1), pad_edge=False)
-        table.add_column(no_wrap=True, width=32)
-        table.add_column(overflow="fold", ratio=1)
-        head = Text(f"{self._first + frame.number:>4} ", style=ERROR if frame.wrong else FAINT)
+        head = Text(f"{number:>4} ", style=ERROR if frame.wrong else FAINT)
         head.append(f"{frame.label:<10}", style=Style(color=ROLE_COLOURS["event"], bold=True))
-        head.append(bar(frame), style=FAINT)
-        body = tokens_text(frame_tokens(frame, self._tokenizer)[:MOST_TOKENS])
+        known = 0.0 if math.isnan(frame.probability) else frame.probability
+        filled = round(BAR * known) if frame.asked else BAR
+        head.append(f"{'█' * filled}{'░' * (BAR - filled)} {probability(frame)}", style=FAINT)
+        body = tokens_text(frame_tokens(frame, tokenizer)[:MOST_TOKENS])
         if len(frame.ids) > MOST_TOKENS:
-            body.append(f" and {len(frame.ids) - MOST_TOKENS:,} more tokens", style=FAINT)
-        notes = (changes(frame), least(frame, self._tokenizer), cut_mass(frame), so_far(belief))
+            notes.insert(0, f"and {len(frame.ids) - MOST_TOKENS:,} more tokens")
         for text in filter(None, notes):
             body.append(f"\n{text}", style=FAINT)
         for text in marks(frame):
             body.append(f"\n{text}", style=Style(color="#b3261e", bold=True))
+        table = Table.grid(padding=(0, 1), pad_edge=False)
+        table.add_column(no_wrap=True, width=32)
+        table.add_column(overflow="fold", ratio=1)
         table.add_row(head, body)
         self._console.print(table)
+
+
+def _plain(frame: ModelFrame, number: int, notes: Sequence[str], tokenizer: TraceTokenizer) -> Iterator[str]:
+    """A frame as lines without colours: its number in the trace, event, probability and source; below what is to be said of it."""
+    source = frame.read.source.rstrip("\n") if frame.read is not None else frame.problem
+    yield f"{number:>4}  {frame.label:<9}  {probability(frame):<7}  {_short(source)}".rstrip()
+    value = frame.read.value if frame.read is not None else None
+    said = [notes[0], "" if value is None else f"-> {_short(value)}", *notes[1:]]
+    if frame.problem:
+        said.append(_short(tokenizer.decode(frame.ids[:MOST_TOKENS])))
+    yield from (f"{' ' * 26}{line}" for line in said if line)
+    yield from (f"    ! {line}" for line in marks(frame))
+
+
+def _short(text: str) -> str:
+    return visible(cut(text, LONGEST))
 
 
 def frame_tokens(frame: ModelFrame, tokenizer: TraceTokenizer) -> list[Token]:
@@ -96,75 +117,31 @@ def frame_tokens(frame: ModelFrame, tokenizer: TraceTokenizer) -> list[Token]:
     ]
 
 
-def plain(frame: ModelFrame, number: int, tokenizer: TraceTokenizer, belief: Belief | None = None) -> Iterator[str]:
-    """A frame as lines without colours: its number in the trace, event, probability and source; below what it shows, and what is to be
-    said of it."""
-    source = frame.read.source.rstrip("\n") if frame.read is not None else frame.problem
-    yield f"{number:>4}  {frame.label:<9}  {probability(frame):<7}  {visible(cut(source, LONGEST))}".rstrip()
-    said = [changes(frame), value(frame), least(frame, tokenizer), cut_mass(frame), so_far(belief)]
-    if frame.problem:
-        said.append(visible(cut(tokenizer.decode(frame.ids[:MOST_TOKENS]), LONGEST)))
-    yield from (f"{' ' * 26}{line}" for line in said if line)
-    yield from (f"    ! {line}" for line in marks(frame))
-
-
 def changes(frame: ModelFrame) -> str:
     """The variables that a frame shows changed."""
-    return ", ".join(f"{visible(name)} = {visible(cut(text, LONGEST))}" for name, text in frame.changed.items())
-
-
-def value(frame: ModelFrame) -> str:
-    """The value that a frame returns or raises."""
-    found = frame.read.value if frame.read is not None else None
-    return "" if found is None else f"-> {visible(cut(found, LONGEST))}"
+    return ", ".join(f"{visible(name)} = {_short(text)}" for name, text in frame.changed.items())
 
 
 def probability(frame: ModelFrame) -> str:
     """Return the frame's probability; a word where all of it was certain, or it is unknown."""
     if not frame.asked:
         return "certain"
-    return UNKNOWN if math.isnan(frame.probability) else shown(frame.probability)
+    return UNKNOWN if math.isnan(frame.probability) else f"{frame.probability:.3g}"
 
 
-def bar(frame: ModelFrame) -> str:
-    """The probability with a bar."""
-    known = 0.0 if math.isnan(frame.probability) else frame.probability
-    filled = round(BAR * known) if frame.asked else BAR
-    return f"{'█' * filled}{'░' * (BAR - filled)} {probability(frame)}"
+def doubts(frame: ModelFrame, tokenizer: TraceTokenizer) -> list[str]:
+    """The least likely token of what the model wrote, and what a constraint took from the frame."""
+    said = []
+    if (place := frame.least) is not None:
+        text = visible(token_texts(tokenizer, frame.ids)[place]) or "·"
+        said.append(f"least likely token {text!r} {math.exp(frame.logprobs[place]):.3g}")
+    return [*said, f"a probability of {frame.cut:.3g} was cut"] if frame.cut > 0 else said
 
 
-def shown(probability: float) -> str:
-    """A probability in three digits: `0.973`, `1`, `3e-05`."""
-    return f"{probability:.3g}"
-
-
-def least(frame: ModelFrame, tokenizer: TraceTokenizer) -> str:
-    """The least likely token of what the model wrote."""
-    place = frame.least
-    if place is None:
-        return ""
-    text = token_texts(tokenizer, frame.ids)[place]
-    return f"least likely token {visible(text) or '·'!r} {shown(math.exp(frame.logprobs[place]))}"
-
-
-def cut_mass(frame: ModelFrame) -> str:
-    """Return what a constraint took from the frame."""
-    return f"a probability of {shown(frame.cut)} was cut" if frame.cut > 0 else ""
-
-
-def so_far(belief: Belief | None) -> str:
-    """Return how likely all frames so far are right, as a calibrator has it, and whether they are believed."""
-    if belief is None:
-        return ""
-    return f"right so far {shown(belief.right)}" + ("" if belief.believed else ", not believed")
-
-
-def marks(frame: ModelFrame) -> Iterator[str]:
+def marks(frame: ModelFrame) -> list[str]:
     """Return what is wrong with a frame."""
-    if frame.wrong:
-        yield "first error: the truth differs from here on"
-    if frame.contradiction:
-        yield visible(frame.contradiction)
+    wrong = ["first error: the truth differs from here on"] if frame.wrong else []
+    return [*wrong, visible(frame.contradiction)] if frame.contradiction else wrong
 
 
 def summary(found: Simulation, first: int, calls: int, seconds: float) -> Iterator[str]:
@@ -172,45 +149,37 @@ def summary(found: Simulation, first: int, calls: int, seconds: float) -> Iterat
     frames = sum(frame.read is not None for frame in found.frames)
     written = f"{found.asked:,} tokens written" + (f", {found.fed:,} were certain" if found.fed else "")
     ties = f", {found.written.near_ties} near ties" if found.written.near_ties else ""
-    noun = "frame" if frames == 1 else "frames"
-    yield f"{frames:,} {noun}, {written}, {calls:,} model calls, {seconds:.1f} s{ties}"
+    yield f"{frames:,} frame{'s' * (frames != 1)}, {written}, {calls:,} model calls, {seconds:.1f} s{ties}"
     against = [first + frame.number for frame in found.frames if frame.contradiction]
     if against:
         more = f" and {len(against) - 1} more" if len(against) > 1 else ""
         yield f"against the program or its own states: frame {against[0]}{more}"
     if found.ended:
-        yield f"answer: {visible(cut(found.answer, LONGEST)) or 'none'}"
+        yield f"answer: {_short(found.answer) or 'none'}"
+    elif found.written.runs and not found.written.runs[-1].complete:
+        yield "no answer: the limit on tokens came first"
     else:
-        yield f"no answer: {unfinished(found)}"
+        yield f"no answer: {found.frames[-1].problem if found.frames else 'nothing was written'}"
     if found.score is not None:
-        yield from verdict(found, first)
+        yield from _verdict(found, found.score, first)
 
 
-def unfinished(found: Simulation) -> str:
-    """Say why a trace is none."""
-    if found.written.runs and not found.written.runs[-1].complete:
-        return "the limit on tokens came first"
-    return found.frames[-1].problem if found.frames else "nothing was written"
-
-
-def verdict(found: Simulation, first: int) -> Iterator[str]:
+def _verdict(found: Simulation, score: Score, first: int) -> Iterator[str]:
     """Say if it is right, or where it first differs, and in what."""
-    assert found.score is not None
-    answer = "right" if found.score["right"] else "wrong"
-    if found.score["first_error_frame"] < 0:
+    answer, place = "right" if score["right"] else "wrong", score["frames_right"]
+    if score["first_error_frame"] < 0:
         yield f"checked: every frame is right, and the answer is {answer}"
         return
-    place = found.score["frames_right"]
-    yield f"checked: the answer is {answer}; first error at frame {first + place} ({found.score['first_error_role']})"
+    yield f"checked: the answer is {answer}; first error at frame {first + place} ({score['first_error_role']})"
     written = next((frame for frame in found.frames if frame.number == place), None)
     true = found.truth[place] if place < len(found.truth) else None
-    yield f"  written: {described(written.full, written.problem) if written is not None else 'nothing'}"
-    yield f"  true:    {described(true)}"
-    if not found.score["right"]:
-        yield f"  the true answer: {visible(cut(found.score['true_answer'], LONGEST))}"
+    yield f"  written: {_described(written.full, written.problem) if written is not None else 'nothing'}"
+    yield f"  true:    {_described(true)}"
+    if not score["right"]:
+        yield f"  the true answer: {_short(score['true_answer'])}"
 
 
-def described(frame: ReadFrame | None, problem: str = "") -> str:
+def _described(frame: ReadFrame | None, problem: str = "") -> str:
     """A frame in full on one line; `problem`: why there is none, if it is not that the trace ends."""
     if frame is None:
         return problem or "the end"
@@ -278,3 +247,47 @@ class Believing:
         share = f"{1 - self._follower.risk:.0%} of traces or more"
         claim = f"of programs like those of the calibration, what is believed is right in {share}"
         return f"believed: {'all of it' if self._all else last} ({claim})"
+
+
+def simulation_view(
+    found: Simulation, program: Prepared, data: DataConfig, tokenizer: TraceTokenizer, title: str, facts: dict[str, str]
+) -> View:
+    """The whole as a page shows it: beside the truth, where that is known."""
+    first = first_written(data)
+    example, encoded = program.example, program.truth
+    if program.known:
+        end = len(example.trace.frames)
+        numbers = [*(frame.number for frame in example.frames), end]
+        truth = tokens_of(tokenizer, encoded, [True] * len(encoded.ids))
+        written = [
+            token._replace(frame=frame_at(numbers, frame.number))
+            for frame in found.frames
+            for token in frame_tokens(frame, tokenizer)
+        ]
+        start = encoded.roles.count(Role.CONTEXT)
+        blocks = list(beside(truth, [Run(start, len(truth), written)] if written else [], {end: "end"}))
+    else:
+        numbers = [first + frame.number for frame in found.frames]
+        given = tokens_of(tokenizer, encoded, [False] * len(encoded.ids))
+        blocks = [Block(-1, "context", tuple(token for token in given if token.role is Role.CONTEXT))]
+        for frame in found.frames:
+            number = first + frame.number
+            label = "end" if frame.is_end else f"frame {number}"
+            blocks.append(Block(number, label, tuple(frame_tokens(frame, tokenizer))))
+    said = {frame_at(numbers, frame.number): frame for frame in found.frames}
+    shown = [_with(block, said[block.frame], tokenizer) if block.frame in said else block for block in blocks]
+    return View(title, (Part("", tuple(shown)),), facts, "written")
+
+
+def _with(block: Block, frame: ModelFrame, tokenizer: TraceTokenizer) -> Block:
+    """A block with what is said of its frame."""
+    known = not math.isnan(frame.probability)
+    problem = [f"no frame: {frame.problem}"] if frame.problem else []
+    return replace(
+        block,
+        note=", ".join(([] if known else [f"probability {UNKNOWN}"]) + doubts(frame, tokenizer)) or "certain",
+        first_error=frame.wrong,
+        probability=frame.probability if frame.asked and known else None,
+        shows=changes(frame),
+        marks=(*problem, *marks(frame)),
+    )

@@ -13,7 +13,8 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
-from remedy.eval.evaluate import ConditionDone, evaluate
+from remedy.eval.evaluate import evaluate
+from remedy.eval.progress import Progress
 from remedy.eval.records.remarks import of_condition
 from remedy.eval.records.schema import answered
 from remedy.models.config import DecoderSettings
@@ -91,7 +92,7 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
 def test_interrupted_and_rerun_it_continues(tmp_path: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
 
-    def interrupt(done: ConditionDone) -> None:
+    def interrupt(done: Progress) -> None:
         if done.number == 3:
             raise KeyboardInterrupt
 

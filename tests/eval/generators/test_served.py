@@ -16,7 +16,7 @@ from remedy.eval.decoding.forcings import ANSWERS, fed_roles
 from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, requests
 from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.completions import BadReply, Question, ask, read
-from remedy.eval.progress import Meter, Underway
+from remedy.eval.progress import Meter, Progress
 from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
@@ -124,7 +124,7 @@ def test_a_line_now_and_then_says_how_many_traces_are_done_and_the_time_left(mon
     """Those that were written before are done, and took no time."""
     clock = [100.0]
     monkeypatch.setattr("remedy.eval.progress.time.monotonic", lambda: clock[0])
-    said: list[Underway] = []
+    said: list[Progress] = []
     meter = Meter(2, 5, 100, said.append)
     meter.skip(20)
     for _ in range(40):

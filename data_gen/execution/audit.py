@@ -14,46 +14,25 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-_KINDS = {
-    "os.fork": "process",
-    "os.forkpty": "process",
-    "os.exec": "process",
-    "os.posix_spawn": "process",
-    "os.spawn": "process",
-    "os.system": "process",
-    "os.startfile": "process",
-    "os.kill": "process",
-    "os.killpg": "process",
-    "pty.spawn": "process",
-    "resource.setrlimit": "process",
-    "resource.prlimit": "process",
-    "signal.pthread_kill": "process",
-    "subprocess.Popen": "process",
-    "_posixsubprocess.fork_exec": "process",
-    "_thread.start_new_thread": "thread",
-    "_thread.start_joinable_thread": "thread",
-    "ctypes.dlopen": "native",
-    "ctypes.dlsym": "native",
-    "ctypes.dlsym/handle": "native",
-    "ctypes.call_function": "native",
+_FORBIDDEN = {
+    "process": "os.fork os.forkpty os.exec os.posix_spawn os.spawn os.system os.startfile os.kill os.killpg pty.spawn "
+    "resource.setrlimit resource.prlimit signal.pthread_kill subprocess.Popen _posixsubprocess.fork_exec",
+    "thread": "_thread.start_new_thread _thread.start_joinable_thread",
+    "native": "ctypes.dlopen ctypes.dlsym ctypes.dlsym/handle ctypes.call_function",
 }
+_KINDS = {event: kind for kind, events in _FORBIDDEN.items() for event in events.split()}
 # Where an event's arguments name a path, the descriptor of the folder that the path is relative to, and whether the path's own
 # last part is followed where it is a link.
 _PATHS: dict[str, tuple[tuple[int, int | None, bool], ...]] = {
-    "os.chflags": ((0, None, True),),
+    **dict.fromkeys(
+        ("os.chflags", "os.removexattr", "os.setxattr", "os.truncate", "sqlite3.connect"), ((0, None, True),)
+    ),
     "os.chmod": ((0, 2, True),),
-    "os.chown": ((0, 3, True),),
-    "os.link": ((0, 2, False), (1, 3, False)),
+    **dict.fromkeys(("os.chown", "os.utime"), ((0, 3, True),)),
+    **dict.fromkeys(("os.link", "os.rename"), ((0, 2, False), (1, 3, False))),
     "os.mkdir": ((0, 2, False),),
-    "os.remove": ((0, 1, False),),
-    "os.removexattr": ((0, None, True),),
-    "os.rename": ((0, 2, False), (1, 3, False)),
-    "os.rmdir": ((0, 1, False),),
-    "os.setxattr": ((0, None, True),),
+    **dict.fromkeys(("os.remove", "os.rmdir"), ((0, 1, False),)),
     "os.symlink": ((1, 2, False),),
-    "os.truncate": ((0, None, True),),
-    "os.utime": ((0, 3, True),),
-    "sqlite3.connect": ((0, None, True),),
 }
 _METADATA = frozenset({"os.chmod", "os.chown", "os.utime"})
 _DEEDS = {

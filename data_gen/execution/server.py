@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _MEGABYTE = 1 << 20
 _WATCH_SECONDS = 0.2
 
-_Look = tuple[int, int, int, int]
-
 
 def serve(base: str, isolation: str) -> None:
     """Say hello, then answer requests until standard input ends; each program runs in a new folder in `base`, which is emptied."""
@@ -48,12 +46,7 @@ def serve(base: str, isolation: str) -> None:
     parent = select.poll()
     parent.register(requests.fileno(), 0)  # reports only that the other end is closed
     folder = os.path.join(base, "program")
-    made: _Look | None = None
-    while (
-        "problem" not in hello
-        and (made := _make(folder, base, walls, made))
-        and (request := receive(requests)) is not None
-    ):
+    while "problem" not in hello and _make(folder, base, walls) and (request := receive(requests)) is not None:
         reply, child = _run(request, folder, walls, parent)
         if not parent.poll(0):
             send(replies, reply)
@@ -77,40 +70,24 @@ def _walls(base: str, isolation: str) -> tuple[dict[str, Any], Walls | None]:
         return {"problem": str(error)} if isolation == "landlock" else {"holds": []}, None
 
 
-def _make(folder: str, base: str, walls: Walls | None, made: _Look | None) -> _Look | None:
-    """Make the next program's folder, unless the last one is as it was made, and say how it looks.
-
-    Most programs write nothing, and making one anew costs a tenth of a trace. None if the last program, which no wall held, left
-    no place for it.
-    """
-    try:
-        with contextlib.suppress(OSError):
-            for left in os.listdir(base):  # without Landlock the program's user can write there
-                if left != os.path.basename(folder):
-                    remove(os.path.join(base, left))
-        if made is not None and _look(folder) == made and not os.listdir(folder):
-            return made
-        remove(folder)
+def _make(folder: str, base: str, walls: Walls | None) -> bool:
+    """Make the next program's folder anew, which alone is left in `base`: one that once held many files stays large. False if the last
+    program, which no wall held, left no place for it."""
+    for last in (False, True):
         try:
-            os.mkdir(folder, 0o700)
-        except OSError:
-            os.chmod(base, 0o711)
+            with contextlib.suppress(OSError):
+                for left in os.listdir(base):  # without Landlock the program's user can write there
+                    remove(os.path.join(base, left))
             remove(folder)
             os.mkdir(folder, 0o700)
-        if walls is not None:
-            walls.give(folder)
-        return _look(folder)
-    except OSError:
-        return None
-
-
-def _look(folder: str) -> _Look | None:
-    """Return what a program can see of its empty folder: a folder that once held many files stays large."""
-    try:
-        found = os.lstat(folder)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns
+            if walls is not None:
+                walls.give(folder)
+            return True
+        except OSError:
+            if not last:
+                with contextlib.suppress(OSError):
+                    os.chmod(base, 0o711)
+    return False
 
 
 def _version() -> str:

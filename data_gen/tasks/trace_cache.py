@@ -17,7 +17,7 @@ from typing import TypeVar
 from remedy.data_gen import execution
 from remedy.data_gen.execution.pool import Outcome, environment, trace_all
 from remedy.data_gen.execution.program import Program, ProgramError
-from remedy.data_gen.execution.replies import checked, parsed
+from remedy.data_gen.execution.replies import read
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.execution.wire import problem_writer, reply_writer
 
@@ -91,9 +91,10 @@ def _key(program: Program) -> bytes:
 
 
 def _text(outcome: Outcome) -> bytes | None:
-    if isinstance(outcome, ProgramError):
-        return problem_writer()(outcome.kind, str(outcome)) if outcome.kind in OF_THE_PROGRAM else None
-    return zlib.compress(reply_writer()(outcome), 1)
+    if not isinstance(outcome, ProgramError):
+        return zlib.compress(reply_writer()(outcome), 1)
+    kept = outcome.kind in OF_THE_PROGRAM
+    return zlib.compress(problem_writer()(outcome.kind, str(outcome)), 1) if kept else None
 
 
 def _outcome(text: bytes | None, program: Program) -> Outcome | None:
@@ -101,12 +102,11 @@ def _outcome(text: bytes | None, program: Program) -> Outcome | None:
     if text is None:
         return None
     try:
-        if text.startswith(b"{"):
-            problem = json.loads(text)
-            return ProgramError(problem["error"], problem["message"])
-        return checked(parsed(zlib.decompress(text)), program)
-    except (ProgramError, ValueError, KeyError, TypeError, zlib.error):
+        return read(zlib.decompress(text), program)
+    except zlib.error:
         return None
+    except ProgramError as error:
+        return error if error.kind in OF_THE_PROGRAM else None
 
 
 @lru_cache(maxsize=1)

@@ -74,7 +74,7 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         return score
     token, role = _stands(decoded, true, found, error, tokenizer)
     number = example.frames[min(error.place, len(true.frames) - 1)].number
-    score.update(first_error(decoded, error.place, number, token, role))
+    score = {**score, **first_error(decoded, error.place, number, token, role)}
     if role is Role.ACTION:
         written = found.frames[error.place] if error.place < len(found.frames) else None
         sources = [frame.source for frame in example.frames]

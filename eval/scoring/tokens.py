@@ -80,7 +80,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         return score
     number = min(error.frame, numbers[-1])
     before = sum(other < error.frame for other in numbers)
-    score.update(first_error(decoded, before, number, error.position, error.role))
+    score = {**score, **first_error(decoded, before, number, error.position, error.role)}
     if error.role is Role.ACTION and error.written is not None:
         at = [place for place, role in enumerate(truth.roles) if role == Role.ACTION]
         commands = [truth.ids[place] for place in at]

@@ -22,7 +22,7 @@ from pydantic import Field, model_validator
 from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, read_table, write_json, write_table
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
-from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.roles import Special
 from remedy.data_gen.splits import SPLITS, SplitName
 from remedy.files import clear_partials
 from remedy.owner import owned
@@ -38,7 +38,6 @@ PIECE = 100
 """Examples that are made at a time, after which progress can be said."""
 QUIET = 10.0
 """Seconds between two lines of progress."""
-_ROLES = {role.label: int(role) for role in Role}
 _CURE = "run `remedy generate` again, which makes it anew"
 
 
@@ -233,16 +232,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """Return what a folder of shards says it holds.
 
     Raises:
-        UserError: the folder has no readable manifest, or data of another version.
+        UserError: the folder has no readable manifest.
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
-    found = read_json(directory / MANIFEST, cure)
-    if found.get("roles") != _ROLES:
-        raise UserError(
-            f"{directory}: its tokens have the roles of another version, in which event tokens were structure: generate again to "
-            "another folder"
-        )
-    return found
+    return read_json(directory / MANIFEST, cure)
 
 
 def data_hash(data: DataConfig) -> str:
@@ -260,7 +253,6 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
         "data": _written(data),
         "data_hash": data_hash(data),
         "tokenizer": fingerprint,
-        "roles": _ROLES,
         "splits": dict(sorted(config.splits.items())),
         "shard_size": config.shard_size,
     }

@@ -74,14 +74,6 @@ def test_the_split_does_not_depend_on_how_a_program_is_written() -> None:
     assert identities[0] == identities[1] == identities[2]
 
 
-def test_seeds_give_different_programs() -> None:
-    first, second = (
-        {e.identity for e in examples(DataConfig.model_validate({**TASKS[3], "seed": s}), "train", range(20))}
-        for s in (0, 1)
-    )
-    assert first != second
-
-
 def test_a_split_that_no_program_of_a_small_space_belongs_to_is_an_error() -> None:
     config = DataConfig.model_validate(
         {"task": {"kind": "composition", "family": "booleans", "functions": ["bool_not"]}}
@@ -109,12 +101,6 @@ def test_the_prompt_and_the_seeded_frame_are_context() -> None:
         "def main():  # << START_OF_TRACE\n    return f(1)\n<|frame_sep|>"
         "<|call_sep|>{}<|action_sep|>def main():\n<|frame_sep|>"
     )
-
-
-def test_a_hidden_state_keeps_event_and_action() -> None:
-    config = DataConfig.model_validate({**TASKS[1], "reveal": {"spacing": 4}})
-    text = spans_text(example(config, "train", 0).spans)
-    assert "<|line_sep|><|action_sep|>    return execute_repl_trace()\n<|frame_sep|>" in text
 
 
 def test_a_program_that_raised_has_its_exception_for_an_answer_and_no_returned_value_to_ask_for(tmp_path: Path) -> None:

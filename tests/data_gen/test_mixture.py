@@ -36,12 +36,6 @@ def test_every_part_comes_in_its_share_and_none_of_its_examples_twice_or_never(w
     assert alone.sources[0] == mixed.place(np.arange(first, first + 5)).sources[0]
 
 
-def test_without_parts_a_mixture_is_the_data_itself() -> None:
-    place = Mixture(DATA, {}).place([3, 99])
-    assert place.sources.tolist() == [0, 0]
-    assert place.indices.tolist() == [3, 99]
-
-
 @given(st.integers(0, MOST_SEEDS - 1), st.lists(st.integers(1, 9), min_size=1, max_size=3))
 def test_data_seeds_read_examples_of_their_own(seed: int, weights: list[int]) -> None:
     parts = {f"part {i}": Part(weight=w) for i, w in enumerate(weights)} if len(weights) > 1 else {}

@@ -17,8 +17,7 @@ from remedy.data_gen.prompts import prompt_spans, read_program
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
-from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, ServedGenerator, Writing
-from remedy.eval.generators.backend import Backend
+from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, Writing
 from remedy.eval.records.generations import FrameProbability, generation
 from remedy.eval.records.model_frames import FrameStream, ModelFrame, kept_frames
 from remedy.eval.scoring.common import Decoded
@@ -29,7 +28,6 @@ from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
 from remedy.settings import UserError
-from tests.contract_server import ContractServer
 from tests.eval.held import CHARACTERS, LOOPS, Noisy
 from tests.eval.scripted import drafting
 from tests.mock_models import Known, Mock, mistaken
@@ -232,20 +230,6 @@ def test_a_character_in_several_tokens_is_read_whole() -> None:
     assert simulation.answer == "'λ🙂'"
     assert simulation.frames[0].event is Event.LINE
     assert not any(frame.wrong for frame in simulation.frames)
-
-
-def test_a_served_model_is_told_frame_by_frame_too() -> None:
-    data = data_for()
-    found = prepared(looping(), data, CHARACTERS, run=True)
-    model = mock(found, CHARACTERS, frozenset({Role.STATE}))
-    expected = simulate(local(model), CHARACTERS, prepared(looping(), data, CHARACTERS), data, "", 300)
-    with ContractServer(model, CHARACTERS).running() as url:
-        served = ServedGenerator(Backend.model_validate({"url": url, "model": "tiny"}), CHARACTERS, batch_size=1)
-        mine = simulate(served, CHARACTERS, prepared(looping(), data, CHARACTERS), data, "", 300)
-    assert [frame.ids for frame in mine.frames] == [frame.ids for frame in expected.frames]
-    assert [frame.probability for frame in mine.frames] == pytest.approx(
-        [f.probability for f in expected.frames], rel=1e-4
-    )
 
 
 def test_a_limit_on_tokens_leaves_no_answer() -> None:

@@ -39,14 +39,6 @@ def test_real_traces_of_the_32b_model_byte_for_byte(shared: Path) -> None:
         assert ours == re.sub(r" at 0x[0-9a-f]+", "", real["generation"]), real["id"]
 
 
-def test_true_outputs_of_cruxeval(shared: Path) -> None:
-    for line in (shared / "cruxeval.jsonl").read_text(encoding="utf-8").splitlines():
-        task = json.loads(line)
-        result = trace(Program.from_call(task["code"], task["input"], task["id"])).result
-        assert result is not None
-        assert eval(result.text) == eval(task["output"]), task["id"]  # the data set's own expressions
-
-
 def test_frames_hold_the_state_before_the_line() -> None:
     frames = trace(program("x = 1\nx = 2\nreturn x")).frames
     assert [(f.event, f.source.strip()) for f in frames] == [
@@ -65,12 +57,6 @@ def test_frames_hold_the_state_before_the_line() -> None:
     assert frames[-1].value == ("2", "int")
 
 
-def test_source_keeps_indentation_tabs_and_trailing_spaces() -> None:
-    source = "\tx = 'a'  \n"
-    frames = trace(Program(f"def main():  # << START_OF_TRACE\n{source}\treturn x")).frames
-    assert frames[1].source == source
-
-
 def test_many_blanks_take_no_longer_than_they_are_long() -> None:
     line = f"y = 1  #{' ' * 300_000}x {MARKER}\n"
     begin = time.monotonic()
@@ -78,23 +64,11 @@ def test_many_blanks_take_no_longer_than_they_are_long() -> None:
     assert time.monotonic() - begin < 2
 
 
-def test_generators_are_frames_of_their_own() -> None:
-    frames = trace(program("return sum(i for i in range(2))")).frames
-    names = [sorted(f.locals) for f in frames if f.event is Event.CALL]
-    assert names == [[], [".0"], [".0", "i"], [".0", "i"]]
-
-
 def test_an_exception_that_leaves_the_entry_is_recorded() -> None:
     frames = trace(program("return {}['k']")).frames
     assert [f.event for f in frames[-2:]] == [Event.EXCEPTION, Event.RETURN]
     assert frames[-2].value is not None
     assert frames[-2].value.text == "(<class 'KeyError'>, KeyError('k'), <traceback object>)"
-
-
-def test_addresses_are_removed() -> None:
-    frames = trace(program("x = object()\nreturn x")).frames
-    assert frames[-1].value is not None
-    assert frames[-1].value.text == "<object object>"
 
 
 def test_a_guarded_script_does_not_run_before_the_trace() -> None:
@@ -401,16 +375,6 @@ def test_what_an_exception_says_is_one_short_line() -> None:
             trace(program("return 1", f"if True: raise ValueError({text})"))
         assert str(error.value).isprintable()
         assert len(str(error.value)) < 500
-
-
-def test_coroutines_and_groups_of_exceptions_are_traced() -> None:
-    waits = "class W:\n    def __await__(self):\n        yield 1\nasync def f():\n    await W()\n    return 3"
-    found = trace(program("k = f()\nk.send(None)\ntry: k.send(None)\nexcept StopIteration as e: return e.value", waits))
-    assert found.result == ("3", "int")
-    group = "try:\n    raise ExceptionGroup('g', [ValueError(1)])\nexcept* KeyError:\n    pass"
-    found = trace(program(group))  # the frame leaves from code that has no line
-    assert found.raised
-    assert found.frames[-1].source.strip() in ("except* KeyError:", "pass")
 
 
 def test_a_generator_that_runs_deeper_than_is_recorded_leaves_no_frames() -> None:

@@ -246,10 +246,10 @@ def test_nothing_outlives_a_killed_caller(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ISOLATIONS)
-def test_too_much_space_ends_as_files(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_space_ends_as_files() -> None:
+    """The server looks, whatever walls there are."""
     with (
-        box(name, timeout_seconds=30, max_frames=10**6) as full,
+        box("none", timeout_seconds=30, max_frames=10**6) as full,
         pytest.raises(ProgramError, match="MB or 10,000 files") as error,
     ):
         full.trace(program("list(map(os.mkdir, map(str, range(10_001))))\nimport time; time.sleep(29)"))

@@ -54,11 +54,6 @@ def test_move_tables_hold_every_move_once(moves: Moves, count: int) -> None:
     assert all(sorted(row) == list(range(5)) for row in table.tolist())
 
 
-def test_commands_read_as_published() -> None:
-    assert sorted(commands(3, "swaps")) == ["a, b = b, a", "a, c = c, a", "b, c = c, b"]
-    assert "a, b, c, d, e = c, e, b, a, d" in commands(5, "full")
-
-
 def test_a_repertoire_is_the_programs_own_and_is_used() -> None:
     task = PermutationTask(n=4, moves="full", length=64, repertoire=(2, 5))
     found = [set(row) for row in drawn(task, 200).moves.tolist()]
@@ -249,11 +244,3 @@ def test_chance_is_what_guessing_gives() -> None:
     assert np.mean([one.start for one in distinct]) == pytest.approx(1 / 3, abs=0.07)
     repeated = guesses({"n": 5, "moves": "full", "length": 8})
     assert np.mean([one.chance for one in repeated]) == pytest.approx(0.020, abs=0.004)  # of distinct digits, 0.008
-
-
-def test_both_forms_have_the_same_chance() -> None:
-    for answer, length in (("string", 4), ("print", 4), ("none", 5)):  # of `none`, the last command is not shown
-        task = {"kind": "permutation", "moves": "swaps", "length": length, "answer": answer, "distinct_values": True}
-        (one,) = examples(DataConfig.model_validate({"task": task}), "test", [0])
-        found = PermutationTask.model_validate(task).guesses(one.trace, one.answer)
-        assert found.chance == pytest.approx(1 / 60)

@@ -2,15 +2,11 @@
 
 import json
 import platform
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
@@ -18,13 +14,13 @@ from remedy.data_gen.execution import pool
 from remedy.data_gen.execution.pool import environment, trace_all
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
-from remedy.data_gen.roles import Role, spans_text
+from remedy.data_gen.roles import spans_text
 from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.tasks import trace_cache
 from remedy.data_gen.tasks.programs import ProgramsTask
 from remedy.eval.diagnostics.condition import extent
 from remedy.launch.train import given_programs
-from remedy.settings import ConfigError, build, dump
+from remedy.settings import ConfigError, build
 from remedy.train.config import RunConfig
 
 GOOD = "def f(x):\n    return x * {n}"
@@ -138,52 +134,6 @@ def test_values_whose_repr_raises_are_counted_or_refused(tmp_path: Path) -> None
         assert [example.slices["unreadable"] for example in found] == counts
 
 
-def test_a_failed_program_keeps_its_context_only(tmp_path: Path) -> None:
-    path = tmp_path / "bad.jsonl"
-    path.write_text(json.dumps({"code": BAD["frames"], "input": "3"}) + "\n")
-    [found] = everything(path)
-    assert found.outcome == "frames"
-    assert {span.role for span in found.spans} == {Role.CONTEXT}
-
-
-@pytest.mark.slow
-def test_a_folder_of_files_and_a_batch_that_goes_on(tmp_path: Path) -> None:
-    folder = tmp_path / "code"
-    folder.mkdir()
-    for n in range(30):
-        body = "    while True: pass" if n == 7 else f"    return {n}"
-        (folder / f"p{n:02}.py").write_text(f"def main():  # << START_OF_TRACE\n{body}\n")
-    count = config(folder).task.count("train")
-    settings = {
-        "data": yaml.safe_load(dump(config(folder))),
-        "write": {"splits": {"train": count}, "shard_size": 100},
-    }
-    (tmp_path / "d.yaml").write_text(yaml.safe_dump(settings))
-    command = [
-        sys.executable,
-        "-m",
-        "remedy.launch.cli",
-        "generate",
-        str(tmp_path / "d.yaml"),
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = pq.read_table(tmp_path / "out" / "data" / "train-00000-of-00001.parquet").to_pylist()
-    assert len(rows) == count
-    assert all(row["outcome"] == ("time" if "p07" in row["source"] else "ok") for row in rows)
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert f"The programs ran on CPython {platform.python_version()}, isolation: " in card
-    assert {row["python"] for row in rows} == {f"CPython {platform.python_version()}"}
-    more = subprocess.run(
-        [*command[:-1], str(tmp_path / "more"), "write.splits.train=31"], capture_output=True, text=True
-    )
-    assert more.returncode == 2
-    assert f"write.splits.train asks for 31 programs of the train split, which has {count}." in more.stderr
-    assert not (tmp_path / "more").exists()
-
-
 LINES = [{"id": f"{n}/{x}", "code": GOOD.format(n=n), "input": str(x)} for x in range(20) for n in range(3)]
 
 
@@ -272,18 +222,6 @@ def test_a_program_is_run_once_for_each_tracer(tmp_path: Path, monkeypatch: pyte
     assert list(trace_cache.traced_once(programs[:1], tracer)) == first[:1]
 
 
-def test_malformed_lines_and_empty_folders_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text('{"code": "def f(): pass", "input": ""}\n{"code": 3}\n')
-    with pytest.raises(ConfigError, match=r"p\.jsonl:2: has no key 'input'"):
-        examples(config(path), "train", [0])
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="holds no program"):
-        examples(config(tmp_path / "empty"), "train", [0])
-    with pytest.raises(ConfigError, match="cannot be read"):
-        examples(config(tmp_path / "nothing.jsonl"), "train", [0])
-
-
 def test_two_workers_give_what_one_gives_in_order() -> None:
     programs = [
         Program.from_call(code, "3", str(n))
@@ -333,15 +271,6 @@ def test_what_no_file_of_text_can_hold_is_written_as_an_escape(tmp_path: Path) -
         (example.program + example.answer + spans_text(example.spans)).encode()
 
 
-def test_byte_order_marks_are_no_part_of_a_program(tmp_path: Path) -> None:
-    line = json.dumps({"code": "def f(x):\n    return x", "input": "1"})
-    (tmp_path / "marked.jsonl").write_text(f"\ufeff{line}\n")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "a.py").write_text("\ufeffdef main():  # << START_OF_TRACE\n    return 1\n")
-    for place in ("marked.jsonl", "folder"):
-        assert [example.outcome for example in everything(tmp_path / place)] == ["ok"]
-
-
 def test_files_that_are_no_text_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "good.py").write_text("def main():  # << START_OF_TRACE\n    return 1\n")
     (tmp_path / "latin.py").write_bytes("# caf\xe9\ndef main():  # << START_OF_TRACE\n    return 1\n".encode("latin-1"))
@@ -371,18 +300,3 @@ def test_malformed_lines_are_named_in_one_short_line(tmp_path: Path, line: str, 
         examples(config(path), "train", [0])
     assert says in str(error.value)
     assert len(str(error.value).replace(str(path), "")) < 300
-
-
-def test_programs_that_are_odd_but_harmless_do_not_end_a_batch(tmp_path: Path) -> None:
-    path = tmp_path / "odd.jsonl"
-    codes = {
-        "names": "def f(x):\n    class A:\n        locals()[5] = 1\n        y = 2\n    return A.y",
-        "rebound": "def f(x):\n    return x\nimport sys\nsys.modules[__name__].__dict__.setdefault('main', 5)",
-        "base": "class Own(BaseException): pass\ndef f(x):\n    raise Own",
-        "interrupt": "def f(x):\n    raise KeyboardInterrupt",
-        "coroutine": "class W:\n    def __await__(self): yield 1\nasync def g(): await W()\ndef f(x):\n    return g().send(None)",
-    }
-    path.write_text(
-        "".join(json.dumps({"code": code, "input": "3", "id": name}) + "\n" for name, code in codes.items())
-    )
-    assert {example.slices["source"]: example.outcome for example in everything(path)} == dict.fromkeys(codes, "ok")

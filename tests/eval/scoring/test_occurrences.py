@@ -4,9 +4,8 @@ import pytest
 
 from remedy.data_gen.config import DataConfig
 from remedy.eval.decoding.cursor import Generated
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import Decoded, followed_another
 from remedy.eval.scoring.frames import score_frames
-from remedy.eval.scoring.occurrences import followed_another
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer

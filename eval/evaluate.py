@@ -26,7 +26,7 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import check_interpreter
 from remedy.eval.decoding.forcings import constraint_of
 from remedy.eval.diagnostics import Condition
-from remedy.eval.diagnostics.horizon import solved_horizons
+from remedy.eval.diagnostics.permutation import solved_horizons
 from remedy.eval.distributed import Rank
 from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator
 from remedy.eval.progress import Meter, Progress

@@ -22,7 +22,7 @@ from remedy.eval.calibration.calibrator import Identity, identity_of
 from remedy.eval.checkpoint import describe, no_data, stored_settings
 from remedy.eval.control_flow import ControlFlowError
 from remedy.eval.control_flow.evaluator.contradiction import Check
-from remedy.eval.decoding.constraints import check_data, check_interpreter, starts_of
+from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.guided import check_states
 from remedy.eval.diagnostics.condition import written_labels
@@ -130,16 +130,6 @@ def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataC
     return data
 
 
-def check_constraint(constraint: str, data: DataConfig) -> None:
-    """Say if a program can be simulated under a constraint, as far as the settings say.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    check_data(constraint, data)
-    check_interpreter(constraint, data)
-
-
 def prepared(program: Program, data: DataConfig, tokenizer: TraceTokenizer, run: bool = False) -> Prepared:
     """The program's prompt, made from its text alone. `run`: its true trace too, from a run in the sandbox.
 
@@ -188,12 +178,15 @@ def simulate(
         raise UserError(f"{generator.name}: reads {generator.limit:,} tokens, and the program's prompt has {length:,}")
     stream = FrameStream(tokenizer, data.format, data.reveal.answer_only)
     check, _ = contradictions(example, data)
-    following, judging = Following(check), _Judging(program, data)
-    frames: list[ModelFrame] = []
+    following, frames = Following(check), list[ModelFrame]()
+    spelled = [frame.as_read(data.string_encoding) for frame in example.frames]
+    true = Decoded(example, program.truth, [], FREE, data).in_full(spelled) if program.known else []
 
     def take(closed: Sequence[ModelFrame]) -> None:
         for frame in closed:
-            frames.append(judging.take(following.take(frame)))
+            found = following.take(frame)
+            judged = program.known and not any(earlier.wrong for earlier in frames)
+            frames.append(found._replace(wrong=judged and not _is_true(found, true)))
             show(frames[-1])
 
     writing = Writing(FREE, False, max_new_tokens, memory=data.memory, constraint=constraint)
@@ -205,7 +198,7 @@ def simulate(
     if program.known:
         score = score_frames(Decoded(example, program.truth, written.runs, FREE, data), tokenizer)
     read = [frame.full for frame in frames if frame.full is not None]
-    return Simulation(frames, written, stream.ended, _answer(read) if stream.ended else "", judging.true, score)
+    return Simulation(frames, written, stream.ended, _answer(read) if stream.ended else "", true, score)
 
 
 def first_written(data: DataConfig) -> int:
@@ -224,25 +217,12 @@ def contradictions(example: Example, data: DataConfig) -> tuple[Check | None, st
     return Check(known.flow, **known.options), ""
 
 
-class _Judging:
-    """Marks the first frame that differs from the truth."""
-
-    def __init__(self, program: Prepared, data: DataConfig) -> None:
-        decoded = Decoded(program.example, program.truth, [], FREE, data)
-        spelled = [frame.as_read(data.string_encoding) for frame in program.example.frames]
-        self.true = decoded.in_full(spelled) if program.known else []
-        self._known = program.known
-
-    def take(self, frame: ModelFrame) -> ModelFrame:
-        if not self._known:
-            return frame
-        true = self.true[frame.number] if frame.number < len(self.true) else None
-        if frame.full is None or true is None:
-            same = frame.is_end and frame.number == len(self.true)
-        else:
-            same = same_frame(frame.full, true)
-        self._known = same
-        return frame if same else frame._replace(wrong=True)
+def _is_true(frame: ModelFrame, true: Sequence[ReadFrame | None]) -> bool:
+    """Compare a frame with the true one at its place, or the end with the true end."""
+    other = true[frame.number] if frame.number < len(true) else None
+    if frame.full is None or other is None:
+        return frame.is_end and frame.number == len(true)
+    return same_frame(frame.full, other)
 
 
 def _answer(frames: Sequence[ReadFrame]) -> str:

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from remedy.data_gen.prompts import prompt_spans, read_program
 from remedy.eval.calibration.calibrator import RISK, Trust
+from remedy.eval.decoding.constraints import check_data, check_interpreter
 from remedy.eval.decoding.forcings import CONSTRAINED
 from remedy.eval.records.model_frames import ModelFrame
 from remedy.eval.simulate import (
-    check_constraint,
     contradictions,
     data_of,
     first_written,
@@ -66,7 +66,8 @@ def simulate(
         changes["memory"] = memory
     data = data_of(checkpoint, program, changes)
     if constrain:
-        check_constraint(constrain, data)
+        check_data(constrain, data)
+        check_interpreter(constrain, data)
     prompt_spans(program, data)  # what is wrong with the program is said before weights are loaded
     model, tokenizer = load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint)
     if calibrator is not None:

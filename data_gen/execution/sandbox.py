@@ -18,7 +18,6 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 import psutil
@@ -102,9 +101,7 @@ class Sandbox:
     def __enter__(self) -> Sandbox:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -153,14 +150,7 @@ class Sandbox:
 
     def reply(self, program: Program, depth: int | None = None) -> bytes:
         """Return what `replies.read` makes the program's trace of: the same bytes are the same trace."""
-        config = self.config
-        limits = {
-            "timeout_seconds": config.timeout_seconds,
-            "memory_megabytes": config.memory_megabytes,
-            "max_frames": config.max_frames,
-            "max_value_characters": config.max_value_characters,
-            "unreadable": config.unreadable == "placeholder",
-        }
+        limits = self.config.model_dump(exclude={"python", "isolation"})
         about = {"code": program.code, "name": program.name, "depth": depth, "again": self._again}
         request = {**about, "limits": limits}
         reply = self._exchange(request)

@@ -12,12 +12,12 @@ from pydantic import Field, model_validator
 from remedy import rng
 from remedy.data_gen.execution.program import Trace
 from remedy.data_gen.splits import in_split, stream_of
-from remedy.data_gen.tasks.permutation_arrays import batch_arrays, supports, vocabulary
-from remedy.data_gen.tasks.permutation_chance import chance
+from remedy.data_gen.tasks.permutation_arrays import batch_arrays, vocabulary
 from remedy.data_gen.tasks.permutation_programs import (
     Answer,
     Moves,
     PermutationBatch,
+    chance,
     content_hash,
     draw_batch,
     function,
@@ -122,7 +122,7 @@ class PermutationTask(Task):
     def token_arrays(
         self, split: str, indices: Sequence[int], seed: int, reveal: RevealConfig, context: bool
     ) -> TokenArrays | None:
-        if not supports(reveal):
+        if reveal.locals == "diff":  # the layout of arrays must not depend on the values
             return None
         keys, batch = self._batch(split, np.asarray(indices, dtype=np.int64), seed)
         return batch_arrays(batch, keys, reveal, context)

@@ -23,11 +23,6 @@ def vocabulary(n: int, kind: Moves) -> list[str]:
     return [*NAMES[:n], *"0123456789", "..", *commands(n, kind)]
 
 
-def supports(reveal: RevealConfig) -> bool:
-    """Say if the array form covers the policy: its layout must not depend on the values."""
-    return reveal.locals != "diff"
-
-
 def batch_arrays(batch: PermutationBatch, keys: rng.U64, reveal: RevealConfig, context: bool) -> TokenArrays:
     """Token, role and frame arrays of the drawn programs."""
     if (batch.lengths == batch.lengths[0]).all():

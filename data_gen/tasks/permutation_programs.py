@@ -8,8 +8,9 @@ execution by a test.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from functools import lru_cache
-from math import comb
+from math import comb, factorial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -182,3 +183,30 @@ def sequences(moves: int, length: int, repertoire: int | None = None) -> int:
         comb(moves, k) * sum((1 - 2 * (j % 2)) * comb(k, j) * int((k - j) ** length) for j in range(k + 1))
         for k in range(min(repertoire, length, moves) + 1)
     )
+
+
+@lru_cache(maxsize=64)
+def reachable(n: int, kind: Moves, steps: int) -> Ints:
+    """All permutations that so many commands can make, as index arrays; shape (R, n).
+
+    After an even number of swaps these are the even ones only.
+    """
+    table = move_table(n, kind)
+    found = np.arange(n, dtype=np.int64)[None, :]
+    for step in range(steps):
+        if len(found) == len(table) and kind == "full":
+            break
+        if len(found) == factorial(n) // 2:  # all of one parity: swaps go to the other and back, three-cycles stay
+            return found[:, table[0]] if kind == "swaps" and (steps - step) % 2 else found
+        made = found[:, table].reshape(-1, n)
+        found = made[np.unique(made @ (8 ** np.arange(n)), return_index=True)[1]]
+    return found
+
+
+def chance(start: Sequence[str], final: Sequence[str], kind: Moves, steps: int) -> float:
+    """The probability that a guess among the permutations which `steps` commands can make gives the true final state.
+
+    Above 1 in so many where values repeat, since several permutations then give one state.
+    """
+    ends = np.array(start)[reachable(len(start), kind, steps)]
+    return float((ends == np.array(final)).all(axis=1).mean())

@@ -45,15 +45,16 @@ class Opened:
         Raises:
             ConfigError: none has, or several have.
         """
-        asked, conditions = set(words.split()), self.conditions
-        whole = [slug for slug in conditions if asked <= {slug, *words_of(slug)}]
-        found = whole or [slug for slug in conditions if all(word in " ".join(words_of(slug)) for word in asked)]
+        asked, parts = words.split(), {slug: words_of(slug) for slug in self.conditions}
+        found = [slug for slug, mine in parts.items() if set(asked) <= {slug, *mine}] or [
+            slug for slug, mine in parts.items() if all(word in " ".join(mine) for word in asked)
+        ]
         if len(found) == 1:
             return found[0]
         if not found:
-            parts = sorted({part for slug in conditions for part in words_of(slug)})
-            raise ConfigError(f"--condition {words!r}: no condition of {self.folder} has it; {suggest(words, parts)}")
-        names = "\n".join(f"  {' '.join(words_of(slug))}" for slug in found)
+            known = sorted({part for mine in parts.values() for part in mine})
+            raise ConfigError(f"--condition {words!r}: no condition of {self.folder} has it; {suggest(words, known)}")
+        names = "\n".join(f"  {' '.join(parts[slug])}" for slug in found)
         raise ConfigError(
             f"--condition: {self.folder} has {len(found)} conditions; give words that only one of them has:\n{names}"
         )
@@ -118,21 +119,24 @@ def _tokens(
 ) -> list[Token]:
     """Tokens from the columns of a generation."""
     ids, texts, special = (row[f"{prefix}{name}"] for name in ("ids", "texts", "special"))
-    strings = columns.get("strings", [False] * len(ids))
-    sure = columns.get("certain", [])
-    known = columns.get("logprobs", [math.nan] * len(ids))
+    nothing = [False] * len(ids)
+    strings, sure = columns.get("strings", nothing), columns.get("certain", [])
+    sure = sure if len(sure) else nothing
+    logprobs = columns.get("logprobs", [math.nan] * len(ids))
     return [
         Token(
-            int(ids[at]),
-            str(texts[at]),
-            ROLES[roles[at]],
-            int(frames[at]),
-            bool(strings[at]),
-            not (len(sure) and sure[at]),
-            bool(special[at]),
-            logprob=None if math.isnan(known[at]) or (len(sure) and sure[at]) else float(known[at]),
+            int(token),
+            str(text),
+            ROLES[role],
+            int(frame),
+            bool(string),
+            not certain,
+            bool(is_special),
+            logprob=None if math.isnan(logprob) or certain else float(logprob),
         )
-        for at in range(len(ids))
+        for token, text, role, frame, string, certain, is_special, logprob in zip(
+            ids, texts, roles, frames, strings, sure, special, logprobs, strict=True
+        )
     ]
 
 

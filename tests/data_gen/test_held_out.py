@@ -27,14 +27,6 @@ STRINGS = {"kind": "composition", "depth": [1, 3]}
             "held_out_lengths: 99 keeps nothing from training, since programs have 2 to 6",
         ),
         (
-            {**SWAPS, "length": 5, "held_out_lengths": [4]},
-            "held_out_lengths: 4 keeps nothing from training, since programs have 5",
-        ),
-        (
-            {**STRINGS, "held_out_depths": [2, 9]},
-            "held_out_depths: 9 keeps nothing from training, since depths are 1 to 3",
-        ),
-        (
             {**STRINGS, "functions": ["mirror_str", "sort_chars"], "held_out_functions": ["rotate_str"]},
             "held_out_functions: rotate_str keeps nothing from training, since it is none of the functions that may occur",
         ),
@@ -80,11 +72,6 @@ STRINGS_OUT = {**STRINGS, "split_by": "functions", "held_out_functions": ["rotat
             "mixture.b: task.held_out_functions rotate_str is set here alone: set it in data.task",
         ),
         (
-            SWAPS,
-            {"mixture": {"a": {}, "b": {"set": {"task": STRINGS_OUT}}}},
-            "mixture.b: task.held_out_depths 2 is set here alone",
-        ),
-        (
             STRINGS_OUT,
             {"mixture": {"a": {}, "b": {"set": {"task": STRINGS}}}},
             "mixture.b: trains on what data.task.held_out_depths 2 keeps from training: set it here too",
@@ -98,11 +85,6 @@ STRINGS_OUT = {**STRINGS, "split_by": "functions", "held_out_functions": ["rotat
             {**SWAPS, "split_by": "commands"},
             {"mixture": {"a": {}, "b": {"set": {"task.split_by": "program"}}}},
             "mixture.b: trains on what data.task.split_by commands keeps from training: set it here too",
-        ),
-        (
-            STRINGS,
-            {"mixture": {"a": {}, "b": {"set": {"task.split_by": "functions"}}}},
-            "mixture.b: task.split_by functions is set here alone: set it in data.task",
         ),
     ],
 )

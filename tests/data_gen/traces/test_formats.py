@@ -1,7 +1,6 @@
 """What a format writes is read back as the written frames; what a model may write instead never raises."""
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -202,22 +201,6 @@ def test_a_line_that_looks_like_a_query_is_one_if_the_next_line_answers_it() -> 
         ReadFrame(None, "print('a', a)\n"),
         ReadFrame(None, "a = 3\n", {"a": "2"}),
     )
-
-
-@pytest.mark.parametrize("format", TEXT_FORMATS)
-def test_reading_takes_time_in_proportion_to_the_text(format: str) -> None:
-    def seconds(count: int) -> float:
-        frames = [Frame(Event.LINE, 1, "a = 1\n", {"a": Value("1" * 40, "int")})] * count
-        characters = [
-            c
-            for piece in after_context(render(Trace(Program("x"), frames), format))
-            for c in (piece if isinstance(piece, str) else [piece])
-        ]
-        start = time.perf_counter()
-        assert FORMATS[format].read(characters).valid
-        return time.perf_counter() - start
-
-    assert min(seconds(2000) for _ in range(3)) < 4 * 4 * min(seconds(500) for _ in range(3))
 
 
 class Dollars(Repl):

@@ -1,7 +1,6 @@
 """The `composition` diagnostic: every function alone, then compositions by depth and form, and what is said of them."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,6 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.tasks import Task
-from remedy.eval.checkpoint import Subject
-from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.composition import CompositionDiagnostic, composition_figure, expectation_table
 from remedy.eval.diagnostics.composition_null import (
@@ -21,11 +18,8 @@ from remedy.eval.diagnostics.composition_null import (
     given_true_inputs,
     published_line,
 )
-from remedy.eval.evaluate import evaluate
-from remedy.eval.records.summary import read_summary
-from remedy.settings import ConfigError, build
+from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
-from tests.eval.test_evaluate import model_for
 
 
 def condition(form: str, depth: int, right: list[bool], functions: list[str], function: str = "") -> pd.DataFrame:
@@ -159,20 +153,6 @@ def test_compositions_stand_beside_what_single_functions_let_expect() -> None:
     assert numbers.rows is not None
     assert numbers.rows[1][4:7] == ["2", "0%\n0 to 66 %", "38%"]
     assert CompositionDiagnostic.sections(*together(*SINGLE)) == []
-
-
-def test_it_runs_over_functions_depths_and_forms(tmp_path: Path) -> None:
-    data = DataConfig.model_validate({"task": {"kind": "composition", "functions": ["mirror_str", "sort_chars"]}})
-    model, tokenizer = model_for(data, "chars")
-    diagnostic = {"kind": "composition", "depths": [2, 3], "forcing": ["teacher_forced"], "examples": 3}
-    settings = build(EvalConfig, {"diagnostics": [diagnostic]}, "x")
-    conditions = read_summary(evaluate(model, tokenizer, Subject(data), settings, tmp_path, "gru"))
-    labels = [condition["labels"] for condition in conditions]
-    assert {(one["form"], one["depth"], one["function"]) for one in labels} == {
-        ("atomic", 1, "mirror_str"),
-        ("atomic", 1, "sort_chars"),
-        *((form, depth, "") for form in ("nested", "flattened") for depth in (2, 3)),
-    }
 
 
 @pytest.mark.parametrize("flatten", [False, True])

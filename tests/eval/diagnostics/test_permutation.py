@@ -7,8 +7,7 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
-from remedy.eval.diagnostics.horizon import solved_horizon_section, solved_horizons
-from remedy.eval.diagnostics.permutation import horizon
+from remedy.eval.diagnostics.permutation import horizon, solved_horizon_section, solved_horizons
 from remedy.eval.report.results import accuracy_along
 from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
@@ -145,18 +144,3 @@ def test_a_line_runs_through_lengths_and_never_through_spacings(spacing: float) 
     assert panel.figure.legends
     entries = [entry.get_text() for entry in panel.figure.legends[0].get_texts()]
     assert entries == ["a", "b", "spacing inf", *(f"length {n}, spacing {spacing:g}" for n in (16, 64))]
-
-
-def test_a_line_does_not_run_through_what_states_show() -> None:
-    shown = {"full": 4, "one_in_turn": 0}
-    parts = [
-        made([True] * 400, labels={"length": n, "horizon": at or n, "spacing": 4.0, "locals": name})
-        for name, at in shown.items()
-        for n in (16, 64)
-    ]
-    found = [(one["labels"], one["tested"]) for one in solved_horizons(together(*parts)[0])]
-    assert found == [
-        ({"length": 16, "locals": "full"}, [4]),
-        ({"length": 64, "locals": "full"}, [4]),
-        ({"locals": "one_in_turn"}, [16, 64]),
-    ]

@@ -16,8 +16,8 @@ from remedy.data_gen.execution.program import MARKER, Program, ProgramError
 from remedy.data_gen.rewrites.characters import LOOPS, characters
 from remedy.data_gen.rewrites.comprehensions import comprehensions
 from remedy.data_gen.rewrites.fstrings import fstrings
+from remedy.data_gen.rewrites.hoisting import chains, temporaries
 from remedy.data_gen.rewrites.names import Names
-from remedy.data_gen.rewrites.temporaries import chains, temporaries
 from remedy.registry import Registry, one_of
 
 Rewrite = Callable[[ast.Module, Names, list[ast.FunctionDef]], bool]

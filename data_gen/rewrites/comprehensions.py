@@ -105,7 +105,4 @@ def _rename(part: ast.AST, outside: ast.AST, renamed: dict[str, str]) -> None:
 
 def comprehensions(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
     """Rewrite the functions in place; returns whether anything changed."""
-    loops = _Comprehensions(names)
-    for function in functions:
-        loops.visit_function(function)
-    return loops.changed
+    return _Comprehensions(names).rewrite(functions)

@@ -1,4 +1,5 @@
-"""Take parts of expressions out into statements before them, without changing what is evaluated or in which order.
+"""Take parts of expressions out into statements before them, without changing what is evaluated or in which order: nested expressions
+into temporaries, method chains into one call a line.
 
 Which parts, a subclass says with `wanted`. A part that is evaluated before one that is taken out, and whose value could be
 changed by it, is taken out too. Parts that are evaluated only on a condition, later, or again and again stay where they are:
@@ -10,7 +11,7 @@ Two things are taken for granted: looking a method up has no effect, and variabl
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from remedy.data_gen.rewrites.names import Names, looks_at_names
@@ -39,6 +40,12 @@ class Hoister:
         name = self.names.fresh(self.stem)
         self.before.append(ast.Assign([ast.Name(name, ast.Store())], part))
         return ast.Name(name, ast.Load())
+
+    def rewrite(self, functions: Sequence[ast.FunctionDef]) -> bool:
+        """Rewrite functions in place; returns whether anything changed."""
+        for function in functions:
+            self.visit_function(function)
+        return self.changed
 
     def visit_function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Rewrite one function's body; functions inside it are visited on their own."""
@@ -165,3 +172,38 @@ def _field(node: ast.AST, name: str) -> _Operand:
 
 def _item(parts: list[ast.expr], number: int) -> _Operand:
     return (lambda: parts[number]), (lambda new: parts.__setitem__(number, new))
+
+
+_COMPUTED = (
+    *(ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.IfExp, ast.JoinedStr, ast.Subscript, ast.UnaryOp),
+    *(ast.DictComp, ast.ListComp, ast.SetComp),
+)
+
+
+class _Temporaries(Hoister):
+    """`g(h(x) + 1)` becomes `step1 = h(x)`, `step2 = step1 + 1`, `g(step2)`."""
+
+    def wanted(self, part: ast.expr, parent: ast.expr | None) -> bool:
+        if parent is None or not isinstance(part, _COMPUTED):
+            return False
+        return not (isinstance(part, ast.UnaryOp) and isinstance(part.operand, ast.Constant))
+
+
+class _Chains(Hoister):
+    """`s.strip().lower()` becomes `step1 = s.strip()`, `step1.lower()`."""
+
+    def wanted(self, part: ast.expr, parent: ast.expr | None) -> bool:
+        match part, parent:
+            case ast.Call(func=ast.Attribute()), ast.Call(func=ast.Attribute(value=receiver)):
+                return receiver is part
+        return False
+
+
+def temporaries(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
+    """Put nested expressions into temporaries; returns whether anything changed."""
+    return _Temporaries(names).rewrite(functions)
+
+
+def chains(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
+    """Write method chains as one call a line; returns whether anything changed."""
+    return _Chains(names).rewrite(functions)

@@ -146,22 +146,15 @@ class CompositionTask(Task):
         return self._made(split, index, composed, key)
 
     def _made(self, split: str, index: int, composed: Composition, key: int) -> Drawn:
-        slices: dict[str, int | str] = {
-            "family": self.family,
-            "depth": composed.depth,
-            "flatten": int(self.flatten),
-            "functions": " ".join(composed.functions),
-        }
+        flatten, functions = int(self.flatten), " ".join(composed.functions)
+        slices = {"family": self.family, "depth": composed.depth, "flatten": flatten, "functions": functions}
         program = Program(composed.code, f"composition {split}/{index}")
-        cluster = self.learnt(composed)
-        return Drawn(program, composed.identity, key, slices, returns=True, cluster=cluster)
+        return Drawn(program, composed.identity, key, slices, returns=True, cluster=self.learnt(composed))
 
     def _allowed(self, split: str, composed: Composition) -> bool:
         if split not in (ALL, split_of(text_hash(self.learnt(composed)))):
             return False
-        held_out = composed.depth in self.held_out_depths or not set(self.held_out_functions).isdisjoint(
-            composed.functions
-        )
+        held_out = set(self.held_out_functions) & set(composed.functions) or composed.depth in self.held_out_depths
         return not (held_out and split == "train")
 
 

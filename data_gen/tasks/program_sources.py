@@ -104,14 +104,9 @@ def _called(name: str, code: str, arguments: str, expected: str | None, function
     for key, given in {"code": code, "input": arguments, "output": expected}.items():
         if not isinstance(given, str) and not (key == "output" and given is None):
             raise TypeError(f"{key} is to be text, not {shown(given)}")
-    name, code, arguments, expected = (
-        _escaped(name),
-        _escaped(code),
-        _escaped(arguments),
-        expected and _escaped(expected),
-    )
+    name, code, arguments = map(_escaped, (name, code, arguments))
     program = Program.from_call(code, arguments, name, function)
-    return Case(name, program, program.code, code, expected)
+    return Case(name, program, program.code, code, expected and _escaped(expected))
 
 
 def _cruxeval(row: dict[str, Any]) -> Iterable[Case]:

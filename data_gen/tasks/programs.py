@@ -177,16 +177,22 @@ class ProgramsTask(Task):
         )
 
 
-def load_cases(config: ProgramsTask) -> tuple[Case, ...]:
+def load_cases(task: ProgramsTask) -> tuple[Case, ...]:
     """All programs, in the order of the benchmark, of file names, or of lines.
 
     Raises:
-        ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named).
+        ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named); or what is
+            held out is not there.
     """
-    cases = read_cases(config.benchmark, config.path)
-    if not config.rewrites:
+    cases = read_cases(task.benchmark, task.path)
+    ids = dict.fromkeys(case.id for case in cases)
+    for unknown in (id for id in task.held_out_programs if id not in ids):
+        raise ConfigError(
+            f"data.task.held_out_programs: {task.name} has no program {shown(unknown)}; {suggest(unknown, ids)}"
+        )
+    if not task.rewrites:
         return cases
-    return tuple(case._replace(program=rewrite_program(case.program, config.rewrites)) for case in cases)
+    return tuple(case._replace(program=rewrite_program(case.program, task.rewrites)) for case in cases)
 
 
 def split_cases(task: ProgramsTask, split: str) -> tuple[Case, ...]:
@@ -195,23 +201,12 @@ def split_cases(task: ProgramsTask, split: str) -> tuple[Case, ...]:
     Raises:
         ConfigError: as `load_cases`, or there are fewer functions or programs than splits to deal them out to.
     """
-    return _known(task) if split == ALL else _by_split(task)[SPLITS.check(split)]
-
-
-def _known(task: ProgramsTask) -> tuple[Case, ...]:
-    """All programs, with those among them that are held out."""
-    everything = load_cases(task)
-    ids = dict.fromkeys(case.id for case in everything)
-    for unknown in (id for id in task.held_out_programs if id not in ids):
-        raise ConfigError(
-            f"data.task.held_out_programs: {task.name} has no program {shown(unknown)}; {suggest(unknown, ids)}"
-        )
-    return everything
+    return load_cases(task) if split == ALL else _by_split(task)[SPLITS.check(split)]
 
 
 @lru_cache(maxsize=24)
 def _by_split(task: ProgramsTask) -> dict[str, tuple[Case, ...]]:
-    everything = _known(task)
+    everything = load_cases(task)
     if everything[0].split is not None:
         if (task.split_by, task.shares) != ("hash", Shares()):
             raise ConfigError(f"data.task: split_by and shares do nothing, since {task.name} gives splits: remove them")
@@ -225,14 +220,9 @@ def _by_split(task: ProgramsTask) -> dict[str, tuple[Case, ...]]:
         pairs = sorted(zip(everything, splits), key=lambda one: text_hash(one[0].identity))
         everything, splits = tuple(case for case, _ in pairs), [split for _, split in pairs]
     left_out = set(task.held_out_programs)
-    return {
-        split: tuple(
-            case
-            for case, own in zip(everything, splits)
-            if own == split and not (split == "train" and case.id in left_out)
-        )
-        for split in SPLITS
-    }
+    found = {split: [case for case, own in zip(everything, splits) if own == split] for split in SPLITS}
+    found["train"] = [case for case in found["train"] if case.id not in left_out]
+    return {split: tuple(cases) for split, cases in found.items()}
 
 
 @lru_cache(maxsize=24)

@@ -166,7 +166,7 @@ def errorless(decoded: Decoded, frames: int) -> Score:
 
 
 def first_error(decoded: Decoded, place: int, number: int, token: int, role: Role) -> FirstError:
-    """Where the first error is: the frame's place and number, the position of its token in the true sequence, and its role."""
+    """Say where the first error is: the frame's place and number, the position of its token in the true sequence, and its role."""
     return {
         "frames_right": place,
         "first_error_frame": number,

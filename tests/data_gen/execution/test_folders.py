@@ -34,24 +34,6 @@ def test_any_folder_can_be_removed(tmp_path: Path) -> None:
     remove(str(tmp_path / "never"))
 
 
-def test_what_cannot_be_counted_is_too_much(tmp_path: Path) -> None:
-    place = tmp_path
-    for _ in range(3):
-        place = place / ("d" * 250)
-    place.mkdir(parents=True)
-    assert not too_much(str(tmp_path))
-    inside = os.open(place, os.O_RDONLY)
-    for _ in range(16):
-        os.mkdir("d" * 250, dir_fd=inside)
-        below = os.open("d" * 250, os.O_RDONLY, dir_fd=inside)
-        os.close(inside)
-        inside = below
-    os.close(inside)
-    assert too_much(str(tmp_path))
-    remove(str(tmp_path / ("d" * 250)))
-    assert not os.listdir(tmp_path)
-
-
 def test_a_program_cannot_take_the_names_by_which_its_folder_is_emptied(tmp_path: Path) -> None:
     top = tmp_path / "top"
     for name in (*(f"remedy-{number}-{os.getpid()}" for number in range(1, 4)), "a/b/c", "a/b/d"):

@@ -1,8 +1,6 @@
 """Formats that write the number of every frame's line tell lines of one text apart."""
 
 import re
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,78 +11,6 @@ from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special, spans_text
 from remedy.data_gen.traces.render import render
-
-TWICE = """class A:
-    def __init__(self, xs):
-        self.xs = xs
-
-
-class B:
-    def __init__(self, xs):
-        self.xs = xs
-
-
-def low(xs):
-    return [x for x in xs]
-
-
-def high(xs):
-    return [x for x in xs]
-
-
-def up(n):
-    for i in range(n):
-        yield i
-
-
-def down(n):
-    for i in range(n):
-        yield i
-
-
-def main():  # << START_OF_TRACE
-    add = lambda x: x + 1
-    add = lambda x: x + 1
-    first = B([add(1)])
-    first = high(first.xs)
-    try:
-        first = [i for i in down(first)]
-    except TypeError:
-        first = [i for i in down(2)]
-    return first
-"""
-"""Whoever of those runs whose lines are the same, it is the second."""
-
-
-def seen_lines(code: str) -> list[int]:
-    """The line numbers of the events of `main`, as CPython gives them."""
-    found: list[int] = []
-
-    def follow(frame: Any, event: str, arg: Any) -> Callable[..., Any] | None:
-        if frame.f_code.co_filename != "watched":
-            return None
-        found.append(frame.f_lineno)
-        return follow
-
-    space: dict[str, Any] = {"__name__": "watched"}
-    exec(compile(code, "watched", "exec"), space)
-    before = sys.gettrace()
-    sys.settrace(follow)
-    try:
-        space["main"]()
-    finally:
-        sys.settrace(before)
-    return found
-
-
-def test_lines_of_one_text_are_told_apart() -> None:
-    found = trace(Program(TWICE))
-    assert [frame.line for frame in found.frames] == seen_lines(TWICE)
-    first, second = ([TWICE.index(text), TWICE.rindex(text)] for text in ("        self.xs", "        yield i"))
-    assert first[0] < first[1]
-    assert second[0] < second[1]
-    numbers = [frame.source.split()[0] for frame in render(found, "cwm_numbered").frames if "yield" in frame.source]
-    assert set(numbers) == {str(TWICE[: second[1]].count("\n") + 1)}
 
 
 def test_numbers_stand_beside_the_lines_or_for_them() -> None:

@@ -64,12 +64,6 @@ def test_a_return_clears_the_memory_and_an_exception_does_not() -> None:
     assert reveal([line, end, line, end], diff)[2] == state
 
 
-def test_one_variable_in_turn_and_all_at_the_end() -> None:
-    state = {name: Value("1", "int") for name in "abc"}
-    shown = reveal([Frame(Event.LINE, 1, "l\n", state)] * 5, RevealConfig(locals="one_in_turn"))
-    assert [list(s or {}) for s in shown] == [["a"], ["b"], ["c"], ["a"], ["a", "b", "c"]]
-
-
 def test_a_session_without_a_returned_value_ends_on_its_full_state() -> None:
     state = {name: Value("1", "int") for name in "ab"}
     shown = reveal([Frame(Event.LINE, 1, "l\n", state)] * 3, RevealConfig(locals="diff"))

@@ -19,18 +19,7 @@ STRINGS = ["", "a b", "'", '"', "'\"", "\\", "\\'", "\n", "\x00", "\ud800"]
 STRINGS += ["a", "b", "ab", "é", "😀", "0:a", "[]", "''", "None", "1"]
 LEAVES = [None, True, False, 0, 1, 2, -1, 10**30, 1 + 0j, 1j, -2.5j, b"", b"ab"]
 LEAVES += [0.0, -0.0, 1.0, 0.5, 1e16, 1e-7, math.inf, -math.inf, math.nan]
-SPECIALS = [
-    "<|frame_sep|>",
-    "<|end_of_text|>",
-    "f'{1}'",
-    "__import__('os')",
-    "2-0",
-    "1 + 1",
-    "[1, 2",
-    "'''a'''",
-    "{**{}}",
-    "()",
-]
+SPECIALS = ["<|frame_sep|>", "<|end_of_text|>", "f'{1}'", "__import__('os')", "2-0", "1 + 1", "[1, 2", "{**{}}", "()"]
 
 
 def drawn(rng: random.Random, depth: int = 3, hashable: bool = False) -> Any:

@@ -147,7 +147,12 @@ class CompositionTask(Task):
 
     def _made(self, split: str, index: int, composed: Composition, key: int) -> Drawn:
         flatten, functions = int(self.flatten), " ".join(composed.functions)
-        slices = {"family": self.family, "depth": composed.depth, "flatten": flatten, "functions": functions}
+        slices: dict[str, int | str] = {
+            "family": self.family,
+            "depth": composed.depth,
+            "flatten": flatten,
+            "functions": functions,
+        }
         program = Program(composed.code, f"composition {split}/{index}")
         return Drawn(program, composed.identity, key, slices, returns=True, cluster=self.learnt(composed))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import ClassVar
+from typing import Literal
 
 from remedy.data_gen.execution.program import Event, Program, Trace, Value
 from remedy.data_gen.roles import Role, Span, Special
@@ -33,9 +33,12 @@ class Cwm(Format):
 
     events = True
     closes_frames = True
-    answers_only = True
-    seeded: ClassVar[bool] = True
-    """The first frame belongs to the prompt."""
+
+    def __init__(self, seeded: bool = True, numbers: Literal["", "beside", "alone"] = "") -> None:
+        """`seeded`: the first frame belongs to the prompt; else the model writes it too. `numbers`: every line has its number in the
+        program, so that lines of one text cannot be taken for each other; in the trace it stands beside the line, or for it."""
+        self.seeded = self.answers_only = seeded
+        self._numbers, self.numbers_lines = numbers, bool(numbers)
 
     def write(
         self, trace: Trace, frames: Sequence[WrittenFrame], *, context: bool, encoding: str, answer_only: bool
@@ -64,48 +67,27 @@ class Cwm(Format):
 
     def program(self, program: Program) -> str:
         """The program as the prompt shows it."""
-        return program.code
-
-    def frames(self, trace: Trace, frames: Sequence[WrittenFrame]) -> Sequence[WrittenFrame]:
-        """The frames with their source lines as they are written."""
-        return frames
-
-    def reader(self, answer_only: bool = False) -> Reader:
-        return CwmReader(answer_only)
-
-
-class Unseeded(Cwm):
-    """The model writes the first frame too."""
-
-    answers_only = False
-    seeded = False
-
-
-class Numbered(Cwm):
-    """Every line has its number, in the program and in the trace: lines of one text cannot be taken for each other."""
-
-    numbers_lines = True
-
-    def program(self, program: Program) -> str:
+        if not self.numbers_lines:
+            return program.code
         whole = program.code if program.code.endswith("\n") else program.code + "\n"
         return "".join(f"{number} {line}\n" for number, line in enumerate(whole.split("\n")[:-1], program.first_line))
 
-    def frames(self, trace: Trace, frames: Sequence[WrittenFrame]) -> Sequence[WrittenFrame]:
-        lines = [trace.frames[frame.number].line for frame in frames]
-        return [
-            frame._replace(source=self.action(trace.program, line, frame.source)) for frame, line in zip(frames, lines)
-        ]
-
     def action(self, program: Program, line: int, source: str) -> str:
         """Write a frame's ACTION for a line of the program, counted from 1."""
-        return f"{program.first_line + line - 1} {source}"
+        if not self.numbers_lines:
+            return source
+        number = program.first_line + line - 1
+        return f"{number} {source}" if self._numbers == "beside" else f"{number}\n"
 
+    def frames(self, trace: Trace, frames: Sequence[WrittenFrame]) -> Sequence[WrittenFrame]:
+        """The frames with their source lines as they are written."""
+        if not self.numbers_lines:
+            return frames
+        lines = [trace.frames[frame.number].line for frame in frames]
+        return [one._replace(source=self.action(trace.program, n, one.source)) for one, n in zip(frames, lines)]
 
-class NumberAlone(Numbered):
-    """The number stands for the line, whose text is in the program."""
-
-    def action(self, program: Program, line: int, source: str) -> str:
-        return f"{program.first_line + line - 1}\n"
+    def reader(self, answer_only: bool = False) -> Reader:
+        return CwmReader(answer_only)
 
 
 def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False) -> None:

@@ -68,11 +68,11 @@ class Format(ABC):
     """It writes an interactive session where the task has one, in place of a traced program."""
     hides_program: ClassVar[bool] = False
     """The program may be left out of the context."""
-    numbers_lines: ClassVar[bool] = False
+    numbers_lines: bool = False
     """Whether lines have their numbers, counted from the program's `first_line`."""
     closes_frames: ClassVar[bool] = False
     """Every frame ends with the special token `FRAME_SEP`, and no other place after the context has it."""
-    answers_only: ClassVar[bool] = False
+    answers_only: bool = False
     """It can ask for the answer alone, without a trace."""
 
     @abstractmethod

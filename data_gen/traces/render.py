@@ -6,7 +6,7 @@ from itertools import repeat
 from typing import Annotated
 
 from remedy.data_gen.execution.program import Trace
-from remedy.data_gen.traces.cwm import Cwm, NumberAlone, Numbered, Unseeded
+from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.frames import Format, Rendered, WrittenFrame
 from remedy.data_gen.traces.repl import Repl
 from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, reveal
@@ -15,9 +15,9 @@ from remedy.registry import Registry, one_of
 
 FORMATS: Registry[Format] = Registry("trace format")
 FORMATS["cwm"] = Cwm()
-FORMATS["cwm_unseeded"] = Unseeded()
-FORMATS["cwm_numbered"] = Numbered()
-FORMATS["cwm_numbers"] = NumberAlone()
+FORMATS["cwm_unseeded"] = Cwm(seeded=False)
+FORMATS["cwm_numbered"] = Cwm(numbers="beside")
+FORMATS["cwm_numbers"] = Cwm(numbers="alone")
 FORMATS["repl"] = Repl()
 FORMATS["symbolic"] = Symbolic()
 

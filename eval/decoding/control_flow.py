@@ -12,7 +12,7 @@ from enum import Enum
 
 from remedy.data_gen.execution.program import Event
 from remedy.data_gen.roles import Role, Special
-from remedy.data_gen.traces.cwm import EVENT_TOKENS, Cwm, Numbered
+from remedy.data_gen.traces.cwm import EVENT_TOKENS, Cwm
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.spans import source_spans
@@ -127,10 +127,10 @@ class TraceGrammar:
 
     def ids(self, step: Step) -> list[int]:
         """The tokens of a step's ACTION."""
-        source = self.flow.source(step)
-        if isinstance(self._writer, Numbered):
-            source = self._writer.action(self.flow.program, step.line, source)
-        return self.tokenizer.encode(source_spans(Role.ACTION, source, 0)).ids if step.event is not None else []
+        if step.event is None:
+            return []
+        source = self._writer.action(self.flow.program, step.line, self.flow.source(step))
+        return self.tokenizer.encode(source_spans(Role.ACTION, source, 0)).ids
 
 
 class TokenWalk:

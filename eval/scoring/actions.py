@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
-from remedy.data_gen.traces.cwm import Cwm, Numbered
+from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
@@ -34,8 +34,7 @@ class Known(NamedTuple):
 
     def line(self, step: Step) -> str:
         """Write the line of a step as frames do."""
-        source = self.flow.source(step)
-        return self.form.action(self.flow.program, step.line, source) if isinstance(self.form, Numbered) else source
+        return self.form.action(self.flow.program, step.line, self.flow.source(step))
 
     @property
     def options(self) -> dict[str, Any]:

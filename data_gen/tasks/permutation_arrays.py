@@ -6,6 +6,7 @@ rendering spans one example at a time would starve even a small model.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +14,18 @@ import numpy.typing as npt
 
 from remedy import rng
 from remedy.data_gen.roles import PAD_ROLE, Role, Special
-from remedy.data_gen.tasks.permutation_programs import NAMES, Moves, PermutationBatch, commands, states
+from remedy.data_gen.tasks.permutation_programs import (
+    NAMES,
+    Ints,
+    Moves,
+    PermutationBatch,
+    commands,
+    session,
+    states,
+)
 from remedy.data_gen.tasks.task import TokenArrays
-from remedy.data_gen.traces.reveal import REVEAL_POSITION, RevealConfig, chosen_variable
+from remedy.data_gen.traces.render import render
+from remedy.data_gen.traces.reveal import REVEAL_POSITION, RevealConfig
 
 
 def vocabulary(n: int, kind: Moves) -> list[str]:
@@ -53,82 +63,45 @@ def _one_length(
     n, count = batch.n, len(batch.lengths)
     name0 = len(Special)
     digit0 = name0 + n
-    command0 = digit0 + 11
-    specials = list(Special)
-    moves = batch.moves[:, :length] + command0
+    moves = batch.moves[:, :length] + digit0 + 11
     values = states(batch._replace(moves=batch.moves[:, :length])) + digit0
-
-    plan = _plan(n, length, reveal, context)
-    ids = np.empty((count, len(plan.roles)), dtype=np.int64)
-    ids[:, 0] = specials.index(Special.BEGIN_OF_TEXT)
-    ids[:, 1 : 2 * n : 2] = np.arange(name0, digit0)
+    layout = _layout(n, batch.kind, length, reveal, context)
+    ids = np.tile(layout.ids, (count, 1))
     ids[:, 2 : 2 * n + 1 : 2] = values[:, 0]
     if context:
         ids[:, 1 + 2 * n : 1 + 2 * n + length] = moves
-    ids[:, plan.separator] = specials.index(Special.FRAME_SEP)
-    ids[:, plan.command_positions] = moves
-    ids[:, plan.full_positions] = np.arange(name0, digit0)
-    ids[:, plan.full_positions + 1] = values[:, plan.full_frames]
-    for ordinal, (position, frame) in enumerate(plan.partial):
-        if reveal.locals == "one_at_random":
+    actions, shown = (np.flatnonzero(layout.roles == role) for role in (Role.ACTION, Role.STATE))
+    ids[:, actions] = moves[:, layout.frames[actions]]
+    ids[:, shown] = values[:, layout.frames[shown], layout.ids[shown - 1] - name0]
+    if reveal.locals == "one_at_random":
+        for ordinal, at in enumerate(shown[:-n]):  # all but the last state, which is whole
             bits = rng.bits_array(keys, np.array([REVEAL_POSITION + ordinal]))
             variable = rng.below_array(bits, n)[:, 0]
-        else:
-            variable = np.full(count, chosen_variable(reveal, n, ordinal, 0))
-        ids[:, position] = name0 + variable
-        ids[:, position + 1] = values[np.arange(count), frame, variable]
-    ids[:, -1] = specials.index(Special.END_OF_TEXT)
-    shape = ids.shape
+            ids[:, at - 1] = name0 + variable
+            ids[:, at] = values[np.arange(count), layout.frames[at], variable]
     return TokenArrays(
         ids,
-        np.broadcast_to(plan.roles, shape),
-        np.broadcast_to(plan.frames, shape),
-        np.full(count, shape[1], dtype=np.int64),
+        np.broadcast_to(layout.roles, ids.shape),
+        np.broadcast_to(layout.frames, ids.shape),
+        np.full(count, ids.shape[1], dtype=np.int64),
     )
 
 
-class _Plan(NamedTuple):
-    """Layout of an example of one length; shared by all rows of a batch."""
+class _Layout(NamedTuple):
+    """Tokens of one example of a length, (T,) each: all have its roles and frames."""
 
+    ids: Ints
     roles: npt.NDArray[np.int8]
     frames: npt.NDArray[np.int32]
-    separator: int
-    command_positions: npt.NDArray[np.int64]
-    full_positions: npt.NDArray[np.int64]
-    """Positions of variable names in full reveals, (reveals, n); the value stands one further."""
-    full_frames: npt.NDArray[np.int64]
-    partial: list[tuple[int, int]]
-    """(position of the name, frame) of each one-variable reveal."""
 
 
-def _plan(n: int, length: int, reveal: RevealConfig, context: bool) -> _Plan:
-    separator = 1 + 2 * n + (length if context else 0)
-    roles = [Role.CONTEXT] * (separator + 1)
-    frames = [-1] * len(roles)
-    actions, full, full_frames, partial = [], [], [], []
-    for frame in range(length + 1):
-        if reveal.keeps(frame, length):
-            whole = reveal.locals == "full" or frame == length
-            if whole:
-                full.append([len(roles) + 2 * i for i in range(n)])
-                full_frames.append(frame)
-            else:
-                partial.append((len(roles), frame))
-            shown = n if whole else 1
-            roles += [Role.QUERY, Role.STATE] * shown
-            frames += [frame] * (2 * shown)
-        if frame < length:
-            actions.append(len(roles))
-            roles.append(Role.ACTION)
-            frames.append(frame)
-    roles.append(Role.STRUCTURE)
-    frames.append(length + 1)
-    return _Plan(
-        np.array(roles, np.int8),
-        np.array(frames, np.int32),
-        separator,
-        np.array(actions, np.int64),
-        np.array(full, np.int64),
-        np.array(full_frames, np.int64),
-        partial,
+@lru_cache(maxsize=1024)
+def _layout(n: int, kind: Moves, length: int, reveal: RevealConfig, context: bool) -> _Layout:
+    one = PermutationBatch(kind, np.array([length]), np.zeros((1, n), np.int64), np.zeros((1, length), np.int64))
+    spans = render(session(one), "symbolic", reveal, context=context).spans
+    number = {symbol: at for at, symbol in enumerate([*Special, *vocabulary(n, kind)])}
+    return _Layout(
+        np.array([number[span.piece] for span in spans]),
+        np.array([span.role for span in spans], np.int8),
+        np.array([span.frame for span in spans], np.int32),
     )

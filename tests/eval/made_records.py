@@ -20,58 +20,18 @@ COMMON = {
     "answer_only": False,
     "forcing": "free",
 }
-NEUTRAL: dict[str, Any] = {
-    "split": "test",
-    "source": "",
-    "functions": "",
-    "outcome": "ok",
-    "chance": math.nan,
-    "start_right": math.nan,
-    "python": "CPython 3.11",
-    "isolation": "trusted",
-    "valid_format": True,
-    "truncated": False,
-    "written_tokens": 10,
-    "read_tokens": 25,
-    "frames": 4,
-    "frames_right": 4,
-    "first_error_frame": -1,
-    "first_error_token": -1,
-    "first_error_role": "",
-    "first_error_in_string": False,
-    "followed_another": False,
-    "wrong_action": "",
-    "certain_tokens": 0,
-    "masked_tokens": 0,
-    "cut_mass": 0.0,
-    "changed_tokens": 0,
-    "value_type": "",
-    "operation": "",
-    "answer": "",
-    "true_answer": "",
-    "state_exact": 1.0,
-    "action_exact": 1.0,
-    "value_exact": 1.0,
-    "key_match": 1.0,
-    "key_value_match": 1.0,
-    "states": 2,
-    "actions": 4,
-    "returns": 1,
-    "respelled": 0,
-    "tokens_context": 9,
-    "out_of_structure": 1,
-    "out_of_event": 0,
-    "out_of_action": 12,
-    "out_of_query": 0,
-    "out_of_state": 8,
-    "out_of_value": 2,
-    "tokens_structure": 1,
-    "tokens_event": 0,
-    "tokens_action": 12,
-    "tokens_query": 0,
-    "tokens_state": 8,
-    "tokens_value": 2,
-}
+NEUTRAL: dict[str, Any] = {"split": "test", "outcome": "ok", "python": "CPython 3.11", "isolation": "trusted"}
+NEUTRAL |= dict.fromkeys(("source", "functions", "first_error_role", "wrong_action", "value_type", "operation"), "")
+NEUTRAL |= dict.fromkeys(("answer", "true_answer"), "")
+NEUTRAL |= dict.fromkeys(("chance", "start_right"), math.nan)
+NEUTRAL |= {"valid_format": True, "truncated": False, "first_error_in_string": False, "followed_another": False}
+NEUTRAL |= {"written_tokens": 10, "read_tokens": 25, "frames": 4, "frames_right": 4}
+NEUTRAL |= {"first_error_frame": -1, "first_error_token": -1}
+NEUTRAL |= {"certain_tokens": 0, "masked_tokens": 0, "cut_mass": 0.0, "changed_tokens": 0}
+NEUTRAL |= dict.fromkeys(("state_exact", "action_exact", "value_exact", "key_match", "key_value_match"), 1.0)
+NEUTRAL |= {"states": 2, "actions": 4, "returns": 1, "respelled": 0, "tokens_context": 9}
+for _role, _count in {"structure": 1, "event": 0, "action": 12, "query": 0, "state": 8, "value": 2}.items():
+    NEUTRAL |= {f"out_of_{_role}": _count, f"tokens_{_role}": _count}
 
 
 def made(

@@ -85,24 +85,19 @@ def environment(config: TracerConfig) -> Environment:
 def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _Pair | None) -> Outcome:
     """Return what became of a program that is run twice: a trace that a second run does not have is of that run, and not of the
     program."""
+    replies, traces = list[bytes](), list[Trace]()
     try:
-        if pair is None:
-            first = _in_process(program, config, depth, again=False)
-        else:
-            reply = pair.first.reply(program, depth)
-            first = read(reply, program)
+        for again in (False, True):
+            if pair is None:
+                traces.append(_in_process(program, config, depth, again))
+                continue
+            replies.append((pair.second if again else pair.first).reply(program, depth))
+            traces.append(traces[0] if replies[1:] == replies[:1] else read(replies[-1], program))
     except ProgramError as error:
-        return error
-    try:
-        if pair is None:
-            second = _in_process(program, config, depth, again=True)
-        else:
-            other = pair.second.reply(program, depth)
-            second = first if other == reply else read(other, program)
-    except ProgramError as error:
-        if error.kind == "unstable":
+        if not traces or error.kind == "unstable":
             return error
         return ProgramError("unstable", f"{program.name}: another run of it had no trace: {error}")
+    first, second = traces
     if first == second:
         return first
     pairs = enumerate(zip(first.frames, second.frames))

@@ -186,10 +186,7 @@ def test_windows_that_predict_something_learnt_are_drawn_alike() -> None:
             "memory 2: nothing that a model writes in the repl format says where a frame ends: use cwm",
         ),
         ({"reveal": {"answer_only": True}}, "memory 2 does nothing with reveal.answer_only"),
-        ({"memory": 0}, "memory.*greater than or equal to 1"),
         ({"memory": True}, "memory: must be a number of frames"),
-        ({"memory": {"frames": 2, "open": True}}, "unknown key 'memory.open'; valid here: frames, open_calls"),
-        ({"memory": {"open_calls": True}}, "memory.frames"),
         (
             {"memory": {"frames": 2, "open_calls": True}, "format": "symbolic"},
             "memory.open_calls: the symbolic format writes no events, so that no frame says what is called or returns: use cwm, ",

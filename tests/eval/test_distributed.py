@@ -36,12 +36,9 @@ def test_every_example_is_one_processs_and_parts_are_of_like_lengths(lengths: li
 @pytest.mark.parametrize(
     "told",
     [
-        {"WORLD_SIZE": "2"},
-        {"RANK": "1"},
         {"RANK": "1", "WORLD_SIZE": "2"},
         {"RANK": "2", "LOCAL_RANK": "0", "WORLD_SIZE": "2"},
         {"RANK": "one", "LOCAL_RANK": "0", "WORLD_SIZE": "2"},
-        {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "0"},
     ],
     ids=str,
 )

@@ -4,6 +4,7 @@ import pytest
 
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
+from remedy.eval.scoring.common import followed_another
 from remedy.eval.scoring.operations import causing_frame, operation_of
 from tests.eval.scoring.test_frames import CODE
 
@@ -80,3 +81,9 @@ def test_a_wrong_state_after_a_call_is_attributed_to_the_line_that_called() -> N
     inside = next(i for i, s in enumerate(sources) if s == "def g(t):")
     assert sources[causing_frame(traced.frames, inside, False)] == "parts.append(g(s))"
     assert causing_frame(traced.frames, after, True) == after
+
+
+def test_a_line_may_follow_another_occurrence_of_the_line_before_it() -> None:
+    lines = ["a", "b", "a", "c"]
+    found = {(at, one): followed_another(lines, at, one) for at in (0, 1, 3, 9) for one in "abc"}
+    assert [place for place, followed in found.items() if followed] == [(1, "c"), (3, "b")]

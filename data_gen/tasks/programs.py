@@ -143,17 +143,12 @@ class ProgramsTask(Task):
         have = self.count(split)
         if have >= count:
             return
-        if have:
-            cure = f"Ask for {have:,} at most"
-        elif load_cases(self)[0].split is not None:
-            cure = f'Give lines `"split": "{split}"`'
-        elif self.split_by == "program":
-            cure = "Give it a part of data.task.shares, and enough programs"
-        else:
-            cure = "Write `split_by: program` in data.task, or `split` in every line"
-        asked = f"{count:,} programs" if count > 1 else "programs"
+        given = load_cases(self)[0].split is not None
+        cure = (
+            f'give lines `"split": "{split}"`' if given else "write `split_by: program` or other `shares` in data.task"
+        )
         raise ConfigError(
-            f"{reader} asks for {asked} of the {split} split, which has {have:,}. {self.describe_splits()}. {cure}"
+            f"{reader} asks for {count:,} of the {split} split, which has {have:,}. {self.describe_splits()}. Ask for fewer, or {cure}"
         )
 
     def clusters(self, split: str, count: int) -> int:

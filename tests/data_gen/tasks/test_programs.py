@@ -171,7 +171,7 @@ def test_splits_are_given_or_dealt_out_by_function_or_program(tmp_path: Path) ->
     given = [{**line, "split": ("train", "test")[n % 2]} for n, line in enumerate(LINES)]
     task = ProgramsTask(path=lines(tmp_path / "given.jsonl", given))
     assert counts(task) == [30, 0, 30]
-    with pytest.raises(ConfigError, match=r'the validation split, which has 0.*Give lines `"split": "validation"`'):
+    with pytest.raises(ConfigError, match=r'the validation split, which has 0.*give lines `"split": "validation"`'):
         task.require("validation", 1, "train.evaluate_every")
     with pytest.raises(ConfigError, match=r"split_by and shares do nothing, since .* gives splits: remove them"):
         ProgramsTask(path=task.path, split_by="program").count("train")
@@ -189,7 +189,9 @@ def test_functions_of_which_other_inputs_are_tested_are_not_one_cluster(tmp_path
 def test_a_split_without_programs_is_refused_before_anything_is_traced(tmp_path: Path) -> None:
     path = lines(tmp_path / "mine.jsonl", LINES)
     run: dict[str, Any] = {"data": {"task": {"kind": "programs", "path": path}}, "train": {"evaluate_every": 5}}
-    with pytest.raises(ConfigError, match=r"train\.evaluate_every asks for .*Write `split_by: program` in data\.task"):
+    with pytest.raises(
+        ConfigError, match=r"train\.evaluate_every asks for .*write `split_by: program` or other `shares` in data\.task"
+    ):
         given_programs(build(RunConfig, run))
     run["data"]["task"]["split_by"] = "program"
     assert given_programs(build(RunConfig, run)) == [ProgramsTask(path=path, split_by="program").describe_splits()]

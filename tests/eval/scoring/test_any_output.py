@@ -2,8 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ from remedy.eval.records.generations import generation
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.places import generated_places
-from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer import Encoded, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.settings import build
+from tests.eval.scoring.truths import freely, generated, ids_of, start_of, true_runs
 
 CHARACTERS = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
 RESULTS = ["[]", "''", "'ab'", "['ab', 'cd']", "{'ab': 1}", "{'b', 'a'}", "1", "None"]
@@ -48,18 +48,6 @@ def data_of(path: Path, **changes: Any) -> DataConfig:
     return build(DataConfig, {"task": {"kind": "programs", "path": str(path)}, **changes}, "test")
 
 
-def start_of(truth: Encoded) -> int:
-    return next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
-
-
-def ids_of(pieces: Sequence[str | Special], tokenizer: TraceTokenizer = CHARACTERS) -> list[int]:
-    return [
-        token
-        for piece in pieces
-        for token in ([tokenizer.special_ids[piece]] if isinstance(piece, Special) else tokenizer.string_ids(piece))
-    ]
-
-
 def judged(data: DataConfig, example: Example, truth: Encoded, runs: list[Generated], forcing: Any) -> dict[str, Any]:
     """The score, which a file of records can hold, as a file of generations can hold what was written."""
     decoded = Decoded(example, truth, runs, fed_roles(forcing), data)
@@ -69,24 +57,6 @@ def judged(data: DataConfig, example: Example, truth: Encoded, runs: list[Genera
     for row in (score, kept):
         "".join(map(str, row.values())).encode()
     return dict(score)
-
-
-def generated(start: int, stop: int, ids: list[int], complete: bool = True) -> Generated:
-    return Generated(start, stop, ids, [-1.0] * len(ids), complete)
-
-
-def freely(truth: Encoded, ids: list[int], complete: bool = True) -> list[Generated]:
-    return [generated(start_of(truth), len(truth.ids), ids, complete)]
-
-
-def perfect(truth: Encoded, forcing: Any) -> list[Generated]:
-    """The true tokens of every role that is not fed, or that is predicted."""
-    fed = fed_roles(forcing)
-    asked = [role != Role.CONTEXT if fed == TEACHER_FORCED else role not in fed for role in truth.roles]
-    alone = [one and role == Role.EVENT and Role.STRUCTURE in fed for one, role in zip(asked, truth.roles)]
-    kinds = list(zip(asked, alone))
-    borders = [0, *(at for at in range(1, len(asked)) if kinds[at] != kinds[at - 1]), len(asked)]
-    return [generated(a, b, list(truth.ids[a:b])) for a, b in pairwise(borders) if asked[a]]
 
 
 def answer_positions(truth: Encoded) -> list[int]:
@@ -99,7 +69,7 @@ def answering(truth: Encoded, answer: list[int], forcing: Any) -> list[Generated
     """The true runs, but for the answer; teacher-forced runs have one token for each true one."""
     value = answer_positions(truth)
     runs = []
-    for run in perfect(truth, forcing):
+    for run in true_runs(truth, forcing):
         a, b = run.start, run.stop
         if a <= value[0] < b:
             head, tail = truth.ids[a : value[0]], truth.ids[value[-1] + 1 : b]
@@ -147,9 +117,11 @@ def test_a_perfect_answer_is_right_and_another_value_never(
     found = examples(data, "all", range(len(RESULTS)))
     truths = [CHARACTERS.encode(example.spans) for example in found]
     values = [[truth.ids[at] for at in answer_positions(truth)] for truth in truths]
-    written = [ids_of([json.dumps(output) if form == "cwm" else json.dumps(output)[1:-1]]) for output in OUTPUTS]
+    written = [
+        ids_of([json.dumps(output) if form == "cwm" else json.dumps(output)[1:-1]], CHARACTERS) for output in OUTPUTS
+    ]
     for row, (example, truth) in enumerate(zip(found, truths)):
-        score = judged(data, example, truth, perfect(truth, forcing), forcing)
+        score = judged(data, example, truth, true_runs(truth, forcing), forcing)
         assert (said(score, forcing), score["valid_format"], score["failure"]) == (True, True, ""), example.answer
         for other, value in enumerate(values):
             same = said(judged(data, example, truth, answering(truth, value, forcing), forcing), forcing)
@@ -169,7 +141,10 @@ def test_an_answer_without_a_trace_is_one_frame(programs: Path) -> None:
 
     def right(*pieces: str | Special) -> bool:
         return (
-            judged(data, example, truth, freely(truth, ids_of([*pieces, Special.END_OF_TEXT])), "free")["right"] is True
+            judged(data, example, truth, freely(truth, ids_of([*pieces, Special.END_OF_TEXT], CHARACTERS)), "free")[
+                "right"
+            ]
+            is True
         )
 
     assert right(*frame("['ab', 'cd']"))
@@ -191,7 +166,7 @@ def test_in_a_trace_the_last_frame_answers_and_must_be_a_return(programs: Path) 
 
     def score(event: Special) -> dict[str, Any]:
         pieces = [event, Special.ACTION_SEP, "x\n", Special.ARG_SEP, '"1"', Special.FRAME_SEP, Special.END_OF_TEXT]
-        return judged(data, example, truth, freely(truth, ids_of(pieces)), "free")
+        return judged(data, example, truth, freely(truth, ids_of(pieces, CHARACTERS)), "free")
 
     skipped = score(Special.RETURN_SEP)
     assert (skipped["right"], skipped["state_exact"], skipped["first_error_role"]) == (True, 0.0, "event")
@@ -207,7 +182,7 @@ def test_the_answer_of_a_program_that_raised_is_its_exception(tmp_path: Path, fo
     data = data_of(path, format=form)
     raised, other, returned = examples(data, "all", range(3))
     truth = CHARACTERS.encode(raised.spans)
-    score = judged(data, raised, truth, perfect(truth, forcing), forcing)
+    score = judged(data, raised, truth, true_runs(truth, forcing), forcing)
     assert (said(score, forcing), score["answer"]) == (True, raised.answer)
     if forcing == "free":
         for wrong in (other, returned):
@@ -236,13 +211,13 @@ def outputs(rng: random.Random, truth: Encoded) -> Iterator[tuple[list[int], boo
             case 3:
                 found = [rng.choice(specials) for _ in range(rng.randrange(20))]
             case 4:
-                found[rng.randrange(len(found)) :] = ids_of(["".join(special.value for special in Special)])
+                found[rng.randrange(len(found)) :] = ids_of(["".join(special.value for special in Special)], CHARACTERS)
             case 5:
                 found = [rng.randrange(CHARACTERS.vocab_size) for _ in range(rng.randrange(60))]
             case _:
                 for _ in range(rng.randrange(1, 4)):
                     at = rng.randrange(len(found))
-                    wrong = rng.choice([*specials, *ids_of(["{}[]'\"\\,:\n \x00é"])])
+                    wrong = rng.choice([*specials, *ids_of(["{}[]'\"\\,:\n \x00é"], CHARACTERS)])
                     found[at : at + rng.randrange(2)] = [wrong] * rng.choice([0, 1, 1, 1, 30])
                     found = found or [wrong]
         yield found, rng.random() < 0.8
@@ -266,6 +241,6 @@ def test_no_output_makes_a_scorer_raise(programs: Path, encoding: str, form: str
                 )
                 if forcing == "teacher_forced" or rng.random() < 0.5
                 else generated(run.start, run.stop, run.ids[: rng.randrange(len(run.ids))])
-                for run in perfect(truth, forcing)
+                for run in true_runs(truth, forcing)
             ]
             judged(data, example, truth, runs, forcing)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from remedy.eval.scoring.frames import score_frames
 from remedy.models.tokenizer import Encoded, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.settings import build
+from tests.eval.scoring.truths import freely, ids_of, start_of, true_runs
 
 TOKENIZER = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
 CODE = """def f(s, n):
@@ -64,19 +64,11 @@ def score(
     return dict(score_frames(Decoded(example, truth, runs, fed_roles(forcing), data), TOKENIZER))
 
 
-def written(start: int, truth: Encoded, ids: list[int], complete: bool = True) -> list[Generated]:
-    return [Generated(start, len(truth.ids), ids, [0.0] * len(ids), complete)]
-
-
 def scored(data: DataConfig, change: Any, complete: bool = True) -> dict[str, Any]:
     """The score of a free trace that is the true one's pieces after `change`."""
     example, truth = truth_of(data)
-    start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
-    pieces = change(TOKENIZER.pieces(truth.ids[start:]))
-    ids = [
-        i for p in pieces for i in ([TOKENIZER.special_ids[p]] if isinstance(p, Special) else TOKENIZER.string_ids(p))
-    ]
-    return score(example, truth, written(start, truth, ids, complete), data)
+    ids = ids_of(change(TOKENIZER.pieces(truth.ids[start_of(truth) :])), TOKENIZER)
+    return score(example, truth, freely(truth, ids, complete), data)
 
 
 def replaced(old: str, new: str, count: int = 1) -> Any:
@@ -117,10 +109,7 @@ def test_a_true_answer_alone_is_right(programs: Path, encoding: str) -> None:
 
 def assert_right(data: DataConfig, forcing: str) -> None:
     example, truth = truth_of(data)
-    flags = [role in fed_roles(forcing) for role in truth.roles]
-    borders = [i for i in range(1, len(flags)) if flags[i] != flags[i - 1]] + [len(flags)]
-    runs = [Generated(a, b, list(truth.ids[a:b]), [0.0] * (b - a), True) for a, b in pairwise(borders) if not flags[a]]
-    record = score(example, truth, runs, data, forcing)
+    record = score(example, truth, true_runs(truth, forcing), data, forcing)
     assert (record["right"], record["valid_format"], record["failure"], record["first_error_role"]) == (
         True,
         True,
@@ -229,10 +218,9 @@ def test_the_outputs_of_the_32b_model_are_scored_as_they_were(shared: Path, tmp_
     respelled = 0
     for row, example in zip(rows, examples(data, "all", range(len(rows)))):
         truth = TOKENIZER.encode(example.spans)
-        start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
         parts = re.split("(" + "|".join(map(re.escape, names)) + ")", re.sub(r" at 0x[0-9a-f]+", "", row["generation"]))
-        ids = [i for p in parts for i in ([TOKENIZER.special_ids[names[p]]] if p in names else TOKENIZER.string_ids(p))]
-        record = score(example, truth, written(start, truth, ids), data)
+        ids = ids_of([names.get(part, part) for part in parts], TOKENIZER)
+        record = score(example, truth, freely(truth, ids), data)
         assert record["right"] == row["correct"]
         assert record["valid_format"]
         assert (record["failure"], record["first_error_role"], record["state_exact"]) == ("", "", 1.0)

@@ -1,7 +1,6 @@
 """Scores of one-token formats: the final state is the answer, whatever else is written, and nothing written makes the scorer raise."""
 
 import random
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,13 +9,14 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.roles import Role, Special
 from remedy.eval.decoding.cursor import Generated
-from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles
+from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.places import generated_places
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.settings import build
+from tests.eval.scoring.truths import true_runs
 
 FORCINGS: list[Any] = [
     "free",
@@ -41,13 +41,6 @@ def judged(made: Made, place: int, runs: list[Generated], forcing: Any) -> dict[
     decoded = Decoded(*truths[place], runs, fed_roles(forcing), data)
     generated_places(decoded, tokenizer)
     return dict(score_tokens(decoded, tokenizer))
-
-
-def true_runs(truth: Encoded, forcing: Any) -> list[Generated]:
-    fed = fed_roles(forcing)
-    asked = [role != Role.CONTEXT if fed == TEACHER_FORCED else role not in fed for role in truth.roles]
-    borders = [0, *(at for at in range(1, len(asked)) if asked[at] != asked[at - 1]), len(asked)]
-    return [Generated(a, b, list(truth.ids[a:b]), [-1.0] * (b - a), True) for a, b in pairwise(borders) if asked[a]]
 
 
 @pytest.mark.parametrize("forcing", FORCINGS)

@@ -20,7 +20,6 @@ from benchmarks.published.reports import Failed, parse, summary
 from benchmarks.published.truths import data_of, example_of
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
-from remedy.settings import UserError
 
 TOKENIZER = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
 CODE = "def f(s):\n    t = s + 'b'\n    return t"
@@ -76,11 +75,6 @@ def test_a_report_is_read_with_its_texts_as_they_were() -> None:
     assert dict(summary(report)) == {"Total Failures": "119", "cause: Other": "2"}
 
 
-def test_what_is_no_report_is_refused() -> None:
-    with pytest.raises(UserError, match="not such a report"):
-        parse("<html><table><tr id='row-sample_1'></tr></table></html>", "a page")
-
-
 @pytest.mark.parametrize(
     ("output", "found", "role", "wrong"),
     [
@@ -116,22 +110,6 @@ def test_every_beginning_of_a_true_trace_is_right_and_a_wrong_one_is_not(monkeyp
     assert outcome(one, result) == CUT_WRONG
 
 
-def test_objects_without_a_literal_are_read_as_the_truths() -> None:
-    code = "def f(s):\n    t = iter(s)\n    return s"
-    prompt = f"with a # << START_OF_TRACE marker.\n\n{code}\n\ndef main(): # << START_OF_TRACE\n    return f('a')\n\n"
-    trace = (
-        TRACE.replace("'<a'", "'a'")
-        .replace("'<ab'", "'a'")
-        .replace("t = s + 'b'", "t = iter(s)")
-        .replace("return t", "return s")
-    )
-    trace = trace.replace('"t": "\'a\'"', '"t": "<str_iterator object>"')
-    one = failed(TRACE)._replace(prompt=prompt, output=trace)
-    data = data_of("cruxeval", None)
-    result = judge(one, example_of(one.program, "", data), data, TOKENIZER)
-    assert (outcome(one, result), result.restored.slips) == (NO_ANSWER, 1)
-
-
 def test_the_hazard_of_a_step() -> None:
     estimate, low, high = counts.hazard_of([10, 10, 10, 9, 9], [1] * 5)
     assert estimate == pytest.approx(2 / 50, abs=1e-4)
@@ -139,11 +117,6 @@ def test_the_hazard_of_a_step() -> None:
     estimate, low, high = counts.hazard_of([5], [7])
     assert (1 - estimate) ** 7 == pytest.approx(0.5, abs=1e-3)
     assert (1 - high) ** 7 == pytest.approx(0.2238, abs=0.02)  # of 5 of 10 the likelihood ratio gives 22 to 78 %
-
-
-def test_the_number_of_programs_that_decides_is_the_smallest() -> None:
-    assert counts.size_to_decide(0.5, 1.0) == 10
-    assert counts.size_to_decide(0.9, 0.99) == 54
 
 
 def test_the_counts_are_the_published_ones() -> None:

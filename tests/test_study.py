@@ -56,23 +56,6 @@ def test_seeds_are_read_by_the_label_of_the_axis_and_by_what_is_asked_of_others(
         seeds_of(tmp_path, RECIPE, "length")
 
 
-def test_where_all_is_fed_right_is_the_last_state_that_is_predicted(tmp_path: Path) -> None:
-    said = {"answer": ["a=1", "a=2", "a=3", "a=1"], "true_answer": "a=1"}
-    free = {"length": 8, "right": [True, False, True, False]}
-    _write(tmp_path, {"transformer,seed=0": [{"length": 4, "right": None, **said}, free]})
-    assert seeds_of(tmp_path, RECIPE._replace(fed=True), "length") == [{4: 0.5}]
-    assert seeds_of(tmp_path, RECIPE, "length") == [{8: 0.5}]
-
-
-def test_tokens_are_of_the_traces_that_were_decoded(tmp_path: Path) -> None:
-    tokens = {
-        "written_tokens": [60, 0, 0, 0],
-        "read_tokens": [90, 30, 0, 0],
-    }  # the others' true traces are beyond the limit
-    _write(tmp_path, {"transformer,seed=0": [{"length": 4, **tokens}]})
-    assert seeds_of(tmp_path, RECIPE, "written_tokens") == [{30.0: 1.0}]
-
-
 def test_a_figure_is_drawn_of_what_has_run_and_the_rest_is_named(tmp_path: Path) -> None:
     _write(tmp_path, {"transformer,seed=0": [{"length": 4}, {"length": 8, "right": False}]})
     drawing = Drawing("length", "commands", {"one": [RECIPE, RECIPE._replace(name="GRU", run="gru")]}, trained=8)

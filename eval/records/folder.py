@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from remedy.files import clear_partials, file_name
 from remedy.messages import shown
 from remedy.settings import UserError
 
-log = logging.getLogger(__name__)
 RECORDS = "records"
 GENERATIONS = "generations"
 SUMMARY = "summary.json"
@@ -102,11 +100,7 @@ def refuse_unprintable(name: Any, where: str) -> None:
 
 def keep_reading(directory: Path, report: Callable[[], Mapping[str, Any]]) -> None:
     """Keep how the model is read beside the results; `report` is asked where the file is missing or damaged."""
-    path = directory / READING
     try:
-        if path.exists():
-            read_json(path, "it is written again")
-            return
-    except DamagedFile as error:
-        log.warning("%s", error)
-    write_json(path, report())
+        read_json(directory / READING, "it is written again")
+    except DamagedFile:
+        write_json(directory / READING, report())

@@ -44,64 +44,49 @@ class Generation(TypedDict):
     text: str
     """What the model and the forcing wrote together, after the context; special tokens under their names."""
     run_starts: list[int]
-    """Of each run of generated tokens: the position in the true sequence of the first token that it stands for."""
     run_stops: list[int]
-    """The position after the last one."""
     run_lengths: list[int]
-    """How many tokens it has."""
-    ids: list[int]
-    """The generated tokens of all runs, one after another."""
+    """Of each run of generated tokens: the positions in the true sequence of the first token that it stands for and after the last
+    one, and how many tokens it has."""
     frame_places: list[int]
-    """Frames that the model wrote tokens of, by their place among the written frames, counted from 0."""
     frame_tokens: list[int]
-    """How many tokens of each it wrote."""
+    """Frames that the model wrote tokens of, by their place among the written frames, counted from 0, and how many of each."""
     frame_logprob_sum: list[float]
-    """The sum of the natural logarithms of their probabilities; null where one of them is unknown, and so are the next two."""
     frame_logprob_min: list[float]
-    """The least of them."""
     frame_margin_min: list[float]
-    """The least of their margins (`margins`)."""
+    """The sum of the natural logarithms of their probabilities, the least of them, and the least margin; null where one of them is
+    unknown."""
     frame_cut: list[float]
-    """Under a constraint, how likely the model would have left it in that frame, along what it wrote: 1 less the product, over these
-    tokens, of the probability that it gave to what was allowed."""
+    """The probability that the model would have left a constraint in the frame; 0 without one."""
     frame_depth: list[float]
-    """How many calls it stands below the entry point, by the events that were written or fed up to it (`eval.call_depth`); null where
-    the format writes none."""
+    """How many calls the frame stands below the entry point; null where the format writes no events."""
+    ids: list[int]
+    texts: list[str]
+    special: list[bool]
+    """The generated tokens of all runs, one after another, their texts, and whether each is a special token."""
     logprobs: list[float]
-    """The natural logarithm of the probability of each of `ids`, among all tokens; 0 for one that was certain, null for one that a
-    server chose among several."""
     margins: list[float]
-    """How far that is above the next likeliest token's, of those that could have come; infinite for one that was certain."""
+    """The natural logarithm of each token's probability, and how far that is above the next likeliest one's; 0 and infinite of what
+    could be no other, null where unknown."""
     places: list[int]
-    """The frame that each of `ids` belongs to, by its place among the written ones."""
     roles: list[str]
-    """The role of each: of the true token in whose place it stands, or where it stands in what was written freely."""
+    """The frame of each token among the written ones, and its role."""
     certain: list[bool]
-    """Under a constraint, whether each of `ids` could be no other and so was fed; else empty."""
     cut: list[float]
-    """Under a constraint, the probability of all tokens that were not allowed in the place of each of `ids`; else empty. Null where a
-    server chose, as in `changed`."""
     changed: list[bool | None]
-    """Under a constraint, whether another token than each of `ids` was the likeliest; else empty."""
+    """Under a constraint: whether each token could be no other and so was fed, the probability of all that were not allowed in its
+    place, and whether another was the likeliest; null where a server chose. Else empty."""
     contradictions: list[int] | None
     """Frames that the states written before do not lead to, or the program never allows, by their place; null where that cannot
     be told (`eval.scoring.actions.contradictions`)."""
-    texts: list[str]
-    """The text of each of `ids`."""
-    special: list[bool]
-    """Whether each of `ids` is a special token."""
     true_ids: list[int]
-    """The true sequence, context and trace: ids, and in the next five columns what each is."""
     true_texts: list[str]
-    """The text of each."""
     true_special: list[bool]
-    """Whether it is a special token."""
     true_roles: list[str]
-    """Its role."""
     true_frames: list[int]
-    """The number of its frame in the trace; -1 of the context."""
     true_strings: list[bool]
-    """Whether it belongs to the text of a string value."""
+    """The true sequence, context and trace: ids, texts, whether each is a special token, its role, the number of its frame in the trace
+    (-1 of the context), and whether it belongs to the text of a string value."""
     near_ties: int
     """Tokens of which the two likeliest were nearer than rounding: other hardware, or another batch, may write another there."""
 
@@ -134,8 +119,9 @@ def generation(
         one for run in runs for one in zip(run.logprobs, run.margins or repeat(math.nan), run.held or repeat(FREELY))
     ]
     frames = frame_probabilities(tokens, places)
+    written = [token for run in runs for token in run.ids]
     ids, roles, numbers, strings = truth if truth is not None else Encoded([], [], [], [])
-    texts, special = _shown(tokenizer, [token for run in runs for token in run.ids])
+    texts, special = _shown(tokenizer, written)
     true_texts, true_special = _shown(tokenizer, ids)
     return {
         "index": index,
@@ -143,7 +129,6 @@ def generation(
         "run_starts": [run.start for run in runs],
         "run_stops": [run.stop for run in runs],
         "run_lengths": [len(run.ids) for run in runs],
-        "ids": [token for run in runs for token in run.ids],
         "frame_places": [frame.place for frame in frames],
         "frame_tokens": [frame.tokens for frame in frames],
         "frame_logprob_sum": [frame.logprob_sum for frame in frames],
@@ -151,6 +136,9 @@ def generation(
         "frame_margin_min": [frame.margin_min for frame in frames],
         "frame_cut": [frame.cut for frame in frames],
         "frame_depth": [depths[frame.place] if frame.place < len(depths) else math.nan for frame in frames],
+        "ids": written,
+        "texts": texts,
+        "special": special,
         "logprobs": [logprob for logprob, _, _ in tokens],
         "margins": [margin for _, margin, _ in tokens],
         "places": [place.frame for place in places],
@@ -159,8 +147,6 @@ def generation(
         "cut": [one.cut for run in runs for one in run.held],
         "changed": [one.changed for run in runs for one in run.held],
         "contradictions": contradictions,
-        "texts": texts,
-        "special": special,
         "true_ids": list(ids),
         "true_texts": true_texts,
         "true_special": true_special,

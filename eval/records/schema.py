@@ -110,21 +110,15 @@ class Matches(TypedDict):
 
 
 class OutOf(TypedDict):
-    """Denominators of first-error rates: tokens that the model wrote, or predicted, up to its first error or to the end. Under a
-    constraint those are counted too that were certain."""
+    """Denominators of first-error rates, by role: tokens that the model wrote, or predicted, up to its first error or to the end. Under
+    a constraint those are counted too that were certain."""
 
     out_of_structure: int
-    """Separators among these tokens."""
     out_of_event: int
-    """Events among them."""
     out_of_action: int
-    """Tokens of source lines or commands among them."""
     out_of_query: int
-    """Tokens of questions for a state among them."""
     out_of_state: int
-    """Tokens of states among them."""
     out_of_value: int
-    """Tokens of returned or raised values among them."""
 
 
 class Constrained(TypedDict):
@@ -220,19 +214,14 @@ class Record(Score):
     isolation: str
     """The isolation it ran under."""
     tokens_context: int
-    """Tokens of the true sequence that are given: the program and the seeded first frame."""
     tokens_structure: int
-    """Tokens of its separators."""
     tokens_event: int
-    """Tokens that say what a frame is: a call, a line, a return or an exception."""
     tokens_action: int
-    """Tokens of its source lines or commands."""
     tokens_query: int
-    """Tokens of its questions for a state."""
     tokens_state: int
-    """Tokens of its states."""
     tokens_value: int
-    """Tokens of its returned or raised values."""
+    """Tokens of the true sequence by role. Context is what is given: the program and the seeded first frame; structure, separators;
+    event, what a frame is; action, source lines or commands; query, questions for a state; value, returned or raised values."""
 
 
 ROLE_COLUMNS = {role: role.column for role in Role}

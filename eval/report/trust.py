@@ -67,7 +67,7 @@ def doubt(paths: Sequence[Path], evaluations: Sequence[tuple[Path, Mapping[str, 
 def _observed(path: Path, trust: Trust, evaluations: Sequence[tuple[Path, Mapping[str, Any]]]) -> dict[str, Observed]:
     """By diagnostic, the traces of a calibrator's model that are written and decoded as those that it was fitted on."""
     tables: dict[str, list[tuple[pd.DataFrame, pd.DataFrame]]] = {}
-    other: tuple[Identity, str] | None = None
+    others: list[tuple[Identity, str]] = []
     for folder, request in evaluations:
         for slug in request["conditions"]:
             if not (folder / RECORDS / f"{slug}.parquet").exists():
@@ -76,13 +76,11 @@ def _observed(path: Path, trust: Trust, evaluations: Sequence[tuple[Path, Mappin
             identity = identity_of(request, common_labels(records))
             if identity == trust.identity:
                 tables.setdefault(str(records["diagnostic"].iloc[0]), []).append((records, written))
-            elif other is None or sum(identity[key] == trust.identity[key] for key in identity) > sum(
-                other[0][key] == trust.identity[key] for key in identity
-            ):
-                other = identity, request["run"]
+            else:
+                others.append((identity, request["run"]))
     if not tables:
-        if other is not None:
-            trust.check(*other)
+        if others:  # the nearest one's difference is named
+            trust.check(*max(others, key=lambda one: sum(one[0][key] == trust.identity[key] for key in one[0])))
         raise UserError(f"{path}: none of its model's conditions is in the report")
     return {diagnostic: observe(mine) for diagnostic, mine in tables.items()}
 
@@ -106,44 +104,36 @@ def doubt_sections(name: str, judged: Judged) -> list[Section]:
 
 def _said(judged: Judged) -> str:
     """On what the calibrator was fitted, and what is left out here."""
-    about = judged.trust.fitted
-    low, high = judged.trust.bound.spread(RISK)
-    parts = [
+    about, bound = judged.trust.fitted, judged.trust.bound
+    low, high = bound.spread(RISK)
+    said = (
         f"Fitted on {about['clusters']:,} programs of {', '.join(about['splits'])}, {about['errors']:,} of {about['traces']:,} traces "
-        f"with an error. Thresholds are judged by {judged.trust.bound.clusters:,} other programs: at {RISK:.0%}, 95 of 100 such "
+        f"with an error. Thresholds are judged by {bound.clusters:,} other programs: at {RISK:.0%}, 95 of 100 such "
         f"calibrations keep between {low:.1%} and {high:.1%} of traces right."
-    ]
-    return " ".join([*parts, *(f"Left out: {n:,} traces: {why}." for why, n in judged.observed.left_out.items())])
+    )
+    return " ".join([said, *(f"Left out: {n:,} traces: {why}." for why, n in judged.observed.left_out.items())])
 
 
 def believed_table(judged: Judged) -> Rows:
     """Beliefs at each risk, and at 5 % by condition."""
-    trust, traces = judged.trust, judged.traces
-    risks = allowed(trust, RISKS)
+    traces, risks = judged.traces, allowed(judged.trust, RISKS)
     heads = (f"{one.capitalize()}: {what}" for one in RULES for what in ("right", "believed"))
-    rows = [["Programs", "Traces", "Risk", *heads]]
-    for risk in risks:
-        rows.append(["all", _size(judged), f"{risk:.0%}", *_cells(judged, risk)])
-    shared = {"run", "condition", "cluster", "split", *(one.name for one in COMMON)}
-    own = [name for name in label_columns(traces.drop(columns=["error", "written"])) if name not in shared]
-    own = [name for name in own if traces[name].nunique() > 1]
+    rows = [["Programs", "Traces", "Risk", *heads], *(["all", *_cells(judged, risk)] for risk in risks)]
+    shared = {"error", "written", *(one.name for one in COMMON)}
+    own = [name for name in label_columns(traces) if name not in shared and traces[name].nunique() > 1]
     if own and RISK in risks:
-        fitted = {str(one) for one in trust.fitted["conditions"]}
+        fitted = {str(one) for one in judged.trust.fitted["conditions"]}
         for condition, some in traces.groupby("condition", sort=False):
             labels = ", ".join(f"{title(name).lower()} {text(some[name].iloc[0])}" for name in own)
             unlike = "" if condition in fitted else "\nunlike the calibration's"
-            mine = judged.some(traces["condition"] == condition)
-            rows.append([labels + unlike, _size(mine), f"{RISK:.0%}", *_cells(mine, RISK)])
+            rows.append([labels + unlike, *_cells(judged.some(traces["condition"] == condition), RISK)])
     return rows
 
 
-def _size(judged: Judged) -> str:
-    clusters = judged.traces["cluster"].nunique()
-    return f"{len(judged.traces):,}" + (f"\n{clusters:,} clusters" if clusters < len(judged.traces) else "")
-
-
 def _cells(judged: Judged, risk: float) -> list[str]:
-    found: list[str] = []
+    """The number of traces, the risk, and what every rule comes to at it."""
+    count, clusters = len(judged.traces), judged.traces["cluster"].nunique()
+    found = [f"{count:,}" + (f"\n{clusters:,} clusters" if clusters < count else ""), f"{risk:.0%}"]
     for name in RULES:
         one = kept(judged, name, risk)
         found += [_share(one.right), f"{one.believed:.0%}\nof {one.most:.0%}"]

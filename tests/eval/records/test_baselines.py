@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from remedy.eval.diagnostics.composition import expectation_table
 from remedy.eval.diagnostics.two_by_two import cells_table, found_cells
 from remedy.eval.records.baselines import NAMES, along, best
-from remedy.eval.report.costs import accuracy_by_cost
 from remedy.eval.report.results import (
     accuracy_along,
     by_trace_tokens,
@@ -48,16 +47,6 @@ def drawn(panel: Axes) -> dict[str, list[tuple[float, float]]]:
     """What is drawn in grey, by its name in the legend."""
     lines = {str(line.get_label()): line for line in panel.get_lines()}
     return {name: list(zip(*lines[name].get_data())) for name in NAMES.values() if name in lines}
-
-
-def test_they_are_marked_where_right_answers_stand_by_cost() -> None:
-    conditions, _ = together(made(RIGHT, labels={"horizon": 4}, **ANSWERS), made(RIGHT, labels={"horizon": 8}))
-    (panel,) = accuracy_by_cost(conditions).axes
-    assert drawn(panel) == {
-        "chance": [(23, pytest.approx(1 / 3))],
-        "answering with the start": [(23, 0.25)],
-        "most frequent answer": [(23, 0.5)],
-    }
 
 
 def test_they_are_drawn_by_the_tokens_of_traces_and_few_programs_have_no_answer_of_their_own() -> None:

@@ -19,7 +19,7 @@ from remedy.eval.scoring import score_batch
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
-from remedy.settings import UserError, build
+from remedy.settings import build
 from tests.eval.decoding.test_decoding import FORMS, Reciter
 from tests.eval.test_evaluate import PERMUTATION, SETTINGS, model_for
 
@@ -71,9 +71,3 @@ def test_a_frame_has_the_tokens_that_the_model_wrote_of_it(form: str, forcing: s
         ]
         assert [is_ for is_, _ in said] == [true for _, true in said]
         assert result.score["right"] is (None if forcing == "teacher_forced" else True)
-
-
-def test_damaged_generations_are_named(tmp_path: Path) -> None:
-    (tmp_path / "x.parquet").write_text("no table")
-    with pytest.raises(UserError, match=r"x\.parquet: is damaged"):
-        read_generations(tmp_path / "x.parquet")

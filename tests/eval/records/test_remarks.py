@@ -1,14 +1,12 @@
 """What is said beside a rate: the same words in the summary, the command's line and the report."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remedy.eval.records.remarks import of_condition, remarks, untrained
-from remedy.eval.records.summary import read_summary, summarise
-from remedy.eval.report.results import right_table
-from tests.eval.made_records import made, together, write_evaluation
+from remedy.eval.records.remarks import of_condition, untrained
+from remedy.eval.records.summary import summarise
+from tests.eval.made_records import made
 
 MANY = 60
 CASES: list[tuple[int, dict[str, Any], list[str]]] = [
@@ -47,14 +45,3 @@ def test_a_model_that_cannot_know_traces_is_untrained() -> None:
     ]
     (condition,) = summarise(made([False] * 4), "untrained: 0 steps")
     assert of_condition(condition) == ["untrained: 0 steps", "floor: none right"]
-
-
-def test_summary_and_tables_say_it_where_the_rate_is(tmp_path: Path) -> None:
-    runs = [made([False] * MANY, f"gru{seed}", truncated=True) for seed in (0, 1)]
-    said = ["all truncated by a limit on tokens", "floor: none right"]
-    conditions, records = together(*runs, variants={"gru0": "gru", "gru1": "gru"})
-    assert remarks(conditions, (0.0, 0.0, 0.1)) == said
-    folder = write_evaluation(tmp_path / "one", runs[0])
-    assert of_condition(read_summary(folder / "summary.json")[0]) == said
-    small = "\n".join(said)
-    assert right_table(conditions, records)[1][1].endswith(small)

@@ -35,14 +35,6 @@ def test_tables_on_ones_own_programs(own: Path, tmp_path: Path) -> None:  # noqa
     assert "Programs ran on CPython" in sections[0].note
 
 
-@pytest.mark.slow
-def test_the_densest_variants_are_listed_where_no_state_in_full_was_asked_for(own: Path, tmp_path: Path) -> None:  # noqa: F811
-    found = measured(own, tmp_path / "out", max_frames=500, costs={"max_tokens": 3000, "locals": ["diff"]})
-    head, *rows = densest_table(with_total(found.tokens))
-    assert sum(int(row[5]) for row in rows) == 3
-    assert {dict(zip(head, row))["Each state in full"] for row in rows} == {""}
-
-
 def test_what_was_given_up_for_a_variant_to_fit_is_in_its_columns() -> None:
     about = {"benchmark": "own", "tokenizer": "a", "format": "cwm", "string_encoding": "plain", "variant": "densest"}
     about |= {"written": True, "call_depth": None, "spacing": 1.0, "locals": "full", "tokens": 7.0}

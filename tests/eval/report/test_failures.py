@@ -114,23 +114,6 @@ def test_many_bars_are_put_together_by_the_label_with_the_most_values() -> None:
     assert widths == [0.25] * 2 + [0.25] * 2 + [0.5] * 2  # right, truncated, wrong state
 
 
-@pytest.mark.parametrize("label", ["forcing", "answer_only"])
-def test_no_bar_holds_several_forcings_however_many_there_are(label: str) -> None:
-    values: tuple[object, object] = ("free", "action_forced") if label == "forcing" else (False, True)
-    conditions, _ = together(
-        *(
-            failed(run=f"run-{number}", labels={"length": length, label: value})
-            for number in range(24)
-            for length in (4, 8)
-            for value in values
-        )
-    )
-    groups = grouped(conditions)
-    assert len(bars(groups)) == 48
-    assert all(len({one.labels[label] for one in mine}) == 1 for mine in bars(groups).values())
-    assert mixed(groups) == "A bar holds conditions that differ in length; the tables hold each by itself."
-
-
 def test_what_moved_which_failures() -> None:
     after = {**FAILED, "right": [False, True, True, False], "failure": ["runaway", "", "", "truncated"]}
     _, records = together(failed(run="a"), made(run="b", diagnostic="sorting", **after))  # type: ignore[arg-type]

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from remedy.checksums import write_json
-from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.evidence import evidence_row
 from remedy.eval.report.fairness import same_weights, unequal, unequal_evaluations
-from remedy.eval.report.page import compose, report
+from remedy.eval.report.page import compose
 from remedy.eval.report.planned import Missing, missing_runs, write_plan
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.stats import VerdictWord
@@ -54,24 +53,6 @@ def test_a_side_that_its_own_limit_cuts_is_not_judged(
     assert bool(found.refused) is not judged
     assert said in "\n".join(evidence_row(found))
     assert ("max_new_tokens" in evidence_row(found)[-1]) is (limits[0] != limits[1])
-
-
-def test_a_report_does_not_say_what_would_decide_what_it_does_not_judge(tmp_path: Path) -> None:
-    compared(tmp_path, (1.0, 0.0), 4, 4096)
-    text = report([tmp_path], tmp_path / "report").with_suffix(".md").read_text()
-    assert "**Inconclusive.** b: 100 % against 0 % right" in text
-    assert "not judged: 100 % of the baseline's" in text
-    assert "could show" not in text
-
-
-def test_two_evaluations_of_one_run_may_have_other_limits_too(tmp_path: Path) -> None:
-    for spacing, limit in ((1.0, 4), (4.0, 4096)):
-        rows = made([limit > 4] * 100, labels={**LABELS, "spacing": spacing}, truncated=limit == 4)
-        write_evaluation(tmp_path / str(limit), rows, evaluation={**ASKED, "max_new_tokens": limit})
-    sides = [Side(run="run", where={"spacing": spacing}) for spacing in (1.0, 4.0)]
-    (found,) = compose([tmp_path], [Comparison(mitigation="m", baseline=sides[0], treatment=sides[1])]).verdicts
-    assert found.remarks == ("unequal: max_new_tokens 4,096 against 4",)
-    assert found.refused
 
 
 def read_as(precision: str, **evaluation: Any) -> Mapping[str, Any]:

@@ -86,22 +86,6 @@ def test_what_feeding_changes_is_a_table_without_words(tmp_path: Path) -> None:
     assert table[1][0] == "forcing action_forced in place of free"
 
 
-def test_an_evaluation_that_is_not_finished_is_reported_as_far_as_it_has_come(tmp_path: Path) -> None:
-    folder = evaluation(tmp_path, "a", False)
-    whole = compose([folder]).sections
-    (folder / "summary.json").unlink()
-    for left, right in zip(whole, compose([folder]).sections, strict=True):
-        assert (left.title, left.rows, left.note) == (right.title, right.rows, right.note)
-
-
-def test_every_section_is_rendered(tmp_path: Path) -> None:
-    page = report([evaluation(tmp_path, "a", False), evaluation(tmp_path, "b", True)], tmp_path / "report")
-    html, markdown = page.read_text(), (tmp_path / "report" / "report.md").read_text()
-    for title in titles([tmp_path]):
-        assert f">{title}</h3>" in html
-        assert f"### {title}" in markdown
-
-
 def test_a_report_needs_no_torch_and_is_imported_without_figures(tmp_path: Path) -> None:
     evaluation(tmp_path, "a", False)
     code = (

@@ -11,11 +11,10 @@ from remedy.data_gen.config import DataConfig
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
-from remedy.eval.records.failures import Failure
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
 from remedy.eval.report.page import report
-from remedy.eval.report.records import LONGEST, MOST, SHORTLIST, TITLE, surest, turns
+from remedy.eval.report.records import LONGEST, MOST, TITLE, surest, turns
 from remedy.eval.view.page import page
 from remedy.eval.view.records import record_view
 from remedy.settings import build
@@ -49,13 +48,6 @@ def test_the_shortest_come_first_and_long_ones_never() -> None:
     assert sizes == sorted(sizes)
     assert max(sizes) < LONGEST
     assert len(found[0].records) == 2
-
-
-def test_few_failures_are_all_shown_and_what_was_not_written_is_not() -> None:
-    assert [len(turn.records) for turn in turns(failed(3))] == [1, 1, 1]
-    assert turns(failed(3, failure=str(Failure.TRUNCATED))) == []
-    assert turns(failed(3, first_error_frame=-1)) == []
-    assert SHORTLIST < MOST
 
 
 def test_the_surest_of_a_turn_is_chosen() -> None:

@@ -39,14 +39,6 @@ def test_a_row_for_every_recipe_and_condition() -> None:
     assert {one["Tokens"] for one in shown} == {"23"}
 
 
-def test_three_seeds_that_solve_it_leave_the_share_that_does_open() -> None:
-    found = together(*(made([True] * 100, run=f"r{n}") for n in range(3)), variants={f"r{n}": "v" for n in range(3)})
-    head, row = right_table(*found)
-    shown = dict(zip(head, row, strict=True))
-    assert shown["Right"] == "100 %\n97 to 100 %\nceiling: all right"
-    assert shown["Solved"] == "3 of 3\n29 to 100 % of all"
-
-
 def test_a_line_for_every_recipe_and_other_label_and_a_panel_for_every_forcing() -> None:
     conditions, records = together(
         *(
@@ -200,9 +192,3 @@ def test_held_out_functions_and_depths_stand_apart() -> None:
         ["run", "2", "yes", "50 %", "0 %"],
     ]
     assert [row[3].split("\n")[2:] for row in rows] == [["of 10", "8 programs"], ["of 2"]]
-
-
-def test_nothing_is_said_where_nothing_was_held_out() -> None:
-    conditions, records = together(made([True], functions="old"), made([True], run="other", functions=""))
-    for requests in ([], [request()], [{"run": "run", "trained_on": None}], [request("other", **TASK)]):
-        assert held_out_section("Composed functions", conditions, records, requests) == []

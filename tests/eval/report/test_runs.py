@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pytest
 
 from remedy.eval.records.folder import read_request
 from remedy.eval.records.summary import ConditionSummary
@@ -81,25 +80,6 @@ def test_what_tells_two_models_or_their_training_apart_stands_in_the_table(tmp_p
     assert found["Data"] == "permutation\nreveals: spacing 4.0; locals full"
 
 
-@pytest.mark.parametrize(
-    ("path", "shown"),
-    [
-        ("delta_rule by fla.ops.delta_rule 0.6.0", True),
-        ("delta_rule by PyTorch (fla is not installed)", True),
-        ("delta_rule by PyTorch (no CUDA device)", False),
-        ("PyTorch's own", False),
-    ],
-)
-def test_the_table_shows_what_computed_a_mixer_where_there_was_a_choice(path: str, shown: bool, tmp_path: Path) -> None:
-    labels = {"length": 4, "horizon": 4}
-    took = {**TRAINING, "computed": {"mixers": {"deltanet": path}, "all_logits": None}}
-    request = read_request(write_evaluation(tmp_path / "a", made([True], labels=labels), training=took))
-    conditions, records = together(made([True], labels=labels))
-    (head, row), _ = runs_table(Evaluations([request], conditions, records, []))
-    lines = dict(zip(head, row, strict=True))["Training"].splitlines()
-    assert (f"deltanet: {path}" in lines) == shown
-
-
 def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
     labels = {"length": 4, "horizon": 4}
     took = {**TRAINING, "steps": 0, "examples": 0, "tokens": 0, "flops": 0.0, "kept_step": 0}
@@ -112,19 +92,6 @@ def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
     assert not as_it_is(request)  # one of our decoders: random weights, of a seed
     request["checkpoint"]["mixers"] = {}
     assert as_it_is(request)
-
-
-@pytest.mark.parametrize(
-    ("memory", "says"),
-    [(None, ""), (4, "\nmemory 4"), ({"frames": 2, "open_calls": True}, "\nmemory 2 with open calls")],
-)
-def test_the_memory_of_a_run_is_said_as_labels_say_it(memory: Any, says: str, tmp_path: Path) -> None:
-    labels = {"length": 4, "horizon": 4}
-    request = read_request(write_evaluation(tmp_path / "a", made([True], labels=labels)))
-    request["data"]["memory"] = memory
-    found = Evaluations([request], *together(made([True], labels=labels)), [])
-    (head, row), _ = runs_table(found)
-    assert dict(zip(head, row, strict=True))["Data"] == f"permutation{says}"
 
 
 def test_runs_that_differ_in_one_number_are_one_row_with_what_differs(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.page import compose
-from remedy.eval.report.results import single_step_section, step_table
+from remedy.eval.report.results import single_step_section
 from remedy.eval.report.verdicts import decide
 from remedy.settings import ConfigError
 from tests.eval.made_records import made, together, write_evaluation
@@ -34,16 +34,6 @@ def own(right: list[bool]) -> pd.DataFrame:
 def compounded(conditions: list[ConditionSummary], records: pd.DataFrame) -> list[dict[str, str]]:
     (head, *rows), *_ = *(section.rows or [] for section in single_step_section("Sorting", conditions, records)), [[]]
     return [dict(zip(head, row, strict=True)) for row in rows]
-
-
-def test_rates_per_frame_stand_where_answers_are_not_the_models() -> None:
-    conditions, _ = together(one_step())
-    (condition,) = conditions
-    assert condition["right"] is None
-    assert condition["per_frame"]["states"]["examples"] == 40
-    head, row = step_table(conditions)
-    assert head == ["Recipe", "States", "Examples"]
-    assert row[1].startswith("90 %")
 
 
 def test_single_steps_are_compounded_beside_what_is_observed() -> None:

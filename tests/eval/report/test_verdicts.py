@@ -11,7 +11,6 @@ from remedy.eval.report.numbers import Loss
 from remedy.eval.report.verdicts import Verdict, decide
 from remedy.eval.report.wording import headline, side_cell, verdict_cell, verdict_row
 from remedy.eval.stats import VerdictWord
-from remedy.eval.stats.power import smallest_difference
 from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
 
@@ -130,15 +129,6 @@ def test_programs_that_stand_or_fall_together_are_one() -> None:
     assert decided(records, "a", "b").word is not VerdictWord.INCONCLUSIVE
 
 
-def test_programs_that_are_drawn_several_times_are_counted_once() -> None:
-    alike = [f"{number // 10}" for number in range(100)]
-    sides = (made(outcomes, run=run, example=alike, cluster=alike) for run, outcomes in (("a", WORSE), ("b", BETTER)))
-    _, records = together(*sides)
-    found = decided(records, "a", "b")
-    assert (found.found.examples, found.programs, found.found.clusters) == (100, 10, 10)
-    assert evidence(found)["Programs"].startswith("100 examples of 10 programs\n")
-
-
 def test_comparisons_share_the_level_of_one_but_for_the_primary() -> None:
     before, after = [True] * 50 + [False] * 50, [True] * 50 + [False] * 43 + [True] * 7
     _, records = together(made(before, run="a"), made(after, run="b"))
@@ -171,21 +161,6 @@ def test_sides_that_are_fed_different_roles_are_a_diagnosis() -> None:
     for setting in ({"primary": True}, {"margin": 0.1}, {"solved_at": 0.5}, {"asks": ["solved"]}):
         with pytest.raises(ConfigError, match=f"{next(iter(setting))} does nothing: its sides are fed different roles"):
             decide([comparison({"run": "a"}, {"run": "b"}, **setting)], records)
-
-
-def test_a_constraint_feeds_nothing_and_is_judged() -> None:
-    free, held = ({"forcing": name} for name in ("free", "control_flow"))
-    _, records = together(made(WORSE, labels=free), made(BETTER, labels=held))
-    (found,) = decide([comparison({"run": "run", "where": free}, {"run": "run", "where": held}, primary=True)], records)
-    assert found.word == VerdictWord.FIXED
-
-
-def test_an_inconclusive_comparison_says_what_its_plan_said() -> None:
-    _, records = together(made([True, False] * 50, run="a"), made([False, True] * 50, run="b"))
-    assert (
-        evidence(decided(records, "a", "b"))["Bounds"]
-        == f"could show {100 * smallest_difference((1, 1), 100):.0f} points (power 80 %)"
-    )
 
 
 def test_examples_are_paired_and_those_not_written_cost_nothing() -> None:

@@ -152,14 +152,6 @@ def test_seeds_that_agree_leave_the_share_of_trainings_that_solve_open() -> None
     assert over_seeds(runs(0.6, 0.7), solved_at=0.5).solved == 2
 
 
-def test_one_seed_has_the_interval_of_its_run() -> None:
-    one = over_seeds(runs(0.97))
-    assert one.estimate == rate(runs(0.97)[0].astype(bool).tolist())
-    assert (one.solved, math.isnan(one.spread)) == (0, True)
-    with pytest.raises(ValueError, match="no outcomes"):
-        over_seeds(np.zeros((0, 3)))
-
-
 counts = st.lists(st.integers(0, 20), min_size=1, max_size=4)
 pairs = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80)
 

@@ -92,8 +92,3 @@ def test_rows_that_differ_in_one_number_become_one() -> None:
     two = [["Recipe", "Model"], ["a", "gru"], ["b", "gru"]]
     assert folded(two) == (two, "")  # else nothing would be left
     assert folded([["Recipe", "Model"], ["a", "x"], ["a", "y"]])[0][1:] == [["a", "x / y"]]
-
-
-def test_a_condition_without_an_example_has_no_rate() -> None:
-    conditions, _ = together(made([False], failure="untraced", outcome="network"))
-    assert percent(conditions[0]["right"]) == ""

@@ -1,14 +1,14 @@
 """Tokens that a program's control flow allows next in a written trace.
 
 Between separators, which are ids and never text, an event is one token and an ACTION is one of a few source lines, each of which a
-tokenizer cuts in one way: a trie over their ids says which tokens may follow (De Cao et al., "Autoregressive entity retrieval", 2021).
-STATE and VALUE are free text. What is allowed alone need not be asked of a model.
+tokenizer cuts in one way: a trie over the frames that may come says which tokens may follow (De Cao et al., "Autoregressive entity
+retrieval", 2021). STATE and VALUE are free text. What is allowed alone need not be asked of a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from enum import Enum
+from collections.abc import Iterable, Iterator
+from functools import cache
 
 from remedy.data_gen.execution.program import Event
 from remedy.data_gen.roles import Role, Special
@@ -21,10 +21,8 @@ from remedy.eval.decoding.protocol import Allowed
 from remedy.models.tokenizer import TraceTokenizer
 
 WITH_LOCALS = frozenset({Event.CALL, Event.LINE})
-TEXT = None
-"""Free text and the token that closes it."""
-Symbols = tuple[int | None, ...]
-"""Tokens, and `TEXT`."""
+Symbols = tuple[int, ...]
+"""Tokens, and free texts: `~token` is a text that this token closes."""
 
 
 def check_traces(format: str, reveal: RevealConfig) -> None:
@@ -44,7 +42,7 @@ def check_traces(format: str, reveal: RevealConfig) -> None:
 
 
 class Trie:
-    """Lists of ids that have beginnings in common. A list that ends has `steps`: the frames that it may stand for."""
+    """Frames that have beginnings in common. One that ends has `steps`: what it may stand for."""
 
     __slots__ = ("next", "steps")
 
@@ -52,24 +50,28 @@ class Trie:
         self.next: dict[int, Trie] = {}
         self.steps: set[Step] = set()
 
-    def add(self, ids: Iterable[int], step: Step) -> None:
+    def add(self, symbols: Iterable[int], step: Step) -> None:
         node = self
-        for token in ids:
-            node = node.next.setdefault(token, Trie())
+        for symbol in symbols:
+            node = node.next.setdefault(symbol, Trie())
         node.steps.add(step)
 
+    @property
+    def closing(self) -> int | None:
+        """Return the token that closes the free text that comes next; None if none does."""
+        return next((~symbol for symbol in self.next if symbol < 0), None)
 
-class Phase(Enum):
-    """Part of a frame that is written next."""
+    def endings(self) -> Iterator[tuple[Symbols, set[Step]]]:
+        """Return how each frame with this beginning goes on, and the steps that it stands for."""
+        if self.steps:
+            yield (), self.steps
+        for symbol, following in self.next.items():
+            for symbols, steps in following.endings():
+                yield (symbol, *symbols), steps
 
-    EVENT = 0
-    STATE = 1
-    ACTION_SEP = 2
-    ACTION = 3
-    VALUE = 4
-    DONE = 5
-
-    __hash__ = object.__hash__
+    def all_steps(self) -> frozenset[Step]:
+        """The steps that frames with this beginning stand for."""
+        return frozenset(step for _, steps in self.endings() for step in steps)
 
 
 class TraceGrammar:
@@ -82,20 +84,18 @@ class TraceGrammar:
     def __init__(
         self, flow: ControlFlow, tokenizer: TraceTokenizer, format: str = "cwm", reveal: RevealConfig | None = None
     ) -> None:
+        self.reveal = reveal or RevealConfig()
+        check_traces(format, self.reveal)
         writer = FORMATS[format]
-        check_traces(format, reveal or RevealConfig())
         assert isinstance(writer, Cwm)
         self.flow = flow
         self.tokenizer = tokenizer
         self.seeded = writer.seeded
         self._writer = writer
-        self.reveal = reveal or RevealConfig()
-        special = tokenizer.special_ids
-        self.separators = {name: special[name] for name in (Special.ACTION_SEP, Special.ARG_SEP, Special.FRAME_SEP)}
-        self.event_ids: dict[Event | None, int] = {event: special[token] for event, token in EVENT_TOKENS.items()}
-        self.event_ids[None] = special[Special.END_OF_TEXT]
-        self.events = {token: event for event, token in self.event_ids.items()}
-        self._tries: dict[frozenset[Step], dict[Event | None, Trie]] = {}
+        self.frame = cache(self._frame)
+        """The symbols of a step's frame; the end of the trace is one token."""
+        self.frames = cache(self._frames)
+        """A trie of the frames of some steps."""
 
     def start(self, exceptions: Exceptions = "all") -> TokenWalk:
         """After the prompt, which in most formats ends with the entry's CALL. `exceptions`: see `ControlFlow.start`."""
@@ -104,130 +104,81 @@ class TraceGrammar:
             after = walk.advance(walk.allowed())
             assert after is not None
             walk = after
-        return TokenWalk(self, walk, Phase.EVENT)
+        return TokenWalk(self, walk, self.frames(walk.allowed()))
 
-    def tries(self, allowed: frozenset[Step]) -> dict[Event | None, Trie]:
-        """The source lines of steps, by event."""
-        found = self._tries.get(allowed)
-        if found is None:
-            found = self._tries[allowed] = {}
-            for step in allowed:
-                found.setdefault(step.event, Trie()).add(self.ids(step), step)
+    def _frames(self, allowed: frozenset[Step]) -> Trie:
+        found = Trie()
+        for step in allowed:
+            found.add(self.frame(step), step)
         return found
 
-    def frame(self, event: Event | None, action: Sequence[int]) -> Symbols:
-        """A frame whose source line has these tokens; the end of the trace is one token."""
+    def _frame(self, step: Step) -> Symbols:
+        special, event = self.tokenizer.special_ids, step.event
         if event is None:
-            return (self.event_ids[event],)
-        separators = self.separators
-        if event in WITH_LOCALS:
-            return (self.event_ids[event], TEXT, *action, separators[Special.FRAME_SEP])
-        sep, arg_sep = separators[Special.ACTION_SEP], separators[Special.ARG_SEP]
-        return (self.event_ids[event], sep, *action, arg_sep, TEXT)
-
-    def ids(self, step: Step) -> list[int]:
-        """The tokens of a step's ACTION."""
-        if step.event is None:
-            return []
+            return (special[Special.END_OF_TEXT],)
         source = self._writer.action(self.flow.program, step.line, self.flow.source(step))
-        return self.tokenizer.encode(source_spans(Role.ACTION, source, 0)).ids
+        action = self.tokenizer.encode(source_spans(Role.ACTION, source, 0)).ids
+        first, separator, end = special[EVENT_TOKENS[event]], special[Special.ACTION_SEP], special[Special.FRAME_SEP]
+        if event in WITH_LOCALS:
+            return (first, ~separator, *action, end)
+        return (first, separator, *action, special[Special.ARG_SEP], ~end)
 
 
 class TokenWalk:
     """A place in a trace that is being written. It does not change: `after` gives another, so that guesses can be taken back."""
 
-    __slots__ = ("_event", "_phase", "_trie", "_walk", "grammar")
+    __slots__ = ("_node", "_walk", "grammar")
 
-    def __init__(
-        self, grammar: TraceGrammar, walk: Walk, phase: Phase, event: Event | None = None, trie: Trie | None = None
-    ) -> None:
+    def __init__(self, grammar: TraceGrammar, walk: Walk, node: Trie) -> None:
+        """`node`: how far the frame is written that comes after those that `walk` has read."""
         self.grammar = grammar
         self._walk = walk
-        self._phase = phase
-        self._event = event
-        self._trie = trie
+        self._node = node
 
     @property
     def done(self) -> bool:
         """Say if the trace has ended."""
-        return self._phase is Phase.DONE
+        return not self._node.next
 
     @property
     def steps(self) -> frozenset[Step]:
         """The frames that the one being written may be, as far as it is written."""
-        if self._phase is Phase.EVENT:
-            return self._next_steps()
-        return frozenset(steps_of(self._trie)) if self._trie is not None else frozenset()
+        return self._node.all_steps()
 
     def allowed(self) -> Allowed:
         """Return what may come next; nothing when the trace has ended."""
-        grammar, phase = self.grammar, self._phase
-        separators = grammar.separators
-        if phase is Phase.EVENT:
-            return Allowed(frozenset(grammar.event_ids[event] for event in grammar.tries(self._next_steps())))
-        if phase is Phase.STATE:
-            return Allowed(frozenset({separators[Special.ACTION_SEP]}), text=True)
-        if phase is Phase.ACTION_SEP:
-            return Allowed(frozenset({separators[Special.ACTION_SEP]}))
-        if phase is Phase.ACTION:
-            assert self._trie is not None
-            return Allowed(frozenset(self._trie.next or {self._closing()}))
-        if phase is Phase.VALUE:
-            return Allowed(frozenset({separators[Special.FRAME_SEP]}), text=True)
-        return Allowed(frozenset())
+        closing = self._node.closing
+        return Allowed(frozenset(self._node.next)) if closing is None else Allowed(frozenset({closing}), text=True)
 
     def after(self, token: int) -> TokenWalk | None:
         """After one more token; None if it is not allowed."""
-        allowed = self.allowed()
-        if token not in allowed.ids:
-            return self if allowed.text and not self.grammar.tokenizer.is_special(token) else None
-        grammar, phase = self.grammar, self._phase
-        if phase is Phase.EVENT:
-            event = grammar.events[token]
-            phase = Phase.DONE if event is None else Phase.STATE if event in WITH_LOCALS else Phase.ACTION_SEP
-            return TokenWalk(grammar, self._walk, phase, event, grammar.tries(self._walk.allowed())[event])
-        if phase in (Phase.STATE, Phase.ACTION_SEP):
-            return TokenWalk(grammar, self._walk, Phase.ACTION, self._event, self._trie)
-        assert self._trie is not None
-        if phase is Phase.ACTION and self._trie.next:
-            return TokenWalk(grammar, self._walk, phase, self._event, self._trie.next[token])
-        if phase is Phase.ACTION and self._event not in WITH_LOCALS:
-            return TokenWalk(grammar, self._walk, Phase.VALUE, self._event, self._trie)
-        walk = self._walk.advance(self._trie.steps)
+        node = self._following(token)
+        if node is None:
+            text = self._node.closing is not None and not self.grammar.tokenizer.is_special(token)
+            return self if text else None
+        if not node.steps or not self._event(node):
+            return TokenWalk(self.grammar, self._walk, node)
+        walk = self._walk.advance(node.steps)
         assert walk is not None
-        return TokenWalk(grammar, walk, Phase.EVENT)
+        return TokenWalk(self.grammar, walk, self.grammar.frames(walk.allowed()))
 
-    def _next_steps(self) -> frozenset[Step]:
-        """Return what the next frame may be."""
-        return self._walk.allowed()
+    def _following(self, token: int) -> Trie | None:
+        """After a token that is no text."""
+        return self._node.next.get(token) or self._node.next.get(~token)
+
+    @staticmethod
+    def _event(node: Trie) -> Event | None:
+        """The event of a frame that has one already; None at the end of the trace."""
+        while not node.steps:
+            node = next(iter(node.next.values()))
+        return next(iter(node.steps)).event
 
     def rest(self) -> Iterator[tuple[Symbols, Walk]]:
         """Return how the frame that is being written may go on to its end, and the walk after it; nothing when the trace has ended."""
-        if self._phase is Phase.EVENT:
+        if self._node is self.grammar.frames(self._walk.allowed()):
             yield (), self._walk
-        elif self._phase is not Phase.DONE:
-            assert self._trie is not None
-            written = {Phase.STATE: 1, Phase.ACTION_SEP: 1, Phase.ACTION: 2, Phase.VALUE: -1}[self._phase]
-            for ids, steps in endings(self._trie):
+        elif not self.done:
+            for symbols, steps in self._node.endings():
                 walk = self._walk.advance(steps)
                 assert walk is not None
-                yield self.grammar.frame(self._event, ids)[written:], walk
-
-    def _closing(self) -> int:
-        """Return what stands after the source line."""
-        closing = Special.FRAME_SEP if self._event in WITH_LOCALS else Special.ARG_SEP
-        return self.grammar.separators[closing]
-
-
-def steps_of(trie: Trie) -> set[Step]:
-    """The steps that lists with this beginning stand for."""
-    return trie.steps.union(*(steps_of(one) for one in trie.next.values()))
-
-
-def endings(trie: Trie) -> Iterator[tuple[tuple[int, ...], set[Step]]]:
-    """Return how each list with this beginning goes on, and the steps that it stands for."""
-    if trie.steps:
-        yield (), trie.steps
-    for token, following in trie.next.items():
-        for ids, steps in endings(following):
-            yield (token, *ids), steps
+                yield symbols, walk

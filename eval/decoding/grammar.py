@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from remedy.eval.control_flow import ControlFlowError, Step
 from remedy.eval.control_flow.grammar import Grammar, Rule
 from remedy.eval.control_flow.grammar import Symbols as Alternative
-from remedy.eval.decoding.control_flow import TEXT, Symbols, TokenWalk, TraceGrammar
+from remedy.eval.decoding.control_flow import Symbols, TokenWalk, TraceGrammar
 
 ITEMS = 2_000
 """What a parser of llguidance 1.9 holds at one place of a text at most (`ParserLimits.max_items_in_row`)."""
@@ -30,7 +30,6 @@ class LarkGrammar:
         self._grammar = Grammar(traces.flow.start().options)
         special = ",".join(map(str, sorted(traces.tokenizer.special_ids.values())))
         self._text = [f"text: open <[{special}]>", f"open: | open <[^{special}]>"]
-        self._frames: dict[Step, Symbols] = {}
 
     def after(self, place: TokenWalk) -> str:
         """Return what may come after a place.
@@ -56,14 +55,7 @@ class LarkGrammar:
         return "\n".join(lines) + "\n"
 
     def _said(self, symbols: Alternative, frames: Mapping[Symbols, str]) -> str:
-        return " ".join(_name(one) if isinstance(one, Rule) else frames[self._frame(one)] for one in symbols)
-
-    def _frame(self, step: Step) -> Symbols:
-        """A step's frame: those of lines with the same text are one."""
-        found = self._frames.get(step)
-        if found is None:
-            found = self._frames[step] = self.traces.frame(step.event, self.traces.ids(step))
-        return found
+        return " ".join(_name(one) if isinstance(one, Rule) else frames[self.traces.frame(one)] for one in symbols)
 
     def _checked(self, rules: Rules, first: Collection[Alternative]) -> dict[Symbols, str]:
         """The names of all frames. Raises a ControlFlowError where a parser would not read the grammar."""
@@ -71,14 +63,14 @@ class LarkGrammar:
         steps = {one for symbols in alternatives for one in symbols if isinstance(one, Step)}
         frames = {
             symbols: f"f{number}"
-            for number, symbols in enumerate(dict.fromkeys(map(self._frame, sorted(steps, key=str))))
+            for number, symbols in enumerate(dict.fromkeys(map(self.traces.frame, sorted(steps, key=str))))
         }
         if (size := len(rules) + len(alternatives) + sum(map(len, frames))) > SIZE:
             raise ControlFlowError(f"a grammar of its traces has {size:,} symbols, and a server reads {SIZE:,}")
         called: dict[tuple[object, ...], set[Rule]] = {}
         for symbols in alternatives:
             if len(symbols) == 3 and isinstance(symbols[1], Step) and isinstance(symbols[2], Rule):
-                called.setdefault((symbols[0], self._frame(symbols[1])), set()).add(symbols[2])
+                called.setdefault((symbols[0], self.traces.frame(symbols[1])), set()).add(symbols[2])
         begun = [{one[0] for one in first if isinstance(one[0], Rule)}, *called.values()]
         for some in {frozenset(one) for one in begun}:
             if _items(rules, some) > ITEMS:
@@ -116,5 +108,5 @@ def _name(rule: Rule) -> str:
     return f"n{rule.number}"
 
 
-def _token(symbol: int | None) -> str:
-    return "text" if symbol is TEXT else f"<[{symbol}]>"
+def _token(symbol: int) -> str:
+    return "text" if symbol < 0 else f"<[{symbol}]>"

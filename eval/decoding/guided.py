@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from remedy.data_gen.execution.program import Event
-from remedy.data_gen.roles import Special
 from remedy.data_gen.traces.cwm import read_locals
 from remedy.data_gen.traces.parse import Malformed, json_string
 from remedy.data_gen.traces.reveal import UNCHANGED, RevealConfig
-from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
+from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions
 from remedy.eval.control_flow.evaluator import Guide
-from remedy.eval.decoding.control_flow import WITH_LOCALS, Phase, TokenWalk, TraceGrammar, Trie, steps_of
+from remedy.eval.decoding.control_flow import WITH_LOCALS, TokenWalk, TraceGrammar, Trie
 from remedy.eval.decoding.known_text import StateText, value_ids
 from remedy.eval.decoding.protocol import Allowed
 from remedy.models.tokenizer import TraceTokenizer
@@ -60,7 +59,7 @@ class GuidedGrammar(TraceGrammar):
     def start(self, exceptions: Exceptions = "all") -> GuidedWalk:
         """After the prompt, as `TraceGrammar.start`."""
         guide = (Guide.entered if self.seeded else Guide.start)(self.flow, exceptions)
-        return GuidedWalk(self, guide, Phase.EVENT, {} if self.diff else None)
+        return GuidedWalk(self, guide, self.frames(guide.allowed()), {} if self.diff else None)
 
     def may_close(self, token: int) -> bool:
         """Say if a token has a quote, which may end a value."""
@@ -103,15 +102,13 @@ class GuidedWalk(TokenWalk):
         self,
         grammar: GuidedGrammar,
         guide: Guide,
-        phase: Phase,
+        node: Trie,
         memory: Mapping[str, str] | None,
-        event: Event | None = None,
-        trie: Trie | None = None,
         shown: Mapping[str, str] | None = None,
         state: StateText | None = None,
         text: _Text = _EMPTY,
     ) -> None:
-        super().__init__(grammar, guide.walk, phase, event, trie)
+        super().__init__(grammar, guide.walk, node)
         self._guide = guide
         self._memory = memory
         """The variables that `..` stands for; None where they are not known."""
@@ -124,57 +121,40 @@ class GuidedWalk(TokenWalk):
         """Return what may come next; nothing when the trace has ended."""
         return super().allowed() if self._text.next is None else Allowed(frozenset({self._text.next}))
 
-    def _next_steps(self) -> frozenset[Step]:
-        return self._guide.allowed()
-
     def after(self, token: int) -> GuidedWalk | None:
         """After one more token; None if it is not allowed."""
-        allowed, phase = self.allowed(), self._phase
+        allowed, grammar = self.allowed(), self.grammar
         if token not in allowed.ids:
-            is_text = allowed.text and not self.grammar.tokenizer.is_special(token)
-            return self._with_text(token) if is_text else None
-        if self._text.next is not None and not self.grammar.tokenizer.is_special(token):
-            return self._moved(phase, text=self._text._replace(at=self._text.at + 1))
-        if phase is Phase.EVENT:
-            return self._after_event(token)
-        if phase in (Phase.STATE, Phase.ACTION_SEP):
-            shown = self._read() if phase is Phase.STATE else None
-            return self._moved(Phase.ACTION, shown=shown)
-        assert self._trie is not None
-        if phase is Phase.ACTION and self._trie.next:
-            return self._moved(phase, trie=self._trie.next[token], shown=self._shown)
-        if phase is Phase.ACTION and self._event not in WITH_LOCALS:
-            value = self._guide.value(self._trie.steps)
-            separator = self.grammar.separators[Special.FRAME_SEP]
-            pending = () if value is None else (*value_ids(self.grammar.tokenizer, value), separator)
-            return self._moved(Phase.VALUE, text=_Text((), pending))
-        return self._after_frame(self._trie)
+            return self._with_text(token) if allowed.text and not grammar.tokenizer.is_special(token) else None
+        if self._text.next is not None and not grammar.tokenizer.is_special(token):
+            return self._moved(self._text._replace(at=self._text.at + 1))
+        node = self._following(token)
+        assert node is not None
+        event = self._event(node)
+        shown = self._read(event) if self._state is not None else self._shown
+        if node.steps and event is not None:
+            return self._after_frame(node, event)
+        place = GuidedWalk(grammar, self._guide, node, self._memory, shown)
+        return place if node.closing is None else place._begun(event)
 
-    def _moved(
-        self,
-        phase: Phase,
-        trie: Trie | None = None,
-        shown: Mapping[str, str] | None = None,
-        text: _Text = _EMPTY,
-    ) -> GuidedWalk:
-        """Another place of the same frame."""
-        trie = trie or self._trie
-        return GuidedWalk(self.grammar, self._guide, phase, self._memory, self._event, trie, shown, self._state, text)
+    def _moved(self, text: _Text) -> GuidedWalk:
+        """The same place of the frame, with other text."""
+        return GuidedWalk(self.grammar, self._guide, self._node, self._memory, self._shown, self._state, text)
 
-    def _after_event(self, token: int) -> GuidedWalk:
-        grammar, guide = self.grammar, self._guide
-        event = grammar.events[token]
-        trie = grammar.tries(guide.allowed())[event]
-        if event is None or event not in WITH_LOCALS:
-            phase = Phase.DONE if event is None else Phase.ACTION_SEP
-            return GuidedWalk(grammar, guide, phase, self._memory, event, trie)
-        entries, complete = guide.shown(steps_of(trie))
-        written = [(name, self._as_written(name, text, event)) for name, text in entries]
-        state = StateText(grammar.tokenizer, written, complete)
-        place = GuidedWalk(grammar, guide, Phase.STATE, self._memory, event, trie, None, state)
-        return place._with_certain(())
+    def _begun(self, event: Event | None) -> GuidedWalk:
+        """Where a STATE or VALUE begins, with what is certain of it."""
+        grammar, guide, steps = self.grammar, self._guide, self.steps
+        if event in WITH_LOCALS:
+            entries, complete = guide.shown(steps)
+            written = [(name, self._as_written(name, text, event)) for name, text in entries]
+            self._state = StateText(grammar.tokenizer, written, complete)
+            return self._with_certain(())
+        value = guide.value(steps)
+        assert self._node.closing is not None
+        pending = () if value is None else (*value_ids(grammar.tokenizer, value), self._node.closing)
+        return self._moved(_Text((), pending))
 
-    def _as_written(self, name: str, text: str | None, event: Event) -> str | None:
+    def _as_written(self, name: str, text: str | None, event: Event | None) -> str | None:
         """A value's text as the next state writes it."""
         if text is None or not self.grammar.diff or event is Event.CALL:
             return text
@@ -185,18 +165,18 @@ class GuidedWalk(TokenWalk):
     def _with_text(self, token: int) -> GuidedWalk:
         """After a token of free text."""
         ids = (*self._text.ids, token)
-        if self._phase is Phase.STATE and self.grammar.may_close(token):
+        if self._state is not None and self.grammar.may_close(token):
             return self._with_certain(ids)
-        return self._moved(self._phase, text=_Text(ids))
+        return self._moved(_Text(ids))
 
     def _with_certain(self, ids: tuple[int, ...]) -> GuidedWalk:
         """After these tokens of a state, with what must follow them."""
         assert self._state is not None
         pending, ended = self._state.certain(ids)
-        separator = [self.grammar.separators[Special.ACTION_SEP]] if ended else []
-        return self._moved(Phase.STATE, text=_Text(ids, (*pending, *separator)))
+        separator = [self._node.closing] if ended and self._node.closing is not None else []
+        return self._moved(_Text(ids, (*pending, *separator)))
 
-    def _read(self) -> Mapping[str, str] | None:
+    def _read(self, event: Event | None) -> Mapping[str, str] | None:
         """Return what the state shows that was just written, in full; None if it cannot be read."""
         try:
             shown = read_locals(self.grammar.tokenizer.decode(self._text.ids))
@@ -204,14 +184,13 @@ class GuidedWalk(TokenWalk):
             return None
         if not self.grammar.diff:
             return shown
-        known = {} if self._event is Event.CALL else self._memory or {}
+        known = {} if event is Event.CALL else self._memory or {}
         if any(text == UNCHANGED.text and name not in known for name, text in shown.items()):
             return None
         return {name: known[name] if text == UNCHANGED.text else text for name, text in shown.items()}
 
-    def _after_frame(self, trie: Trie) -> GuidedWalk:
-        grammar, event = self.grammar, self._event
-        memory, value = self._memory, None
+    def _after_frame(self, node: Trie, event: Event) -> GuidedWalk:
+        grammar, memory, value = self.grammar, self._memory, None
         if event in WITH_LOCALS:
             memory = self._shown
         else:
@@ -220,6 +199,6 @@ class GuidedWalk(TokenWalk):
                 value = json_string(grammar.tokenizer.decode(self._text.ids), "a value")
             except Malformed:
                 value = ""
-        guide = self._guide.advance(trie.steps, self._shown, value)
+        guide = self._guide.advance(node.steps, self._shown, value)
         assert guide is not None
-        return GuidedWalk(grammar, guide, Phase.EVENT, memory)
+        return GuidedWalk(grammar, guide, grammar.frames(guide.allowed()), memory)

@@ -7,7 +7,9 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from remedy.messages import suggest
 from remedy.settings import ConfigError
@@ -49,6 +51,13 @@ def described(what: str = "") -> Iterator[str]:
             line = _SAID.get(kind, _of_docstring)(one, choice)
             yield f"  {one:<{width}}  {textwrap.shorten(line, WIDTH, placeholder=' ...')}"
         yield ""
+
+
+def print_choices(
+    what: Annotated[str, typer.Argument(help="tasks, mixers, formats, diagnostics, ... (default: all)")] = "",
+) -> None:
+    """Print what settings choose from by name, a line for each: tasks, mixers, formats, diagnostics and others."""
+    print("\n".join(described(what)))
 
 
 def _of_docstring(name: str, choice: Any) -> str:

@@ -1,16 +1,17 @@
-"""Common parts of all command lines: plain help, log lines on the terminal, and errors of a user or a machine as one message."""
+"""Common parts of all command lines: options, log lines on the terminal, and errors of a user or a machine as one message."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn, Optional
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from remedy.data_gen.execution.program import ProgramError
 from remedy.messages import cut, escaped, one_line
@@ -19,59 +20,6 @@ from remedy.settings import UserError
 LONGEST = 1000
 """Characters of a line; a path may be in it."""
 _FULL = "; make room and give the same command again: what is whole stays, and it goes on from there"
-
-
-MAIN = ("init", "generate", "show", "train", "evaluate", "report", "run")
-"""Commands of the main path, in its order; the others are tools."""
-
-
-class Commands(TyperGroup):
-    """The commands in two groups."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        tools = [name for name in self.commands if name not in MAIN]
-        for title, names in (("Commands", MAIN), ("Tools", tools)):
-            with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(300)) for name in names])
-
-
-class SettingsCommand(TyperCommand):
-    """A command whose `--help` ends with the settings of its YAML file."""
-
-    def get_help(self, ctx: Any) -> str:
-        from remedy.launch.reference import as_help, settings_class
-
-        text: str = super().get_help(ctx)
-        return f"{text}\n\nSettings, in the YAML file or as key=value:\n{as_help(settings_class(self.name or ''))}"
-
-
-class _Print(logging.Handler):
-    """Prints messages as they are, warnings to stderr, so that they appear above a line that moves."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print(
-            escaped(self.format(record), "\n"),
-            file=sys.stderr if record.levelno >= logging.WARNING else sys.stdout,
-            flush=True,
-        )
-
-
-def show_logs() -> None:
-    """Show what the package logs."""
-    logger = logging.getLogger("remedy")
-    logger.setLevel(logging.INFO)
-    logger.handlers = [_Print()]
-    logger.propagate = False
-
-
-def show_source(text: str) -> None:
-    """Print what is or holds a program's text: exactly, but to a terminal without what one obeys."""
-    print(escaped(text, "\n\t") if sys.stdout.isatty() else text, end="")
-
-
-def command_line(**options: Any) -> typer.Typer:
-    """A command line of plain text; tracebacks as Python prints them."""
-    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **options)
 
 
 def written_to(path: str) -> Path:
@@ -87,16 +35,54 @@ def target(help: str) -> Any:
     return typer.Option(help=help, parser=written_to, metavar="<path>")
 
 
-def start(app: typer.Typer) -> None:
-    """Run a command line: what the package logs is shown; what a user can put right is one message and exit status 2, and an
-    interrupt one line and 130. Any other exception is a mistake of ours, and keeps its traceback."""
-    show_logs()
+MaybeInt = Optional[int]  # noqa: UP045
+MaybeFloat = Optional[float]  # noqa: UP045
+MaybeText = Optional[str]  # noqa: UP045
+MaybePath = Optional[Path]  # noqa: UP045
+MaybeTexts = Optional[list[str]]  # noqa: UP045
+Overrides = Annotated[MaybeTexts, typer.Argument(metavar="[key=value ...]", help="settings to change")]
+Checkpoint = Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")]
+Workers = Annotated[int, typer.Option(min=1, max=1000, help="processes")]
+
+
+class _Print(logging.Handler):
+    """Prints messages as they are, warnings to stderr, so that they appear above a line that moves."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        file = sys.stderr if record.levelno >= logging.WARNING else sys.stdout
+        print(escaped(self.format(record), "\n"), file=file, flush=True)
+
+
+def show_source(text: str) -> None:
+    """Print what is or holds a program's text: exactly, but to a terminal without what one obeys."""
+    print(escaped(text, "\n\t") if sys.stdout.isatty() else text, end="")
+
+
+def command_line(**options: Any) -> typer.Typer:
+    """A command line of plain text; tracebacks as Python prints them."""
+    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **options)
+
+
+def start(app: Callable[[], object]) -> None:
+    """Run a command line, `reporting` what goes wrong."""
+    with reporting():
+        app()
+
+
+@contextlib.contextmanager
+def reporting() -> Iterator[None]:
+    """Around a command: what the package logs is shown; what a user can put right is one message and exit status 2, and an interrupt
+    one line and 130. Any other exception is a mistake of ours, and keeps its traceback."""
+    logger = logging.getLogger("remedy")
+    logger.setLevel(logging.INFO)
+    logger.handlers = [_Print()]
+    logger.propagate = False
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        app()
+        yield
     except (SystemExit, KeyboardInterrupt) as leaving:
-        # Typer turns an interrupt into an exit, or (older ones) into an abort, but not while it reads the command line.
+        # Typer turns an interrupt into an exit, but not while it reads the command line.
         if not _interrupted(leaving if isinstance(leaving, KeyboardInterrupt) else leaving.__context__):
             raise
         _leave("interrupted: what is written stays, and the same command goes on from there", 130)
@@ -109,10 +95,8 @@ def start(app: typer.Typer) -> None:
 
 def in_words(error: BaseException) -> str | None:
     """Return what a user reads of an error that is one of theirs or of their machine's; None for a mistake of ours."""
-    if isinstance(error, UserError):
+    if isinstance(error, (UserError, ProgramError)):
         return "\n".join(one_line(line, LONGEST) for line in str(error).splitlines())
-    if isinstance(error, ProgramError):
-        return one_line(str(error), LONGEST)
     if isinstance(error, OSError):
         return one_line(_of_the_system(error))
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

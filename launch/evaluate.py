@@ -8,13 +8,13 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remedy.launch.console import command_line, in_words, start, target
+from remedy.launch.console import Checkpoint, Overrides, in_words, target
 from remedy.processes import end_with_parent, this_process
 from remedy.settings import UserError, load
 
@@ -69,42 +69,37 @@ def _take_device(number: int) -> None:
         torch.cuda.set_device(number)
 
 
-def evaluate(checkpoint: str, config: str, overrides: Sequence[str], out: Path, name: str) -> None:
-    """Evaluate, as one of several processes or alone."""
+def say(done: object) -> None:
+    """Print how far an evaluation is."""
+    print(done, flush=True)
+
+
+def evaluate(
+    checkpoint: Checkpoint,
+    config: Annotated[str, typer.Argument(help="YAML with `diagnostics`")],
+    out: Annotated[Path, target("folder for records and summary")],
+    overrides: Overrides = None,
+    name: Annotated[str, typer.Option(help="what reports call it (default: the checkpoint's path)")] = "",
+) -> None:
+    """Run diagnostics on a checkpoint, as one of the processes that `torchrun` started (launch/evaluate.py) or alone; run again to
+    continue."""
     from remedy.eval.checkpoint import for_checkpoint, load_evaluated
     from remedy.eval.conditions import conditions_of
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate as run
 
     with together() as rank:
-        settings = load(EvalConfig, config, overrides)
+        settings = load(EvalConfig, config, overrides or [])
         settings.refuse_on(rank.process.world_size)
         subject = for_checkpoint(checkpoint, settings)
         conditions_of(settings, subject)  # what does not fit the data is said before weights are loaded
         model, tokenizer = load_evaluated(checkpoint, settings)
-        say = lambda done: print(done, flush=True)  # noqa: E731
         summary = run(model, tokenizer, subject, settings, out, name or checkpoint, say, rank=rank)
         if rank.is_main:
             print(f"summary: {summary}")
 
 
-app = command_line()
-
-
-@app.command()
-def main(
-    checkpoint: Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")],
-    config: Annotated[str, typer.Argument(help="YAML with `diagnostics`")],
-    overrides: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="[key=value ...]", help="settings to change"),
-    ] = None,
-    out: Annotated[Path, target("folder for records and summary")] = ...,  # type: ignore[assignment]
-    name: Annotated[str, typer.Option(help="what reports call it (default: the checkpoint's path)")] = "",
-) -> None:
-    """Run diagnostics on a checkpoint, as one of the processes that `torchrun` started or alone; run again to continue."""
-    evaluate(checkpoint, config, overrides or [], out, name)
-
-
 if __name__ == "__main__":
-    start(app)
+    from remedy.launch.cli import main
+
+    main("evaluate")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import model_validator
 
 from remedy.data_gen.card import write_card
@@ -14,6 +16,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.held_out import refuse_held_out_in_vain
 from remedy.data_gen.shards import WriteConfig, plan, write
 from remedy.data_gen.splits import SPLITS
+from remedy.launch.console import Overrides, Workers, target
 from remedy.messages import shown
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
@@ -32,12 +35,8 @@ class GenerateConfig(Configuration):
     """How much is written, in shards of which size."""
 
     @model_validator(mode="after")
-    def _held_out(self) -> GenerateConfig:
-        refuse_held_out_in_vain([self.data])
-        return self
-
-    @model_validator(mode="after")
     def _whole_examples(self) -> GenerateConfig:
+        refuse_held_out_in_vain([self.data])
         if self.data.memory is not None:
             raise ValueError(
                 f"data.memory {self.data.memory} does nothing in a data set, which holds whole examples: remove it here, and set it "
@@ -47,10 +46,17 @@ class GenerateConfig(Configuration):
 
 
 def generate(
-    config: str, overrides: Sequence[str], out: Path, shard: str, workers: int, overwrite: bool = False
+    config: Annotated[str, typer.Argument(help="YAML with `data`, `tokenizer` and `write`")],
+    overrides: Overrides = None,
+    out: Annotated[Path, target("folder for shards and data card")] = ...,  # type: ignore[assignment]
+    shard: Annotated[str, typer.Option(help="i/N: make every N-th shard from the i-th, counted from 0")] = "0/1",
+    workers: Workers = 1,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace the shards of another configuration that the folder holds")
+    ] = False,
 ) -> None:
-    """Write the missing shards of this part, and the card once all are there."""
-    settings = load(GenerateConfig, config, overrides)
+    """Write a data set as Parquet shards with a data card; run again to continue."""
+    settings = load(GenerateConfig, config, overrides or [])
     part, data, size = _part(shard), settings.data, _available(settings)
     if overwrite and part[1] > 1:
         raise UserError(
@@ -90,8 +96,7 @@ def _available(settings: GenerateConfig) -> WriteConfig:
 
 
 def _part(text: str) -> tuple[int, int]:
-    index, _, count = text.partition("/")
-    whole = index.isdecimal() and count.isdecimal() and len(index + count) < 20
-    if not (whole and int(index) < int(count)):
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if found is None or int(found[1]) >= int(found[2]):
         raise ConfigError(f"--shard {shown(text)}: write i/N with 0 <= i < N, for example 0/4")
-    return int(index), int(count)
+    return int(found[1]), int(found[2])

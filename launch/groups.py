@@ -11,9 +11,6 @@ from pydantic import Field, model_validator
 from remedy.messages import shown
 from remedy.settings import Settings
 
-MOST_RUNS = 10_000
-"""Runs of a group; more can only be a grid with one key too many."""
-
 SEEDS = ("seed", "data_seed")
 """What runs of one variant differ in: settings of `train`. Not `data.seed`, which chooses the test set too."""
 SEED_KEYS = tuple(f"train.{name}" for name in SEEDS)
@@ -76,58 +73,47 @@ class Group(Settings):
     """For single ones of `runs`, what differs from `evaluate`."""
 
     @model_validator(mode="after")
-    def _not_empty(self) -> Group:
+    def _nothing_in_vain(self) -> Group:
         if not self.runs and not self.grid and not self.seeds:
             raise ValueError("give `runs`, `grid` or `seeds`")
-        points = math.prod(len(values) for values in self.grid.values())
-        trials = len(self.select.points()) * len(self.select.seeds) if self.select is not None else 0
-        runs = max(1, len(self.runs)) * points * max(1, len(self.seeds), trials)
-        if runs > MOST_RUNS:
-            raise ValueError(f"grid has {runs:,} runs; at most {MOST_RUNS:,} are possible: give its keys fewer values")
-        for key, values in {
-            **{f"grid.{key}": values for key, values in self.grid.items()},
-            "seeds": self.seeds,
-        }.items():
-            if values or key != "seeds":
-                _check_values(key, values)
-        by_seeds = SEED_KEYS if self.seeds else ()
-        if both := [key for key in by_seeds if key in self.grid]:
-            raise ValueError(f"grid.{both[0]} does nothing, since `seeds` sets it: remove it from one of them")
-        for where, settings in {
-            "base": self.base,
-            **{f"runs.{name}": changes for name, changes in self.runs.items()},
-        }.items():
-            own = [key for key in ("name", "output") if key in settings]
-            if own:
+        for key, values in self.grid.items():
+            _check_values(f"grid.{key}", values)
+        if self.seeds:
+            _check_values("seeds", self.seeds)
+        setters = {
+            "`seeds`": SEED_KEYS if self.seeds else (),
+            "`select`": tuple(self.select.grid) if self.select else (),
+            "the grid": tuple(self.grid),
+        }
+        given = {"base": self.base, **{f"runs.{name}": changes for name, changes in self.runs.items()}}
+        for where, settings in given.items():
+            if own := [key for key in ("name", "output") if key in settings]:
                 raise ValueError(f"{where}.{own[0]} does nothing: runs have the names and folders of the experiment")
-            for setter, keys in {
-                "the grid": tuple(self.grid),
-                "`seeds`": by_seeds,
-                "`select`": tuple(self.select.grid if self.select is not None else ()),
-            }.items():
-                if twice := [key for key in keys if where != "base" and key in settings]:
-                    raise ValueError(
-                        f"{where}: {twice[0]} does nothing, since {setter} sets it: remove it from one of them"
-                    )
-        self._check_selection()
-        unknown = sorted(set(self.evaluate_runs) - set(self.runs))
-        if unknown:
+        for setter, keys in setters.items():
+            for key in keys:
+                if setter != "the grid" and key in self.grid:
+                    raise ValueError(f"grid.{key} does nothing, since {setter} sets it: remove it from one of them")
+                for name, changes in self.runs.items():
+                    if key in changes:
+                        raise ValueError(
+                            f"runs.{name}: {key} does nothing, since {setter} sets it: remove it from one of them"
+                        )
+        if unknown := sorted(set(self.evaluate_runs) - set(self.runs)):
             raise ValueError(f"evaluate_runs names no run: {', '.join(unknown)}")
         return self
 
-    def _check_selection(self) -> None:
-        if self.select is None:
-            return
-        if not self.seeds:
-            raise ValueError("select needs `seeds`: those of the runs with the chosen settings, which no trial had")
-        if both := sorted(set(self.seeds) & set(self.select.seeds)):
-            raise ValueError(
-                f"select.seeds: {both[0]} is one of `seeds`: what is chosen by a seed is to be tested on others"
-            )
-        if twice := [key for key in self.select.grid if key in self.grid]:
-            raise ValueError(f"grid.{twice[0]} does nothing, since `select` sets it: remove it from one of them")
-        if SELECTION_FOLDER in self.runs:
-            raise ValueError(f"runs.{SELECTION_FOLDER}: is the name of the folder of trials: choose another name")
+    @model_validator(mode="after")
+    def _chosen_and_tested_apart(self) -> Group:
+        if self.select is not None:
+            if not self.seeds:
+                raise ValueError("select needs `seeds`: those of the runs with the chosen settings, which no trial had")
+            if both := sorted(set(self.seeds) & set(self.select.seeds)):
+                raise ValueError(
+                    f"select.seeds: {both[0]} is one of `seeds`: what is chosen by a seed is to be tested on others"
+                )
+            if SELECTION_FOLDER in self.runs:
+                raise ValueError(f"runs.{SELECTION_FOLDER}: is the name of the folder of trials: choose another name")
+        return self
 
 
 def _check_values(key: str, values: tuple[Any, ...]) -> None:
@@ -138,54 +124,42 @@ def _check_values(key: str, values: tuple[Any, ...]) -> None:
 
 
 class Member(NamedTuple):
-    """A run of a group before its settings are resolved."""
+    """A run of a group, or a trial, before its settings are resolved. `of`: which of `runs` it is; `tries`: of a trial, the settings
+    that it tries."""
 
     name: str
     variant: str
     of: str
     changes: dict[str, Any]
+    tries: dict[str, Any] = {}
 
 
 def members(group: Group) -> list[Member]:
     """The runs of a group: each of `runs` at each point of the grid, with each seed. Seeds are no part of a variant's name."""
-    found = []
-    for member in _unseeded(group):
-        found += [
-            member._replace(
-                name=",".join(filter(None, (member.name, f"seed={seed}"))),
-                changes={**member.changes, **dict.fromkeys(SEED_KEYS, seed)},
-            )
-            for seed in group.seeds
-        ] or [member]
-    return found
+    return [one for member in _unseeded(group) for one in _seeded(member, group.seeds, {})]
 
 
-class TrialMember(NamedTuple):
-    """A training of a selection before its settings are resolved. `values`: those that it tries."""
-
-    name: str
-    variant: str
-    seed: int
-    values: dict[str, Any]
-    changes: dict[str, Any]
-
-
-def trial_members(group: Group) -> list[TrialMember]:
+def trial_members(group: Group) -> list[Member]:
     """The trainings by which the variants of a group choose: each variant at each point of `select.grid`, with each of its seeds."""
-    if group.select is None:
+    select = group.select
+    if select is None:
         return []
     return [
-        TrialMember(
-            ",".join([*filter(None, [member.name]), *_words(point).values(), f"seed={seed}"]),
-            member.variant,
-            seed,
-            point,
-            {**member.changes, **point, **dict.fromkeys(SEED_KEYS, seed)},
-        )
-        for member in _unseeded(group)
-        for point in group.select.points()
-        for seed in group.select.seeds
+        one for member in _unseeded(group) for point in select.points() for one in _seeded(member, select.seeds, point)
     ]
+
+
+def _seeded(member: Member, seeds: tuple[int, ...], tries: dict[str, Any]) -> list[Member]:
+    """A run with each of the seeds, and with the settings that a trial tries."""
+    named = [member.name, *_words(tries).values()]
+    return [
+        member._replace(
+            name=",".join(filter(None, [*named, f"seed={seed}"])),
+            changes={**member.changes, **tries, **dict.fromkeys(SEED_KEYS, seed)},
+            tries=tries,
+        )
+        for seed in seeds
+    ] or [member]
 
 
 def _unseeded(group: Group) -> list[Member]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from remedy.data_gen.tasks.programs import ProgramsTask
-from remedy.files import file_name, replace_file
+from remedy.files import file_name, write_text
+from remedy.launch.console import MaybePath, target
 from remedy.settings import UserError
 
 FUNCTIONS = 30
@@ -41,12 +45,13 @@ comparisons:
 """
 
 
-def init(programs: str, out: Path | None) -> str:
-    """Write the experiment; returns what to do next.
-
-    Raises:
-        UserError: the programs cannot be read, or the file is there.
-    """
+def init(
+    programs: Annotated[
+        str, typer.Argument(help="your programs: a JSONL file of {code, input}, or a folder of .py files")
+    ],
+    out: Annotated[MaybePath, target("the file (default: the programs' name with .yaml)")] = None,
+) -> None:
+    """Write an experiment over your own programs: a baseline, characters for strings, sparse states."""
     task = ProgramsTask(path=programs)
     said = task.describe_splits()
     if not said.endswith("(as its source says)"):
@@ -61,5 +66,5 @@ def init(programs: str, out: Path | None) -> str:
         raise UserError(f"{path}: is there already; choose another --out")
     split = "" if task.split_by == "hash" else f", split_by: {task.split_by}"
     text = EXPERIMENT.format(name=name, said=said, path=json.dumps(programs), split=split)
-    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
-    return f"{said}\nwrote {path}; next: remedy run {path} --plan, then remedy run {path}"
+    write_text(path, text)
+    print(f"{said}\nwrote {path}; next: remedy run {path} --plan, then remedy run {path}")

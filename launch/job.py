@@ -1,56 +1,105 @@
-"""One run of an experiment: train unless that is done, then evaluate, in one process (imports alone cost seconds) or each under
-torchrun, on as many."""
+"""The process of a run of an experiment: train unless that is done, then evaluate, in one process (imports alone cost seconds) or each
+under torchrun, on as many.
+
+What it does is in the run's folder: `train.yaml`, `run.json` and, of a run that is evaluated, `evaluate.yaml`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import NoReturn
 
 import psutil
-import typer
 
-from remedy.checksums import read_json
-from remedy.launch.console import command_line, start
-from remedy.launch.progress import note_condition
-from remedy.processes import end_with_parent
-from remedy.settings import UserError, load
+from remedy.checksums import read_json, write_json
+from remedy.files import write_text
+from remedy.launch.console import reporting
+from remedy.launch.experiment import TRAINED, Job
+from remedy.settings import UserError, dump, load
 from remedy.train.config import DIVERGED, RunConfig
 
-TRAINED = "trained"
-EVALUATE = "evaluate.yaml"
-"""How a run is evaluated; a trial of a selection has none, and is not."""
-CHOSEN = "chosen.json"
-"""The settings that a run's variant chose on validation."""
+RUN, TRAIN, EVALUATE, EVALUATION = "run.json", "train.yaml", "evaluate.yaml", "evaluation"
+_CURE = "run the experiment again"
 
 
-app = command_line()
+def prepare(job: Job) -> None:
+    """Write what a run's process reads into its folder.
 
-
-@app.command()
-def main(
-    folder: Annotated[Path, typer.Argument(help="holds train.yaml, and evaluate.yaml if it is to be evaluated")],
-    name: Annotated[str, typer.Argument(help="what reports call the run")],
-    variant: Annotated[str, typer.Option(help="what it shares with the same run of other seeds")] = "",
-    processes: Annotated[int, typer.Option(help="that train, and evaluate")] = 1,
-    member: Annotated[list[Path], typer.Option(help="the folder of a run that is trained at once with others")] = [],  # noqa: B006
-    parent: Annotated[int, typer.Option(help="the process without which this run ends, with a checkpoint")] = 0,
-) -> None:
-    """Train a run of an experiment unless that is done, then evaluate it."""
-    _leave_on_signals()
-    if parent:
-        end_with_parent(parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    if member:
-        _train_together(name, member)
+    Raises:
+        UserError: the folder holds a run of other settings.
+    """
+    for member in job.members:
+        prepare(member)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    if job.members:
         return
-    run = load(RunConfig, folder / "train.yaml")
-    evaluated = (folder / EVALUATE).exists()
+    settings = job.folder / TRAIN
+    if not settings.exists():
+        write_text(settings, dump(job.train))
+    elif not _says(settings, job.train):
+        raise UserError(f"{job.folder} holds a run of other settings; delete it or choose another output")
+    write_json(job.folder / RUN, {"name": job.name, "variant": job.variant, "chosen": job.chosen})
+    if job.evaluate is not None:
+        write_text(job.folder / EVALUATE, dump(job.evaluate))
+
+
+def _says(path: Path, settings: RunConfig) -> bool:
+    """Say if a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
+    try:
+        return load(RunConfig, path) == settings
+    except UserError:
+        return False
+
+
+def folders_of(job: Job) -> list[Path]:
+    """Name the folders that a prepared job's process is told: its own, or those of the runs that are trained at once."""
+    return [member.folder for member in job.members] or [job.folder]
+
+
+def begun(folders: Sequence[Path], log: Path, processes: int, threads: int) -> None:
+    """Do the work of a process that an experiment started: all that it prints goes to `log`, and it ends with the experiment, however
+    that ends; a training then leaves a checkpoint."""
+    with log.open("wb") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    threading.Thread(target=_end_with_experiment, daemon=True).start()
+    with reporting():
+        do(folders, processes, threads)
+
+
+def _end_with_experiment() -> None:
+    experiment = multiprocessing.parent_process()
+    assert experiment is not None
+    experiment.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def do(folders: Sequence[Path], processes: int, threads: int) -> None:
+    """Train the run of a folder unless that is done, then evaluate it; of several folders, train their runs at once.
+
+    Raises:
+        UserError: training or evaluation failed.
+        SystemExit: a signal ended it; with the status that lets a Slurm job queue again.
+    """
+    import torch
+
+    torch.set_num_threads(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    _leave_on_signals()
+    if len(folders) > 1:
+        _train_together(folders)
+        return
+    (folder,) = folders
+    run, evaluated = load(RunConfig, folder / TRAIN), (folder / EVALUATE).exists()
     if not (folder / TRAINED).exists():
         try:
             _train(run, folder, processes)
@@ -60,17 +109,17 @@ def main(
                 raise
         (folder / TRAINED).touch()
     if evaluated and processes > 1:
-        _on_several(processes, "remedy.launch.job", str(folder), name, "--variant", variant)
+        _on_several(processes, "remedy.launch.job", str(folder))
     elif evaluated:
-        evaluate_run(run, folder, name, variant)
+        evaluate_run(folder)
 
 
 def _leave_on_signals() -> None:
-    """At a signal that ends a training with a checkpoint, before it has begun and in the evaluation after it as well: leave with the
-    status that lets a Slurm job queue again. What is written stays."""
+    """At a signal that ends a training with a checkpoint, before it has begun and in the evaluation after it as well: leave. What is
+    written stays."""
     from remedy.train.stopping import RESUMABLE, SIGNALS
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
         print(f"stopped: {signal.Signals(number).name}; what is written stays", file=sys.stderr, flush=True)
         sys.exit(RESUMABLE)
 
@@ -80,7 +129,7 @@ def _leave_on_signals() -> None:
 
 def _train(run: RunConfig, folder: Path, processes: int) -> None:
     if processes > 1 and run.train.total_steps:
-        _on_several(processes, "remedy.launch.train", str(folder / "train.yaml"), "--resume")
+        _on_several(processes, "remedy.launch.train", str(folder / TRAIN), "--resume")
         return
     from remedy.train.run import train
 
@@ -88,12 +137,13 @@ def _train(run: RunConfig, folder: Path, processes: int) -> None:
         train(run, resume=True)
 
 
-def _train_together(name: str, folders: list[Path]) -> None:
+def _train_together(folders: Sequence[Path]) -> None:
     """Train the runs of these folders at once. Those whose loss becomes NaN or infinite are left to their own processes, which say so;
     of a trial that is a result."""
     from remedy.train.stacked import train_stacked
 
-    runs = {folder: load(RunConfig, folder / "train.yaml") for folder in folders}
+    runs = {folder: load(RunConfig, folder / TRAIN) for folder in folders}
+    name = f"{runs[folders[0]].name} and {len(folders) - 1} more"
     lost = {folder: Path(run.output, DIVERGED) for folder, run in runs.items()}
     try:
         with _resumable():
@@ -151,29 +201,26 @@ def _die_with_parent() -> None:
         die_with_parent()
 
 
-def evaluate_run(run: RunConfig, folder: Path, name: str, variant: str) -> None:
+def evaluate_run(folder: Path) -> None:
     """Evaluate a trained run as its folder says."""
     from remedy.eval.checkpoint import for_checkpoint, load_evaluated
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate
-    from remedy.eval.progress import Progress
-    from remedy.launch.evaluate import together
+    from remedy.launch.evaluate import say, together
     from remedy.train.wandb_runs import log_evaluation
 
-    def note(done: Progress) -> None:
-        print(done, flush=True)
-        note_condition(folder, done.number, done.of, done.result, done.finished)
-
+    run, about = load(RunConfig, folder / TRAIN), read_json(folder / RUN, _CURE)
+    name, variant = about["name"], "" if about["variant"] == about["name"] else about["variant"]
     with together() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        subject = for_checkpoint(run.output, settings, read_json(folder / CHOSEN, "run the experiment again"))
+        subject = for_checkpoint(run.output, settings, about["chosen"])
         model, tokenizer = load_evaluated(run.output, settings)
-        summary = evaluate(
-            model, tokenizer, subject, settings, folder / "evaluation", name, note, variant=variant, rank=rank
-        )
+        out = folder / EVALUATION
+        summary = evaluate(model, tokenizer, subject, settings, out, name, say, variant=variant, rank=rank)
         if rank.is_main:
             log_evaluation(run, summary)
 
 
-if __name__ == "__main__":
-    start(app)
+if __name__ == "__main__":  # under torchrun
+    with reporting():
+        evaluate_run(Path(sys.argv[1]))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 import torch
@@ -19,8 +20,7 @@ from remedy.eval.report.defaults import default_comparisons
 from remedy.eval.report.evidence import decidable, seeds_for_fixed
 from remedy.eval.report.verdicts import ALONE
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD
-from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, expand, trials
-from remedy.launch.experiment import conditions as conditions_of_job
+from remedy.launch.experiment import ExperimentConfig, Job, conditions, expand, trials
 from remedy.models.config import DecoderSettings
 from remedy.models.flops import training_flops
 from remedy.models.tokenizer import build_tokenizer
@@ -32,13 +32,20 @@ from remedy.train.tracking import METRICS, last_record
 
 UTILISATION = 0.2
 """Share of the speed of a matrix product that small models reach in training; benchmarks/RESULTS.md."""
+Variants = Mapping[str, list[Job]]
 
 
-class Cost(NamedTuple):
-    """Seconds that training a variant's run takes, and where they are from; NaN where nothing is known."""
+class Compared(NamedTuple):
+    """One side of a comparison: its runs, and its condition, None where it fits none."""
 
-    seconds: float
-    source: str
+    jobs: list[Job]
+    condition: Condition | None
+
+    @property
+    def seeds(self) -> float:
+        """Count the seeds, as `smallest_difference` does: infinite of a model that is not trained."""
+        kept = not any(job.train.train.total_steps or isinstance(job.train.model, DecoderSettings) for job in self.jobs)
+        return math.inf if kept else len(self.jobs)
 
 
 def print_plan(
@@ -55,107 +62,96 @@ def print_plan(
     """
     console = console or Console()
     rate, spread = RATE if rate is None else rate, SPREAD if spread is None else spread
-    jobs = expand(config, where)
+    variants = _by_variant(expand(config, where))
+    asked = {name: conditions(jobs[0]) for name, jobs in variants.items()}
+    _print_runs(config, variants, asked, _by_variant(trials(config, where)), console)
+    _print_conditions(asked, console)
+    _print_comparisons(config, variants, asked, rate, spread, console)
+
+
+def _by_variant(jobs: Sequence[Job]) -> dict[str, list[Job]]:
     variants: dict[str, list[Job]] = {}
     for job in jobs:
         variants.setdefault(job.variant, []).append(job)
-    conditions = {job.name: conditions_of_job(job) for job in jobs}
-    _print_runs(config, variants, conditions, trials(config, where), console)
-    _print_conditions(variants, conditions, console)
-    _print_comparisons(config, variants, conditions, rate, spread, console)
+    return variants
 
 
 def _print_runs(
     config: ExperimentConfig,
-    variants: dict[str, list[Job]],
-    conditions: dict[str, list[Condition]],
-    tried: list[Trial],
+    variants: Variants,
+    asked: Mapping[str, list[Condition]],
+    tried: Variants,
     console: Console,
 ) -> None:
     table = Table("variant", "runs", "steps", "rows", "one run", "from", "evaluated on", title="Runs")
     total, unknown = 0.0, 0
-    selections: dict[str, list[Trial]] = {}
-    for trial in tried:
-        selections.setdefault(trial.variant, []).append(trial)
-    planned: list[tuple[str, Sequence[TrainingJob], str]] = [
-        (f"{name}: selection", mine, f"validation, {mine[0].train.train.validation_examples:,}")
-        for name, mine in selections.items()
+    planned = [
+        (f"{name}: selection", jobs, f"validation, {jobs[0].train.train.validation_examples:,}")
+        for name, jobs in tried.items()
     ]
-    for name, jobs in variants.items():
-        planned.append((name, jobs, f"{sum(one.examples for one in conditions[jobs[0].name]):,}"))
-    for name, mine, evaluated in planned:
-        cost, train = training_cost(mine), mine[0].train.train
-        known = not math.isnan(cost.seconds)
-        total += cost.seconds * len(mine) if known else 0.0
-        unknown += 0 if known else len(mine)
+    planned += [(name, jobs, f"{sum(one.examples for one in asked[name]):,}") for name, jobs in variants.items()]
+    for name, jobs, evaluated in planned:
+        (seconds, source), train = training_cost(jobs), jobs[0].train.train
+        known = not math.isnan(seconds)
+        total += seconds * len(jobs) if known else 0.0
+        unknown += 0 if known else len(jobs)
         rows = train.total_steps * train.batch_size
-        shown = duration(cost.seconds) if known and cost.seconds else "" if known else "?"
-        table.add_row(name, str(len(mine)), f"{train.total_steps:,}", f"{rows:,}", shown, cost.source, evaluated)
+        one = duration(seconds) if known else "?"
+        table.add_row(name, str(len(jobs)), f"{train.total_steps:,}", f"{rows:,}", one, source, evaluated)
     console.print(table)
     if tried:
-        console.print(f"{len(tried)} trials choose settings on validation before the runs.")
-    runs = sum(map(len, variants.values()))
+        console.print(f"{sum(map(len, tried.values()))} trials choose settings on validation before the runs.")
     left = f", and {unknown} runs of which nothing is known" if unknown else ""
     console.print(
-        f"{runs} runs of {len(variants)} variants, {config.workers} at a time: {duration(total / config.workers) or '?'} of "
-        f"training{left}; evaluation is not counted. A guess may be wrong by a factor of 3, and more on a busy machine: "
-        "max_steps=50 measures the speed.\n"
+        f"{sum(map(len, variants.values()))} runs of {len(variants)} variants, {config.workers} at a time: "
+        f"{duration(total / config.workers) or '?'} of training{left}; evaluation is not counted. A guess may be wrong by a factor of "
+        "3, and more on a busy machine: max_steps=50 measures the speed.\n"
     )
 
 
-def training_cost(jobs: Sequence[TrainingJob]) -> Cost:
-    """Return what one run of a variant takes: from the speed of one that has logged it, else from its operations."""
+def training_cost(jobs: Sequence[Job]) -> tuple[float, str]:
+    """Return the seconds that one run of a variant takes, and where they are from: the speed of one that has logged it, else its
+    operations; NaN where nothing is known."""
     train = jobs[0].train
     if not train.train.total_steps:
-        return Cost(0.0, "not trained")
+        return 0.0, "not trained"
     if not isinstance(train.model, DecoderSettings):
-        tokenizer = model = None
-    else:
-        tokenizer = build_tokenizer(train.tokenizer, train.data)
-        with torch.device("meta"):
-            model = build_model(train, tokenizer)
-    if tokenizer is None or model is None:
-        return Cost(math.nan, "a pretrained model: not guessed")
+        return math.nan, "a pretrained model: not guessed"
+    tokenizer = build_tokenizer(train.tokenizer, train.data)
     rows = drawn_rows(train, tokenizer)
     drawn = [example.size for row in rows for example in parted(row)]
     share = train.train.total_steps * train.train.batch_size / len(rows)
     for job in jobs:
-        speed = (last_record(job.folder / "model" / METRICS) or {}).get("tokens_per_second")
-        if speed:
-            return Cost(share * sum(drawn) / speed, f"measured: {speed:,.0f} tokens/s in {job.name}")
-    seconds = share * training_flops(model).of(drawn) / (product_speed() * UTILISATION)
-    return Cost(seconds, "guessed from operations")
+        if speed := (last_record(job.model / METRICS) or {}).get("tokens_per_second"):
+            return share * sum(drawn) / speed, f"measured: {speed:,.0f} tokens/s in {job.name}"
+    with torch.device("meta"):
+        model = build_model(train, tokenizer)
+    return share * training_flops(model).of(drawn) / (product_speed() * UTILISATION), "guessed from operations"
 
 
-_speed: list[float] = []
-
-
+@lru_cache(maxsize=1)
 def product_speed() -> float:
     """Operations per second of a matrix product on this machine, one thread or one GPU."""
-    if not _speed:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        one = torch.ones(512, 512, device=device)
-        times = []
-        for _ in range(8):
-            begin = time.perf_counter()
-            float((one @ one)[0, 0])
-            times.append(time.perf_counter() - begin)
-        torch.set_num_threads(threads)
-        _speed.append(2 * 512**3 / min(times))
-    return _speed[0]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    one = torch.ones(512, 512, device="cuda" if torch.cuda.is_available() else "cpu")
+    times = []
+    for _ in range(8):
+        begin = time.perf_counter()
+        float((one @ one)[0, 0])
+        times.append(time.perf_counter() - begin)
+    torch.set_num_threads(threads)
+    return 2 * 512**3 / min(times)
 
 
-def _print_conditions(variants: dict[str, list[Job]], conditions: dict[str, list[Condition]], console: Console) -> None:
+def _print_conditions(asked: Mapping[str, list[Condition]], console: Console) -> None:
     table = Table("condition", "examples", "variants", title="Examples by condition")
     found: dict[tuple[str, int], set[str]] = {}
-    for name, jobs in variants.items():
-        for one in conditions[jobs[0].name]:
-            words = ", ".join(f"{key} {value}" for key, value in one.own_labels.items() if value != "")
+    for name, mine in asked.items():
+        for one in mine:
+            words = [f"{key} {value}" for key, value in one.own_labels.items() if value != ""]
             how = "answer only" if one.labels["answer_only"] else f"forcing {one.labels['forcing']}"
-            label = ", ".join(filter(None, [one.diagnostic, words, how]))
-            found.setdefault((label, one.examples), set()).add(name)
+            found.setdefault((", ".join([one.diagnostic, *words, how]), one.examples), set()).add(name)
     for (label, examples), names in found.items():
         table.add_row(label, str(examples), str(len(names)))
     console.print(table)
@@ -163,39 +159,33 @@ def _print_conditions(variants: dict[str, list[Job]], conditions: dict[str, list
 
 def _print_comparisons(
     config: ExperimentConfig,
-    variants: dict[str, list[Job]],
-    conditions: dict[str, list[Condition]],
+    variants: Variants,
+    asked: Mapping[str, list[Condition]],
     rate: float,
     spread: float,
     console: Console,
 ) -> None:
-    comparisons = list(config.comparisons) or _defaults(config, variants, conditions)
+    comparisons = list(config.comparisons) or _defaults(config, variants, asked)
     judged = [one for one in comparisons if not _is_diagnosis(one)]
     others = sum(not one.primary for one in judged)
-    table = Table(
-        "compared",
-        "seeds",
-        "examples",
-        "alone",
-        f"of {others}",
-        title="What can be decided (power 80 %)",
-    )
+    table = Table("compared", "seeds", "examples", "alone", f"of {others}", title="What can be decided (power 80 %)")
     for one in judged:
-        seeds = len(_jobs(one.baseline, variants)), len(_jobs(one.treatment, variants))
-        sides = [_condition(side, variants, conditions) for side in (one.baseline, one.treatment)]
-        found = [side for side in sides if side is not None]
+        sides = [_compared(side, variants, asked) for side in (one.baseline, one.treatment)]
+        seeds = f"{len(sides[1].jobs)} to {len(sides[0].jobs)}"
+        found = [side.condition for side in sides if side.condition is not None]
         if len(found) < len(sides):
-            table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", "no such condition", "", "")
+            table.add_row(one.mitigation, seeds, "no such condition", "", "")
             continue
-        examples = min(side.examples for side in found)
-        assumed = _seeds(one.baseline, variants), _seeds(one.treatment, variants)
-        clusters = min(side.data.task.clusters(side.split, side.examples) for side in found)
+        examples = min(condition.examples for condition in found)
+        clusters = min(condition.data.task.clusters(condition.split, condition.examples) for condition in found)
+        assumed = sides[0].seeds, sides[1].seeds
         matched = one.baseline.run == one.treatment.run or math.inf in assumed
         alone, worst = (
             decidable(one.asks, one.solved_at, assumed, matched, clusters, level, rate, spread)
             for level in (ALONE, ALONE if one.primary else ALONE / others)
         )
-        table.add_row(one.mitigation, f"{seeds[1]} to {seeds[0]}", _sized(examples, clusters), alone, worst)
+        size = str(examples) if clusters == examples else f"{examples} in {clusters} clusters"
+        table.add_row(one.mitigation, seeds, size, alone, worst)
     console.print(table)
     if left := len(comparisons) - len(judged):
         console.print(f"Fed different roles on their two sides, so diagnoses without a verdict: {left} more.")
@@ -208,25 +198,20 @@ def _print_comparisons(
     )
 
 
-def _defaults(
-    config: ExperimentConfig, variants: dict[str, list[Job]], conditions: dict[str, list[Condition]]
-) -> list[Comparison]:
-    names = {job.name: variant for variant, jobs in variants.items() for job in jobs}
+def _defaults(config: ExperimentConfig, variants: Variants, asked: Mapping[str, list[Condition]]) -> list[Comparison]:
     planned = [
-        cast(
-            ConditionSummary,
-            {
-                "run": run,
-                "variant": names[run],
-                "diagnostic": one.diagnostic,
-                "labels": one.labels,
-                "right": one.examples,
-            },
-        )
-        for run, mine in conditions.items()
-        for one in mine
+        {
+            "run": job.name,
+            "variant": variant,
+            "diagnostic": one.diagnostic,
+            "labels": one.labels,
+            "right": one.examples,
+        }
+        for variant, jobs in variants.items()
+        for job in jobs
+        for one in asked[variant]
     ]
-    return default_comparisons(planned, config.baselines)
+    return default_comparisons(cast(list[ConditionSummary], planned), config.baselines)
 
 
 def _is_diagnosis(comparison: Comparison) -> bool:
@@ -235,26 +220,10 @@ def _is_diagnosis(comparison: Comparison) -> bool:
     return len(forcings) > 1
 
 
-def _jobs(side: Side, variants: dict[str, list[Job]]) -> list[Job]:
-    return variants.get(side.run) or [job for jobs in variants.values() for job in jobs if job.name == side.run]
-
-
-def _seeds(side: Side, variants: dict[str, list[Job]]) -> float:
-    """Return how many seeds a side has, as `smallest_difference` counts them."""
-    jobs = _jobs(side, variants)
-    kept = not any(job.train.train.total_steps or isinstance(job.train.model, DecoderSettings) for job in jobs)
-    return math.inf if kept else len(jobs)
-
-
-def _sized(examples: int, clusters: int) -> str:
-    """Return how many examples there are, and in how many clusters where these are fewer."""
-    return str(examples) if clusters == examples else f"{examples} in {clusters} clusters"
-
-
-def _condition(side: Side, variants: dict[str, list[Job]], conditions: dict[str, list[Condition]]) -> Condition | None:
-    """The condition of a side; None where it fits none."""
-    for one in conditions[_jobs(side, variants)[0].name]:
+def _compared(side: Side, variants: Variants, asked: Mapping[str, list[Condition]]) -> Compared:
+    jobs = variants.get(side.run) or [job for mine in variants.values() for job in mine if job.name == side.run]
+    for one in asked[jobs[0].variant]:
         labels = {"diagnostic": one.diagnostic, **one.labels}
         if all(labels.get(key) == value for key, value in side.where.items()):
-            return one
-    return None
+            return Compared(jobs, one)
+    return Compared(jobs, None)

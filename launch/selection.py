@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from remedy.checksums import write_json
 from remedy.eval.report.planned import SELECTION, SelectionRecord, Tried
-from remedy.launch.experiment import Choices, ExperimentConfig, Trial
+from remedy.launch.experiment import Choices, ExperimentConfig, Job
 from remedy.launch.groups import SELECTION_FOLDER, Selection
-from remedy.launch.job import TRAINED
 from remedy.models.model_manifest import read_training
 from remedy.settings import UserError
 from remedy.train.config import DIVERGED
 
 
-def choose(config: ExperimentConfig, trials: Sequence[Trial]) -> Choices:
-    """Return what each variant chooses, and a record of it in the folder of its group's trials.
+def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
+    """Return what each variant chooses, and write a record of it into the folder of its group's trials.
 
     Raises:
         UserError: a trial is not finished, or none of a variant's has a finite loss.
     """
-    missing = [number for number, trial in enumerate(trials) if not (trial.folder / TRAINED).exists()]
+    missing = [number for number, trial in enumerate(trials) if not trial.is_trained]
     if missing:
         raise UserError(
             f"{len(missing)} of {len(trials)} trials of the selection are not finished, the first is {trials[missing[0]].name} "
             f"(--job {missing[0]}): run them first"
         )
-    choices: dict[tuple[str, str], dict[str, Any]] = {}
+    choices = {}
     for name, group in config.groups.items():
         if group.select is None:
             continue
-        mine = [trial for trial in trials if trial.group == name]
-        variants = {
-            variant: judged(group.select, [trial for trial in mine if trial.variant == variant], f"{name}, {variant}")
-            for variant in dict.fromkeys(trial.variant for trial in mine)
-        }
-        for variant, tried in variants.items():
-            choices[name, variant] = next(one["values"] for one in tried if one["chosen"])
+        variants: dict[str, list[Tried]] = {}
+        for variant in dict.fromkeys(trial.variant for trial in trials if trial.group == name):
+            mine = [trial for trial in trials if (trial.group, trial.variant) == (name, variant)]
+            variants[variant] = judged(group.select, mine, f"{name}, {variant}")
+            choices[name, variant] = next(one["values"] for one in variants[variant] if one["chosen"])
         record: SelectionRecord = {
             "group": name,
             "metric": group.select.metric,
@@ -49,7 +46,7 @@ def choose(config: ExperimentConfig, trials: Sequence[Trial]) -> Choices:
     return choices
 
 
-def judged(select: Selection, trials: Sequence[Trial], where: str) -> list[Tried]:
+def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Tried]:
     """Each setting that a variant's trials tried, with its figures; the best is chosen, of equals the first.
 
     A setting under which any seed's loss became NaN or infinite is not chosen.
@@ -60,16 +57,15 @@ def judged(select: Selection, trials: Sequence[Trial], where: str) -> list[Tried
     tried: list[Tried] = []
     ranks: list[tuple[float, float]] = []
     for values in select.points():
-        found = [_validation(trial) for trial in trials if trial.values == values]
-        finite = [one for one in found if one is not None]
-        whole = len(finite) == len(found)
-        means = (
-            {name: sum(one[name] for one in finite) / len(finite) for name in ("loss", "exact_match")} if whole else {}
-        )
-        figures = [one[select.metric] if one is not None else None for one in found]
-        tried.append({"values": values, "figures": figures, "mean": means.get(select.metric), "chosen": False})
-        best_first = (-means["exact_match"], means["loss"]) if whole else (float("inf"), float("inf"))
-        ranks.append(best_first if select.metric == "exact_match" else best_first[::-1])
+        found = [_validation(trial) for trial in trials if trial.chosen == values]
+        means = {
+            name: sum(one[name] if one else math.nan for one in found) / len(found) for name in ("loss", "exact_match")
+        }
+        mean = None if math.isnan(means["loss"]) else means[select.metric]
+        figures = [one[select.metric] if one else None for one in found]
+        tried.append({"values": values, "figures": figures, "mean": mean, "chosen": False})
+        order = (means["loss"], -means["exact_match"])
+        ranks.append((math.inf, math.inf) if mean is None else order if select.metric == "loss" else order[::-1])
     best = min(range(len(tried)), key=lambda place: ranks[place])
     if tried[best]["mean"] is None:
         raise UserError(
@@ -79,12 +75,13 @@ def judged(select: Selection, trials: Sequence[Trial], where: str) -> list[Tried
     return tried
 
 
-def _validation(trial: Trial) -> dict[str, float] | None:
+def _validation(trial: Job) -> dict[str, float] | None:
     """The figures of the model that a trial kept; None if its loss became NaN or infinite."""
-    folder = Path(trial.train.output)
-    if (folder / DIVERGED).exists():
+    if (trial.model / DIVERGED).exists():
         return None
-    training = read_training(folder)
+    training = read_training(trial.model)
     if training is None or training["validation"] is None:
-        raise UserError(f"{folder}: has no figures of validation: delete {trial.folder} and run the experiment again")
+        raise UserError(
+            f"{trial.model}: has no figures of validation: delete {trial.folder} and run the experiment again"
+        )
     return training["validation"]

@@ -2,80 +2,76 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
-from remedy.data_gen.examples import Example
-from remedy.data_gen.shards import MANIFEST, read_example
-from remedy.data_gen.splits import SPLITS
-from remedy.data_gen.window_examples import windows
-from remedy.eval.view.model import Part, View, blocks_of, tokens_of
-from remedy.eval.view.page import page
-from remedy.eval.view.terminal import show_view
-from remedy.files import replace_file
-from remedy.launch.generate import GenerateConfig
-from remedy.messages import suggest
-from remedy.models.encoding import encoded_examples
-from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer import load as load_tokenizer
-from remedy.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml, resolve
-from remedy.train.config import RunConfig, TrainSettings
+from remedy.files import write_text
+from remedy.launch.console import MaybeInt, MaybePath, Overrides, target
+from remedy.settings import ConfigError
 
-SHOWN = ("evaluation.json", MANIFEST, "evaluation/evaluation.json", "config.yaml", "train.yaml")
+TAKES = {
+    "evaluation.json": ("an evaluation's folder", ("--index", "--condition")),
+    "manifest.json": ("a data set's folder", ("--index", "--split")),
+    "": ("a configuration or a program", ("--index", "--split", "--row", "key=value")),
+}
+"""What marks a source, what it then is, and the options that go with it."""
+SHOWN = ("evaluation.json", "manifest.json", "evaluation/evaluation.json", "config.yaml", "train.yaml")
 """What a folder that can be shown holds, the first of these first: of an evaluation, a data set, a run, or an experiment's run."""
 
 
 def show(
-    source: str,
-    overrides: Sequence[str],
-    index: int | None,
-    split: str,
-    row: int | None,
-    condition: str,
-    ids: bool,
-    html: Path | None,
-    console: Console,
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="a .py file with a marked function, a YAML file, or the folder of a data set, run or evaluation"
+        ),
+    ],
+    overrides: Overrides = None,
+    index: Annotated[MaybeInt, typer.Option(min=0, help="which example (default: 0)")] = None,
+    split: Annotated[
+        str, typer.Option(help="train, validation or test; all: of given programs (default: the first that there is)")
+    ] = "",
+    row: Annotated[
+        MaybeInt, typer.Option(min=0, help="instead: a row of training as the model reads it, counted from 0")
+    ] = None,
+    condition: Annotated[
+        str,
+        typer.Option(help="of an evaluation: words of the condition, for example 'length-8 free' (default: the first)"),
+    ] = "",
+    ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
+    html: Annotated[MaybePath, target("write a page instead")] = None,
 ) -> None:
-    """Print the view, or write it as a page. `source`: a program's file, a configuration's, or the folder of a data set, a run or an
-    evaluation.
-
-    Raises:
-        UserError: the source is none of these, or holds nothing at this index, row or condition.
-    """
+    """Show a program's trace, an example, a training row or a decoded record by role; what is not supervised is grey."""
     path, kind = _found(Path(source), bool(overrides or split or row is not None))
-    if condition and kind != "evaluation.json":
-        raise ConfigError(f"--condition: of an evaluation's folder; {source} is none")
-    if kind in ("evaluation.json", MANIFEST) and (overrides or row is not None or (split and kind != MANIFEST)):
-        what = (
-            "a data set's folder: give --index and --split"
-            if kind == MANIFEST
-            else "an evaluation's folder: give --index and --condition"
-        )
-        raise ConfigError(f"{source}: is {what}")
-    if kind == "evaluation.json":
-        from remedy.eval.view.records import Opened, record_view
+    given = {"--condition": condition, "--split": split, "--row": row is not None, "key=value": overrides}
+    what, takes = TAKES[kind]
+    if refused := [option for option, value in given.items() if value and option not in takes]:
+        raise ConfigError(f"{source}: is {what}, which takes {' and '.join(takes)}: remove {refused[0]}")
+    from rich.console import Console  # what follows takes seconds to import
 
+    from remedy.eval.view.page import page
+    from remedy.eval.view.records import Opened, record_view
+    from remedy.eval.view.terminal import show_view
+    from remedy.launch.views import config_view, data_set_view
+
+    console = Console()
+    if kind == "evaluation.json":
         conditions = Opened(path).conditions
         view = record_view(path, index or 0, condition or conditions[0])
         if len(conditions) > 1 and not condition:
-            console.print(
-                f"condition 1 of {len(conditions)}; --condition chooses: {', '.join(conditions)}",
-                markup=False,
-                soft_wrap=True,
-            )
-    elif kind == MANIFEST:
+            said = f"condition 1 of {len(conditions)}; --condition chooses: {', '.join(conditions)}"
+            console.print(said, markup=False, soft_wrap=True)
+    elif kind:
         view = data_set_view(path, index or 0, split)
     else:
-        view = config_view(str(path), overrides, index, split, row)
+        view = config_view(str(path), overrides or [], index, split, row)
     if html is None:
         show_view(view, console, ids)
-        return
-    text = page(view, ids)
-    replace_file(html, lambda partial: partial.write_text(text, encoding="utf-8"))
-    console.print(f"page: {html}", markup=False, highlight=False, soft_wrap=True)
+    else:
+        write_text(html, page(view, ids))
+        console.print(f"page: {html}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
@@ -87,146 +83,10 @@ def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
         if inside.exists() and not passed_over:
             return (inside, "") if inside.suffix == ".yaml" else (inside.parent, inside.name)
     found = {
-        inside.parent for mark in ("train.yaml", "evaluation.json", MANIFEST) for inside in path.glob(f"*/**/{mark}")
+        inside.parent
+        for mark in ("train.yaml", "evaluation.json", "manifest.json")
+        for inside in path.glob(f"*/**/{mark}")
     }
     below = sorted(str(folder) for folder in found if folder.parent not in found)
     holds = f"; below it are {', '.join(below[:8])}{' and others' if len(below) > 8 else ''}" if below else ""
     raise ConfigError(f"{path}: is the folder of no data set, run or evaluation{holds}")
-
-
-def data_set_view(folder: Path, index: int, split: str) -> View:
-    """One example of a data set, as its shard holds it; supervised is what runs train on by default.
-
-    Raises:
-        UserError: there is no such example, or a file is missing or damaged.
-    """
-    row, tokenizer = read_example(folder, split, index), load_tokenizer(folder)
-    encoded = Encoded(row["input_ids"], row["roles"], row["frames"], row["strings"])
-    roles = TrainSettings().supervised()
-    tokens = tokens_of(tokenizer, encoded, [role in roles for role in encoded.roles])
-    part = Part("", blocks_of(tokens, {row["frame_count"]: "end"}))
-    hidden = {"index", "program", "spans", "input_ids", "roles", "frames", "strings", "outcome"}
-    facts = {name.replace("_", " "): str(value) for name, value in row.items() if name not in hidden}
-    outcome = {} if row["outcome"] == "ok" else {"outcome": row["outcome"]}
-    return View(f"Example {index} of {folder}", (part,), {**facts, **outcome, "tokenizer": tokenizer.settings.kind})
-
-
-def config_view(source: str, overrides: Sequence[str], index: int | None, split: str, row: int | None) -> View:
-    """An example of a configuration, or a row of its training.
-
-    Raises:
-        UserError: as `show`.
-    """
-    if row is not None and (split or index is not None):
-        raise ConfigError("--row is a row of training, --index and --split an example of a split: give one of them")
-    settings = _load(Path(source), overrides)
-    if row is None:
-        given = settings.data.task.count("all") is not None
-        first = next((name for name in SPLITS if not given or settings.data.task.count(name)), "all")
-        split = split or ("all" if source.endswith(".py") else first)
-        return example_view(settings, index or 0, split, Path(source).name)
-    if not isinstance(settings, RunConfig):
-        raise ConfigError(f"{source}: is no training run, so it has no rows: use --index")
-    return row_view(settings, row, Path(source).name)
-
-
-def _load(path: Path, overrides: Sequence[str]) -> GenerateConfig | RunConfig:
-    """The configuration of a data set or of a training run, told by its keys; of a program's file, that of this program alone."""
-    changes = parse_overrides(overrides)
-    if path.suffix == ".py":
-        given = {"data": {"task": {"kind": "programs", "path": str(path)}}}
-        of_data = {
-            key if key.startswith(("data.", "tokenizer.")) else f"data.{key}": value for key, value in changes.items()
-        }
-        renamed = {key.replace("data.tracer.", "data.task.tracer."): value for key, value in of_data.items()}
-        return resolve(GenerateConfig, given, renamed, str(path), "override")[0]
-    keys = apply_changes(read_yaml(path), changes, "override").keys()
-    others = {"groups": "an experiment", "diagnostics": "an evaluation", "sources": "a measurement"}
-    for key, what in others.items():
-        if key in keys:
-            raise ConfigError(f"{path}: is the configuration of {what}; show takes one with `data` and `tokenizer`")
-    kind: type[GenerateConfig] | type[RunConfig]
-    kind = GenerateConfig if keys <= GenerateConfig.model_fields.keys() else RunConfig
-    return load(kind, path, overrides)
-
-
-def example_view(settings: GenerateConfig | RunConfig, index: int, split: str, name: str) -> View:
-    """One example; supervised is what the run trains on, or what runs train on by default.
-
-    Raises:
-        UserError: there is no such split or index, or the tokenizer cannot be built.
-    """
-    data = settings.data
-    splits = [*SPLITS, "all"]
-    if split not in splits:
-        raise ConfigError(f"--split {split!r}: {suggest(split, splits)}")
-    count = data.task.count(split)
-    if split == "all" and count is None:
-        raise ConfigError(f"--split all: of given programs and of small spaces only; here {', '.join(SPLITS)}")
-    if count is not None and index >= count:
-        raise ConfigError(f"--index {index}: the {split} split has {count} examples, numbered from 0")
-    tokenizer = build_tokenizer(settings.tokenizer, data)
-    roles = (settings.train if isinstance(settings, RunConfig) else TrainSettings()).supervised()
-    [(example, encoded)] = encoded_examples(data, tokenizer, split, [index])
-    part = _part("", tokenizer, example, encoded, [role in roles for role in encoded.roles])
-    facts = {"split": split, "format": data.format, "tokenizer": tokenizer.settings.kind, **_facts(example)}
-    if data.memory is not None:
-        found = windows(*encoded[:3], data.memory, tokenizer.special_ids)
-        most = max(window.size for window in found)
-        facts["memory"] = f"{len(found)} windows, in which {most} of {len(encoded.ids)} tokens are seen at most"
-    return View(f"Example {index} of {name}", (part,), facts)
-
-
-def row_view(config: RunConfig, row: int, name: str) -> View:
-    """A row of training as the model reads it: its examples joined, supervised where the collator gives labels.
-
-    Raises:
-        UserError: there is no such row, or the data or its shards cannot be read.
-    """
-    from remedy.train.data import Collator, parted
-    from remedy.train.run import build_rows
-
-    tokenizer = build_tokenizer(config.tokenizer, config.data)
-    rows = build_rows(config, tokenizer)
-    if row >= len(rows):
-        raise ConfigError(f"--row {row}: this run trains on {len(rows)} rows, numbered from 0")
-    batch = Collator(tokenizer.pad_id, config.train.supervised())([rows[row]])
-    labels = (batch["labels"][0] != -100).tolist()
-    parts, start = [], 0
-    for member, own in zip(rows.members(row), parted(rows[row]), strict=True):
-        [(example, encoded)] = encoded_examples(member.data, tokenizer, "train", [member.index])
-        outcome = "" if example.outcome == "ok" else f" ({example.outcome})"
-        heading = f"{member.part or 'train'} example {member.index}{outcome}"
-        if member.data.memory is not None:
-            heading += f", a window of {own.size} of its {len(encoded.ids)} tokens"
-            encoded = Encoded(*(column.tolist() for column in own[:4]))
-        stop = start + len(encoded.ids)
-        parts.append(_part(heading, tokenizer, example, encoded, labels[start:stop]))
-        start = stop
-    return View(f"Row {row} of {name}", tuple(parts), _row_facts(config, row))
-
-
-def _row_facts(config: RunConfig, row: int) -> dict[str, str]:
-    """Say when the row is read, and what the curriculum's stage changes."""
-    train = config.train
-    step = row // train.batch_size
-    facts = {"step": f"{step + 1} of {train.total_steps}"}
-    if train.curriculum:
-        number = bisect.bisect_right(train.stage_ends(), step)
-        changes = ", ".join(f"{key} {value}" for key, value in train.curriculum[number].set.items())
-        facts["stage"] = f"{number + 1} of {len(train.curriculum)} ({changes})"
-    return facts
-
-
-def _part(
-    heading: str, tokenizer: TraceTokenizer, example: Example, encoded: Encoded, supervised: Sequence[bool]
-) -> Part:
-    """An example's tokens, frame by frame."""
-    tokens = tokens_of(tokenizer, encoded, supervised)
-    return Part(heading, blocks_of(tokens, {len(example.trace.frames): "end"}))
-
-
-def _facts(example: Example) -> dict[str, str]:
-    outcome = {} if example.outcome == "ok" else {"outcome": example.outcome}
-    answer = {"answer": example.answer} if example.answer else {}
-    return {**{key.replace("_", " "): str(value) for key, value in example.slices.items()}, **outcome, **answer}

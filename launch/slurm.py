@@ -7,12 +7,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from remedy.files import file_name
-from remedy.launch.experiment import ExperimentConfig, TrainingJob, expand, trials
-from remedy.launch.job import TRAINED
-from remedy.launch.runner import check_programs, environment, plan, prepare, words
+from remedy.launch.experiment import ExperimentConfig, Job, expand, trials
+from remedy.launch.job import do, folders_of, prepare
+from remedy.launch.runner import check_programs, plan
 from remedy.launch.selection import choose
 from remedy.settings import UserError
 
@@ -31,6 +30,7 @@ ARRAY = """\
 #SBATCH --output={folder}/array-%A_%a.log
 set -uo pipefail
 cd {cwd}
+export OMP_NUM_THREADS={threads} TQDM_DISABLE=1
 export SRUN_CPUS_PER_TASK=${{SLURM_CPUS_PER_TASK:-{cores}}}  # srun takes over what sbatch was asked for from here alone
 srun --kill-on-bad-exit=0 {run} --job "$SLURM_ARRAY_TASK_ID"
 status=$?
@@ -51,14 +51,13 @@ cd {cwd}
 """
 
 
-def do_job(settings: ExperimentConfig, where: str, number: int) -> NoReturn:
-    """Become the process of one run. Trials of a selection are counted before the runs.
+def do_job(settings: ExperimentConfig, where: str, number: int) -> None:
+    """Do one run in this process, which Slurm signals. Trials of a selection are counted before the runs.
 
     Raises:
         UserError: there is no such run, its folder holds a run of other settings, or the trials before it are not finished.
     """
-    _refuse_stacked(settings, where)
-    tried, jobs = trials(settings, where), expand(settings, where)
+    tried, jobs = _alone(settings, where)
     if not 0 <= number < len(tried) + len(jobs):
         first = f"{len(tried)} trials and " if tried else ""
         raise UserError(f"--job {number}: {where} has {first}{len(jobs)} runs, counted from 0")
@@ -67,18 +66,19 @@ def do_job(settings: ExperimentConfig, where: str, number: int) -> NoReturn:
     plan(settings, jobs)
     mine = [*tried, *jobs][number]
     check_programs([mine])
-    if problem := prepare(mine):
-        raise UserError(problem)
-    command = [sys.executable, "-m", "remedy.launch.job", *words(mine, settings.processes)]
-    os.execve(command[0], command, environment(settings))  # so that Slurm's signals reach the training itself
+    prepare(mine)
+    do(folders_of(mine), settings.processes, settings.threads)
 
 
-def _refuse_stacked(settings: ExperimentConfig, where: str) -> None:
-    if stacked := next((job for job in expand(settings, where) if job.stacked is not None), None):
+def _alone(settings: ExperimentConfig, where: str) -> tuple[list[Job], list[Job]]:
+    """Return the trials and runs, none of which is trained at once with others."""
+    tried, jobs = trials(settings, where), expand(settings, where)
+    if stacked := next((job for job in jobs if job.stacked is not None), None):
         raise UserError(
             f"{where}: {stacked.name}: train.stacked {stacked.stacked}: a task of an array is one run, so that nothing is trained at "
             "once: remove it, or use `remedy run`"
         )
+    return tried, jobs
 
 
 def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[str], folder: Path) -> None:
@@ -88,8 +88,7 @@ def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[st
     Raises:
         UserError: as `expand`, or seeds are to be trained at once.
     """
-    _refuse_stacked(settings, where)
-    jobs, tried = expand(settings, where), trials(settings, where)
+    tried, jobs = _alone(settings, where)
     check_programs(jobs)
     folder.mkdir(parents=True, exist_ok=True)
     loading = max(job.train.train.dataloader_num_workers for job in jobs)
@@ -97,25 +96,20 @@ def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[st
         "where": where,
         "name": file_name(settings.name),
         "processes": settings.processes,
+        "threads": settings.threads,
         "cores": settings.processes * (settings.threads + loading),
         "folder": shlex.quote(str(folder)),
         "cwd": shlex.quote(os.getcwd()),
         "run": shlex.join([sys.executable, "-m", "remedy.launch.cli", "run", where, *overrides]),
     }
     (folder / "report.sbatch").write_text(REPORT.format(**facts), encoding="utf-8")
-    arrays: list[tuple[str, str, Sequence[TrainingJob], int, str]] = [
-        ("selection", "trials", tried, 0, "-selection"),
-        ("array", "runs", jobs, len(tried), ""),
-    ]
     after = ""
-    for script, what, mine, first, suffix in arrays:
-        if not mine:
-            continue
-        last = first + len(mine) - 1
-        text = ARRAY.format(**facts, what=what, count=len(mine), first=first, last=last, suffix=suffix)
-        (folder / f"{script}.sbatch").write_text(text, encoding="utf-8")
-        done = sum((job.folder / TRAINED).exists() for job in mine)
-        print(f"{len(mine)} {what}, {done} of them trained. Submit them:")
-        print(f"  {what}=$(sbatch --parsable {after}{folder / script}.sbatch)")
-        after = f"--dependency=afterok:${what} "
+    for script, what, mine, first in (("selection", "trials", tried, 0), ("array", "runs", jobs, len(tried))):
+        if mine:
+            suffix, last = "-selection" if mine is tried else "", first + len(mine) - 1
+            text = ARRAY.format(**facts, what=what, count=len(mine), first=first, last=last, suffix=suffix)
+            (folder / f"{script}.sbatch").write_text(text, encoding="utf-8")
+            print(f"{len(mine)} {what}, {sum(job.is_trained for job in mine)} of them trained. Submit them:")
+            print(f"  {what}=$(sbatch --parsable {after}{folder / script}.sbatch)")
+            after = f"--dependency=afterok:${what} "
     print(f"and the report after them:\n  sbatch {after}{folder / 'report.sbatch'}")

@@ -1,25 +1,28 @@
-"""`remedy trace`: one file's prompt and trace as text, coloured on a terminal."""
+"""`remedy trace` and `remedy rewrite`: one file's prompt and trace as text, coloured on a terminal, or its source rewritten."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import model_validator
 from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
+from remedy.data_gen.rewrites import REWRITES, rewrite_program, rewrite_source
 from remedy.data_gen.roles import Span, Special, spans_text
 from remedy.data_gen.traces.render import FORMATS, FormatName, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.tables.colours import ROLE_COLOURS
-from remedy.launch.console import show_source
-from remedy.messages import escaped
-from remedy.settings import Settings, UserError, apply_changes, build, parse_overrides
+from remedy.launch.console import MaybeTexts, Overrides, show_source
+from remedy.messages import escaped, suggest
+from remedy.settings import ConfigError, Settings, UserError, apply_changes, build, parse_overrides
 
 
 class TraceConfig(Settings):
@@ -49,18 +52,47 @@ def trace(file: Path, overrides: Sequence[str] = ()) -> tuple[list[Span], str]:
         ProgramError: the program cannot be traced.
     """
     config = build(TraceConfig, apply_changes({}, parse_overrides(overrides), "override"))
-    try:
-        code = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: cannot be read as UTF-8 text: {error}") from None
     with Sandbox(config.tracer) as sandbox:
-        traced = sandbox.trace(Program(code, str(file)))
+        traced = sandbox.trace(Program(_read(file), str(file)))
     written = render(traced, config.format, config.reveal, string_encoding=config.string_encoding)
     return written.spans, " " if FORMATS[config.format].one_token else ""
 
 
-def print_spans(spans: list[Span], between: str) -> None:
-    """Print a trace: exactly, but on a terminal in the colours of roles, and without what one obeys."""
+def rewrite(file: Path, only: Sequence[str]) -> str:
+    """The file's source after the rewrites, all of them if none is named; a marked function stays as it is, and marked.
+
+    Raises:
+        UserError: a rewrite is unknown, or the file cannot be read.
+        ProgramError: it does not compile.
+    """
+    for name in only:
+        if name not in REWRITES:
+            raise ConfigError(f"--only: unknown rewrite {name!r}; {suggest(name, REWRITES)}")
+    kinds, code = list(only) or list(REWRITES), _read(file)
+    if MARKER in code:
+        program = Program(code, str(file))
+        program.entry_point()
+        return rewrite_program(program, kinds).code
+    return rewrite_source(code, kinds)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: cannot be read as UTF-8 text: {error}") from None
+
+
+def print_trace(
+    file: Annotated[Path, typer.Argument(help="a Python file with one function marked `# << START_OF_TRACE`")],
+    overrides: Overrides = None,
+) -> None:
+    """Print prompt and trace of a program, exactly as a model sees them; on a terminal in the colours of roles.
+
+    Settings: format, reveal.spacing, reveal.locals, reveal.call_depth, reveal.answer_only, string_encoding, tracer.python
+    and the other limits of `tracer`, as in a data configuration. For example reveal.spacing=4 reveal.locals=diff format=repl.
+    """
+    spans, between = trace(file, overrides or [])
     console = Console()
     if not console.is_terminal or console.no_color:
         show_source(spans_text(spans, between) + "\n")
@@ -70,3 +102,11 @@ def print_spans(spans: list[Span], between: str) -> None:
         style = Style(color=ROLE_COLOURS[span.role.label], dim=isinstance(span.piece, Special), underline=span.string)
         text.append(escaped(spans_text([span]), "\n\t") + between, style)
     console.print(text, soft_wrap=True)
+
+
+def print_rewrite(
+    file: Annotated[Path, typer.Argument(help="a Python file")],
+    only: Annotated[MaybeTexts, typer.Option(help="a rewrite to apply, once for each (default: all)")] = None,
+) -> None:
+    """Print a file with its functions rewritten so that they do the same in smaller steps."""
+    show_source(rewrite(file, only or []))

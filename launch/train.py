@@ -8,17 +8,16 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remedy.launch.console import command_line, in_words, start
+from remedy.launch.console import MaybeInt, Overrides, in_words
 from remedy.processes import end_with_parent, this_process
 from remedy.settings import UserError, load, read_yaml
 
 if TYPE_CHECKING:
     from remedy.train.config import RunConfig
-
 
 GRACE = 60.0
 """Seconds that a process has for its last step and checkpoint when what started it is gone."""
@@ -59,10 +58,18 @@ def given_programs(config: RunConfig) -> list[str]:
     return list(said)
 
 
-def train(config: str, overrides: Sequence[str], resume: bool, deepspeed: bool = False) -> None:
-    """Train, as one process of those that a launcher started or alone, and leave with the status that says how it went."""
-    settings = load_run(config, overrides)
-    if deepspeed and settings.train.deepspeed is None:
+def train(
+    config: Annotated[str, typer.Argument(help="a YAML file, for example configs/train/permutation.yaml")],
+    overrides: Overrides = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue from the last intact checkpoint in the output")
+    ] = False,
+    local_rank: Annotated[MaybeInt, typer.Option("--local_rank", hidden=True)] = None,
+) -> None:
+    """Train a model, as one of the processes that `torchrun` or `deepspeed` started (launch/train.py) or alone."""
+    settings = load_run(config, overrides or [])
+    # The deepspeed launcher gives a local rank, and asks for DeepSpeed; a section in the configuration still says how.
+    if local_rank is not None and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})
     if this_process().is_main:
         print("".join(f"{line}\n" for line in given_programs(settings)), end="", flush=True)
@@ -105,25 +112,7 @@ def _end() -> None:
     os._exit(1)
 
 
-app = command_line()
-
-
-@app.command()
-def main(
-    config: Annotated[str, typer.Argument(help="a YAML file, for example configs/train/permutation.yaml")],
-    overrides: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="[key=value ...]", help="for example train.max_steps=100"),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="continue from the last intact checkpoint in the output")
-    ] = False,
-    local_rank: Annotated[Optional[int], typer.Option("--local_rank", hidden=True)] = None,  # noqa: UP045
-) -> None:
-    """Train a model, as one of the processes that `torchrun` or `deepspeed` started or alone."""
-    # The deepspeed launcher gives a local rank, and asks for DeepSpeed; a section in the configuration still says how.
-    train(config, overrides or [], resume, deepspeed=local_rank is not None)
-
-
 if __name__ == "__main__":
-    start(app)
+    from remedy.launch.cli import main
+
+    main("train")

@@ -170,17 +170,23 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: it cannot be read, or is not one.
     """
     try:
-        data = yaml.load(path.read_text(encoding="utf-8-sig"), _Loader)
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is no UTF-8 text") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {one_line(str(error))}") from None
+    data = _parsed(text, str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected `key: value` lines at the top level")
     _import_plugins(data, str(path))
     return data
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError of a date that is none
+        raise ConfigError(f"{where}: not valid YAML: {one_line(str(error))}") from None
 
 
 def _import_plugins(data: Mapping[str, Any], where: str) -> None:
@@ -209,10 +215,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
         key, separator, text = override.partition("=")
         if not separator or not key.strip():
             raise ConfigError(f"override {shown(override)}: write key=value, for example train.max_steps=100")
-        try:
-            changes[key.strip()] = yaml.load(text, _Loader)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"override {shown(override)}: not valid YAML: {one_line(str(error))}") from None
+        changes[key.strip()] = _parsed(text, f"override {shown(override)}")
     return changes
 
 
@@ -226,41 +229,29 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
     """
     result: dict[str, Any] = copy.deepcopy(dict(data))
     for key, value in changes.items():
-        name = f"{where}: {cut(key)}" if where else cut(key)
-        target: Any = result
-        parts = key.split(".")
-        while len(parts) > 1:
-            if isinstance(target, dict) and ".".join(parts) in target:
-                break
-            part = parts.pop(0)
-            target = _descend(target, part, name)
-            if isinstance(target, dict) and part in _NAMES_BEFORE and len(parts) > 1 + _NAMES_BEFORE[part]:
-                for _ in range(_NAMES_BEFORE[part]):
-                    target = _descend(target, parts.pop(0), name)
-                break
-        last = ".".join(parts)
-        if isinstance(target, list):
-            _descend(target, last, name)
-            target[int(last)] = value
-        elif isinstance(target, dict):
-            target[last] = value
-        else:
-            raise ConfigError(f"{name}: {cut(key.rpartition('.')[0])} is not a section")
+        _change(result, key, value, f"{where}: {cut(key)}" if where else cut(key))
     return result
 
 
-def _descend(target: Any, part: str, name: str) -> Any:
+def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1) -> None:
+    """Set one key. `names_before`: names that still stand before keys which stay whole; below 0 where none does."""
+    place: Any
+    place, _, rest = key.partition(".")
     if isinstance(target, list):
-        if not part.isdecimal() or int(part) >= len(target):
-            raise ConfigError(f"{name}: {shown(part)} is not an index of a list of {len(target)}")
-        return target[int(part)]
-    if isinstance(target, dict):
-        inside = target.get(part)
-        if isinstance(inside, tuple):
-            inside = list(inside)
-        target[part] = {} if inside is None else inside
-        return target[part]
-    raise ConfigError(f"{name}: nothing below {shown(part)} can be set")
+        if not place.isdecimal() or int(place) >= len(target):
+            raise ConfigError(f"{name}: {shown(place)} is not an index of a list of {len(target)}")
+        inside = target[place := int(place)]
+    elif isinstance(target, dict):
+        if key in target or names_before == 0:
+            place, rest = key, ""
+        inside = target.get(place)
+    else:
+        raise ConfigError(f"{name}: nothing below {shown(target)} can be set")
+    if not rest:
+        target[place] = value
+        return
+    target[place] = {} if inside is None else list(inside) if isinstance(inside, tuple) else inside
+    _change(target[place], rest, value, name, _NAMES_BEFORE.get(place, names_before - 1))
 
 
 def build(model: type[S], data: Mapping[str, Any], where: str = "", as_written: bool = False) -> S:

@@ -15,6 +15,7 @@ from benchmarks.picture import chart
 from remedy.data_gen.roles import CWM_IDS
 from remedy.launch.reference import SETTINGS, fields, markdown, places, settings_class
 from remedy.settings import Settings
+from tests.launch.in_process import remedy as in_process
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -66,11 +67,9 @@ def test_every_setting_is_described(settings: type[Settings]) -> None:
     assert not [row.key for row in fields(settings) if not row.description]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", SETTINGS)
 def test_help_ends_with_the_settings(command: str) -> None:
-    words = [sys.executable, "-m", "remedy.launch.cli", command, "--help"]
-    shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = in_process([command, "--help"], 60).output
     for row in fields(settings_class(command)):
         assert re.search(rf"^  {row.key}[ =]", shown, re.MULTILINE)
 
@@ -78,8 +77,8 @@ def test_help_ends_with_the_settings(command: str) -> None:
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the events are those of CPython 3.11")
 def test_the_worked_example_is_what_the_tracer_says() -> None:
     ((command, written),) = re.findall(r"```console\n\$ (.*?)\n(.*?)```", FORMAT, re.DOTALL)
-    words = [sys.executable, "-m", "remedy.launch.cli", *command.split()[1:]]
-    assert subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout == written
+    words = [ROOT / word if word.endswith(".py") else word for word in command.split()[1:]]
+    assert in_process(words).output == written
 
 
 def test_python_in_the_documents_prints_what_stands_below_it() -> None:
@@ -104,7 +103,11 @@ def test_make_says_what_its_targets_do() -> None:
 
 def test_continuous_integration_runs_what_anyone_can() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
-    assert {"run": ".ci/run"} in workflow["jobs"]["test"]["steps"]
+    assert {"run": ".ci/run ${{ matrix.tests }}"} in workflow["jobs"]["test"]["steps"]
+    fast, launch, others = workflow["jobs"]["test"]["strategy"]["matrix"]["tests"]
+    assert (fast, launch.replace(" tests/", " --ignore tests/")) == ('-m "not slow"', others), (
+        "each test is in one part"
+    )
     assert "make test\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 

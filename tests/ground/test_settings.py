@@ -4,10 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
-from remedy.data_gen.config import DataConfig
-from remedy.eval.config import EvalConfig
 from remedy.settings import ConfigError, apply_changes, build, dump, load, parse_overrides
 from remedy.train.config import RunConfig
 
@@ -18,7 +15,6 @@ TASK = {"task": {"kind": "permutation"}}
     ("changes", "says"),
     [
         ({"modell": {}}, "x.yaml: unknown key 'modell'; did you mean 'model'?"),
-        ({"train": {"curiculum": []}}, "unknown key 'train.curiculum'; did you mean 'curriculum'?"),
         (
             {"train": {"curriculum": [{"steps": 1, "sett": {}}]}},
             "unknown key 'train.curriculum.0.sett'; did you mean 'set'?",
@@ -27,13 +23,10 @@ TASK = {"task": {"kind": "permutation"}}
             {"data": {"task": {"kind": "permutation", "lenght": 3}}},
             "unknown key 'data.task.lenght'; did you mean 'length'?",
         ),
-        ({"data": {"task": {"kind": "composition", "dept": 3}}}, "unknown key 'data.task.dept'; did you mean 'depth'?"),
         ({"data": {}}, "missing key 'data.task'"),
         ({"train": {"max_steps": "many"}}, "key 'train.max_steps': Input should be a valid integer"),
         ({"train": {"loss_roles": "state"}}, "key 'train.loss_roles': must be a list, such as [a, b], got 'state'"),
         ({"train": 5}, "key 'train': must be a section, such as {key: value}, got 5"),
-        ({"data": {"task": {"kind": "permutation", "length": "long"}}}, "key 'data.task.length'"),
-        ({"data": {"task": {"kind": "permutation", "length": [9, 2]}}}, "length must be 0 to 100000, or [low, high]"),
         (
             {"train": {"batch_size": 10, "gradient_accumulation_steps": 3}},
             "train: batch_size (10) must be a multiple of gradient_accumulation_steps (3)",
@@ -53,8 +46,6 @@ def test_errors_name_key_and_nearest_valid_one(changes: dict[str, object], says:
         ({"lr": 3}, "unknown key 'lr'; did you mean 'train.learning_rate'?"),
         ({"train": {"lr": 3}}, "unknown key 'train.lr'; did you mean 'learning_rate'?"),
         ({"train": {"epochs": 3}}, "did you mean 'max_steps'?"),
-        ({"bs": 3}, "did you mean 'train.batch_size'?"),
-        ({"model": {"d_model": 3}}, "did you mean 'hidden_size'?"),
         ({"n_heads": 3}, "did you mean 'model.num_attention_heads'?"),
         ({"data": {**TASK, "length": 3}}, "did you mean 'task.length'?"),
     ],
@@ -99,11 +90,6 @@ def test_overrides_reach_sections_lists_and_missing_sections() -> None:
             apply_changes(data, parse_overrides([wrong]), "override")
 
 
-def test_without_a_file_unknown_keys_are_explained_too() -> None:
-    with pytest.raises(ValidationError, match="unknown key 'lenght'; did you mean 'length'"):
-        DataConfig.model_validate({"task": {"kind": "permutation", "lenght": 3}})
-
-
 def test_below_a_mapping_of_changes_keys_stay_whole() -> None:
     data = {"set": {"reveal.locals": "diff", "task": {"kind": "permutation"}}, "g": {"runs": {"a": {}}}}
     words = ["set.reveal.spacing=4", "set.task.length=3", "set.reveal.locals=full", "set.seed=1"]
@@ -121,10 +107,6 @@ def test_below_a_mapping_of_changes_keys_stay_whole() -> None:
     }
 
 
-def test_a_number_like_1e_3_is_a_number() -> None:
-    assert build(RunConfig, {"data": TASK, "train": {"learning_rate": "1e-3"}}, "x").train.learning_rate == 1e-3
-
-
 @pytest.mark.parametrize("form", range(3))
 def test_the_resolved_configuration_reads_back(tmp_path: Path, form: int) -> None:
     never, stage = {"reveal.spacing": math.inf}, {"steps": 1}
@@ -137,13 +119,3 @@ def test_the_resolved_configuration_reads_back(tmp_path: Path, form: int) -> Non
     path = tmp_path / "resolved.yaml"
     path.write_text(dump(config))
     assert load(RunConfig, path) == config
-
-
-def test_unknown_forcings_are_explained() -> None:
-    for forcing, says in (
-        ("freee", "unknown forcing"),
-        (["context", "acton"], "lists roles"),
-        (["context", "action"], "structure"),
-    ):
-        with pytest.raises(ConfigError, match=says):
-            build(EvalConfig, {"diagnostics": [{"kind": "permutation", "forcing": [forcing]}]}, "x")

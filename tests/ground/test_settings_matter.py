@@ -9,12 +9,10 @@ import pytest
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples, executions, fit_to_budget, write, write_context
-from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.roles import Special
 from remedy.data_gen.tasks.families import FAMILIES
 from remedy.launch.reference import places
 from remedy.settings import ConfigError, Settings, build
-from remedy.train.config import RunConfig
 
 CODE = """def f(n):
     s = g(n)
@@ -172,26 +170,6 @@ def _has(data: DataConfig, key: str) -> bool:
             "task.alphabet ab does nothing for family",
         ),
         (
-            {"task": {"kind": "composition", "family": "sets"}, "string_encoding": "list"},
-            "string_encoding list does nothing",
-        ),
-        (
-            {"task": {"kind": "permutation", "answer": "print"}, "format": "repl"},
-            "task.answer print does nothing in",
-        ),
-        (
-            {"task": {"kind": "permutation"}, "format": "repl", "reveal": {"call_depth": 1}},
-            "reveal.call_depth 1 does nothing",
-        ),
-        (
-            {"task": {"kind": "permutation"}, "format": "symbolic", "string_encoding": "spaced"},
-            "string_encoding spaced does",
-        ),
-        (
-            {"task": {"kind": "permutation"}, "reveal": {"answer_only": True, "spacing": 4}},
-            "spacing 4 does nothing with answer",
-        ),
-        (
             {"task": {"kind": "permutation"}, "reveal": {"answer_only": True}, "memory": 2},
             "memory 2 does nothing with reveal.answer_only, which writes no frames",
         ),
@@ -202,26 +180,6 @@ def test_what_does_nothing_is_named_with_the_reason(given: dict[str, Any], says:
     with pytest.raises(ConfigError, match=says) as error:
         build(DataConfig, given, "f.yaml")
     assert str(error.value).endswith("remove it")
-
-
-def test_a_limit_that_nothing_holds_is_refused() -> None:
-    for key, value in (("timeout_seconds", 1), ("memory_megabytes", 100)):
-        with pytest.raises(ConfigError, match=f"{key} {value} does nothing with isolation trusted: remove it"):
-            build(TracerConfig, {"isolation": "trusted", key: value})
-
-
-def test_the_weight_of_the_only_part_of_a_mixture_is_refused() -> None:
-    given = {"data": {"task": {"kind": "composition"}}, "mixture": {"one": {"weight": 2}}}
-    with pytest.raises(
-        ConfigError, match=r"mixture\.one\.weight 2 does nothing where there is one part only: remove it"
-    ):
-        build(RunConfig, given)
-
-
-def test_a_resolved_configuration_reads_back(own: Path) -> None:
-    for given in configurations(own):
-        data = build(DataConfig, given)
-        assert build(DataConfig, data.model_dump()) == data
 
 
 @pytest.mark.parametrize("family", FAMILIES)

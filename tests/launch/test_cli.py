@@ -1,7 +1,5 @@
 """The command line: what it prints, and how it fails."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,14 +7,10 @@ import pytest
 
 from remedy.data_gen.roles import spans_text
 from remedy.launch import trace as command
+from tests.launch.in_process import remedy
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "reverse.py"
-
-
-def remedy(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "remedy.launch.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 def trace(file: Path, overrides: Sequence[str]) -> str:
@@ -65,17 +59,14 @@ def test_formats_spacing_and_encodings(settings: str, piece: str) -> None:
 def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "bad program.py"
     path.write_text(code)
-    failed = remedy("trace", path, "tracer.timeout_seconds=1")
-    assert failed.returncode == 2
-    assert failed.stdout == ""
-    isolation, error = failed.stderr.strip().splitlines()
-    assert isolation.startswith("programs run under isolation ")
+    failed = remedy(["trace", path, "tracer.timeout_seconds=1"])
+    assert (failed.status, failed.output) == (2, "")
+    error = failed.errors.strip().splitlines()[-1]  # before it, once in a process, how programs are isolated
     assert error.startswith("error: ")
     assert "bad program.py" in error
     assert says in error
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -87,21 +78,24 @@ def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, sa
         (("trace", EXAMPLE, "reveal.max_tokens=4"), "reveal.max_tokens is counted with a tokenizer"),
         (("trace", EXAMPLE, "reveal.spacing=0"), "must be a whole number >= 1, or inf"),
         (("trace", "nothing.py"), "nothing.py: cannot be read"),
-        (("evaluate", "nothing", "configs/evaluate/any_model.yaml", "--out", "/tmp/none"), "not a model folder"),
+        (("evaluate", "nothing", ROOT / "configs/evaluate/any_model.yaml", "--out", "/tmp/none"), "not a model folder"),
         (
-            ("evaluate", "nothing", "configs/evaluate/permutation.yaml", "--out", "/tmp/none"),
+            ("evaluate", "nothing", ROOT / "configs/evaluate/permutation.yaml", "--out", "/tmp/none"),
             "nothing: there is no such folder here, and a model of the hub stores no data configuration",
         ),
-        (("report", "configs", "--out", "/tmp/none"), "no evaluation or measurement found"),
-        (("run", "configs/experiment/quickstart.yaml", "worker=1"), "unknown key 'worker'; did you mean 'workers'?"),
+        (("report", ROOT / "configs", "--out", "/tmp/none"), "no evaluation or measurement found"),
         (
-            ("run", "configs/experiment/quickstart.yaml", "groups.permutation.base.model.hiden=1"),
+            ("run", ROOT / "configs/experiment/quickstart.yaml", "worker=1"),
+            "unknown key 'worker'; did you mean 'workers'?",
+        ),
+        (
+            ("run", ROOT / "configs/experiment/quickstart.yaml", "groups.permutation.base.model.hiden=1"),
             "groups.permutation.runs.transformer,seed=0: unknown key 'model.hiden'; did you mean 'hidden_size'?",
         ),
     ],
 )
 def test_bad_options_exit_2_with_one_line(arguments: tuple[object, ...], says: str) -> None:
-    failed = remedy(*arguments)
-    assert failed.returncode == 2
-    assert says in failed.stderr
-    assert len(failed.stderr.strip().splitlines()) == 1
+    failed = remedy(arguments, 60)
+    assert failed.status == 2
+    assert says in failed.errors
+    assert len(failed.errors.strip().splitlines()) == 1

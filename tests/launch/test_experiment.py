@@ -1,7 +1,6 @@
 """Experiments: how groups become runs, what is refused before anything is trained, and how progress is shown."""
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,15 @@ import pytest
 import yaml
 from rich.console import Console
 
+from remedy.launch.board import QUIET_SECONDS, Board
 from remedy.launch.experiment import ExperimentConfig, Job, expand
-from remedy.launch.progress import QUIET_SECONDS, Board, Progress, Watch, note_condition
-from remedy.launch.runner import prepare
+from remedy.launch.groups import Group, members
+from remedy.launch.job import prepare
 from remedy.models.config import DecoderSettings
-from remedy.settings import ConfigError, apply_changes, build, load
+from remedy.settings import ConfigError, UserError, apply_changes, build, load
 from tests.eval.made_records import made, write_evaluation
 from tests.launch.in_process import remedy
+from tests.launch.sweep import SWEEP, sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE: dict[str, Any] = {
@@ -67,16 +68,6 @@ def test_a_run_of_the_model_as_it_is_stays_so_with_seeds_grids_and_max_steps() -
     assert [job.train.train.total_steps for job in jobs] == [0] * 4 + [5] * 4
     assert jobs[0].train.train.stage_ends() == [0, 0]
     assert {job.variant for job in jobs} == {"a,n=3", "a,n=4", "b,n=3", "b,n=4"}
-
-
-SHIPPED = sorted(path for folder in ("experiment", "study") for path in (ROOT / "configs" / folder).glob("*.yaml"))
-
-
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
-def test_shipped_experiments_are_valid_at_full_and_at_small_size(path: Path) -> None:
-    assert expand(load(ExperimentConfig, path), path.name)
-    for job in expand(load(ExperimentConfig, path, ["max_steps=4", "max_examples=2"]), path.name):
-        assert job.train.train.total_steps in (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -153,64 +144,45 @@ def test_what_would_do_nothing_is_refused_before_training(changes: dict[str, Any
     assert says in str(refused.value)
 
 
-def test_a_run_of_an_earlier_version_goes_on_under_settings_that_are_newer_than_it(tmp_path: Path) -> None:
+def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     job = expand(experiment(output=str(tmp_path)), "e")[0]
-    assert prepare(job) == ""
+    prepare(job)
+    prepare(job)
     path = job.folder / "train.yaml"
-    earlier = path.read_text().replace("  first_line: 1\n", "")
-    path.write_text(earlier)
-    assert prepare(job) == ""
-    assert path.read_text() == earlier
-    for other in (earlier.replace("n: 3", "n: 4"), earlier[: len(earlier) // 2], "["):
-        assert other != earlier
+    written = path.read_text()
+    for other in (written.replace("n: 3", "n: 4"), written[: len(written) // 2]):
         path.write_text(other)
-        assert prepare(job).endswith("holds a run of other settings; delete it or choose another output")
-
-
-def test_progress_is_read_from_a_runs_folder(tmp_path: Path) -> None:
-    watch = Watch(tmp_path, tmp_path / "model", steps=8)
-    assert watch.look(trained=False) == Progress("starting")
-    (tmp_path / "model").mkdir()
-    records = [{"step": 2, "loss": 1.5, "tokens_per_second": 70.0}, {"step": 4, "loss": 0.5, "tokens_per_second": 80.0}]
-    (tmp_path / "model" / "metrics.jsonl").write_text(
-        "".join(json.dumps(r) + "\n" for r in records) + '{"step": 6, "lo'
-    )
-    assert str(watch.look(trained=False)) == "training, step 4 of 8, loss 0.5, 80 tokens/s"
-    assert watch.look(trained=True) == Progress("evaluating")
-    note_condition(tmp_path, 1, 3, "length 8: 50.0%", 1.0)
-    assert str(watch.look(trained=True)) == "evaluating, condition 1 of 3, length 8: 50.0%"
-    note_condition(tmp_path, 2, 3, "30 of 100 traces, 2 traces/s, 35 s left", 1.3)
-    underway = watch.look(trained=True)
-    assert str(underway) == "evaluating, condition 2 of 3, 30 of 100 traces, 2 traces/s, 35 s left"
-    assert underway.left is not None
+        with pytest.raises(UserError, match="holds a run of other settings; delete it or choose another output"):
+            prepare(job)
 
 
 def test_without_a_terminal_every_change_is_a_line_and_silence_is_short(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("remedy.launch.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("remedy.launch.board.time.monotonic", lambda: clock[0])
+    path = tmp_path / "log.txt"
     with caplog.at_level("INFO", logger="remedy"), Board(["a", "b"], Console(file=io.StringIO())) as board:
         for seconds, step in ((1, 1), (2, 2), (QUIET_SECONDS + 1, 3), (QUIET_SECONDS + 2, 4)):
             clock[0] = seconds
-            board.show({"a": Progress("training", step, 9), "b": Progress("waiting")})
-        board.show({"a": Progress("done"), "b": Progress("failed", result="exit status 1")})
+            path.write_text(f"step 0 of 9\nstep {step} of 9\n\n")
+            board.show({}, {"a": path})
+        board.show({"a": "", "b": "exit status 1"}, {})
     assert caplog.messages == [
-        "[    1 s] a: training, step 1 of 9",
-        "[   31 s] a: training, step 3 of 9",
+        "[    1 s] a: running, step 1 of 9",
+        "[   31 s] a: running, step 3 of 9",
         "[   32 s] a: done",
         "[   32 s] b: failed, exit status 1",
     ]
 
 
-def test_on_a_terminal_there_is_one_table() -> None:
+def test_on_a_terminal_there_is_one_table(tmp_path: Path) -> None:
     screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=100, legacy_windows=False)
-    with Board(["a"], console) as board:
-        board.show({"a": Progress("training", 250, 800, 0.612, 31000.0, 65.0)})
-    text = screen.getvalue()
-    for part in ("run", "stage", "250 of 800", "0.612", "31,000", "1 min 05 s"):
-        assert part in text
+    (tmp_path / "log.txt").write_text("step 250 of 800: loss 0.612, 31,000 tokens/s, 1 min 05 s left\n")
+    with Board(["a"], Console(file=screen, force_terminal=True, width=100, legacy_windows=False)) as board:
+        board.show({}, {"a": tmp_path / "log.txt"})
+    for part in ("run", "state", "running", "step 250 of 800: loss 0.612, 31,000 tokens/s, 1 min 05 s left"):
+        assert part in screen.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -252,12 +224,6 @@ def test_the_baseline_is_the_run_that_is_marked() -> None:
         experiment(groups__g__runs__a={"baseline": True}, comparisons=comparisons)
 
 
-def test_one_comparison_is_primary() -> None:
-    one = {"mitigation": "m", "baseline": {"run": "a"}, "treatment": {"run": "b"}, "primary": True}
-    with pytest.raises(ConfigError, match="both primary"):
-        expand(experiment(comparisons=[one, one]), "e")
-
-
 def test_an_experiment_says_which_of_its_runs_are_missing_and_judges_without_them_if_it_is_told(tmp_path: Path) -> None:
     path, output = tmp_path / "e.yaml", tmp_path / "e"
     tracked = {"output": str(output), "groups.g.seeds": [0, 1], "groups.g.base.tracking": {"wandb": False}}
@@ -275,3 +241,63 @@ def test_an_experiment_says_which_of_its_runs_are_missing_and_judges_without_the
     assert "not judged: missing: b,seed=1 (--partial judges the others)" in reported()
     assert "Missing: b,seed=1; recipes are judged without it (--partial)." in reported("--partial")
     assert "--partial does nothing without --report-only" in remedy(["run", path, "--partial"]).errors
+
+
+def test_a_grid_is_every_combination_and_a_seed_is_no_part_of_the_variant() -> None:
+    group = Group(
+        base={}, evaluate={}, runs={"a": {"x": 1}, "b": {}}, grid={"model.mixers": (["gru"],), "train.seed": (0, 1)}
+    )
+    found = members(group)
+    assert [m.name for m in found] == [f"{run},mixers=gru,seed={seed}" for run in "ab" for seed in (0, 1)]
+    assert [m.variant for m in found] == ["a,mixers=gru"] * 2 + ["b,mixers=gru"] * 2
+    assert found[0].changes == {"x": 1, "model.mixers": ["gru"], "train.seed": 0}
+    (alone,) = members(Group(base={}, evaluate={}, runs={"only": {}}))
+    assert (alone.name, alone.variant) == ("only", "only")
+    with pytest.raises(ValueError, match="give `runs`, `grid` or `seeds`"):
+        Group(base={}, evaluate={})
+    with pytest.raises(ValueError, match=r"grid\.x has no values"):
+        Group(base={}, evaluate={}, grid={"x": ()})
+
+
+def test_seeds_of_a_group_initialise_and_order_the_data_and_another_world_is_another_variant() -> None:
+    swaps = {**SWEEP["groups"]["swaps"], "grid": {"data.seed": [5, 6]}, "seeds": [0, 1]}
+    jobs = expand(ExperimentConfig.model_validate({**SWEEP, "groups": {"swaps": swaps}}), "s")
+    assert [(job.name, job.variant) for job in jobs][:3] == [
+        ("data.seed=5,seed=0", "data.seed=5"),
+        ("data.seed=5,seed=1", "data.seed=5"),
+        ("data.seed=6,seed=0", "data.seed=6"),
+    ]
+    assert [(job.train.train.seed, job.train.train.data_seed, job.train.data.seed) for job in jobs[:2]] == [
+        (0, 0, 5),
+        (1, 1, 5),
+    ]
+    (alone, _) = members(Group(base={}, evaluate={}, seeds=(0, 1)))
+    assert (alone.name, alone.variant) == ("seed=0", "all")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"seeds": [1, 1]}, "seeds has a value twice"),
+        ({"seeds": [1]}, "grid.train.seed does nothing, since `seeds` sets it"),
+        (
+            {"seeds": [1], "grid": {}, "runs": {"a": {"train.data_seed": 3}}},
+            "runs.a: train.data_seed does nothing, since `seeds` sets it",
+        ),
+    ],
+)
+def test_seeds_that_would_do_nothing_are_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        build(ExperimentConfig, {**SWEEP, "groups": {"swaps": {**SWEEP["groups"]["swaps"], **changes}}}, "s")
+
+
+def test_runs_are_tracked_under_the_experiment_and_a_wrong_value_names_its_run(tmp_path: Path) -> None:
+    base = {**SWEEP["groups"]["swaps"]["base"], "tracking": {}}
+    path = tmp_path / "sweep.yaml"
+    path.write_text(yaml.safe_dump(sweep({"base": base})))
+    jobs = expand(load(ExperimentConfig, path), "sweep")
+    assert jobs[0].train.tracking.group == "sweep"
+    assert jobs[0].train.tracking.tags == ("swaps", "mixers=gru")
+    wrong = load(ExperimentConfig, path, ["groups.swaps.grid={model.num_hidden_layers: [1, 0]}"])
+    with pytest.raises(ConfigError, match=r"groups\.swaps\.runs\.num_hidden_layers=0: key 'model\.num_hidden_layers'"):
+        expand(wrong, "sweep")

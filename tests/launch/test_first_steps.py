@@ -1,31 +1,27 @@
 """What a new user does first: looks at a file, asks what there is, writes an experiment over programs of their own."""
 
-import io
 import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from remedy import __version__
 from remedy.data_gen.tasks import TASKS
 from remedy.launch.choices import REGISTRIES, described
-from remedy.launch.console import MAIN
+from remedy.launch.cli import MAIN
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.generate import generate
 from remedy.launch.init import init
 from remedy.launch.runner import check_programs
-from remedy.launch.show import show
 from remedy.settings import ConfigError, UserError, dump, load
 from tests.launch.in_process import remedy
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def shown(source: Path, *words: str, index: int | None = None, split: str = "") -> str:
-    screen = io.StringIO()
-    show(str(source), words, index, split, None, "", False, None, Console(file=screen, width=200))
-    return screen.getvalue()
+def shown(source: Path, *words: object) -> str:
+    done = remedy(["show", source, *words])
+    return done.output or done.errors
 
 
 def own(folder: Path, functions: int = 3) -> Path:
@@ -41,17 +37,12 @@ def test_a_file_a_data_set_and_their_examples_are_shown(tmp_path: Path) -> None:
     assert "answer: 'cba'" in text
     (tmp_path / "data.yaml").write_text(f"data: {{task: {{kind: programs, path: {own(tmp_path)}, split_by: program}}}}")
     generate(str(tmp_path / "data.yaml"), [], tmp_path / "set", "0/1", 1)
-    assert "split: train" in shown(tmp_path / "set", index=47)
-    assert "split: test" in shown(tmp_path / "set", split="test")
-    assert (
-        shown(tmp_path / "set", index=3).split("\n", 2)[2] == shown(tmp_path / "data.yaml", index=3).split("\n", 2)[2]
-    )
-    with pytest.raises(UserError, match="no example 99 of split train, counted from 0; there are test 6, train 48"):
-        shown(tmp_path / "set", index=99)
-    with pytest.raises(
-        UserError, match=f"is the folder of no data set, run or evaluation; below it are {tmp_path}/set"
-    ):
-        shown(tmp_path)
+    data, kept = tmp_path / "data.yaml", tmp_path / "set"
+    assert "split: train" in shown(kept, "--index", 47)
+    assert "split: test" in shown(kept, "--split", "test")
+    assert shown(kept, "--index", 3).split("\n", 2)[2] == shown(data, "--index", 3).split("\n", 2)[2]
+    assert "no example 99 of split train, counted from 0; there are test 6, train 48" in shown(kept, "--index", 99)
+    assert f"is the folder of no data set, run or evaluation; below it are {kept}" in shown(tmp_path)
 
 
 @pytest.mark.parametrize(("functions", "rule"), [(3, "split_by: program"), (40, "split_by: function")])
@@ -59,7 +50,8 @@ def test_the_experiment_that_init_writes_is_one_that_runs(
     functions: int, rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.yaml"
-    said = init(str(own(tmp_path, functions)), path)
+    init(str(own(tmp_path, functions)), path)
+    said = capsys.readouterr().out
     assert f"{20 * functions:,} programs of {functions} functions" in said
     assert rule in path.read_text()
     jobs = expand(load(ExperimentConfig, path), "mine.yaml")

@@ -10,8 +10,8 @@ from transformers import CwmForCausalLM
 
 from remedy.eval.report.page import compose
 from remedy.launch.experiment import ExperimentConfig, Job, expand
-from remedy.launch.job import evaluate_run
-from remedy.launch.runner import prepare, report_all
+from remedy.launch.job import evaluate_run, prepare
+from remedy.launch.runner import report_all
 from remedy.models.loading import load_checkpoint
 from remedy.models.model_manifest import read_training
 from remedy.settings import build, load
@@ -22,7 +22,6 @@ from tests.tiny_cwm import write_tiny_cwm
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGSHIP = ROOT / "configs" / "experiment" / "cwm_lora.yaml"
-ACTIONS = ROOT / "configs" / "experiment" / "cwm_actions.yaml"
 CRUXEVAL = [
     {"id": f"sample_{n}", "code": f"def f(x):\n    y = x + {n}\n    return y", "input": "1", "output": str(n + 1)}
     for n in range(3)
@@ -76,33 +75,13 @@ def flagship(tmp_path_factory: pytest.TempPathFactory) -> ExperimentConfig:
     return load(ExperimentConfig, FLAGSHIP, changes)
 
 
-def test_replay_is_a_third_of_the_examples_in_the_models_own_form_and_of_no_test_program() -> None:
-    jobs = {job.name: job for job in expand(load(ExperimentConfig, FLAGSHIP), "flagship")}
-    weights = {name: part.weight for name, part in jobs["replay"].train.mixture.items()}
-    replayed = sum(weight for name, weight in weights.items() if name.startswith("replayed"))
-    assert replayed / sum(weights.values()) == pytest.approx(0.35)
-    assert weights["strings"] == 2 * weights["permutations"]  # as in the arm that it is compared with
-    assert jobs["full-locals"].train.mixture["strings"].weight == 2
-    parts = [
-        jobs["replay"].train.data.changed(part.set, name)
-        for name, part in jobs["replay"].train.mixture.items()
-        if name.startswith("replayed")
-    ]
-    assert {part.format for part in parts} == {"cwm"}
-    assert [(part.reveal.locals, part.reveal.spacing) for part in parts if not part.reveal.answer_only] == [
-        ("diff", 1.0)
-    ] * 2
-    assert sum(part.reveal.answer_only for part in parts) == 1
-    assert {part.task.kind for part in parts} == {"composition"}
-
-
 @pytest.mark.slow
 def test_the_flagship_runs_end_to_end(flagship: ExperimentConfig) -> None:
     jobs = expand(flagship, "flagship")
     for job in jobs:
-        assert not prepare(job)
+        prepare(job)
         train(job.train)
-        evaluate_run(job.train, job.folder, job.name, job.variant)
+        evaluate_run(job.folder)
     _check_untouched(next(job for job in jobs if job.name == "base-model"))
     replay = next(job for job in jobs if job.name == "replay")
     tokenizer = load_checkpoint(replay.train.output)[1]
@@ -127,28 +106,6 @@ def test_the_flagship_runs_end_to_end(flagship: ExperimentConfig) -> None:
     assert of_recipes == [(1, 3)] * 4
     assert forgetting[0].remarks == ("unequal: only the treatment was trained here",)
     assert "Forgetting answers at once: with replay" in text
-
-
-@pytest.mark.slow
-def test_what_to_run_next_runs_end_to_end(tmp_path: Path) -> None:
-    (tmp_path / "cruxeval.jsonl").write_text("".join(json.dumps(line) + "\n" for line in CRUXEVAL))
-    changes = [
-        f"output={tmp_path / 'out'}",
-        "max_steps=1",
-        "max_examples=1",
-        f"groups.cwm.evaluate.diagnostics.1.sources.0.path={tmp_path / 'cruxeval.jsonl'}",
-        *small(write_tiny_cwm(tmp_path / "tiny-cwm")),
-        "groups.cwm.base.data.task.length=4",
-    ]
-    experiment = load(ExperimentConfig, ACTIONS, changes)
-    jobs = expand(experiment, "actions")
-    for job in jobs:
-        assert not prepare(job)
-        train(job.train)
-        evaluate_run(job.train, job.folder, job.name, job.variant)
-    assert report_all(experiment, jobs).exists()
-    found = compose([job.folder / "evaluation" for job in jobs], experiment.comparisons)
-    assert len(found.verdicts) == len(experiment.comparisons)
 
 
 def _check_untouched(job: Job) -> None:

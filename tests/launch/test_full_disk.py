@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.launch import in_process
+from tests.launch.in_process import Ended, remedy
 from tests.train.launching import CONFIG as TRAINING
 
 DATA = {
@@ -24,21 +21,9 @@ DATA = {
 EVALUATION = {"diagnostics": [{"kind": "permutation", "lengths": [2, 3], "examples": 40}], "max_new_tokens": 60}
 
 
-def remedy(*words: object, largest: int = 0) -> subprocess.CompletedProcess[str]:
-    """A command that may write no file of more than so many bytes, as on a disk with no more room."""
-
-    def limit() -> None:
-        if largest:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-
-    command = [sys.executable, "-m", "remedy.launch.cli", *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, preexec_fn=limit)
-
-
 @contextlib.contextmanager
 def room(largest: int) -> Iterator[None]:
-    """The same for this process."""
+    """Limits the files of this process, and of those that it starts."""
     before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, most))
     try:
@@ -47,19 +32,16 @@ def room(largest: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
 
 
-def here(*words: object, largest: int = 0) -> in_process.Ended:
-    """As `remedy`, without the seconds that a process takes to import what trains."""
+def here(*words: object, largest: int = 0) -> Ended:
+    """A command that may write no file of more than so many bytes, as on a disk with no more room."""
     with room(largest) if largest else contextlib.nullcontext():
-        return in_process.remedy(words, seconds=300)
+        return remedy(words, seconds=300)
 
 
-def refused(done: subprocess.CompletedProcess[str] | in_process.Ended, *says: str) -> None:
-    status, errors = (
-        (done.status, done.errors) if isinstance(done, in_process.Ended) else (done.returncode, done.stderr)
-    )
-    assert status == 2, errors[-3000:]
-    (line,) = [one for one in errors.splitlines() if one.startswith("error: ")]
-    assert "Traceback" not in errors
+def refused(done: Ended, *says: str) -> None:
+    assert done.status == 2, done.errors[-3000:]
+    (line,) = [one for one in done.errors.splitlines() if one.startswith("error: ")]
+    assert "Traceback" not in done.errors
     for one in says:
         assert one in line
 
@@ -73,11 +55,11 @@ def test_generate_on_a_full_disk_goes_on_to_the_same_bytes(tmp_path: Path) -> No
     (tmp_path / "data.yaml").write_text(yaml.safe_dump(DATA))
     out, whole = tmp_path / "out", tmp_path / "whole"
     for workers in (1, 2):
-        done = remedy("generate", tmp_path / "data.yaml", "--out", out, "--workers", workers, largest=20_000)
+        done = here("generate", tmp_path / "data.yaml", "--out", out, "--workers", workers, largest=20_000)
         refused(done, "train-0000", ".parquet: ", "make room and give the same command again")
         assert files(out, "data/*") == {}
-    assert remedy("generate", tmp_path / "data.yaml", "--out", out).returncode == 0
-    assert remedy("generate", tmp_path / "data.yaml", "--out", whole).returncode == 0
+    for folder in (out, whole):
+        assert here("generate", tmp_path / "data.yaml", "--out", folder).status == 0
     assert files(out) == files(whole)
 
 

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from remedy.eval.stats import compare, over_seeds, weigh
 from remedy.eval.stats.power import smallest_difference
-from remedy.launch.cli import app
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.plan import print_plan
-from remedy.settings import UserError, build
+from remedy.settings import build
+from tests.launch.in_process import remedy
 
 GROUP: dict[str, Any] = {
     "base": {
@@ -56,12 +55,6 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     expected = [f"{100 * smallest_difference((5, 5), 50, level=level):.0f} points" for level in (0.05, 0.025)]
     assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "5 to 5", "50", *expected]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_variant_that_is_asked_less_has_a_row_of_its_own(tmp_path: Path) -> None:
-    text = printed(tmp_path, groups={"g": {**GROUP, "evaluate_runs": {"b": {"diagnostics.0.examples": 20}}}})
-    rows = [line.split("│")[1:-1] for line in text.splitlines() if "length 4, horizon" in line]
-    assert [[cell.strip() for cell in row[1:]] for row in rows] == [["50", "1"], ["20", "1"]]
 
 
 def test_of_what_is_fed_differently_a_plan_counts_diagnoses_and_a_constraint_is_compared(tmp_path: Path) -> None:
@@ -108,29 +101,8 @@ def test_speed_is_that_of_a_run_of_the_variant_where_one_has_logged_it(tmp_path:
     assert "guessed from operations" in text  # of b
 
 
-def test_a_diagnosis_is_no_comparison_and_a_condition_that_is_not_there_is_said(tmp_path: Path) -> None:
-    def side(run: str, **where: Any) -> dict[str, Any]:
-        return {"run": run, "where": where}
-
-    comparisons = [
-        {
-            "mitigation": "one",
-            "baseline": side("a", length=4),
-            "treatment": side("b,seed=1", length=4),
-            "primary": True,
-        },
-        {"mitigation": "two", "baseline": side("a", length=8), "treatment": side("b", length=8)},
-        {"mitigation": "fed", "baseline": side("a", forcing="free"), "treatment": side("a", forcing="action_forced")},
-    ]
-    text = printed(tmp_path, comparisons=comparisons)
-    assert "1 to 3" in text
-    assert "no such condition" in text
-    assert "fed" not in text.replace("fewer", "")
-
-
 def test_the_options_of_a_plan_do_nothing_without_it() -> None:
-    done = CliRunner().invoke(app, ["run", "configs/study/mixers.yaml", "--spread", "0.2"])
-    assert isinstance(done.exception, UserError)
+    assert "--spread does nothing without --plan" in remedy(["run", "x.yaml", "--spread", "0.2"]).errors
 
 
 @pytest.mark.parametrize("seeds", [(1, 1), (6, 6), (math.inf, 8)])

@@ -1,29 +1,23 @@
-"""Selection: each variant chooses on validation with seeds of its own, is then run with fresh ones, and goes on where it was killed."""
+"""Selection: each variant chooses on validation with seeds of its own, and is then run with fresh ones."""
 
 import io
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from rich.console import Console
 
-from remedy.checksums import read_json, write_json
+from remedy.checksums import write_json
 from remedy.eval.report.planned import Tried, read_selection
 from remedy.eval.report.runs import trials_table
-from remedy.launch.experiment import ExperimentConfig, Trial, expand, trials
-from remedy.launch.job import TRAINED
+from remedy.launch.experiment import TRAINED, ExperimentConfig, Job, expand, trials
 from remedy.launch.plan import print_plan
 from remedy.launch.selection import choose, judged
-from remedy.launch.slurm import do_job, write_scripts
-from remedy.models.model_manifest import TRAINING, read_training
-from remedy.settings import ConfigError, UserError, build, load
+from remedy.launch.slurm import do_job
+from remedy.models.model_manifest import TRAINING
+from remedy.settings import ConfigError, UserError, build
 from remedy.train.config import DIVERGED
-from tests.launch.test_grids import SWEEP, remedy
+from tests.launch.sweep import SWEEP
 
 GROUP: dict[str, Any] = {
     **SWEEP["groups"]["swaps"],
@@ -107,9 +101,9 @@ def test_the_model_as_it_is_chooses_nothing(tmp_path: Path) -> None:
         assert [bool(job.chosen) for job in jobs] == [False, False, True, True]
 
 
-def finish(trial: Trial, figures: tuple[float, float] | None) -> None:
+def finish(trial: Job, figures: tuple[float, float] | None) -> None:
     """Make a trial's folder what training leaves: its loss and exact match, or that it diverged."""
-    output = Path(trial.train.output)
+    output = trial.model
     output.mkdir(parents=True)
     if figures is None:
         (output / DIVERGED).write_text("step 3\n")
@@ -157,26 +151,17 @@ def test_a_setting_that_diverges_with_one_seed_is_not_chosen_and_seeds_are_avera
     found: list[Tried] = judged(group.select, tried, "a")
     assert [(one["mean"], one["chosen"]) for one in found] == [(pytest.approx(0.3), False), (None, False), (0.25, True)]
     for trial in tried:
-        (Path(trial.train.output) / DIVERGED).touch()
+        (trial.model / DIVERGED).touch()
     with pytest.raises(UserError, match="under every setting that was tried a loss became NaN"):
         judged(group.select, tried, "a")
 
 
-def test_slurm_has_an_array_of_trials_and_one_of_runs_after_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "e.yaml"
-    path.write_text(yaml.safe_dump({**SWEEP, "output": str(tmp_path / "out"), "groups": {"swaps": GROUP}}))
-    config = load(ExperimentConfig, path)
-    write_scripts(config, str(path), [], tmp_path / "slurm")
-    assert "#SBATCH --array=0-3\n" in (tmp_path / "slurm" / "selection.sbatch").read_text()
-    assert "#SBATCH --array=4-7\n" in (tmp_path / "slurm" / "array.sbatch").read_text()
-    printed = capsys.readouterr().out
-    assert f"--dependency=afterok:$trials {tmp_path / 'slurm' / 'array.sbatch'}" in printed
+def test_a_run_before_its_trials_and_one_that_there_is_not_are_refused(tmp_path: Path) -> None:
+    config = experiment(tmp_path / "out")
     with pytest.raises(UserError, match="4 of 4 trials of the selection are not finished"):
-        do_job(config, str(path), 4)
+        do_job(config, "e", 4)
     with pytest.raises(UserError, match="has 4 trials and 4 runs"):
-        do_job(config, str(path), 8)
+        do_job(config, "e", 8)
 
 
 def test_a_plan_counts_the_trials(tmp_path: Path) -> None:
@@ -184,38 +169,3 @@ def test_a_plan_counts_the_trials(tmp_path: Path) -> None:
     print_plan(experiment(tmp_path), "e", console=Console(file=screen, width=200))
     assert "mixers=gru: selection" in screen.getvalue()
     assert "4 trials choose settings on validation before the runs" in screen.getvalue()
-
-
-@pytest.mark.slow
-def test_a_selection_is_killed_and_continued_and_its_runs_have_what_it_chose(tmp_path: Path) -> None:
-    path, out = tmp_path / "e.yaml", tmp_path / "out"
-    rates = {"1e-05": 1e-5, "0.01": 1e-2, "0.001": 1e-3}
-    select = {"grid": {"train.learning_rate": list(rates.values())}, "seeds": [100]}
-    group = {**GROUP, "grid": {}, "runs": {"a": {"model.mixers": ["gru"]}}, "select": select}
-    path.write_text(yaml.safe_dump({**SWEEP, "output": str(out), "workers": 1, "groups": {"swaps": group}}))
-    command = [sys.executable, "-m", "remedy.launch.cli", "run", str(path)]
-    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path)
-    trials_of = out / "swaps" / "selection"
-    while first.poll() is None and not list(trials_of.glob(f"*/{TRAINED}")):
-        time.sleep(0.05)
-    first.send_signal(signal.SIGKILL)
-    said, _ = first.communicate()
-    done = {path: path.stat().st_mtime_ns for path in trials_of.glob("*/model/model.safetensors")}
-    assert 1 <= len(done) <= 2, said
-    assert "3 trials that choose settings on validation" in remedy("run", str(path), cwd=tmp_path)
-    assert all(path.stat().st_mtime_ns == when for path, when in done.items())
-
-    trained = [read_training(trials_of / f"a-learning_rate-{rate}-seed-100" / "model") for rate in rates]
-    figures = [training["validation"]["loss"] for training in trained if training and training["validation"]]
-    tried = read_selection(trials_of)["variants"]["a"]
-    assert [one["figures"] for one in tried] == [[figure] for figure in figures]
-    assert [one["chosen"] for one in tried] == [figure == min(figures) for figure in figures] == [False, True, False]
-    for seed in (0, 1):
-        folder = out / "swaps" / f"a-seed-{seed}"
-        assert yaml.safe_load((folder / "train.yaml").read_text())["train"]["learning_rate"] == 0.01
-        training = read_json(folder / "evaluation" / "evaluation.json", "")["training"]
-        assert (training["chosen"], training["data_seed"]) == ({"train.learning_rate": 0.01}, seed)
-    # No test program was read before the choice: trials are not evaluated.
-    assert not list(trials_of.rglob("evaluat*"))
-    report = (out / "report" / "report.md").read_text()
-    assert "### Settings tried" in report

@@ -2,8 +2,6 @@
 
 import io
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,17 @@ from remedy.data_gen.examples import example
 from remedy.data_gen.roles import Role, spans_text
 from remedy.eval.records.generations import token_texts
 from remedy.eval.tables.colours import ROLE_COLOURS
-from remedy.eval.view.model import MEANINGS, Token, View, lines_of, visible
+from remedy.eval.view.model import MEANINGS, Token, View, lines_of
 from remedy.eval.view.page import page
 from remedy.eval.view.terminal import show_view, token_style
 from remedy.launch.generate import generate
-from remedy.launch.show import config_view, show
+from remedy.launch.views import config_view
 from remedy.models.tokenizer import build_tokenizer
 from remedy.settings import UserError, load
 from remedy.train.config import RunConfig
 from remedy.train.data import Collator
 from remedy.train.run import build_rows
+from tests.launch.in_process import remedy
 
 STRINGS = {"task": {"kind": "composition", "family": "strings", "depth": 1}, "reveal": {"locals": "diff"}}
 SESSION = {"task": {"kind": "permutation", "n": 3, "length": [2, 4]}, "format": "repl"}
@@ -50,8 +49,7 @@ def output(view: View, ids: bool = False, **options: Any) -> str:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("data", [STRINGS, SESSION])
-@pytest.mark.parametrize("kind", ["chars", "bpe"])
+@pytest.mark.parametrize(("data", "kind"), [(STRINGS, "bpe"), (SESSION, "chars")])
 def test_the_tokens_are_the_example_frame_by_frame(tmp_path: Path, data: dict[str, Any], kind: str) -> None:
     view = config_view(written(tmp_path, data, tokenizer={"kind": kind}), [], 3, "validation", None)
     spans = example(DataConfig.model_validate(data), "validation", 3).spans
@@ -63,25 +61,12 @@ def test_the_tokens_are_the_example_frame_by_frame(tmp_path: Path, data: dict[st
     assert (view.parts[0].blocks[0].label, view.parts[0].blocks[-1].label) == ("context", "end")
 
 
-def test_a_data_set_supervises_everything_but_the_program(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS), [], 0, "train", None)
-    assert all(token.supervised == (token.role is not Role.CONTEXT) for token in view.tokens())
-
-
 def test_a_run_supervises_its_loss_roles(tmp_path: Path) -> None:
     view = config_view(written(tmp_path, STRINGS, train={"loss_roles": ["value"]}), [], 0, "train", None)
     assert all(token.supervised == (token.role is Role.VALUE) for token in view.tokens())
     tokens = list(view.tokens())
     assert view.supervised_share() == sum(token.role is Role.VALUE for token in tokens) / len(tokens)
     assert sum(count.tokens for count in view.counts()) == len(tokens)
-
-
-def test_strings_are_marked(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS), [], 0, "train", None)
-    answer = view.facts["answer"]
-    values = [[t for t in block.tokens if t.role is Role.VALUE] for block in view.parts[0].blocks]
-    assert "".join(token.text for token in values[-2] if token.string) == answer
-    assert [token.text for token in values[-2] if not token.string] == ['"', '"']
 
 
 def test_colours_come_from_roles_grey_from_supervision() -> None:
@@ -133,10 +118,6 @@ def test_programs_are_data_to_terminals_and_browsers(tmp_path: Path) -> None:
     assert "\x1b[31m" not in coloured
 
 
-def test_control_characters_become_signs_or_escapes() -> None:
-    assert visible("a\n\tb\x00\x9b\u2028é🙂") == "a↵⇥b\\x00\\x9b\\u2028é🙂"
-
-
 def test_without_a_terminal_roles_are_named(tmp_path: Path) -> None:
     view = config_view(written(tmp_path, STRINGS), [], 0, "train", None)
     text = output(view)
@@ -146,14 +127,6 @@ def test_without_a_terminal_roles_are_named(tmp_path: Path) -> None:
     assert f"{view.supervised_share():.0%} of {len(list(view.tokens()))} tokens supervised" in text
     assert "\x1b" in output(view, force_terminal=True, color_system="truecolor")
     assert "\x1b[38" not in output(view, force_terminal=True, color_system="truecolor", no_color=True)
-
-
-def test_ids_are_shown_when_asked_for(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS), [], 0, "train", None)
-    first = next(iter(view.tokens()))
-    assert f"{first.text}[{first.id}]" in output(view, ids=True)
-    assert f"<sub>{first.id}</sub>" in page(view, ids=True)
-    assert f"[{first.id}]" not in output(view)
 
 
 TRAINING = {
@@ -167,8 +140,8 @@ TRAINING = {
 }
 
 
-@pytest.mark.parametrize("row", [0, 9])
-def test_a_row_is_what_the_model_reads_and_learns(tmp_path: Path, row: int) -> None:
+def test_a_row_is_what_the_model_reads_and_learns(tmp_path: Path) -> None:
+    row = 9
     path = written(tmp_path, SESSION, **TRAINING)
     view = config_view(path, [], None, "", row)
     config = load(RunConfig, path)
@@ -181,6 +154,9 @@ def test_a_row_is_what_the_model_reads_and_learns(tmp_path: Path, row: int) -> N
     names = ["short", "long"] * 2
     assert [part.heading.split()[0] for part in view.parts] == names[row % 2 :][:3]
     assert all(part.blocks[0].tokens[0].id == tokenizer.bos_id for part in view.parts)
+    view = config_view(path, [], None, "", 4)
+    assert view.facts == {"step": "3 of 5", "stage": "2 of 2 (reveal.spacing 2)"}
+    assert [part.heading for part in view.parts] == ["short example 6", "long example 6", "short example 7"]
 
 
 def test_a_window_is_shown_as_the_model_reads_and_learns_it(tmp_path: Path) -> None:
@@ -201,12 +177,6 @@ def test_a_window_is_shown_as_the_model_reads_and_learns_it(tmp_path: Path) -> N
     assert whole.facts["memory"].endswith(f" of {count} tokens are seen at most")
 
 
-def test_a_row_says_where_it_comes_from(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, SESSION, **TRAINING), [], None, "", 4)
-    assert view.facts == {"step": "3 of 5", "stage": "2 of 2 (reveal.spacing 2)"}
-    assert [part.heading for part in view.parts] == ["short example 6", "long example 6", "short example 7"]
-
-
 def test_rows_of_shards_are_shown_too(tmp_path: Path) -> None:
     data = written(tmp_path, SESSION, write={"splits": {"train": 4}, "shard_size": 2})
     generate(data, [], tmp_path / "shards", "0/1", 1)
@@ -224,7 +194,6 @@ def test_rows_of_shards_are_shown_too(tmp_path: Path) -> None:
         ([], {"row": 10}, "--row 10: this run trains on 10 rows, numbered from 0"),
         ([], {"row": 1, "index": 1}, "give one of them"),
         ([], {"row": 1, "split": "test"}, "give one of them"),
-        ([], {"split": "tset"}, "--split 'tset': did you mean 'test'"),
         ([], {"split": "all"}, "--split all"),
         (["tokenizer.kind=symbols"], {}, "symbols"),
         (["tokeniser.kind=bpe"], {}, "did you mean 'tokenizer'"),
@@ -240,8 +209,6 @@ def test_what_is_not_there_is_named(tmp_path: Path, overrides: list[str], asked:
     ("path", "says"),
     [
         ("configs/experiment/quickstart.yaml", "is the configuration of an experiment"),
-        ("configs/measure/programs.yaml", "is the configuration of a measurement"),
-        ("configs/evaluate/permutation.yaml", "is the configuration of an evaluation"),
         ("configs/data/none.yaml", "cannot be read"),
     ],
 )
@@ -250,21 +217,10 @@ def test_other_configurations_are_refused(path: str, says: str) -> None:
         config_view(path, [], 0, "train", None)
 
 
-def test_programs_are_counted(tmp_path: Path) -> None:
-    path = written(tmp_path, {"task": {"kind": "programs", "path": "examples/functions.jsonl"}})
-    with pytest.raises(UserError, match="--index 99: the all split has 8 examples"):
-        config_view(path, [], 99, "all", None)
-
-
-def test_rows_need_training(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no rows"):
-        config_view(written(tmp_path, SESSION), [], None, "", 0)
-
-
 def test_a_page_is_written_whole(tmp_path: Path) -> None:
-    console = Console(file=io.StringIO())
     target = tmp_path / "new" / "view.html"
-    show(written(tmp_path, SESSION), [], 0, "train", None, "", False, target, console)
+    done = remedy(["show", written(tmp_path, SESSION), "--split", "train", "--html", target])
+    assert (done.status, done.output) == (0, f"page: {target}\n")
     text = target.read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
     assert text.rstrip().endswith("</html>")
@@ -274,33 +230,19 @@ def test_a_page_is_written_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("evaluated", "asked", "says"),
     [
-        (True, {"row": 1}, "give --index and --condition"),
-        (True, {"overrides": ["data.seed=1"]}, "give --index and --condition"),
-        (True, {"split": "test"}, "give --index and --condition"),
-        (False, {"condition": "forcing=free"}, "of an evaluation's folder"),
+        (True, ["--row", 1], "an evaluation's folder, which takes --index and --condition: remove --row"),
+        (True, ["data.seed=1"], "remove key=value"),
+        (True, ["--split", "test"], "remove --split"),
+        (False, ["--condition", "forcing=free"], "remove --condition"),
+        (False, ["--split", "tset"], "--split 'tset': did you mean 'test'"),
     ],
 )
-def test_options_of_other_sources_are_refused(
-    tmp_path: Path, evaluated: bool, asked: dict[str, Any], says: str
-) -> None:
-    source = written(tmp_path, SESSION)
+def test_options_of_other_sources_are_refused(tmp_path: Path, evaluated: bool, asked: list[object], says: str) -> None:
+    source: object = written(tmp_path, SESSION)
     if evaluated:
         (tmp_path / "evaluation.json").write_text("{}")
-        source = str(tmp_path)
-    overrides, row, condition = asked.get("overrides", []), asked.get("row"), asked.get("condition", "")
-    with pytest.raises(UserError, match=says):
-        show(source, overrides, 0, asked.get("split", ""), row, condition, False, None, Console(file=io.StringIO()))
-
-
-@pytest.mark.slow
-def test_the_command_prints_an_example_and_says_what_is_wrong_with_another(tmp_path: Path) -> None:
-    def remedy(*options: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "remedy.launch.cli", "show", written(tmp_path, SESSION), *options]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    shown = remedy("--index", "2", "data.reveal.spacing=2")
-    assert shown.returncode == 0
-    assert shown.stdout.startswith("Example 2 of config.yaml\n")
-    failed = remedy("--split", "tset")
-    assert failed.returncode == 2
-    assert failed.stderr.count("\n") == 1
+        source = tmp_path
+    done = remedy(["show", source, *asked])
+    assert done.status == 2
+    assert done.errors.count("\n") == 1
+    assert says in done.errors

@@ -1,8 +1,8 @@
 """`remedy simulate`: a trained model's trace of a file, what is said of it, and bad input in one line each."""
 
-import io
 import os
 import re
+from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from remedy.eval.calibration.bound import bound
 from remedy.eval.calibration.calibrator import Trust
 from remedy.eval.calibration.hazard import Hazard
 from remedy.eval.simulate import data_of, written_by
-from remedy.launch.simulate import simulate
 from remedy.models.loading import load_checkpoint
 from remedy.settings import load
 from remedy.train.config import RunConfig
@@ -87,14 +86,6 @@ def test_what_a_model_writes_is_printed_frame_by_frame(checkpoint: Path, program
     assert done.output.endswith("checked: every frame is right, and the answer is right\n")
 
 
-def test_without_check_nothing_is_said_of_the_truth(checkpoint: Path, program: Path) -> None:
-    done = remedy(["simulate", checkpoint, program])
-    assert "the program is not run\n" in done.output
-    assert "checked" not in done.output
-    assert "isolation" not in done.errors
-    assert done.output.endswith("answer: 2\n")
-
-
 def test_a_wrong_trace_says_what_was_written_and_what_is_true(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text(SWAP.replace("1, 2", "2, 1"))
     done = remedy(["simulate", checkpoint, tmp_path / "other.py", "--check", "--constrain", "control_flow"])
@@ -122,15 +113,16 @@ def test_a_program_that_cannot_be_run_is_simulated_all_the_same(checkpoint: Path
     assert "ZeroDivisionError" in done.output
 
 
-def test_a_terminal_has_colours_and_obeys_no_program(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_terminal_has_colours_and_obeys_no_program(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hostile = "\x1b[31m[bold]<script>\N{RIGHT-TO-LEFT OVERRIDE}"
     (tmp_path / "x.py").write_text(SWAP.replace("return a", f"return a  # {hostile}"), encoding="utf-8")
     texts = []
     for options in ({}, {"force_terminal": True, "color_system": "truecolor"}):
-        stream = io.StringIO()
-        console = Console(file=stream, width=120, **options)  # type: ignore[arg-type]
-        simulate(str(checkpoint), tmp_path / "x.py", [], None, False, "guided", None, 100, None, console)
-        texts.append(stream.getvalue())
+        monkeypatch.setattr("rich.console.Console", partial(Console, width=120, **options))
+        words = ["simulate", checkpoint, tmp_path / "x.py", "--constrain", "guided", "--max-new-tokens", 100]
+        texts.append(remedy(words).output)
     plain, coloured = texts
     assert "\x1b" not in plain
     assert "\\x1b[31m[bold]<script>" in plain
@@ -142,23 +134,11 @@ def test_a_terminal_has_colours_and_obeys_no_program(checkpoint: Path, tmp_path:
         assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
 
 
-def test_a_served_model_simulates(checkpoint: Path, program: Path) -> None:
-    local = remedy(["simulate", checkpoint, program])
-    with ContractServer(*load_checkpoint(str(checkpoint))).running() as url:
-        served = remedy(["simulate", checkpoint, program, f"backend.url={url}", "backend.model=tiny"])
-    assert served.status == 0
-    frames = [[line for line in done.output.splitlines() if line[:4].strip()[:1].isdigit()] for done in (local, served)]
-    assert frames[0][:5] == frames[1][:5]
-
-
-@pytest.mark.parametrize(("constraint", "memory"), [("control_flow", 2), ("guided", None)])
-def test_a_served_model_is_held_to_the_program_too(
-    checkpoint: Path, tmp_path: Path, constraint: str, memory: int | None
-) -> None:
+def test_a_served_model_is_held_to_the_program_too(checkpoint: Path, tmp_path: Path) -> None:
     """The frames are those of the model here; a frame in which it chose is of unknown probability, in the terminal and on the page."""
     (tmp_path / "loop.py").write_text(LOOPING)
-    words: list[Any] = ["simulate", checkpoint, tmp_path / "loop.py", "--check", "--constrain", constraint]
-    words += ["--max-new-tokens", 250, *(["--memory", memory] if memory else [])]
+    words: list[Any] = ["simulate", checkpoint, tmp_path / "loop.py", "--check", "--constrain", "control_flow"]
+    words += ["--max-new-tokens", 250, "--memory", 2]
     local = remedy(words)
     with ContractServer(*load_checkpoint(str(checkpoint))).running() as url:
         page = tmp_path / "page.html"
@@ -171,33 +151,8 @@ def test_a_served_model_is_held_to_the_program_too(
     assert len(frames[1]) >= 5
     assert [(*one[:2], one[3]) for one in frames[0]] == [(*one[:2], one[3]) for one in frames[1]]
     unknown = sum(one[2] == "unknown" for one in frames[1])
-    assert (constraint == "control_flow") <= unknown < len(frames[1])
-    assert all("nan" not in text.lower() for text in (served.output, page.read_text()))
+    assert 1 <= unknown < len(frames[1])
     assert page.read_text().count("probability unknown") >= unknown
-    ends = [re.sub(r"\d+ model calls?, [\d.]+ s", "", "".join(re.findall(r"\d+ frames, .*|checked: .*|answer: .*", done.output)))
-            for done in (local, served)]  # fmt: skip
-    assert ends[0] == ends[1]
-
-
-def test_a_calibrator_needs_what_a_server_tells(checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "loop.py").write_text(LOOPING)
-    needs = Trust.load(calibrator(checkpoint, tmp_path / "needs.json", forcing="guided"))
-    needs._replace(hazard=needs.hazard._replace(signals=("margin", "contradiction"))).save(tmp_path / "fits.json")
-    with ContractServer(*load_checkpoint(str(checkpoint))).running() as url:
-        words = ["simulate", checkpoint, tmp_path / "loop.py", "--constrain", "guided", "--max-new-tokens", 60]
-        words += [f"backend.url={url}", "backend.model=tiny", "--trust"]
-        refused, done = (remedy([*words, tmp_path / name]) for name in ("needs.json", "fits.json"))
-    assert (refused.status, refused.output) == (2, "")
-    assert "the calibrator needs least_probability, which a server does not tell of what it chose" in refused.errors
-    assert done.status == 0, done.errors
-    assert "right so far" in done.output
-
-
-def test_a_server_without_log_probabilities_is_named(checkpoint: Path, program: Path) -> None:
-    with ContractServer(*load_checkpoint(str(checkpoint)), silent=True).running() as url:
-        done = remedy(["simulate", checkpoint, program, f"backend.url={url}", "backend.model=tiny"])
-    assert done.status == 2
-    assert "log-probabilit" in done.errors.splitlines()[-1]
 
 
 BAD: dict[str, tuple[str | None, list[Any], str]] = {
@@ -205,19 +160,12 @@ BAD: dict[str, tuple[str | None, list[Any], str]] = {
     "not Python": ("def f(:\n", [], "swap.py: is not Python: invalid syntax (line 1)"),
     "no entry": ("x = 1\n", [], "no function marked; write `def main()"),
     "no arguments": (FUNCTION, [], "marks no entry point, and defines f: give its arguments with --input"),
-    "no function": ("x = 1\n", ["--input", "3"], "defines no function f"),
-    "no use of arguments": (SWAP, ["--input", "3"], "marks an entry point, which takes no arguments"),
-    "not arguments": (FUNCTION, ["--input", "3)\nimport os\n(4"], "is not the arguments of a call"),
     "more than a call": (FUNCTION, ["--input", "3) + f(4"], "is not the arguments of a call"),
     "parameters": (SWAP.replace("main()", "main(x=1)"), [], "main has parameters, and only a run tells their values"),
     "constraint": (SWAP, ["--constrain", "contol_flow"], "did you mean 'control_flow'?"),
     "constraint, sparse states": (SWAP, ["--constrain", "guided", "data.reveal.spacing=2"], "do not show all variables"),
-    "short memory": (SWAP, ["--memory", "1", "data.reveal.spacing=4"], "memory 1: with a state in every 4 frames"),
     "memory without frames": (SWAP, ["--memory", "3", "data.format=repl"], "memory 3: nothing that a model writes in the repl"),
-    "memory twice": (SWAP, ["--memory", "3", "data.memory=3"], "are one setting"),
     "format": (SWAP, ["data.format=symbolic"], "data.format symbolic: has no end of its own"),
-    "other programs": (SWAP, ["data.task.kind=permutation"], "data.task.kind: does nothing here"),
-    "unknown": (SWAP, ["data.reveal.spcing=2"], "did you mean 'spacing'?"),
     "not of the data": (SWAP, ["reveal.spacing=2"], "write data.reveal.spacing"),
 }  # fmt: skip
 
@@ -314,19 +262,31 @@ def test_calibrators_that_do_not_fit_are_one_line(checkpoint: Path, program: Pat
         assert done.output == ""
 
 
-@pytest.mark.parametrize("options", [(), ("--check",), ("--constrain", "guided", "--check")], ids=str)
-def test_a_page_holds_every_token_and_frame(checkpoint: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_page_holds_every_token_and_frame(checkpoint: Path, tmp_path: Path) -> None:
     hostile = "</span><script>alert(1)</script>\N{RIGHT-TO-LEFT OVERRIDE}"
     (tmp_path / "x.py").write_text(SWAP.replace("return a", f"return a  # {hostile}"), encoding="utf-8")
     target = tmp_path / "new" / "page.html"
-    done = remedy(["simulate", checkpoint, tmp_path / "x.py", *options, "--max-new-tokens", 90, "--html", target])
+    done = remedy(
+        [
+            "simulate",
+            checkpoint,
+            tmp_path / "x.py",
+            "--constrain",
+            "guided",
+            "--check",
+            "--max-new-tokens",
+            90,
+            "--html",
+            target,
+        ]
+    )
     assert done.status == 0
     assert done.output.endswith(f"page: {target}\n")
     text = target.read_text(encoding="utf-8")
     assert "<script" not in text
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
     assert "http" not in text
-    assert ("<th>true</th>" in text) == ("--check" in options)
+    assert "<th>true</th>" in text
     assert "probability of a written token:" in text
     numbers = re.findall(r"^ +(\d+)  \w", done.output, re.MULTILINE)
     assert all(f"<td>frame {number}" in text or "<td>end" in text for number in numbers)

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 
 from remedy.launch import job
-from remedy.launch.experiment import ExperimentConfig, expand, trials
-from remedy.launch.job import TRAINED
-from remedy.launch.runner import prepare, words
+from remedy.launch.experiment import TRAINED, ExperimentConfig, expand, stacks, trials
+from remedy.launch.job import folders_of, prepare
 from remedy.launch.slurm import write_scripts
-from remedy.launch.stacks import stacks
 from remedy.models.model_manifest import check_model, read_training
 from remedy.settings import ConfigError, UserError, build, load
 from remedy.train import stacked
 from remedy.train.config import RunConfig
-from tests.launch.test_grids import SWEEP
+from tests.launch.sweep import SWEEP
 
 GROUP = SWEEP["groups"]["swaps"]
 TRAIN = {"max_steps": 2, "batch_size": 4, "logging_steps": 1, "threads": 1, "stacked": 2, "learning_rate": 1e-3}
@@ -28,7 +26,6 @@ def experiment(folder: Path, group: dict[str, Any] | None = None, **changes: Any
     base = {
         **GROUP["base"],
         "train": TRAIN,
-        "tracking": {"wandb": False},
         "model": {"mixers": ["gru"], "hidden_size": 16},
     }
     group = {**GROUP, "base": base, "grid": {}, "runs": {"a": {}, "b": {"train.learning_rate": 1e-2}}, **(group or {})}
@@ -71,9 +68,8 @@ def test_they_are_trained_in_the_runs_own_folders_and_one_that_is_lost_is_left_t
     config = experiment(tmp_path, {"seeds": [0, 7], "runs": {}})
     jobs = expand(config, "e")
     (stack,) = stacks(jobs)
-    assert prepare(stack) == ""
-    told = words(stack, 1)
-    folders = [Path(word) for word in told[told.index("--member") + 1 :: 2]]
+    prepare(stack)
+    folders = folders_of(stack)
     assert folders == [one.folder for one in jobs]
 
     build_model = stacked.build_model
@@ -87,7 +83,7 @@ def test_they_are_trained_in_the_runs_own_folders_and_one_that_is_lost_is_left_t
     with monkeypatch.context() as patched:
         patched.setattr(stacked, "build_model", broken)
         patched.setattr("remedy.models.stacked._try", lambda *_: None)
-        job._train_together(stack.name, folders)
+        job._train_together(folders)
     assert [(folder / TRAINED).exists() for folder in folders] == [True, False]
     check_model(folders[0] / "model")
     training = read_training(folders[0] / "model")

@@ -1,0 +1,141 @@
+"""Commands of few lines: what each takes, handed to where it is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from remedy.launch.console import MaybeFloat, MaybeInt, MaybePath, Overrides, Workers, target
+from remedy.settings import UserError, load
+
+
+def plan(
+    config: Annotated[str, typer.Argument(help="YAML of a run")],
+    overrides: Overrides = None,
+    gpus: Annotated[int, typer.Option(min=1, max=100_000, help="GPUs, each with a process")] = 1,
+    gpu_memory: Annotated[float, typer.Option(min=0.001, help="memory of one GPU, in GB")] = 80.0,
+    tflops: Annotated[
+        MaybeFloat, typer.Option(min=0.001, help="peak of one GPU in TFLOP/s (default: tracking.peak_tflops)")
+    ] = None,
+    utilisation: Annotated[float, typer.Option(min=0.001, max=1, help="share of the peak that is reached")] = 0.2,
+    length: Annotated[int, typer.Option(min=0, help="tokens of a row; 0: those of some drawn rows")] = 0,
+) -> None:
+    """Print what a training run needs of memory and time; nothing is trained, and no weights are read or downloaded."""
+    from remedy.launch.train import load_run
+
+    settings = load_run(config, overrides or [])
+    from remedy.train.footprint import print_footprint  # takes seconds
+
+    print_footprint(settings, gpus, gpu_memory, tflops, utilisation, length or None)
+
+
+def merge(
+    checkpoint: Annotated[str, typer.Argument(help="the folder of a run with model.lora")],
+    out: Annotated[Path, target("folder for the merged model")],
+) -> None:
+    """Write a LoRA run as one model that needs no adapters."""
+    from remedy.models.loading import merge as run
+
+    print("\n".join([*run(checkpoint, out), f"merged: {out}"]))
+
+
+def measure(
+    config: Annotated[str, typer.Argument(help="YAML with `sources` and `tokenizers`")],
+    out: Annotated[Path, target("folder for the measurements")],
+    overrides: Overrides = None,
+    workers: Workers = 1,
+) -> None:
+    """Count what traces cost and how tokenizers cut strings, without a model; `remedy report` reads the folder."""
+    from remedy.eval.costs.measure import MeasureConfig
+    from remedy.eval.costs.measure import measure as run
+
+    settings = load(MeasureConfig, config, overrides or [])
+    print(f"measured: {run(settings, out, workers, lambda m: print(m, flush=True))}")
+
+
+def report(
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="evaluations, the baseline first, and measurements")
+    ],
+    out: Annotated[Path, target("folder for the report")],
+    comparisons: Annotated[MaybePath, typer.Option(help="an experiment's YAML: make its comparisons")] = None,
+    baseline: Annotated[str, typer.Option(help="the variant or run to compare others with (default: the first)")] = "",
+    trust: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(help="a calibrator, judged on what the report holds of its model; once for each"),
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="judge recipes of which runs are missing, by the others")
+    ] = False,
+    title: Annotated[str, typer.Option()] = "Report",
+) -> None:
+    """Write Markdown and one HTML page with figures and the verdict table."""
+    from remedy.eval.report.page import report as write
+    from remedy.launch.experiment import ExperimentConfig
+
+    if comparisons and baseline:
+        raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
+    chosen = load(ExperimentConfig, comparisons).comparisons if comparisons else None
+    print(f"report: {write(directories, out, chosen, title, [baseline] if baseline else [], trust or [], partial)}")
+
+
+def calibrate(
+    evaluation: Annotated[
+        Path, typer.Argument(help="the folder of an evaluation, of programs that will not be judged")
+    ],
+    out: Annotated[Path, target("file for the calibrator")],
+    condition: Annotated[
+        str, typer.Option(help="words that its conditions have, for example 'forcing=free' (default: all of them)")
+    ] = "",
+) -> None:
+    """Learn from an evaluation where to stop believing what this model writes."""
+    from remedy.eval.calibration.calibrator import described, fit, read_evaluated
+
+    trust = fit(read_evaluated(evaluation, condition), str(evaluation))
+    trust.save(out)
+    print("\n".join([*described(trust), f"calibrator: {out}"]))
+
+
+def run(
+    config: Annotated[str, typer.Argument(help="YAML of an experiment")],
+    overrides: Overrides = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="print runs, cost and the smallest differences seen; train nothing")
+    ] = False,
+    rate: Annotated[
+        MaybeFloat, typer.Option(min=0, max=1, help="with --plan: the baseline's rate (default: 0.5)")
+    ] = None,
+    spread: Annotated[
+        MaybeFloat, typer.Option(min=0, max=1, help="with --plan: deviation of seeds' rates (default: 0.1)")
+    ] = None,
+    slurm: Annotated[MaybePath, target("write the scripts of a Slurm array to this folder instead")] = None,
+    job: Annotated[MaybeInt, typer.Option(help="do this run alone, counted from 0")] = None,
+    report_only: Annotated[bool, typer.Option("--report-only", help="report over the runs that are done")] = False,
+    partial: Annotated[bool, typer.Option("--partial", help="with --report-only: judge without missing runs")] = False,
+) -> None:
+    """Run an experiment from training to report, here or as a Slurm array; what is done is skipped."""
+    from remedy.launch import runner
+    from remedy.launch import slurm as scripts
+    from remedy.launch.experiment import ExperimentConfig
+
+    ways = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}
+    if len(asked := [way for way, given in ways.items() if given]) > 1:
+        raise UserError(f"{asked[0]} and {asked[1]} are two things to do: give one of them")
+    needing = (("--rate", rate is not None, "--plan"), ("--spread", spread is not None, "--plan"))
+    for option, given, needs in (*needing, ("--partial", partial, "--report-only")):
+        if given and not ways[needs]:
+            raise UserError(f"{option} does nothing without {needs}: add it, or remove {option}")
+    settings = load(ExperimentConfig, config, overrides or [])
+    if plan:
+        from remedy.launch.plan import print_plan
+
+        print_plan(settings, config, rate, spread)
+    elif slurm is not None:
+        scripts.write_scripts(settings, config, overrides or [], slurm)
+    elif job is not None:
+        scripts.do_job(settings, config, job)
+    else:
+        page = runner.report_done(settings, config, partial) if report_only else runner.run(settings, config)
+        print(f"report: open {page} (or {page.with_suffix('.md')})")

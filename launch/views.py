@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from remedy.data_gen.examples import Example
 from remedy.data_gen.shards import read_example
 from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.window_examples import windows
@@ -29,8 +29,7 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
     row, tokenizer = read_example(folder, split, index), load_tokenizer(folder)
     encoded = Encoded(row["input_ids"], row["roles"], row["frames"], row["strings"])
     roles = TrainSettings().supervised()
-    tokens = tokens_of(tokenizer, encoded, [role in roles for role in encoded.roles])
-    part = Part("", blocks_of(tokens, {row["frame_count"]: "end"}))
+    part = _part("", tokenizer, row["frame_count"], encoded, [role in roles for role in encoded.roles])
     hidden = {"index", "program", "spans", "input_ids", "roles", "frames", "strings", "outcome"}
     facts = {name.replace("_", " "): str(value) for name, value in row.items() if name not in hidden}
     outcome = {} if row["outcome"] == "ok" else {"outcome": row["outcome"]}
@@ -61,9 +60,7 @@ def _load(path: Path, overrides: Sequence[str]) -> GenerateConfig | RunConfig:
     changes = parse_overrides(overrides)
     if path.suffix == ".py":
         given = {"data": {"task": {"kind": "programs", "path": str(path)}}}
-        of_data = {
-            key if key.startswith(("data.", "tokenizer.")) else f"data.{key}": value for key, value in changes.items()
-        }
+        of_data = {re.sub(r"^(?!data\.|tokenizer\.)", "data.", key): value for key, value in changes.items()}
         renamed = {key.replace("data.tracer.", "data.task.tracer."): value for key, value in of_data.items()}
         return resolve(GenerateConfig, given, renamed, str(path), "override")[0]
     keys = apply_changes(read_yaml(path), changes, "override").keys()
@@ -94,8 +91,11 @@ def example_view(settings: GenerateConfig | RunConfig, index: int, split: str, n
     tokenizer = build_tokenizer(settings.tokenizer, data)
     roles = (settings.train if isinstance(settings, RunConfig) else TrainSettings()).supervised()
     [(example, encoded)] = encoded_examples(data, tokenizer, split, [index])
-    part = _part("", tokenizer, example, encoded, [role in roles for role in encoded.roles])
-    facts = {"split": split, "format": data.format, "tokenizer": tokenizer.settings.kind, **_facts(example)}
+    part = _part("", tokenizer, len(example.trace.frames), encoded, [role in roles for role in encoded.roles])
+    facts = {"split": split, "format": data.format, "tokenizer": tokenizer.settings.kind}
+    facts |= {key.replace("_", " "): str(value) for key, value in example.slices.items()}
+    facts |= {} if example.outcome == "ok" else {"outcome": example.outcome}
+    facts |= {"answer": example.answer} if example.answer else {}
     if data.memory is not None:
         found = windows(*encoded[:3], data.memory, tokenizer.special_ids)
         most = max(window.size for window in found)
@@ -127,32 +127,17 @@ def row_view(config: RunConfig, row: int, name: str) -> View:
             heading += f", a window of {own.size} of its {len(encoded.ids)} tokens"
             encoded = Encoded(*(column.tolist() for column in own[:4]))
         stop = start + len(encoded.ids)
-        parts.append(_part(heading, tokenizer, example, encoded, labels[start:stop]))
+        parts.append(_part(heading, tokenizer, len(example.trace.frames), encoded, labels[start:stop]))
         start = stop
-    return View(f"Row {row} of {name}", tuple(parts), _row_facts(config, row))
+    step = row // config.train.batch_size
+    facts = {"step": f"{step + 1} of {config.train.total_steps}"}
+    if stages := config.train.curriculum:
+        number = bisect.bisect_right(config.train.stage_ends(), step)
+        changes = ", ".join(f"{key} {value}" for key, value in stages[number].set.items())
+        facts["stage"] = f"{number + 1} of {len(stages)} ({changes})"
+    return View(f"Row {row} of {name}", tuple(parts), facts)
 
 
-def _row_facts(config: RunConfig, row: int) -> dict[str, str]:
-    """Say when the row is read, and what the curriculum's stage changes."""
-    train = config.train
-    step = row // train.batch_size
-    facts = {"step": f"{step + 1} of {train.total_steps}"}
-    if train.curriculum:
-        number = bisect.bisect_right(train.stage_ends(), step)
-        changes = ", ".join(f"{key} {value}" for key, value in train.curriculum[number].set.items())
-        facts["stage"] = f"{number + 1} of {len(train.curriculum)} ({changes})"
-    return facts
-
-
-def _part(
-    heading: str, tokenizer: TraceTokenizer, example: Example, encoded: Encoded, supervised: Sequence[bool]
-) -> Part:
+def _part(heading: str, tokenizer: TraceTokenizer, frames: int, encoded: Encoded, supervised: Sequence[bool]) -> Part:
     """An example's tokens, frame by frame."""
-    tokens = tokens_of(tokenizer, encoded, supervised)
-    return Part(heading, blocks_of(tokens, {len(example.trace.frames): "end"}))
-
-
-def _facts(example: Example) -> dict[str, str]:
-    outcome = {} if example.outcome == "ok" else {"outcome": example.outcome}
-    answer = {"answer": example.answer} if example.answer else {}
-    return {**{key.replace("_", " "): str(value) for key, value in example.slices.items()}, **outcome, **answer}
+    return Part(heading, blocks_of(tokens_of(tokenizer, encoded, supervised), {frames: "end"}))

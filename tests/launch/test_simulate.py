@@ -1,9 +1,7 @@
 """`remedy simulate`: a trained model's trace of a file, what is said of it, and bad input in one line each."""
 
-import os
 import re
 from functools import partial
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +23,6 @@ from tests.launch.in_process import remedy
 
 SWAP = "def main():  # << START_OF_TRACE\n    a, b = 1, 2\n    a, b = b, a\n    return a\n"
 FUNCTION = "def f(s, n):\n    return s * n\n"
-OTHERS = sorted(
-    path
-    for path in glob("/usr/bin/python3.1?") + glob(os.path.expanduser("~/.pyenv/versions/3.1*/bin/python"))
-    if not re.search(r"3\.1(1|)", path)
-)
-"""Interpreters of other versions than 3.11."""
-
-
 LOOPING = """def main():  # << START_OF_TRACE
     a = 1
     for one in (1, 2):
@@ -98,40 +88,46 @@ def test_a_wrong_trace_says_what_was_written_and_what_is_true(checkpoint: Path, 
     assert "were certain" in done.output
 
 
-def test_a_function_is_given_its_arguments(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_function_is_given_its_arguments_and_one_that_cannot_be_run_is_simulated(
+    checkpoint: Path, tmp_path: Path
+) -> None:
     (tmp_path / "function.py").write_text(FUNCTION)
     done = remedy(["simulate", checkpoint, tmp_path / "function.py", "--input", "'ab', 3", "--check"])
     assert done.status == 0
     assert "the true answer: 'ababab'" in done.output or "is right" in done.output
-
-
-def test_a_program_that_cannot_be_run_is_simulated_all_the_same(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("1 / 0\n" + SWAP)
     done = remedy(["simulate", checkpoint, tmp_path / "one.py", "--check", "--max-new-tokens", "50"])
     assert done.status == 0
-    assert "not checked: " in done.output
-    assert "ZeroDivisionError" in done.output
+    assert re.search("not checked: .*ZeroDivisionError", done.output)
 
 
-def test_a_terminal_has_colours_and_obeys_no_program(
+def test_terminals_and_pages_have_colours_and_obey_no_program(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hostile = "\x1b[31m[bold]<script>\N{RIGHT-TO-LEFT OVERRIDE}"
+    hostile = "\x1b[31m[bold]</span><script>\N{RIGHT-TO-LEFT OVERRIDE}"
     (tmp_path / "x.py").write_text(SWAP.replace("return a", f"return a  # {hostile}"), encoding="utf-8")
+    target = tmp_path / "new" / "page.html"
+    words = ["simulate", checkpoint, tmp_path / "x.py", "--check", "--constrain", "guided", "--max-new-tokens", 90]
     texts = []
     for options in ({}, {"force_terminal": True, "color_system": "truecolor"}):
         monkeypatch.setattr("rich.console.Console", partial(Console, width=120, **options))
-        words = ["simulate", checkpoint, tmp_path / "x.py", "--constrain", "guided", "--max-new-tokens", 100]
-        texts.append(remedy(words).output)
+        texts.append(remedy([*words, "--html", target]).output)
     plain, coloured = texts
-    assert "\x1b" not in plain
-    assert "\\x1b[31m[bold]<script>" in plain
+    page = target.read_text(encoding="utf-8")
+    assert "\\x1b[31m[bold]</span><script>" in plain
     without_styles = re.sub(r"\x1b\[[\d;]*m", "", coloured)
     assert without_styles != coloured
-    assert "\x1b" not in without_styles
     assert "\x1b[31m" not in coloured
-    for text in texts:
+    for text in (plain, without_styles, page):
+        assert "\x1b" not in text
         assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
+    assert plain.endswith(f"page: {target}\n")
+    for unwanted in ("<script", "http"):
+        assert unwanted not in page
+    assert "<th>true</th>" in page
+    numbers = re.findall(r"^ +(\d+)  \w", plain, re.MULTILINE)
+    assert all(f"<td>frame {number}" in page or "<td>end" in page for number in numbers)
+    assert page.count('class="bar"') <= len(numbers)
 
 
 def test_a_served_model_is_held_to_the_program_too(checkpoint: Path, tmp_path: Path) -> None:
@@ -166,6 +162,7 @@ BAD: dict[str, tuple[str | None, list[Any], str]] = {
     "constraint, sparse states": (SWAP, ["--constrain", "guided", "data.reveal.spacing=2"], "do not show all variables"),
     "memory without frames": (SWAP, ["--memory", "3", "data.format=repl"], "memory 3: nothing that a model writes in the repl"),
     "format": (SWAP, ["data.format=symbolic"], "data.format symbolic: has no end of its own"),
+    "risk alone": (SWAP, ["--risk", "0.1"], "--risk does nothing without --trust"),
     "not of the data": (SWAP, ["reveal.spacing=2"], "write data.reveal.spacing"),
 }  # fmt: skip
 
@@ -175,10 +172,7 @@ def test_bad_input_is_one_line(checkpoint: Path, tmp_path: Path, name: str) -> N
     code, options, says = BAD[name]
     if code is not None:
         (tmp_path / "swap.py").write_text(code)
-    done = remedy(["simulate", checkpoint, tmp_path / "swap.py", *options])
-    assert (done.status, done.output) == (2, "")
-    assert done.errors.count("\n") == 1
-    assert says in done.errors
+    assert says in refused(checkpoint, tmp_path / "swap.py", *options)
 
 
 @pytest.mark.parametrize(
@@ -193,17 +187,14 @@ def test_a_checkpoint_that_is_none_is_named(
     tmp_path: Path, program: Path, given: str, words: list[str], says: str
 ) -> None:
     (tmp_path / "empty").mkdir()
-    done = remedy(["simulate", tmp_path / given, program, *words])
-    assert done.status == 2
-    assert done.errors.count("\n") == 1
-    assert says in done.errors
+    assert says in refused(tmp_path / given, program, *words)
 
 
-@pytest.mark.skipif(not OTHERS, reason="needs an interpreter of another version")
-def test_a_constraint_needs_the_interpreter_whose_traces_these_are(checkpoint: Path, program: Path) -> None:
-    done = remedy(["simulate", checkpoint, program, "--constrain", "guided", f"data.task.tracer.python={OTHERS[0]}"])
+def refused(*words: object) -> str:
+    done = remedy(["simulate", *words])
     assert (done.status, done.output) == (2, "")
-    assert "run it with CPython 3.11" in done.errors
+    assert done.errors.count("\n") == 1
+    return done.errors
 
 
 def calibrator(checkpoint: Path, path: Path, **changes: Any) -> Path:
@@ -243,51 +234,3 @@ def test_what_is_no_frame_is_not_believed(checkpoint: Path, program: Path, tmp_p
         done = remedy(["simulate", checkpoint, program, *words], 60)
         assert " unread " in done.output
         assert re.search(rf"^believed: {said} \(", done.output, re.MULTILINE), done.output
-
-
-def test_calibrators_that_do_not_fit_are_one_line(checkpoint: Path, program: Path, tmp_path: Path) -> None:
-    other = calibrator(checkpoint, tmp_path / "other.json", weights="f00d")
-    fits = calibrator(checkpoint, tmp_path / "fits.json")
-    for words, said in (
-        (["--trust", other], "it is of weights f00d and not"),
-        (["--trust", fits, "--constrain", "control_flow"], "it is of forcing free and not control_flow"),
-        (["--trust", fits, "data.reveal.locals=full"], "it is of locals diff and not full"),
-        (["--trust", fits, "--risk", "0.001"], "with 200 programs to judge by nothing can be believed"),
-        (["--trust", tmp_path / "none.json"], "none.json: is missing"),
-        (["--risk", "0.1"], "--risk does nothing without --trust"),
-    ):
-        done = remedy(["simulate", checkpoint, program, *words], 60)
-        assert done.status == 2
-        assert said in done.errors
-        assert done.output == ""
-
-
-def test_a_page_holds_every_token_and_frame(checkpoint: Path, tmp_path: Path) -> None:
-    hostile = "</span><script>alert(1)</script>\N{RIGHT-TO-LEFT OVERRIDE}"
-    (tmp_path / "x.py").write_text(SWAP.replace("return a", f"return a  # {hostile}"), encoding="utf-8")
-    target = tmp_path / "new" / "page.html"
-    done = remedy(
-        [
-            "simulate",
-            checkpoint,
-            tmp_path / "x.py",
-            "--constrain",
-            "guided",
-            "--check",
-            "--max-new-tokens",
-            90,
-            "--html",
-            target,
-        ]
-    )
-    assert done.status == 0
-    assert done.output.endswith(f"page: {target}\n")
-    text = target.read_text(encoding="utf-8")
-    assert "<script" not in text
-    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
-    assert "http" not in text
-    assert "<th>true</th>" in text
-    assert "probability of a written token:" in text
-    numbers = re.findall(r"^ +(\d+)  \w", done.output, re.MULTILINE)
-    assert all(f"<td>frame {number}" in text or "<td>end" in text for number in numbers)
-    assert text.count('class="bar"') <= len(numbers)

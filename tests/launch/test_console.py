@@ -23,6 +23,7 @@ from tests.launch.in_process import Ended, remedy
 ROOT = Path(__file__).resolve().parents[2]
 PERMUTATION = ROOT / "configs" / "train" / "permutation.yaml"
 DATA = ROOT / "configs" / "data" / "permutation.yaml"
+EXAMPLE = ROOT / "examples" / "reverse.py"
 QUICKSTART = ROOT / "configs" / "experiment" / "quickstart.yaml"
 TINY = ("train.max_steps=2", "train.batch_size=4", "tracking.wandb=false", "train.curriculum=[]")
 FEW = ("write.splits={train: 3}", "tokenizer={kind: chars}")
@@ -117,12 +118,23 @@ def test_an_output_that_cannot_be_made_is_one_line(
         (["generate", DATA, "tokenizer.kind=chars"], "kind chars has none, kind bpe has"),
         (["evaluate", "x", ROOT / "configs/evaluate/permutation.yaml", "diagnostics=[]"], "'diagnostics'"),
         (["run", QUICKSTART, "groups.permutation.base.tracking=1"], "key 'tracking': must be a section"),
-        (["trace", ROOT / "examples/reverse.py", "tracer.timeout_seconds=.inf"], "'tracer.timeout_seconds'"),
+        (["trace", EXAMPLE, "tracer.timeout_seconds=.inf"], "'tracer.timeout_seconds'"),
         (["measure", ROOT / "configs/measure/programs.yaml", "costs.limits=[-1]"], "'costs.limits.0'"),
+        (["trace", EXAMPLE, "format=cwn"], "unknown trace format 'cwn'; did you mean 'cwm'?"),
+        (["trace", EXAMPLE, "reveal.spacing=4", "reveal.answer_only=true"], "spacing 4 does nothing with answer_only"),
+        (["trace", EXAMPLE, "reveal.max_tokens=4"], "reveal.max_tokens is counted with a tokenizer"),
+        (["trace", "nothing.py"], "nothing.py: cannot be read"),
+        (["evaluate", "nothing", ROOT / "configs/evaluate/any_model.yaml"], "not a model folder"),
+        (["evaluate", "nothing", ROOT / "configs/evaluate/permutation.yaml"], "nothing: there is no such folder here"),
+        (["report", ROOT / "configs"], "no evaluation or measurement found"),
+        (
+            ["run", QUICKSTART, "groups.permutation.base.model.hiden=1"],
+            "groups.permutation.runs.transformer,seed=0: unknown key 'model.hiden'; did you mean 'hidden_size'?",
+        ),
     ],
 )
 def test_a_wrong_setting_is_one_line(arguments: list[object], says: str, tmp_path: Path) -> None:
-    needs_out = arguments[0] in ("generate", "evaluate", "measure")
+    needs_out = arguments[0] in ("generate", "evaluate", "measure", "report")
     assert says in refused([*arguments, *(["--out", tmp_path / "out"] if needs_out else [])])
     assert not list(tmp_path.iterdir())
 
@@ -251,3 +263,27 @@ def test_nothing_is_written_to_an_empty_name(
     assert ended.status == 2
     assert f"'{command[-1]}': an empty name would mean the current folder" in ended.errors
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def main(:  # << START_OF_TRACE\n    pass\n", "does not compile"),
+        ("def main():\n    pass\n", "no function marked"),
+        ("raise KeyError('k')\ndef main():  # << START_OF_TRACE\n    pass\n", "KeyError while loading"),
+        ("def main():  # << START_OF_TRACE\n    import time; time.sleep(99)\n", "stopped after 1 s"),
+        (
+            "class A:\n    def __repr__(self): raise SystemExit\ndef main():  # << START_OF_TRACE\n    a = A()\n    a\n",
+            "SystemExit",
+        ),
+    ],
+)
+def test_a_bad_program_is_one_line_that_names_it_and_exit_status_2(code: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad program.py"
+    path.write_text(code)
+    failed = remedy(["trace", path, "tracer.timeout_seconds=1"])
+    assert (failed.status, failed.output) == (2, "")
+    error = failed.errors.strip().splitlines()[-1]  # before it, once in a process, how programs are isolated
+    assert error.startswith("error: ")
+    assert "bad program.py" in error
+    assert says in error

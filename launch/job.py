@@ -6,14 +6,13 @@ What it does is in the run's folder: `train.yaml`, `run.json` and, of a run that
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -24,6 +23,7 @@ from remedy.checksums import read_json, write_json
 from remedy.files import write_text
 from remedy.launch.console import reporting
 from remedy.launch.experiment import TRAINED, Job
+from remedy.launch.train import resumable
 from remedy.settings import UserError, dump, load
 from remedy.train.config import DIVERGED, RunConfig
 
@@ -133,7 +133,7 @@ def _train(run: RunConfig, folder: Path, processes: int) -> None:
         return
     from remedy.train.run import train
 
-    with _resumable():
+    with resumable():
         train(run, resume=True)
 
 
@@ -146,7 +146,7 @@ def _train_together(folders: Sequence[Path]) -> None:
     name = f"{runs[folders[0]].name} and {len(folders) - 1} more"
     lost = {folder: Path(run.output, DIVERGED) for folder, run in runs.items()}
     try:
-        with _resumable():
+        with resumable():
             train_stacked(name, list(runs.values()), resume=True)
     except UserError as error:
         if not any(path.exists() for path in lost.values()):
@@ -155,19 +155,6 @@ def _train_together(folders: Sequence[Path]) -> None:
     for folder, path in lost.items():
         if not path.exists() or not (folder / EVALUATE).exists():
             (folder / TRAINED).touch()
-
-
-@contextlib.contextmanager
-def _resumable() -> Iterator[None]:
-    """Around a training: one that a signal ends leaves with the status that says so."""
-    from remedy.train.processes import leave
-    from remedy.train.stopping import Stopped
-
-    try:
-        yield
-    except Stopped as stopped:
-        print(f"stopped: {stopped}", file=sys.stderr)
-        leave(stopped.status)
 
 
 def _on_several(processes: int, *command: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,20 +81,16 @@ def train(
     from remedy.train.processes import leave
     from remedy.train.run import train as run
     from remedy.train.stacked import seeds_of, train_stacked
-    from remedy.train.stopping import Stopped
 
     runs = seeds_of(settings)
     if resume and this_process().is_main and not any(checkpoints(Path(one.output)) for one in runs):
         print(f"{settings.output}: no checkpoint to resume from; training begins at step 0", flush=True)
     try:
-        if settings.train.stacked is None:
-            run(settings, resume)
-        else:
-            train_stacked(settings.name, runs, resume)
-    except Stopped as stopped:
-        if this_process().is_main:
-            print(f"stopped: {stopped}", file=sys.stderr)
-        leave(stopped.status)
+        with resumable():
+            if settings.train.stacked is None:
+                run(settings, resume)
+            else:
+                train_stacked(settings.name, runs, resume)
     except Exception as error:
         words = in_words(error)
         if words is None:
@@ -104,6 +101,20 @@ def train(
         if this_process().is_main:
             print("\n".join(f"saved {one.output}" for one in runs))
         leave()
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+    """Around a training: one that a signal ends leaves with the status that says so."""
+    from remedy.train.processes import leave
+    from remedy.train.stopping import Stopped
+
+    try:
+        yield
+    except Stopped as stopped:
+        if this_process().is_main:
+            print(f"stopped: {stopped}", file=sys.stderr)
+        leave(stopped.status)
 
 
 def _end() -> None:

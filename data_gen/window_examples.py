@@ -97,11 +97,7 @@ def seen(tokens: Tokens, window: Window) -> Tokens:
 
 
 def drawn_window(
-    tokens: Tokens,
-    memory: Memory | None,
-    learnt: npt.NDArray[np.int8],
-    bits: int,
-    special_ids: Mapping[Special, int],
+    tokens: Tokens, memory: Memory | None, learnt: npt.NDArray[np.int8], bits: int, special_ids: Mapping[Special, int]
 ) -> Tokens:
     """Draw one window of an example by 64 random bits: all windows that predict a token whose role is learnt, so that all these
     tokens are equally likely."""

@@ -137,10 +137,7 @@ FAMILIES["booleans"] = _family(
     zoo_functions,
     "bool_",
     {
-        **dict.fromkeys(
-            ("bool_and", "bool_or", "bool_xor", "bool_implies", "bool_nand", "bool_nor"),
-            (_boolean,),
-        ),
+        **dict.fromkeys(("bool_and", "bool_or", "bool_xor", "bool_implies", "bool_nand", "bool_nor"), (_boolean,)),
         "bool_majority": (_boolean, _boolean),
     },
 )

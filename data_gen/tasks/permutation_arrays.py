@@ -14,15 +14,7 @@ import numpy.typing as npt
 
 from remedy import rng
 from remedy.data_gen.roles import PAD_ROLE, Role, Special
-from remedy.data_gen.tasks.permutation_programs import (
-    NAMES,
-    Ints,
-    Moves,
-    PermutationBatch,
-    commands,
-    session,
-    states,
-)
+from remedy.data_gen.tasks.permutation_programs import NAMES, Ints, Moves, PermutationBatch, commands, session, states
 from remedy.data_gen.tasks.task import TokenArrays
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import REVEAL_POSITION, RevealConfig

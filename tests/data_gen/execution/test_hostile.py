@@ -91,12 +91,7 @@ def test_hostile_programs_stay_behind_landlock(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("isolation", "another_user", "blind"),
-    [
-        ("landlock", False, True),
-        ("landlock", True, False),
-        ("bubblewrap", False, False),
-        ("bubblewrap", True, True),
-    ],
+    [("landlock", False, True), ("landlock", True, False), ("bubblewrap", False, False), ("bubblewrap", True, True)],
 )
 def test_hostile_programs_stay_behind_every_isolation(
     isolation: str, another_user: bool, blind: bool, tmp_path: Path

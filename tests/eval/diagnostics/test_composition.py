@@ -28,10 +28,7 @@ def condition(form: str, depth: int, right: list[bool], functions: list[str], fu
 
 
 LABELS: dict[str, Any] = {"family": "booleans", "form": "atomic", "depth": 1}
-SINGLE = [
-    condition("atomic", 1, [True, True], ["a", "a"], "a"),
-    condition("atomic", 1, [True, False], ["b", "b"], "b"),
-]
+SINGLE = [condition("atomic", 1, [True, True], ["a", "a"], "a"), condition("atomic", 1, [True, False], ["b", "b"], "b")]
 NESTED = condition("nested", 2, [False, False], ["a b", "b b"])
 
 

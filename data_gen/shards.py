@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 
 from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, read_table, write_json, write_table
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import Example
+from remedy.data_gen.examples import Example, collector_paused
 from remedy.data_gen.roles import Special
 from remedy.data_gen.splits import SPLITS, SplitName
 from remedy.files import clear_partials
@@ -184,10 +184,11 @@ def write_shard(
     """Make one shard's examples and write them. `data_set`: whose shard it is: the digest of the manifest; `made` is told how many
     more are made."""
     rows: list[dict[str, Any]] = []
-    for start in range(shard.start, shard.stop, PIECE):
-        piece = range(start, min(start + PIECE, shard.stop))
-        rows += [_row(example, tokens) for example, tokens in encode(shard.split, piece)]
-        made(len(piece))
+    with collector_paused():
+        for start in range(shard.start, shard.stop, PIECE):
+            piece = range(start, min(start + PIECE, shard.stop))
+            rows += [_row(example, tokens) for example, tokens in encode(shard.split, piece)]
+            made(len(piece))
     write_table(folder / shard.name, pa.Table.from_pylist(rows, schema=_schema(rows[0])), data_set)
 
 

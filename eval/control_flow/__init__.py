@@ -1,9 +1,8 @@
 """Control flow: what a program's code alone says of its trace. Nothing of the program is run.
 
-From the ground up: `bytecode` lists instructions, `interpreter` has them read by the interpreter that runs programs; `known`, `names`,
-`stack` and `effects` say which functions each may run; `handlers` and `moves` which events may come next at a point of a frame;
-`waiting`, `options` and `walk` read a trace frame by frame; `flow` is all of it, for one program; `grammar` writes what may still come
-as productions of a context-free grammar.
+From the ground up: `bytecode` lists instructions and handlers; `known`, `names` and `effects` say which functions each may run;
+`moves` which events may come next at a point of a frame; `options` and `walk` read a trace frame by frame; `flow` is all of it, for one
+program; `grammar` writes what may still come as productions of a context-free grammar.
 """
 
 from remedy.eval.control_flow.bytecode import ControlFlowError

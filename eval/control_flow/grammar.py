@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from remedy.eval.control_flow.bytecode import ControlFlowError
 from remedy.eval.control_flow.moves import Act, Node, Point
-from remedy.eval.control_flow.options import END, Option, Options, Place, Step
-from remedy.eval.control_flow.waiting import Waiting
+from remedy.eval.control_flow.options import END, Option, Options, Place, Step, Waiting
 from remedy.eval.control_flow.walk import Below, Walk, loose, stops
 
 MOST = 30_000

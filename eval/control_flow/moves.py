@@ -17,9 +17,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from remedy.data_gen.execution.program import Event
-from remedy.eval.control_flow.bytecode import NO_LINE, Bytecode, Code
+from remedy.eval.control_flow.bytecode import NO_LINE, Bytecode, Code, Handlers
 from remedy.eval.control_flow.effects import Effects
-from remedy.eval.control_flow.handlers import Handlers
 
 
 class Point(Enum):

@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 from remedy.eval.control_flow.moves import Act, Moves, Node, Point
-from remedy.eval.control_flow.options import Option, Options, Place, Step
-from remedy.eval.control_flow.waiting import Waiter, Waiting, joined
+from remedy.eval.control_flow.options import Option, Options, Place, Step, Waiter, Waiting, joined
 
 MOST = 8
 """More configurations than this at one point are joined into one that allows all that they do."""

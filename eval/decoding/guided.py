@@ -142,7 +142,7 @@ class GuidedWalk(TokenWalk):
         return GuidedWalk(self.grammar, self._guide, self._node, self._memory, self._shown, self._state, text)
 
     def _begun(self, event: Event | None) -> GuidedWalk:
-        """Where a STATE or VALUE begins, with what is certain of it."""
+        """The same place, where a STATE or VALUE begins, with what is certain of it."""
         grammar, guide, steps = self.grammar, self._guide, self.steps
         if event in WITH_LOCALS:
             entries, complete = guide.shown(steps)

@@ -14,7 +14,6 @@ from remedy.eval.calibration.calibrator import Evaluated, Trust, fit, identity_o
 from remedy.eval.calibration.hazard import with_hazards
 from remedy.eval.calibration.signals import Observed
 from remedy.eval.records.generations import FrameProbability
-from remedy.eval.stats import auroc
 from remedy.settings import UserError
 from tests.eval.calibration.simulated import LABELS, simulated
 
@@ -38,19 +37,6 @@ def test_hazards_are_recovered_on_programs_that_were_not_fitted_on(informed: Tru
     for _, some in bins:
         spread = np.sqrt((some["true"] * (1 - some["true"])).sum()) / len(some)
         assert some["event"].mean() == pytest.approx(some["hazard"].mean(), abs=3 * spread + 0.01)
-
-
-def test_a_useless_signal_tells_nothing_and_a_telling_one_does() -> None:
-    at_risk = simulated(2, 400, traces=2).at_risk
-    events, clusters = at_risk["event"].tolist(), at_risk["cluster"].tolist()
-    for strata in (None, at_risk["place"].tolist()):
-        useless = auroc(at_risk["margin"].to_numpy(), events, clusters, strata)
-        telling = auroc(at_risk["least_probability"].to_numpy(), events, clusters, strata)
-        assert useless is not None
-        assert telling is not None
-        assert useless.low < 0.5 < useless.high
-        assert useless.high - useless.low < 0.12
-        assert telling.low > 0.8
 
 
 def test_a_calibrator_of_noise_believes_no_more_than_the_frames_number_allows() -> None:

@@ -23,7 +23,7 @@ from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.control_flow import TokenWalk, TraceGrammar
 from remedy.eval.decoding.grammar import LarkGrammar
-from remedy.eval.evaluate import evaluate, run_condition
+from remedy.eval.evaluate import evaluate
 from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, Written, requests
 from remedy.eval.generators.backend import Backend
 from remedy.eval.view.records import record_view
@@ -31,10 +31,8 @@ from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded
 from remedy.settings import UserError, build
 from tests.contract_server import ContractServer
-from tests.data_gen.test_corpus import programs as corpus
-from tests.eval.control_flow.test_soundness import cruxeval, humaneval
 from tests.eval.decoding.test_decoding import small_model
-from tests.eval.held import CHARACTERS, CONSTRAINED, LOOPS, S3, Prepared, branching, condition, programs
+from tests.eval.held import CHARACTERS, CONSTRAINED, LOOPS, S3, Prepared, branching
 from tests.lark import Matcher, tokens_of
 
 SIZE = CHARACTERS.vocab_size
@@ -102,28 +100,6 @@ def test_a_grammar_masks_what_the_walk_does(program: Program, exceptions: Except
 def test_of_every_format(format: str) -> None:
     for program in calls(LOOPS):
         follow(place_of(program, format=format), random.Random(format), 200, 23)
-
-
-@pytest.mark.slow
-def test_of_rare_constructs() -> None:
-    """Those that are not refused, as most with classes and with generators that are handed around are."""
-    found, refused = 0, []
-    for number, program in enumerate(corpus("rare.txt")):
-        try:
-            found += follow(place_of(program, "all"), random.Random(number), 100) > 0
-        except ControlFlowError as error:
-            refused.append((program.name, str(error)))
-    assert found > 20
-    assert all(
-        re.match(rf"{re.escape(name)}: (there are more than|a grammar of|a parser of)", said) for name, said in refused
-    )
-
-
-@pytest.mark.slow
-def test_true_traces_of_benchmarks_are_in_their_grammars(shared: Path) -> None:
-    """Every eighth program: at each place the mask is the walk's, of which the true traces are held elsewhere."""
-    for number, program in enumerate([*cruxeval(shared), *humaneval(shared)][::8]):
-        follow(place_of(program), random.Random(number), 250)
 
 
 def test_what_is_more_than_a_server_reads_is_refused_with_the_programs_name() -> None:
@@ -205,21 +181,6 @@ def test_a_server_writes_what_is_written_here(tmp_path: Path, memory: Any) -> No
         model = Whimsical([truth.ids for truth in made.truths], rate, seed)
         asked = CONSTRAINED._replace(max_new_tokens=(60, 60, 10)[seed], memory=memory and Memory.model_validate(memory))
         assert_served_as_here(made, model, asked)
-
-
-def test_what_was_cut_is_unknown_where_a_server_chose(tmp_path: Path) -> None:
-    tokens_of(CHARACTERS)
-    made = Prepared(programs(tmp_path, {"code": LOOPS[0], "input": "1", "output": "3"}), 1, split="all")
-    model: Any = Whimsical([truth.ids for truth in made.truths], 0.0, 0)
-    config = build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "max_new_tokens": 2000}, "x")
-    with ContractServer(model, CHARACTERS).running() as url:
-        served = ServedGenerator(Backend(url=url, model="tiny", patience=20), CHARACTERS)
-        ran = run_condition(served, CHARACTERS, condition(made.data.model_dump()), config)
-    (row,) = ran.rows
-    assert row["masked_tokens"] > 0
-    assert row["changed_tokens"] is None
-    assert row["cut_mass"] != row["cut_mass"]
-    assert any(cut != cut for cut in ran.kept[0]["cut"])
 
 
 def test_a_record_of_what_a_server_chose_can_be_looked_at(tmp_path: Path) -> None:

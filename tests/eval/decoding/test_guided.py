@@ -18,7 +18,7 @@ from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.config import EvalConfig
-from remedy.eval.control_flow import ControlFlow, ControlFlowError
+from remedy.eval.control_flow import ControlFlow
 from remedy.eval.decoding.guided import GuidedGrammar, GuidedWalk
 from remedy.eval.decoding.protocol import Place
 from remedy.eval.evaluate import run_condition
@@ -164,26 +164,9 @@ def test_a_state_that_is_left_early_says_nothing() -> None:
     assert CHARACTERS.decode(certain_run(after)).endswith("<|line_sep|>{")
 
 
-def test_in_certain_text_nothing_else_is_allowed() -> None:
-    place = wrote(at('"i": "'), '1"')
-    [token] = place.allowed().ids
-    assert not place.allowed().text
-    assert CHARACTERS.decode([token]) == "}"
-    assert place.after(CHARACTERS.string_ids(",")[0]) is None
-    assert place.after(CHARACTERS.special_ids[Special.ACTION_SEP]) is None
-
-
 def test_returned_values_that_are_kept_are_certain() -> None:
     place = at("return y\n<|arg_sep|>")
     assert CHARACTERS.decode(certain_run(place)) == "\"'aa'\"<|frame_sep|><|end_of_text|>"
-
-
-def test_guesses_can_be_taken_back() -> None:
-    place = at('"i": "')
-    before = place.allowed(), certain_run(place)
-    wrote(place, '12345"')
-    wrote(place, '1"')
-    assert (place.allowed(), certain_run(place)) == before
 
 
 VALUES = [
@@ -213,20 +196,6 @@ def test_whatever_a_writer_writes_it_can_go_on(number: int, locals: Any, excepti
                 assert place.allowed().certain is not None
                 break
             place = after
-
-
-@pytest.mark.parametrize(
-    ("reveal", "encoding", "message"),
-    [
-        ({"spacing": 2}, "plain", "reveal.spacing"),
-        ({"locals": "one_in_turn"}, "plain", "reveal.locals"),
-        ({}, "spaced", "string_encoding"),
-        ({"call_depth": 1}, "plain", "reveal.call_depth"),
-    ],
-)
-def test_states_that_do_not_show_all_are_refused(reveal: dict[str, Any], encoding: str, message: str) -> None:
-    with pytest.raises(ControlFlowError, match=message):
-        GuidedGrammar(ControlFlow(LOOP), BPE, "cwm", RevealConfig.model_validate(reveal), encoding)
 
 
 def guided(made: Prepared) -> list[Place]:

@@ -15,11 +15,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.window_examples import longest_seen, seen, windows
-from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
-from remedy.eval.diagnostics import Condition
-from remedy.eval.evaluate import run_condition
-from remedy.eval.generators import LocalGenerator
 from remedy.eval.generators.loop import decode, predict
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.reading_cost import read_tokens
@@ -214,36 +210,6 @@ def test_forced_frames_are_the_true_ones_whatever_the_model_writes_in_them() -> 
                 assert best[len(ids) - 1 : -1] == run.ids
                 read[truth.frames[run.start]] += run.ids
                 end = run.stop
-
-
-@pytest.mark.parametrize(
-    ("form", "forcing"),
-    [
-        pytest.param(form, forcing, marks=() if form == "symbolic" or forcing == "teacher" else pytest.mark.slow)
-        for form in PERMUTATIONS
-        for forcing in [*FORCINGS, "teacher"]
-        if (form, forcing) != ("symbolic", "line")
-    ],
-)
-@torch.no_grad()
-def test_a_memory_longer_than_the_trace_changes_nothing(form: str, forcing: str) -> None:
-    """Not a bit of what is written and how surely, nor of any record."""
-    name = {"teacher": "teacher_forced"}.get(forcing, f"{forcing}_forced" if forcing != "free" else forcing)
-    tokenizer, _ = prepared(form)
-    reader = ModelReader(small_model("deltanet", tokenizer))
-    config = EvalConfig.model_validate(
-        {
-            "diagnostics": [{"kind": "permutation", "lengths": [3]}],
-            "batch_size": 2,
-            "max_new_tokens": 80 if form == "symbolic" else 1500,
-        }
-    )
-    found = []
-    for memory in (None, 50):
-        data = DataConfig.model_validate({**FORMS[form], "format": form, "memory": memory})
-        condition = Condition(diagnostic="x", data=data, forcing=name, examples=3, split="test", own_labels={})
-        found.append(run_condition(LocalGenerator(reader, tokenizer), tokenizer, condition, config))
-    assert repr(found[0]) == repr(found[1])
 
 
 @torch.no_grad()

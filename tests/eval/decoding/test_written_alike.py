@@ -96,48 +96,6 @@ def test_rows_that_come_to_the_end_of_a_table_of_positions_are_cut_there(family:
         assert_written_alike(model, tokenizer, truths, Writing(FREE, True, 100), batch)
 
 
-def trained(mixers: list[str], tokenizer: TraceTokenizer, truths: list[Encoded], steps: int) -> Any:
-    """A model that has learnt these truths, but not to the last token."""
-    from remedy.models.config import DecoderSettings
-    from remedy.models.decoder import DecoderForCausalLM
-    from remedy.models.decoder_config import DecoderConfig
-
-    torch.manual_seed(0)
-    settings = DecoderSettings.model_validate({"mixers": mixers, "hidden_size": 64, "num_hidden_layers": 2})
-    model = DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
-    width = max(len(truth.ids) for truth in truths)
-    ids = torch.tensor([[*truth.ids, *[0] * (width - len(truth.ids))] for truth in truths])
-    labels = torch.tensor([[*truth.ids, *[-100] * (width - len(truth.ids))] for truth in truths])
-    for _ in range(steps):
-        model(ids, labels=labels).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return model.eval()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mixers", [["attention"], ["gated_deltanet"], ["attention", "deltanet"]], ids="+".join)
-@pytest.mark.parametrize("form", ["repl", "symbolic"])
-def test_trained_models_write_the_same_in_a_fraction_of_the_calls(form: str, mixers: list[str]) -> None:
-    tokenizer, truths = prepared(form, 6)
-    model = trained(mixers, tokenizer, truths, 100)
-    for fed in (FREE, ACTION_FORCED):
-        for batch in (1, 6):
-            assert_written_alike(model, tokenizer, truths, Writing(fed, form == "symbolic", 200), batch)
-    generator = LocalGenerator(ModelReader(model), tokenizer, 1)
-    model = generator.reader.cached
-    assert generator.report()
-    calls = [model.calls]
-    LoopGenerator(generator.reader, tokenizer, 1).generate(
-        requests(truths), Writing(ACTION_FORCED, form == "symbolic", 200)
-    )
-    calls.append(model.calls)
-    generator.generate(requests(truths), Writing(ACTION_FORCED, form == "symbolic", 200))
-    calls.append(model.calls)
-    assert 3 * (calls[2] - calls[1]) < calls[1] - calls[0]
-
-
 def test_where_memory_runs_out_fewer_examples_are_written_at_a_time() -> None:
     tokenizer, truths = prepared("repl", 4)
 

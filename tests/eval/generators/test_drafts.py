@@ -10,9 +10,7 @@ from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import windows
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE
-from remedy.eval.generators import Request, Writing, requests
-from remedy.eval.generators.base import cursor_of
-from remedy.eval.generators.drafts import Drafter, Source
+from remedy.eval.generators import Writing, requests
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.tokenizer import Encoded
 from tests.eval.decoding.test_decoding import prepared
@@ -101,49 +99,6 @@ def test_a_model_that_goes_round_is_written_in_few_calls(period: int, counted: b
     reader = Scripted(following, tokenizer.vocab_size, Kind.CROP)
     drafting(reader, tokenizer, 1).generate(requests([truth]), Writing(FREE, max_new_tokens=most))
     assert reader.calls <= (100 if counted else 20)
-
-
-@pytest.mark.parametrize("worth", [0, 5, 40])
-def test_a_guess_is_no_longer_than_pays(worth: int) -> None:
-    """Also where there is room for thousands of tokens: under a constraint each of them is looked at."""
-    tokenizer, (truth,) = prepared("cwm", 1)
-    cursor = cursor_of(Request(truth), Writing(FREE, max_new_tokens=600), tokenizer, None)
-    read, drafter = [*cursor.prompt()], Drafter(cursor)
-    lengths = []
-    for turn in range(60):
-        lengths.append(len(drafter.draft(read, 16_000, lambda source: worth).tokens) if turn else 0)
-        wrong = next(token for token in (truth.ids[-3], truth.ids[-4]) if turn or token != truth.ids[len(read)])
-        token = cursor.next_token(wrong, 0.0)
-        assert token is not None
-        read.append(token)
-    assert max(lengths) == worth
-
-
-def test_a_guess_at_a_loop_ends_where_the_row_may_write_no_more() -> None:
-    """Whatever it seems worth: of a model that runs away every row would read several times what it may write."""
-    tokenizer, (truth,) = prepared("cwm", 1)
-    most = 50
-    cursor = cursor_of(Request(truth), Writing(FREE, max_new_tokens=most), tokenizer, None)
-    read, drafter = [*cursor.prompt()], Drafter(cursor)
-    around = next(token for token in truth.ids if token != truth.ids[len(read)] and not tokenizer.is_special(token))
-    for written in range(1, most):
-        token = cursor.next_token(around, 0.0)
-        assert token is not None
-        read.append(token)
-        guess = drafter.draft(read, 16_000, lambda source: 16_000)
-        assert len(guess.tokens) <= most - written
-    assert guess.source is Source.COPY
-    assert guess.tokens == [around]
-
-
-def test_a_guess_at_the_truth_ends_where_the_row_may_write_no_more() -> None:
-    tokenizer, (truth,) = prepared("cwm", 1)
-    most = 20
-    cursor = cursor_of(Request(truth), Writing(FREE, max_new_tokens=most), tokenizer, None)
-    read = cursor.prompt()
-    guess = Drafter(cursor).draft(read, 16_000, lambda source: 16_000)
-    assert len(truth.ids) - len(read) > most
-    assert (guess.source, guess.tokens) == (Source.TRUTH, list(truth.ids[len(read) : len(read) + most]))
 
 
 class Near(Scripted):

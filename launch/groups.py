@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -80,24 +81,22 @@ class Group(Settings):
             _check_values(f"grid.{key}", values)
         if self.seeds:
             _check_values("seeds", self.seeds)
-        setters = {
-            "`seeds`": SEED_KEYS if self.seeds else (),
-            "`select`": tuple(self.select.grid) if self.select else (),
-            "the grid": tuple(self.grid),
-        }
-        given = {"base": self.base, **{f"runs.{name}": changes for name, changes in self.runs.items()}}
-        for where, settings in given.items():
+        runs = {f"runs.{name}.": changes for name, changes in self.runs.items()}
+        for where, settings in {"base.": self.base, **runs}.items():
             if own := [key for key in ("name", "output") if key in settings]:
-                raise ValueError(f"{where}.{own[0]} does nothing: runs have the names and folders of the experiment")
-        for setter, keys in setters.items():
-            for key in keys:
-                if setter != "the grid" and key in self.grid:
-                    raise ValueError(f"grid.{key} does nothing, since {setter} sets it: remove it from one of them")
-                for name, changes in self.runs.items():
-                    if key in changes:
-                        raise ValueError(
-                            f"runs.{name}: {key} does nothing, since {setter} sets it: remove it from one of them"
-                        )
+                raise ValueError(f"{where}{own[0]} does nothing: runs have the names and folders of the experiment")
+        chosen = self.select.grid if self.select else {}
+        setters: list[tuple[str, Iterable[str], dict[str, dict[str, Any]]]] = [
+            ("`grid`", self.grid, runs),
+            ("`seeds`", SEED_KEYS if self.seeds else (), {**runs, "grid.": self.grid}),
+            ("`select`", chosen, {**runs, "grid.": self.grid}),
+        ]
+        for setter, keys, others in setters:
+            for where, settings in others.items():
+                if twice := [key for key in keys if key in settings]:
+                    raise ValueError(
+                        f"{where}{twice[0]} does nothing, since {setter} sets it: remove it from one of them"
+                    )
         if unknown := sorted(set(self.evaluate_runs) - set(self.runs)):
             raise ValueError(f"evaluate_runs names no run: {', '.join(unknown)}")
         return self

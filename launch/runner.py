@@ -1,25 +1,30 @@
-"""Runs of an experiment as processes on this machine, some at a time, and the report over them."""
+"""Runs of an experiment as processes on this machine, some at a time, how far they are, and the report over them."""
 
 from __future__ import annotations
 
+import logging
 import math
 import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from remedy.eval.records.folder import REQUEST, SUMMARY
 from remedy.eval.report.planned import write_plan
 from remedy.eval.report.reading import Evaluations, read_evaluations
-from remedy.launch.board import Board, last_line
 from remedy.launch.experiment import ExperimentConfig, Job, conditions, expand, stacks, trials
 from remedy.launch.groups import SELECTION_FOLDER
 from remedy.launch.job import EVALUATION, begun, folders_of, prepare
@@ -31,6 +36,12 @@ from remedy.settings import UserError
 
 LOG = "log.txt"
 LOOK_SECONDS = 0.5
+QUIET_SECONDS = 30.0
+"""Seconds between two lines on a run that goes on, without a terminal."""
+TAIL = 1 << 14
+"""Bytes from a log's end in which its last lines are looked for."""
+COLOURS = {"waiting": "dim", "done": "green", "failed": "bold red"}
+log = logging.getLogger(__name__)
 IMPORTED = ("train.run", "train.wandb_runs", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.job")
 """What a run imports when it comes to it."""
 
@@ -230,6 +241,55 @@ def _problem(job: Job, status: int) -> str:
     """Return what went wrong in a run's process; an empty string if nothing did."""
     if not status:
         return ""
-    # Of several processes torchrun has the last word, and it is a table.
-    log = job.folder / LOG
-    return f"failed (exit status {status}; all of it in {log}): {last_line(log, 'error: ') or last_line(log) or 'no output'}"
+    path = job.folder / LOG
+    said = last_line(path, "error: ") or last_line(path) or "no output"  # torchrun's own last word is a table
+    return f"failed (exit status {status}; all of it in {path}): {said}"
+
+
+def last_line(path: Path, start: str = "") -> str:
+    """The last line of a log that begins so and is not empty; an empty string if there is none."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - TAIL))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    return next((line for line in reversed(lines) if line.strip() and line.startswith(start)), "")
+
+
+class Board:
+    """Shows how far all runs are, as a context."""
+
+    def __init__(self, names: Iterable[str], console: Console | None = None) -> None:
+        console = console or Console()
+        self.begin = time.monotonic()
+        self.shown: dict[str, tuple[str, float]] = dict.fromkeys(names, ("waiting", self.begin))
+        self.live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+
+    def __enter__(self) -> Board:
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def show(self, ended: Mapping[str, str], running: Mapping[str, Path]) -> None:
+        """The state of all runs; call it often. `ended`: what went wrong, if anything; `running`: logs, whose last lines say more."""
+        table = Table("run", "state", "", box=None, pad_edge=False, header_style="bold")
+        now = time.monotonic()
+        for name, (before, since) in self.shown.items():
+            state, more = "waiting", ""
+            if name in ended:
+                state, more = ("failed", ended[name]) if ended[name] else ("done", "")
+            elif name in running:
+                state, more = "running", last_line(running[name])
+            table.add_row(Text(name), state, Text(more), style=COLOURS.get(state))
+            if state != before or (state == "running" and now - since >= QUIET_SECONDS):
+                self.shown[name] = (state, now)
+                if self.live is None:
+                    log.info("[%5.0f s] %s: %s", now - self.begin, name, ", ".join(filter(None, (state, more))))
+        if self.live is not None:
+            self.live.update(table)

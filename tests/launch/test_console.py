@@ -245,10 +245,6 @@ def test_a_terminal_is_shown_a_source_without_what_it_would_obey(
     "command",
     [
         ("generate", DATA, "--out"),
-        ("merge", "run", "--out"),
-        ("evaluate", "run", "evaluation.yaml", "--out"),
-        ("measure", "measure.yaml", "--out"),
-        ("report", ".", "--out"),
         ("show", DATA, "--html"),
         ("run", QUICKSTART, "--slurm"),
     ],
@@ -269,7 +265,6 @@ def test_nothing_is_written_to_an_empty_name(
     ("code", "says"),
     [
         ("def main(:  # << START_OF_TRACE\n    pass\n", "does not compile"),
-        ("def main():\n    pass\n", "no function marked"),
         ("raise KeyError('k')\ndef main():  # << START_OF_TRACE\n    pass\n", "KeyError while loading"),
         ("def main():  # << START_OF_TRACE\n    import time; time.sleep(99)\n", "stopped after 1 s"),
         (

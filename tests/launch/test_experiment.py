@@ -8,10 +8,10 @@ import pytest
 import yaml
 from rich.console import Console
 
-from remedy.launch.board import QUIET_SECONDS, Board
 from remedy.launch.experiment import ExperimentConfig, Job, expand
 from remedy.launch.groups import Group, members
 from remedy.launch.job import prepare
+from remedy.launch.runner import QUIET_SECONDS, Board
 from remedy.models.config import DecoderSettings
 from remedy.settings import ConfigError, UserError, apply_changes, build, load
 from tests.eval.made_records import made, write_evaluation
@@ -129,7 +129,7 @@ SIDE = {"run": "a"}
     [
         ({"groups.g.base.name": "x"}, "base.name does nothing"),
         ({"groups.g.runs.a": {"output": "x"}}, "runs.a.output does nothing"),
-        ({"groups.g.runs.a": {"train.seed": 1}, "groups.g.grid": {"train.seed": [2]}}, "since the grid sets it"),
+        ({"groups.g.runs.a": {"train.seed": 1}, "groups.g.grid": {"train.seed": [2]}}, "since `grid` sets it"),
         ({"groups.g.evaluate_runs": {"c": {}}}, "evaluate_runs names no run: c"),
         ({"groups.g.evaluate.load_in_4bit": True}, "groups.g.runs.a: evaluate.load_in_4bit is for pretrained models"),
         (
@@ -144,7 +144,7 @@ SIDE = {"run": "a"}
         ({"groups.g.seeds": [1], "groups.g.grid": {"train.seed": [2]}}, "grid.train.seed does nothing, since `seeds`"),
         (
             {"groups.g.seeds": [1], "groups.g.runs.a": {"train.data_seed": 3}},
-            "runs.a: train.data_seed does nothing, since `seeds` sets it",
+            "runs.a.train.data_seed does nothing, since `seeds` sets it",
         ),
     ],
 )
@@ -170,7 +170,7 @@ def test_without_a_terminal_every_change_is_a_line_and_silence_is_short(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("remedy.launch.board.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("remedy.launch.runner.time.monotonic", lambda: clock[0])
     path = tmp_path / "log.txt"
     with caplog.at_level("INFO", logger="remedy"), Board(["a", "b"], Console(file=io.StringIO())) as board:
         for seconds, step in ((1, 1), (2, 2), (QUIET_SECONDS + 1, 3), (QUIET_SECONDS + 2, 4)):

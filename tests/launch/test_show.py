@@ -12,15 +12,13 @@ from rich.console import Console
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.roles import Role, spans_text
-from remedy.eval.records.generations import token_texts
-from remedy.eval.tables.colours import ROLE_COLOURS
-from remedy.eval.view.model import MEANINGS, Token, View, lines_of
+from remedy.eval.view.model import Token, View, lines_of
 from remedy.eval.view.page import page
-from remedy.eval.view.terminal import show_view, token_style
+from remedy.eval.view.terminal import show_view
 from remedy.launch.generate import generate
 from remedy.launch.views import config_view
 from remedy.models.tokenizer import build_tokenizer
-from remedy.settings import UserError, load
+from remedy.settings import load
 from remedy.train.config import RunConfig
 from remedy.train.data import Collator
 from remedy.train.run import build_rows
@@ -67,30 +65,6 @@ def test_a_run_supervises_its_loss_roles(tmp_path: Path) -> None:
     tokens = list(view.tokens())
     assert view.supervised_share() == sum(token.role is Role.VALUE for token in tokens) / len(tokens)
     assert sum(count.tokens for count in view.counts()) == len(tokens)
-
-
-def test_colours_come_from_roles_grey_from_supervision() -> None:
-    token = Token(1, "x", Role.STATE, 0)
-    shades = [token_style(token, number).bgcolor for number in range(2)]
-    assert shades[0] != shades[1]
-    grey = token_style(token._replace(supervised=False), 0).bgcolor
-    assert grey is not None
-    assert grey.triplet is not None
-    assert len(set(grey.triplet)) == 1
-    assert token_style(token._replace(string=True), 0).underline
-    assert set(ROLE_COLOURS) == {"none", *(role.label for role in Role)}
-    assert set(MEANINGS) == set(Role)
-
-
-def test_a_character_in_several_tokens_is_shown_once(tmp_path: Path) -> None:
-    code = "def main():  # << START_OF_TRACE\n    return 'naïve λ 🙂\N{REPLACEMENT CHARACTER}'\n"
-    config = load(RunConfig, of_program(tmp_path, code, train={}), ["tokenizer.kind=chars"])
-    tokenizer = build_tokenizer(config.tokenizer, config.data)
-    ids = tokenizer.encode(example(config.data, "all", 0).spans).ids
-    texts = token_texts(tokenizer, ids)
-    assert len(texts) == len(ids)
-    assert "".join(texts) == tokenizer.decode(ids)
-    assert texts[texts.index("🙂") - 3 :][:4] == ["", "", "", "🙂"]
 
 
 def test_lines_end_after_newlines_that_text_follows() -> None:
@@ -188,35 +162,6 @@ def test_rows_of_shards_are_shown_too(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "asked", "says"),
-    [
-        ([], {"row": 10}, "--row 10: this run trains on 10 rows, numbered from 0"),
-        ([], {"row": 1, "index": 1}, "give one of them"),
-        ([], {"row": 1, "split": "test"}, "give one of them"),
-        ([], {"split": "all"}, "--split all"),
-        (["tokenizer.kind=symbols"], {}, "symbols"),
-        (["tokeniser.kind=bpe"], {}, "did you mean 'tokenizer'"),
-    ],
-)
-def test_what_is_not_there_is_named(tmp_path: Path, overrides: list[str], asked: dict[str, Any], says: str) -> None:
-    path = written(tmp_path, SESSION, **TRAINING)
-    with pytest.raises(UserError, match=re.escape(says)):
-        config_view(path, overrides, asked.get("index"), asked.get("split", ""), asked.get("row"))
-
-
-@pytest.mark.parametrize(
-    ("path", "says"),
-    [
-        ("configs/experiment/quickstart.yaml", "is the configuration of an experiment"),
-        ("configs/data/none.yaml", "cannot be read"),
-    ],
-)
-def test_other_configurations_are_refused(path: str, says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        config_view(path, [], 0, "train", None)
-
-
 def test_a_page_is_written_whole(tmp_path: Path) -> None:
     target = tmp_path / "new" / "view.html"
     done = remedy(["show", written(tmp_path, SESSION), "--split", "train", "--html", target])
@@ -228,21 +173,30 @@ def test_a_page_is_written_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("evaluated", "asked", "says"),
+    ("source", "asked", "says"),
     [
-        (True, ["--row", 1], "an evaluation's folder, which takes --index and --condition: remove --row"),
-        (True, ["data.seed=1"], "remove key=value"),
-        (True, ["--split", "test"], "remove --split"),
-        (False, ["--condition", "forcing=free"], "remove --condition"),
-        (False, ["--split", "tset"], "--split 'tset': did you mean 'test'"),
+        ("run", ["--row", 10], "--row 10: this run trains on 10 rows, numbered from 0"),
+        ("run", ["--row", 1, "--index", 1], "give one of them"),
+        ("run", ["--split", "all"], "--split all"),
+        ("run", ["--split", "tset"], "--split 'tset': did you mean 'test'"),
+        ("run", ["tokeniser.kind=bpe"], "did you mean 'tokenizer'"),
+        ("run", ["--condition", "forcing=free"], "remove --condition"),
+        ("evaluation", ["--row", 1], "an evaluation's folder, which takes --index and --condition: remove --row"),
+        ("evaluation", ["data.seed=1"], "remove key=value"),
+        ("configs/experiment/quickstart.yaml", [], "is the configuration of an experiment"),
+        ("configs/data/none.yaml", [], "cannot be read"),
     ],
 )
-def test_options_of_other_sources_are_refused(tmp_path: Path, evaluated: bool, asked: list[object], says: str) -> None:
-    source: object = written(tmp_path, SESSION)
-    if evaluated:
+def test_what_is_not_there_or_goes_with_another_source_is_named(
+    tmp_path: Path, source: str, asked: list[object], says: str
+) -> None:
+    shown: object = source
+    if source == "run":
+        shown = written(tmp_path, SESSION, **TRAINING)
+    elif source == "evaluation":
+        shown = tmp_path
         (tmp_path / "evaluation.json").write_text("{}")
-        source = tmp_path
-    done = remedy(["show", source, *asked])
+    done = remedy(["show", shown, *asked])
     assert done.status == 2
     assert done.errors.count("\n") == 1
     assert says in done.errors

@@ -1,7 +1,7 @@
 """A server of completions over a tiny model: real HTTP, real token ids, and faults where a script asks for them.
 
-It replies in vLLM's form (`/v1/completions`), as far as it is used, and refuses what vLLM refuses, in its
-words: a token out of the vocabulary, a sequence longer than the model's, an unknown model, too many log-probabilities.
+It replies in vLLM's form (`/v1/completions`), as far as it is used, and refuses in its words what vLLM refuses: a token out of the
+vocabulary, a sequence longer than the model's, an unknown model.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -73,10 +72,10 @@ class Model:
 
 
 class ContractServer:
-    """Serves `Model`s by name on a port of this machine.
+    """Serves a `Model` on a port of this machine.
 
-    `max_model_len`: tokens of a sequence; `max_logprobs`: as vLLM's; `strip`: special tokens are lost on the way; `silent`: gives no
-    log-probabilities; `key`: which must be sent; `invariant`: what `/server_info` says, if there is one.
+    `key`: which must be sent; `invariant`: what `/server_info` says, if there is one; `names`: the tokenizer that the server believes
+    in; `guided`: whether it looks at grammars.
     """
 
     def __init__(
@@ -84,31 +83,19 @@ class ContractServer:
         model: CausalLM,
         tokenizer: TraceTokenizer,
         *,
-        name: str = "tiny",
         max_model_len: int = 4096,
-        max_logprobs: int = 20,
-        strip: bool = False,
-        silent: bool = False,
         key: str = "",
         invariant: bool | None = None,
         names: TraceTokenizer | None = None,
-        extra: int = 0,
         guided: bool = True,
     ) -> None:
-        """`names`: the tokenizer that the server believes in; `extra`: tokens that it puts before every prompt; `guided`: whether
-        it looks at grammars."""
-        self.guided = guided
         self.model = Model(model, tokenizer)
-        self.name, self.max_model_len, self.max_logprobs = name, max_model_len, max_logprobs
-        self.strip, self.silent, self.key, self.invariant, self.extra = strip, silent, key, invariant, extra
+        self.max_model_len, self.key, self.invariant, self.guided = max_model_len, key, invariant, guided
         self.names = names or tokenizer
         self.script: Script = lambda number, content: None
         self.late = 1.0
         """Seconds that a `late` reply takes."""
-        self.posts = 0
-        self.seen: Counter[str] = Counter()
-        self.most_at_once = 0
-        self.at_once = 0
+        self.posts = self.at_once = self.most_at_once = 0
         self.gone = False
         self.contents: list[Mapping[str, Any]] = []
 
@@ -127,104 +114,45 @@ class ContractServer:
     def page(self, path: str) -> Any:
         """What GET gives; None: no such page."""
         if path == "/v1/models":
-            card = {"id": self.name, "object": "model", "owned_by": "vllm", "root": "/models/tiny", "parent": None}
-            return {"object": "list", "data": [{**card, "max_model_len": self.max_model_len}]}
+            return {"data": [{"id": "tiny", "owned_by": "vllm", "max_model_len": self.max_model_len}]}
         if path == "/version":
             return {"version": "0.0.contract"}
         if path.startswith("/server_info") and self.invariant is not None:
-            return {"vllm_config": {}, "vllm_env": {"VLLM_BATCH_INVARIANT": self.invariant}}
+            return {"vllm_env": {"VLLM_BATCH_INVARIANT": self.invariant}}
         return None
 
     def reply(self, path: str, content: Mapping[str, Any]) -> tuple[int, Any]:
         """Status and content of the reply to a POST."""
-        if path == "/v1/completions":
-            return self._completion(content)
-        return 404, {"detail": "Not Found"}
-
-    def _refused(self, content: Mapping[str, Any], prompt: Sequence[int], most: int) -> str:
-        if max(content.get("logprobs") or 0, content.get("prompt_logprobs") or 0) > self.max_logprobs:
-            return f"Requested sample logprobs of {content['logprobs']}, which is greater than max allowed: {self.max_logprobs}"
+        prompt, most = content["prompt"], content["max_tokens"]
+        if path != "/v1/completions" or content["model"] != "tiny":
+            return 404, _error(f"The model `{content['model']}` does not exist.")
         if max(prompt) >= self.model.vocabulary:
-            return f"Token id {max(prompt)} is out of vocabulary"
+            return 400, _error(f"Token id {max(prompt)} is out of vocabulary")
         if len(prompt) + most > self.max_model_len:
-            return (
-                f"This model's maximum context length is {self.max_model_len} tokens. However, you requested {most} output tokens and "
-                f"your prompt contains at least {len(prompt)} input tokens"
-            )
-        return ""
-
-    def _written(
-        self, prompt: Sequence[int], most: int, stops: Sequence[int], allowed: Sequence[int], grammar: str
-    ) -> list[Tensor]:
-        self.seen["written"] += 1
-        return self.model.write(prompt, most, stops, allowed, grammar if self.guided else "")
-
-    def _completion(self, content: Mapping[str, Any]) -> tuple[int, Any]:
-        if content["model"] != self.name:
-            return 404, _error(f"The model `{content['model']}` does not exist.", 404)
-        prompt = [0] * self.extra + content["prompt"]
-        if refused := self._refused(content, prompt, content["max_tokens"]):
-            return 400, _error(refused, 400)
-        assert content["temperature"] == 0
-        assert content["repetition_penalty"] == 1
+            return 400, _error(f"This model's maximum context length is {self.max_model_len} tokens")
+        assert (content["temperature"], content["repetition_penalty"]) == (0, 1)
+        grammar = content.get("structured_outputs", {}).get("grammar", "") if self.guided else ""
+        scores = content.get("prompt_logprobs") is not None
         with self.model.lock:
-            written = self._written(
-                prompt,
-                content["max_tokens"],
-                content["stop_token_ids"],
-                content.get("allowed_token_ids", ()),
-                content.get("structured_outputs", {}).get("grammar", ""),
-            )
-            scored = self.model.score(prompt) if content.get("prompt_logprobs") is not None and len(prompt) > 1 else ()
-        ids = [int(one.argmax()) for one in written]
-        count = content["logprobs"]
-        kept = [n for n, token in enumerate(ids) if not (self.strip and self.names.is_special(token))]
-        choice: dict[str, Any] = {
-            "index": 0,
-            "text": "".join(self._name(ids[n]) for n in kept),
-            "token_ids": [ids[n] for n in kept],
-            "finish_reason": "stop" if ids[-1] in content["stop_token_ids"] else "length",
-            "stop_reason": ids[-1] if ids[-1] in content["stop_token_ids"] else None,
-            "prompt_token_ids": prompt,
-            "logprobs": None,
-            "prompt_logprobs": None,
+            stops, allowed = content["stop_token_ids"], content.get("allowed_token_ids", ())
+            written = self.model.write(prompt, most, stops, allowed, grammar)
+            scored = self.model.score(prompt) if scores and len(prompt) > 1 else ()
+        ids, count = [int(one.argmax()) for one in written], content["logprobs"]
+        tops = [self._top(row, token, count) for row, token in zip(written, ids)]
+        logprobs = {
+            "token_logprobs": [float(row[token]) for row, token in zip(written, ids)],
+            "top_logprobs": [{f"token_id:{token}": logprob for token, logprob in top.items()} for top in tops],
         }
-        if not self.silent:
-            tops = [
-                {f"token_id:{token}": float(written[n][token]) for token in self._top(written[n], ids[n], count)}
-                for n in kept
-            ]
-            choice["logprobs"] = {
-                "text_offset": [0] * len(kept),
-                "token_logprobs": [float(written[n][ids[n]]) for n in kept],
-                "tokens": [f"token_id:{ids[n]}" for n in kept],
-                "top_logprobs": tops,
-            }
-            if content.get("prompt_logprobs") is not None:
-                places = [
-                    {
-                        str(token): {
-                            "logprob": float(row[token]),
-                            "rank": int((row >= row[token]).sum()),
-                            "decoded_token": self._name(token),
-                        }
-                        for token in self._top(row, true, content["prompt_logprobs"])
-                    }
-                    for row, true in zip(scored, prompt[1:])
-                ]
-                choice["prompt_logprobs"] = [None, *places]
-        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(ids), "total_tokens": len(prompt) + len(ids)}
-        return 200, {
-            "id": "cmpl-0",
-            "object": "text_completion",
-            "model": self.name,
-            "choices": [choice],
-            "usage": usage,
-        }
+        places: list[Any] = [None]
+        for row, true in zip(scored, prompt[1:]):
+            top = self._top(row, true, count)
+            places.append({str(one): {"logprob": top[one], "decoded_token": self._name(one)} for one in top})
+        choice = {"token_ids": ids, "logprobs": logprobs, "prompt_logprobs": places if scores else None}
+        return 200, {"choices": [choice], "usage": {"prompt_tokens": len(prompt), "completion_tokens": len(ids)}}
 
-    def _top(self, row: Tensor, token: int, count: int) -> list[int]:
+    def _top(self, row: Tensor, token: int, count: int) -> dict[int, float]:
         """As vLLM lists them: the token itself first, then the likeliest."""
-        return list(dict.fromkeys([token, *row.topk(count).indices.tolist()]))
+        return {one: float(row[one]) for one in [token, *row.topk(count).indices.tolist()]}
 
     def _name(self, token: int) -> str:
         return self.names.decode([token]) if token < self.names.vocab_size else ""
@@ -235,8 +163,8 @@ class _Http(ThreadingHTTPServer):
     request_queue_size = 128
 
 
-def _error(message: str, code: int) -> dict[str, Any]:
-    return {"error": {"message": message, "type": "BadRequestError", "param": None, "code": code}}
+def _error(message: str) -> dict[str, Any]:
+    return {"error": {"message": message}}
 
 
 def _handler(server: ContractServer) -> type[BaseHTTPRequestHandler]:
@@ -274,7 +202,7 @@ def _handler(server: ContractServer) -> type[BaseHTTPRequestHandler]:
             if server.gone or fault == "drop":
                 return self._drop()
             if isinstance(fault, int):
-                return self._send(fault, _error("a fault by script", fault))
+                return self._send(fault, _error("a fault by script"))
             if fault == "late":
                 time.sleep(server.late)
             status, reply = server.reply(self.path, content)

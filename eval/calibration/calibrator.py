@@ -18,10 +18,9 @@ from remedy.checksums import read_json, write_json
 from remedy.data_gen.context_window import ALL, Memory, memory_name
 from remedy.data_gen.splits import text_hash
 from remedy.eval.calibration.bound import Bound, bound
-from remedy.eval.calibration.hazard import Hazard, cross_validated, fit_hazard, loss, with_hazards
+from remedy.eval.calibration.hazard import Hazard, fit_hazard, with_hazards
 from remedy.eval.calibration.signals import (
     FED,
-    NUMBER,
     SIGNALS,
     UNTOLD,
     Observed,
@@ -35,7 +34,6 @@ from remedy.eval.decoding.forcings import CONSTRAINED
 from remedy.eval.records.folder import read_request
 from remedy.eval.records.generations import FrameProbability
 from remedy.eval.records.schema import LabelValue
-from remedy.eval.stats import auroc
 from remedy.settings import ConfigError, UserError
 
 CURE = "fit it again with `remedy calibrate`"
@@ -247,7 +245,6 @@ def fit(found: Evaluated, where: str) -> Trust:
         "after_an_error": int((~observed.frames["at_risk"]).sum()),
         "left_out": dict(observed.left_out),
         "unused": unused,
-        "cross_validated": _on_other_programs(observed.at_risk, names),
     }
     by_number = bound(early, [*judging.traces["cluster"]])
     return Trust(found.identity, hazard, bound_of(judging, hazard), by_number, frozenset(traces["cluster"]), about)
@@ -290,42 +287,18 @@ def bound_of(judging: Observed, hazard: Hazard) -> Bound:
     return bound(scores, [*judging.traces["cluster"]])
 
 
-def _on_other_programs(frames: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Figures on programs that a fit has not seen, beside those of the frame's number alone and of one hazard for all."""
-    events, clusters = frames["event"].to_numpy(), frames["cluster"].tolist()
-    found = {}
-    for title, chosen in {"signals": list(names), "frame number alone": [NUMBER], "constant": []}.items():
-        hazards = cross_validated(frames, chosen)
-        area = auroc(hazards, events.tolist(), clusters)
-        same = auroc(hazards, events.tolist(), clusters, frames["place"].tolist())
-        found[title] = {
-            "log_loss": loss(events, hazards),
-            "auroc": None if area is None or not chosen else [*area[:3]],
-            "auroc_at_the_same_frame": None if same is None or not chosen else [*same[:3]],
-        }
-    return found
-
-
 def described(trust: Trust) -> list[str]:
     """Return what was fitted, in lines for people."""
-    about, judged = trust.fitted, trust.fitted["cross_validated"]
+    about = trust.fitted
     lines = [
         f"{about['run']}: {about['traces']:,} traces of {about['clusters']:,} programs ({', '.join(about['splits'])}), "
         f"{about['errors']:,} with an error; {about['frames']:,} frames up to it, {about['after_an_error']:,} after it left out"
     ]
     lines += [f"left out: {count:,} traces: {why}" for why, count in about["left_out"].items()]
     lines += [f"signal {name} is not used: it {why}" for name, why in about["unused"].items()]
-    for title, one in judged.items():
-        area, same = (
-            f"{found[0]:.2f} ({found[1]:.2f} to {found[2]:.2f})" if found else ""
-            for found in (one["auroc"], one["auroc_at_the_same_frame"])
-        )
-        foretold = f"; AUROC {area}, of frames of one number {same}" if area else ""
-        lines.append(f"{title}: {one['log_loss']:.4f} nats a frame{foretold}")
     low, high = trust.bound.spread(RISK)
     return [
         *lines,
-        "(by fits on other programs; AUROC with 95 % intervals over programs: how often doubt is higher of a first error)",
         f"believed at a risk of {RISK:.0%}: judged by {trust.bound.clusters:,} programs; 95 of 100 such calibrations keep between "
         f"{low:.0%} and {high:.0%} of traces right",
     ]

@@ -7,7 +7,6 @@ about time: using discrete-time survival analysis to study duration and the timi
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +16,6 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -62,7 +60,7 @@ def with_hazards(observed: Observed, hazard: Hazard) -> pd.DataFrame:
 
 def fit_hazard(frames: pd.DataFrame, names: Sequence[str]) -> Hazard:
     """Fit on frames that could be the first error (signals, `event`, `cluster`), with the penalty that cross-validation over
-    clusters finds best by log loss. Without names: one hazard for all.
+    clusters finds best by log loss.
 
     Raises:
         ValueError: no frame is an error, or all are, or too few clusters hold one.
@@ -70,8 +68,6 @@ def fit_hazard(frames: pd.DataFrame, names: Sequence[str]) -> Hazard:
     events = frames["event"].to_numpy()
     if events.all() or not events.any():
         raise ValueError("a hazard needs frames that are the first error, and frames that are not")
-    if not names:
-        return Hazard((), (), (), (), math.log(events.mean() / (1 - events.mean())), math.inf)
     both = [
         pair for pair in folds(frames["cluster"], events) if all(0 < events[rows].sum() < len(rows) for rows in pair)
     ]
@@ -95,20 +91,6 @@ def fit_hazard(frames: pd.DataFrame, names: Sequence[str]) -> Hazard:
         float(regression.intercept_[0]),
         float(search.best_params_["logisticregression__C"]),
     )
-
-
-def cross_validated(frames: pd.DataFrame, names: Sequence[str]) -> Floats:
-    """The hazard of every frame, by a fit (its penalty, too) on the clusters of other folds."""
-    events = frames["event"].to_numpy()
-    found = np.full(len(frames), np.nan)
-    for train, test in folds(frames["cluster"], events):
-        found[test] = fit_hazard(frames.iloc[train], names).of(frames.iloc[test][list(names)].to_numpy())
-    return found
-
-
-def loss(events: npt.NDArray[np.bool_], hazards: Floats) -> float:
-    """Mean log loss of a frame, in nats."""
-    return float(log_loss(events, hazards, labels=[False, True]))
 
 
 def folds(

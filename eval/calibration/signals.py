@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,16 +36,15 @@ SIGNALS = {
     "frame_number": "logarithm of the frame's number among the written ones",
 }
 """The signals, with a sentence on each."""
-NUMBER = "frame_number"
-"""The signal that knows nothing but how long the trace is: what the others are compared with."""
 UNTOLD = frozenset({"least_probability", "frame_probability", "cut"})
 """Signals that need the probability of every token among all tokens, which servers do not tell of a choice among some."""
 MOST = 20.0
 """Log-odds and margins are cut at this value: further away is rounding."""
 
-COLUMNS = ("frame_places", "frame_tokens", "frame_logprob_sum", "frame_logprob_min", "frame_margin_min", "frame_cut")
-DEPTH = "frame_depth"
-"""Columns of generations that make a `FrameProbability`, in its order; the last is lacking where they were made before it was kept."""
+COLUMNS = tuple(
+    f"frame_{name}" for name in ("places", "tokens", "logprob_sum", "logprob_min", "margin_min", "cut", "depth")
+)
+"""Columns of generations that make a `FrameProbability`, in its order."""
 FED = "its forcing feeds states or values, so that no trace is the model's"
 NOT_RUN = "its program could not be run"
 NOT_DECODED = "not decoded, its true trace being too long"
@@ -57,21 +57,9 @@ Signals = dict[str, float | None]
 """The value of each signal; null where it cannot be told."""
 
 
-def signals(
-    frames: Iterable[FrameProbability], constrained: bool, contradictions: Collection[int] | None
-) -> Iterator[Signals]:
-    """The signals of each frame that the model wrote tokens of, in their order.
-
-    `constrained`: whether it was held to what a constraint allows; `contradictions`: as of `Generation`, None where it cannot be told.
-    """
-    tokens = 0
-    for frame in frames:
-        tokens += frame.tokens
-        yield signals_of(frame, tokens, constrained, None if contradictions is None else frame.place in contradictions)
-
-
 def signals_of(frame: FrameProbability, tokens: int, constrained: bool, contradicts: bool | None) -> Signals:
-    """The signals of one frame. `tokens`: how many the model has written up to its end."""
+    """The signals of one frame. `tokens`: how many the model has written up to its end; `constrained`: whether it was held to what a
+    constraint allows; `contradicts`: None where it cannot be told."""
     return {
         "least_probability": _odds(-math.expm1(frame.logprob_min)),
         "frame_probability": _odds(-math.expm1(frame.logprob_sum)),
@@ -199,10 +187,14 @@ def _cut_while_right(record: Mapping[str, Any], last: int) -> bool:
 
 
 def _frames(written: Mapping[str, Any], constrained: bool) -> pd.DataFrame:
-    depths = written.get(DEPTH, [math.nan] * len(written["frame_places"]))
-    found = [FrameProbability(*one) for one in zip(*(written[name] for name in COLUMNS), depths)]
+    found = [FrameProbability(*one) for one in zip(*(written[name] for name in COLUMNS))]
     against = written.get("contradictions")
-    said = [*signals(found, constrained, None if against is None else {*map(int, against)})]
+    wrong = None if against is None else {*map(int, against)}
+    tokens = accumulate(one.tokens for one in found)
+    said = [
+        signals_of(one, count, constrained, None if wrong is None else one.place in wrong)
+        for one, count in zip(found, tokens)
+    ]
     table = pd.DataFrame(said, columns=list(SIGNALS), dtype=float)
     return table.assign(
         place=np.array([one.place for one in found], dtype=int),

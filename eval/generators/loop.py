@@ -3,23 +3,16 @@ models are read so that carry nothing from token to token."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from remedy.data_gen.context_window import Memory
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.window_examples import Window, windows
 from remedy.eval.decoding.cursor import Cursor, Generated
-from remedy.eval.decoding.teacher_forced_windows import read_in_windows
-from remedy.eval.generators.base import (
-    Done,
-    Request,
-    Writing,
-    Written,
-    cursor_of,
-    ignore,
-    predictions,
-    requests,
-)
+from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore, predictions, requests
 from remedy.eval.generators.scores import most_likely
 from remedy.models.context_length import ContextLimit
 from remedy.models.protocol import Reader
@@ -120,7 +113,7 @@ def predict(
     ids = [[0] * len(example.ids) for example in examples]
     logprobs, margins = ([[0.0] * len(example.ids) for example in examples] for _ in range(2))
     # One at a time: float32 logits take room.
-    for number, window, logits in read_in_windows(reader, examples, memory, tokenizer.special_ids):
+    for number, window, logits in _in_windows(reader, examples, memory, tokenizer.special_ids):
         places = slice(window.stop - len(logits), window.stop)
         scores = most_likely(logits)
         ids[number][places], logprobs[number][places] = scores.tokens, scores.logprobs
@@ -129,3 +122,20 @@ def predict(
     for number, example in enumerate(examples):
         found.append(predictions(example, predicted, ids[number], logprobs[number], margins[number]))
     return found
+
+
+def _in_windows(
+    reader: Reader, examples: Sequence[Encoded], memory: Memory | None, special_ids: Mapping[Special, int]
+) -> Iterator[tuple[int, Window, Tensor]]:
+    """The true sequences in parallel passes, as many windows at once as there are examples: an example's number, one of its windows,
+    and the logits (N, V) for the tokens that are predicted in it, up to its end: all but the very first token of an example."""
+    found = [
+        (number, window, example)
+        for number, example in enumerate(examples)
+        for window in windows(example.ids, example.roles, example.frames, memory, special_ids)
+    ]
+    for at in range(0, len(found), max(1, len(examples))):
+        some = found[at : at + len(examples)]
+        sequences = [[example.ids[place] for place in window.places] for _, window, example in some]
+        for (number, window, _), logits in zip(some, reader.parallel(sequences)):
+            yield number, window, logits[max(window.start + window.shift, 1) - 1 : -1]

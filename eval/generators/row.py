@@ -6,15 +6,42 @@ It knows no model: predictions are token ids with their log-probabilities and ma
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from remedy.eval.decoding.cursor import Cursor
 from remedy.eval.generators.drafts import Draft, Drafter, Source
-from remedy.eval.generators.schedule import RECENT, Record
 from remedy.eval.generators.scores import Prediction, Scores
 
 SETTLED = Prediction(-1, 0.0, math.inf)
 """Stands where no model is proposal."""
+
+
+PRIOR = ((9.8, 10.0), (3.0, 4.0), (3.0, 4.0))
+"""For each source of drafts: tokens right and tokens judged, as if they had been seen before."""
+RECENT = 0.8
+"""What a row's own record is multiplied with when it is judged again: it is of late."""
+OWN = 8.0
+"""How many judged tokens of its own weigh as much as all that is known of other rows."""
+
+
+class Record:
+    """Rate at which drafts of each source were right."""
+
+    def __init__(self, prior: Sequence[tuple[float, float]] = PRIOR, memory: float = 1.0) -> None:
+        self._memory = memory
+        self._counts = [list(one) for one in prior]
+
+    def judge(self, source: Source, right: int, wrong: bool) -> None:
+        """So many of its tokens were right, and whether one was wrong after them."""
+        counts = self._counts[source]
+        counts[0] = counts[0] * self._memory + right
+        counts[1] = counts[1] * self._memory + right + wrong
+
+    def chance(self, own: Record, source: Source) -> float:
+        """Return how likely the next token is right of a row with a record of its `own`."""
+        (all_right, all_judged), (right, judged) = self._counts[source], own._counts[source]
+        return (OWN * all_right / all_judged + right) / (OWN + judged)
 
 
 class Proposal(NamedTuple):

@@ -1,5 +1,4 @@
-"""Schedule of drafts: how much is guessed, and which rows are read in one call, by what a call costs beside its tokens, and how often
-guesses were right.
+"""Schedule of drafts: how much is guessed, and which rows are read in one call, by what a call costs beside its tokens.
 
 Costs are counted in tokens: a call of n tokens takes the time of `overhead + n`. That of an accelerator or of a small model, whose
 weights take longer to be fetched or whose modules to be called than a token to be computed, is hundreds. Nothing is timed: two
@@ -10,34 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-from remedy.eval.generators.drafts import Source
-
-PRIOR = ((9.8, 10.0), (3.0, 4.0), (3.0, 4.0))
-"""For each source of drafts: tokens right and tokens judged, as if they had been seen before."""
-RECENT = 0.8
-"""What a row's own record is multiplied with when it is judged again: it is of late."""
-OWN = 8.0
-"""How many judged tokens of its own weigh as much as all that is known of other rows."""
-
-
-class Record:
-    """Rate at which drafts of each source were right."""
-
-    def __init__(self, prior: Sequence[tuple[float, float]] = PRIOR, memory: float = 1.0) -> None:
-        self._memory = memory
-        self._counts = [list(one) for one in prior]
-
-    def judge(self, source: Source, right: int, wrong: bool) -> None:
-        """So many of its tokens were right, and whether one was wrong after them."""
-        counts = self._counts[source]
-        counts[0] = counts[0] * self._memory + right
-        counts[1] = counts[1] * self._memory + right + wrong
-
-    def chance(self, own: Record, source: Source) -> float:
-        """Return how likely the next token is right of a row with a record of its `own`."""
-        (all_right, all_judged), (right, judged) = self._counts[source], own._counts[source]
-        return (OWN * all_right / all_judged + right) / (OWN + judged)
 
 
 def worthwhile(chance: float, saved: float) -> int:

@@ -13,6 +13,15 @@ from remedy.eval.decoding.protocol import UNCUT, UNKNOWN, Cut
 
 BLOCK = 2**24
 """Logits that are looked through at once."""
+TIE = 4.0
+"""How many times a departure two logits are apart that are no near tie: for a difference of two, and twice for safety."""
+LEAST_TIE = 2.0**-17
+"""What is a near tie at least: the spacing of float32 at 64."""
+
+
+def near_tie(departure: float) -> float:
+    """Margins below it are near ties, of a model whose two ways of computing depart so far from each other."""
+    return max(TIE * departure, LEAST_TIE)
 
 
 class Prediction(NamedTuple):

@@ -13,18 +13,23 @@ import logging
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import windows
+from remedy.eval.control_flow import ControlFlowError
+from remedy.eval.decoding.constrained import ConstrainedCursor
+from remedy.eval.decoding.control_flow import TokenWalk
 from remedy.eval.decoding.cursor import Cursor, Generated
+from remedy.eval.decoding.grammar import LarkGrammar, beginning
+from remedy.eval.decoding.protocol import Place
 from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore, predictions
 from remedy.eval.generators.drafts import NO_DRAFT, Draft, Source
-from remedy.eval.generators.grammars import NO_GRAMMAR, ConstraintGrammar, outside
 from remedy.eval.generators.http_client import HttpClient, ServerClosed
 from remedy.eval.generators.row import Proposal, Row
+from remedy.eval.generators.scores import near_tie
 from remedy.eval.generators.server import About, Server, connect, try_grammar
 from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -43,16 +48,64 @@ SHORT = round(REQUEST / DECODED)
 """Tokens that are asked for where little of the last reply stood: as many as take as long as a request."""
 CONNECTIONS = 512
 """Requests at a time at most: more than a server computes at once, fewer than files that a process may have open."""
-TIE = 4.0
-"""How many times the server's departure two log-probabilities must be apart not to be a near tie."""
-LEAST_TIE = 2.0**-17
-"""What is a near tie at least: the spacing of float32 at 64."""
 
 INVARIANCE = {
     "off": "start it with VLLM_BATCH_INVARIANT=1 where a difference has to be the model's",
     "unknown": "if it was started with VLLM_BATCH_INVARIANT=1, say so by backend.batch_invariant=true",
 }
 """What is to be done with a server whose results may depend on what else it is asked."""
+
+
+class SentGrammar(NamedTuple):
+    """The grammar of a request. Control flow is sent whole, to the end of the trace. Where values decide, or that is more than a server
+    reads, the grammar is of the next token alone, and the model writes on freely: as far as the constraint allows it, that stands."""
+
+    text: str
+    """What may be written, in Lark; empty: anything."""
+    whole: bool
+
+
+NO_GRAMMAR = SentGrammar("", True)
+
+
+class ConstraintGrammar:
+    """One example's constraint as grammars, from the place where its trace begins."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._grammar = LarkGrammar(place.grammar) if type(place) is TokenWalk else None
+
+    def at(self, cursor: Cursor) -> SentGrammar:
+        """The grammar that is sent where a cursor is."""
+        place = _place(cursor)
+        if self._grammar is not None:
+            assert isinstance(place, TokenWalk)
+            try:
+                return SentGrammar(self._grammar.after(place), True)
+            except ControlFlowError:  # more than a server reads
+                self._grammar = None
+        allowed = place.allowed()
+        return SentGrammar("" if allowed.text else beginning(allowed.ids), False)
+
+
+def outside(cursor: Cursor, sent: SentGrammar, tokens: Sequence[int]) -> int | None:
+    """The first token that goes on from where a cursor is and is not allowed by what was sent; None: all are. What follows a special
+    token that ends a text in place of the closing one is not looked at: the cursor does not take it."""
+    place = _place(cursor)
+    for token in tokens if sent.whole else tokens[: bool(sent.text)]:
+        allowed = place.allowed()
+        if not allowed.ids or (allowed.text and token not in allowed.ids and cursor.tokenizer.is_special(token)):
+            return None
+        after = place.after(token)
+        if after is None:
+            return token
+        place = after
+    return None
+
+
+def _place(cursor: Cursor) -> Place:
+    assert isinstance(cursor, ConstrainedCursor)
+    return cursor.place
 
 
 class ServedGenerator:
@@ -147,7 +200,7 @@ class ServedGenerator:
         constraint = ConstraintGrammar(request.start) if request.start is not None else None
         cursor = cursor_of(request, writing, self.tokenizer, self.limit)
         row, luck = Row(0, cursor), _Luck()
-        near = max(TIE * self.server.departure, LEAST_TIE)
+        near = near_tie(self.server.departure)
         while not row.ended:
             row.renewed = False
             draft = self._draft(row, luck)

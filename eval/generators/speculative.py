@@ -24,9 +24,9 @@ from remedy.data_gen.roles import Role
 from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore
 from remedy.eval.generators.drafts import NO_DRAFT, Draft, Source
 from remedy.eval.generators.loop import LoopGenerator
-from remedy.eval.generators.row import Proposal, Row
-from remedy.eval.generators.schedule import Record, calls, even_width, power_below, width, worthwhile
-from remedy.eval.generators.scores import abreast, most_likely, scores
+from remedy.eval.generators.row import Proposal, Record, Row
+from remedy.eval.generators.schedule import calls, even_width, power_below, width, worthwhile
+from remedy.eval.generators.scores import abreast, most_likely, near_tie, scores
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.context_length import ContextLimit
 from remedy.models.reader import LOGITS, ModelReader
@@ -36,10 +36,6 @@ log = logging.getLogger(__name__)
 
 FARTHEST = 2**14
 """Tokens that are guessed at once at most."""
-TIE = 4.0
-"""How many times the reader's departure two logits are apart that are no near tie: for a difference of two, and twice for safety."""
-LEAST_TIE = 2.0**-17
-"""What is a near tie at least: the spacing of float32 at 64."""
 
 
 class LocalGenerator:
@@ -96,7 +92,7 @@ class LocalGenerator:
 
     def _generated(self, row: Row) -> Row:
         """Write a row by `generate`, from where one parallel pass over the truth finds that it leaves it."""
-        near, held = _near(self.reader), 0
+        near, held = near_tie(self.reader.departure.logprob), 0
 
         def choose(logits: Tensor) -> int | None:
             nonlocal held
@@ -146,7 +142,7 @@ class _Batch:
         self.limit = reader.limit
         self.footprint = reader.footprint
         self.available = reader.available()
-        self.near = _near(reader)
+        self.near = near_tie(reader.departure.logprob)
         self.most = min(FARTHEST, LOGITS // reader.vocabulary)
 
     def run(self, rows: Iterator[Row]) -> Iterator[Row]:
@@ -270,8 +266,3 @@ class _Batch:
         over = [row for row in rows if row.ended or row.renewed]
         self.chunks.back([row.number for row in over if not row.ended])
         self.chunks.forget([row.number for row in over if row.ended])
-
-
-def _near(reader: ModelReader) -> float:
-    """Margins below it are near ties."""
-    return max(TIE * reader.departure.logprob, LEAST_TIE)

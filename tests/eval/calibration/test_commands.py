@@ -60,7 +60,7 @@ def test_a_calibrator_says_what_it_was_fitted_on_and_what_it_foretells(folder: P
     assert "240 traces of" in said
     assert "(validation)" in said
     assert "signal contradiction is not used: it cannot be told of" in said
-    assert "frame number alone:" in said
+    assert "believed at a risk of 5%: judged by" in said
     trust = Trust.load(folder / "results/trust.json")
     validation = read_evaluated(folder / "results/validation")
     trust.check(validation.identity, "itself")

@@ -4,6 +4,7 @@ that change what they are given, comprehensions, generators, keys and handlers. 
 from __future__ import annotations
 
 import random
+import re
 
 from remedy.data_gen.execution.program import MARKER, Program
 
@@ -51,8 +52,53 @@ def outer(x):
             break
     return [total for n in x if n != total]
 """
-LISTS = ("a", "b", "c")
-STRING = "f'{n}{s[:3]}'"
+RULES = """\
+list: a | b | c
+simple: ONE = OTHER | ONE = OTHER[:] | ONE = <value> | ONE.append(<value>) | ONE += <added> | ONE.pop() if ONE else <number>
+    | ONE[0:1] = OTHER | del ONE[<deleted>] | grow(ONE) | grow(ONE) | ONE = grow(OTHER, <list>) | n = <number> | m -= <taken>
+    | d[<key>] = <value> | d.pop(1, <value>) | d.pop(n, <value>) | z.add(<member>) | z.discard(<member>) | s = <text>
+    | ONE, OTHER = OTHER, ONE | x = <value> | ONE = <made> | n = <reader>(<made>) | ONE.<method> | ONE.insert(0, OTHER.pop())
+    | ONE.insert(n, OTHER.pop()) | n = OTHER.pop() if ONE is OTHER else len(ONE) | grow(ONE) and ONE.clear() | ONE = [*OTHER, n][:5]
+    | ONE = outer(OTHER) | ONE = down(<depth>, OTHER[:3]) if type(n) == int else OTHER | n = 3 if shrink(ONE) in OTHER else n
+added: OTHER | (1,) | range(2) | s | <loose count>
+loose count: count(2)
+tight count: t
+deleted: 0 | 1: | -1 | :
+taken: 1 | n | len(a)
+key: n | 1 | s | m % 3
+member: n | 1 | m % 4
+text: s[1:] | s + str(n) | s.upper() | '' | s[:6] * 2 | f'{n}{s[:3]}'
+reader: any | all | sum | len | list
+method: sort() | reverse() | sort(key=str) | sort(key=lambda v: str(v), reverse=True) | extend(count(3))
+depth: n | 3
+number: 1 | n + 1 | m * 2 % 7 | len(ONE) | d.get(1, 3) | ONE[0] | ONE[-1] | int(s) | len(s) | w // 2 | shrink(ONE) | math.sqrt(w)
+    | floor(w / 2) | (ONE.pop() or n) if ONE else m | d['x'] | (y := ONE.copy()) and len(y)
+value: <number> | ONE | [ONE] | [] | s | (n, a) | 0 | {n: b} | same(ONE) | same(*[ONE]) | ONE[:2] | list(d) | None | sorted(z)
+iterable: ONE | ONE | ONE | ONE[:] | enumerate(ONE) | zip(ONE, <list>) | d | d.items() | d.values() | z | range(3)
+    | range(n if type(n) == int else 2) | s | t | reversed(ONE) | count(3) | count(4, ONE) | count(*(3, ONE)) | map(same, *[ONE])
+    | sorted(ONE, key=lambda v: str(v)) | map(str, ONE) | map(same, ONE) | filter(same, ONE) | [v for v in ONE] | list(z)
+    | (v for v in ONE) | tuple(a) | s.split() | ONE or t
+test: ONE | not ONE | ONE == OTHER | ONE is OTHER | len(ONE) > 1 | len(ONE) > len(c) | n | s | n in ONE | 1 in z | n in d | w % 2
+    | even(w) | even(**{'n': w}) | same(*ONE[:1] or [n]) | m > 0 | ONE.count(1) | ONE and ONE[0] | any(v for v in ONE)
+    | all(v == n for v in ONE) | ONE.pop() if ONE else n | isinstance(n, int) | grow(ONE) == OTHER | grow(ONE) and len(OTHER) > 4
+    | n is None | type(n) == int | s.startswith('a') | shrink(ONE) == n or OTHER | ONE[0] == 3 | max(ONE, key=str) == n | 0 < w < 9
+    | ONE.append(1) or len(OTHER) % 2 | sorted(map(str, ONE)) == [s] | (x := same(ONE)) == OTHER | [v for v in ONE if v != n]
+    | not ONE or OTHER != t[2] | 'x' in d and d['x'] == 2
+made: [v for v in ONE] | [v for v in ONE if v] | [k for k in d if k != n] | list(map(same, ONE)) | sorted(ONE, key=str)
+    | [grow(ONE) and 1 for v in (1, 2)] | [u for v in (ONE, t) for u in v] | list(count(2)) | <loose zip> | list(filter(same, ONE))
+    | [(i, v) for i, v in enumerate(ONE)] | list(d.values()) | sorted(ONE, key=lambda v: str(v)) | list({k: v for k, v in d.items()})
+    | [same(v) for v in z] | list(same(v) for v in ONE) | [shrink(ONE) for v in ONE]
+loose zip: list(zip(count(2), s))
+tight zip: list(s)
+caught: Exception | KeyError | (ValueError, IndexError) | TypeError as e | AttributeError
+ends: break | continue | n += 1
+name: i | n | i | a
+"""
+"""What a name in angles stands for; ONE and OTHER are one list each in an alternative."""
+KINDS = {
+    name: several.split(" | ")
+    for name, several in re.findall(r"^([a-z ]+): (.*)$", RULES.replace("\n    |", " |"), re.M)
+}
 
 
 class Writer:
@@ -82,214 +128,35 @@ class Writer:
     def _of(self, *several: str) -> str:
         return self._random.choice(several)
 
+    def _a(self, kind: str) -> str:
+        """One of a kind. In three of four programs no generator goes where it is not followed, after which nothing is decided."""
+        if self._number % 4:
+            kind = kind.replace("loose", "tight")
+        lists = {"ONE": self._of("a", "b", "c"), "OTHER": self._of("a", "b", "c")}
+        chosen = re.sub("ONE|OTHER", lambda found: lists[found[0]], self._of(*KINDS[kind]))
+        return re.sub("<([a-z ]+)>", lambda found: self._a(found[1]), chosen)
+
     def _block(self, most: int, depth: int) -> list[str]:
-        lines = []
-        for _ in range(self._random.randint(1, most)):
-            lines += self._statement(depth)
-        return lines
+        return [line for _ in range(self._random.randint(1, most)) for line in self._statement(depth)]
 
     def _inside(self, depth: int) -> list[str]:
         return [f"    {line}" for line in self._block(3, depth + 1)]
 
     def _statement(self, depth: int) -> list[str]:
-        kinds = ["simple"] * 5 + (["if", "for", "while", "try", "two"] if depth < 3 else [])
-        kind = self._random.choice(kinds)
+        kind = self._of(*["simple"] * 5, *(["if", "for", "while", "try", "two"] if depth < 3 else []))
         if kind == "if":
             otherwise = ["else:", *self._inside(depth)] if self._random.random() < 0.5 else []
-            return [f"if {self._test()}:", *self._inside(depth), *otherwise]
+            return [f"if {self._a('test')}:", *self._inside(depth), *otherwise]
         if kind == "for":
-            ends = self._of("break", "continue", "n += 1") if self._random.random() < 0.4 else "w += 1"
-            stop = [f"    if len({self._list()}) > 12 or w > 25:", "        break", "    w += 1"]
+            ends = self._a("ends") if self._random.random() < 0.4 else "w += 1"
+            stop = [f"    if len({self._a('list')}) > 12 or w > 25:", "        break", "    w += 1"]
             after = ["else:", *self._inside(depth)] if self._random.random() < 0.2 else []
-            return [
-                f"for {self._of('i', 'n', 'i', 'a')} in {self._iterable()}:",
-                *stop,
-                *self._inside(depth),
-                f"    if {self._test()}:",
-                f"        {ends}",
-                *after,
-            ]
+            head = f"for {self._a('name')} in {self._a('iterable')}:"
+            return [head, *stop, *self._inside(depth), f"    if {self._a('test')}:", f"        {ends}", *after]
         if kind == "while":
             self._loops += 1
-            return [f"while {self._test()} and w < {self._loops * 6}:", "    w += 1", *self._inside(depth)]
+            return [f"while {self._a('test')} and w < {self._loops * 6}:", "    w += 1", *self._inside(depth)]
         if kind == "try":
-            caught = self._of("Exception", "KeyError", "(ValueError, IndexError)", "TypeError as e", "AttributeError")
             last = ["finally:", *self._inside(depth)] if self._random.random() < 0.3 else []
-            return ["try:", *self._inside(depth), f"except {caught}:", *self._inside(depth), *last]
-        if kind == "two":
-            return [f"{self._simple()}; {self._simple()}"]
-        return [self._simple()]
-
-    def _escaping(self, generator: str, otherwise: str) -> str:
-        """In every fourth program generators go where they are not followed, after which nothing is decided."""
-        return generator if self._number % 4 == 0 else otherwise
-
-    def _list(self) -> str:
-        return self._of(*LISTS)
-
-    def _simple(self) -> str:
-        one, other = self._list(), self._list()
-        return self._of(
-            f"{one} = {other}",
-            f"{one} = {other}[:]",
-            f"{one} = {self._value()}",
-            f"{one}.append({self._value()})",
-            f"{one} += {self._of(other, '(1,)', 'range(2)', 's', self._escaping('count(2)', 't'))}",
-            f"{one}.pop() if {one} else {self._number_of()}",
-            f"{one}[0:1] = {other}",
-            f"del {one}[{self._of('0', '1:', '-1', ':')}]",
-            f"grow({one})" if self._random.random() < 0.7 else f"{one} = grow({other}, {self._list()})",
-            f"n = {self._number_of()}",
-            f"m -= {self._of('1', 'n', 'len(a)')}",
-            f"d[{self._of('n', '1', 's', 'm % 3')}] = {self._value()}",
-            f"d.pop({self._of('1', 'n')}, {self._value()})",
-            f"z.{self._of('add', 'discard')}({self._of('n', '1', 'm % 4')})",
-            f"s = {self._of('s[1:]', 's + str(n)', 's.upper()', repr(''), 's[:6] * 2', STRING)}",
-            f"{one}, {other} = {other}, {one}",
-            f"x = {self._value()}",
-            f"{one} = {self._made()}",
-            f"n = {self._of('any', 'all', 'sum', 'len', 'list')}({self._made()})",
-            f"{one}.{self._of('sort()', 'reverse()', 'sort(key=str)', 'sort(key=lambda v: str(v), reverse=True)', 'extend(count(3))')}",
-            f"{one}.insert({self._of('0', 'n')}, {other}.pop())",
-            f"n = {other}.pop() if {one} is {other} else len({one})",
-            f"grow({one}) and {one}.clear()",
-            f"{one} = [*{other}, n][:5]",
-            f"{one} = outer({other})",
-            f"{one} = down({self._of('n', '3')}, {other}[:3]) if type(n) == int else {other}",
-            f"n = 3 if shrink({one}) in {other} else n",
-        )
-
-    def _number_of(self) -> str:
-        one = self._list()
-        return self._of(
-            "1",
-            "n + 1",
-            "m * 2 % 7",
-            f"len({one})",
-            "d.get(1, 3)",
-            f"{one}[0]",
-            f"{one}[-1]",
-            "int(s)",
-            "len(s)",
-            "w // 2",
-            f"shrink({one})",
-            "math.sqrt(w)",
-            "floor(w / 2)",
-            f"({one}.pop() or n) if {one} else m",
-            "d['x']",
-            f"(y := {one}.copy()) and len(y)",
-        )
-
-    def _value(self) -> str:
-        return self._of(
-            self._number_of(),
-            self._list(),
-            f"[{self._list()}]",
-            "[]",
-            "s",
-            "(n, a)",
-            "{n: b}" if self._random.random() < 0.3 else "0",
-            f"same({self._list()})",
-            f"same(*[{self._list()}])",
-            f"{self._list()}[:2]",
-            "list(d)",
-            "None",
-            "sorted(z)",
-        )
-
-    def _iterable(self) -> str:
-        one = self._list()
-        return self._of(
-            one,
-            one,
-            one,
-            f"{one}[:]",
-            f"enumerate({one})",
-            f"zip({one}, {self._list()})",
-            "d",
-            "d.items()",
-            "d.values()",
-            "z",
-            "range(3)",
-            "range(n if type(n) == int else 2)",
-            "s",
-            "t",
-            f"reversed({one})",
-            "count(3)",
-            f"count(4, {one})",
-            f"count(*(3, {one}))",
-            f"map(same, *[{one}])",
-            f"sorted({one}, key=lambda v: str(v))",
-            f"map(str, {one})",
-            f"map(same, {one})",
-            f"filter(same, {one})",
-            f"[v for v in {one}]",
-            "list(z)",
-            f"(v for v in {one})",
-            "tuple(a)",
-            "s.split()",
-            f"{one} or t",
-        )
-
-    def _test(self) -> str:
-        one, other = self._list(), self._list()
-        return self._of(
-            one,
-            f"not {one}",
-            f"{one} == {other}",
-            f"{one} is {other}",
-            f"len({one}) > {self._of('1', '3', 'len(c)')}",
-            "n",
-            "s",
-            f"n in {one}",
-            "1 in z",
-            "n in d",
-            "w % 2",
-            "even(w)",
-            "even(**{'n': w})",
-            f"same(*{one}[:1] or [n])",
-            "m > 0",
-            f"{one}.count(1)",
-            f"{one} and {one}[0]",
-            f"any(v for v in {one})",
-            f"all(v == n for v in {one})",
-            f"{one}.pop() if {one} else n",
-            "isinstance(n, int)",
-            f"grow({one}) == {other}",
-            f"grow({one}) and len({other}) > 4",
-            "n is None",
-            "type(n) == int",
-            "s.startswith('a')",
-            f"shrink({one}) == n or {other}",
-            f"{one}[0] == 3",
-            f"max({one}, key=str) == n",
-            "0 < w < 9",
-            f"{one}.append(1) or len({other}) % 2",
-            f"sorted(map(str, {one})) == [s]",
-            f"(x := same({one})) == {other}",
-            f"[v for v in {one} if v != n]",
-            f"not {one} or {other} != t[2]",
-            "'x' in d and d['x'] == 2",
-        )
-
-    def _made(self) -> str:
-        one = self._list()
-        return self._of(
-            f"[v for v in {one}]",
-            f"[v for v in {one} if v]",
-            "[k for k in d if k != n]",
-            f"list(map(same, {one}))",
-            f"sorted({one}, key=str)",
-            f"[grow({one}) and 1 for v in (1, 2)]",
-            f"[u for v in ({one}, t) for u in v]",
-            "list(count(2))",
-            self._escaping("list(zip(count(2), s))", "list(s)"),
-            f"list(filter(same, {one}))",
-            f"[(i, v) for i, v in enumerate({one})]",
-            "list(d.values())",
-            f"sorted({one}, key=lambda v: str(v))",
-            "list({k: v for k, v in d.items()})",
-            "[same(v) for v in z]",
-            f"list(same(v) for v in {one})",
-            f"[shrink({one}) for v in {one}]",
-        )
+            return ["try:", *self._inside(depth), f"except {self._a('caught')}:", *self._inside(depth), *last]
+        return ["; ".join(self._a("simple") for _ in range(1 + (kind == "two")))]

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
 from remedy.data_gen.execution.program import Frame
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.parse import ReadFrame, restore
+from remedy.data_gen.traces.render import FORMATS
+from remedy.data_gen.window_examples import windows
+from remedy.eval.decoding.context_window import Sight
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED
 from remedy.eval.records.failures import TOO_LONG, UNTRACED, Failure
 from remedy.eval.records.schema import Constrained, OutOf, Score
 from remedy.eval.scoring.operations import causing_frame, operation_of
-from remedy.models.tokenizer import Encoded
+from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 T = TypeVar("T", str, int)
 
@@ -85,8 +88,12 @@ class Decoded(NamedTuple):
 
     def written(self, runs: Sequence[Generated]) -> list[int]:
         """Splice the runs in the place of true tokens, after the context."""
-        start = next((at for at, role in enumerate(self.truth.roles) if role != Role.CONTEXT), len(self.truth.ids))
-        return spliced(self.truth.ids, runs)[start:]
+        return spliced(self.truth.ids, runs)[self.start :]
+
+    @property
+    def start(self) -> int:
+        """The position of the first token after the context."""
+        return next((at for at, role in enumerate(self.truth.roles) if role != Role.CONTEXT), len(self.truth.ids))
 
 
 ANSWER_CHARACTERS = 500
@@ -152,11 +159,12 @@ def constrained(runs: Sequence[Generated]) -> Constrained:
     }
 
 
-def errorless(decoded: Decoded, frames: int) -> Score:
+def errorless(decoded: Decoded, frames: int, tokenizer: TraceTokenizer) -> Score:
     """The score of what has no error in so many frames, but for what a scorer says of it: its answer, whether it is whole, matches."""
     return {
         **not_decoded(decoded.example, frozenset(), answer_fed=False),
         "written_tokens": sum(run.asked for run in decoded.runs),
+        "read_tokens": read_tokens(decoded, tokenizer),
         "frames": frames,
         "frames_right": frames,
         "failure": "",
@@ -230,3 +238,40 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "out_of_state": 0,
         "out_of_value": 0,
     }
+
+
+def read_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> int:
+    """Tokens that are seen at the model's last token, and wherever a frame was forgotten before: there reading begins anew.
+
+    Each stretch from one such place to the next counts its prompt, what is fed and what is written in it: what the plain loop reads
+    from the stretch's first token on with a cache. Guesses read more at fewer calls, and are not counted; nor is it taken off where a
+    generator, or a server, keeps what it has read of the context.
+    """
+    truth, memory = decoded.truth, decoded.data.memory
+    if decoded.parallel:
+        return sum(window.size for window in windows(*truth[:3], memory, tokenizer.special_ids))
+    read, begun = 0, True
+    sight = Sight(truth.ids[: decoded.start], memory, tokenizer.special_ids)
+    for token, closes in _tokens_read(decoded, tokenizer):
+        seen, begun = sight.size + 1, True
+        if sight.take(token, closes):
+            read, begun = read + seen, False
+    return read + sight.size * begun
+
+
+def _tokens_read(decoded: Decoded, tokenizer: TraceTokenizer) -> Iterator[tuple[int, bool]]:
+    """The tokens after the context, up to the last that the model wrote, each with whether it closes a frame."""
+    ids, frames = decoded.truth.ids, decoded.truth.frames
+    exact = FORMATS[decoded.data.format].one_token
+    frame_end = None if exact or decoded.structure_fed else tokenizer.special_ids[Special.FRAME_SEP]
+
+    def last(at: int) -> bool:
+        return at + 1 < len(frames) and frames[at] != frames[at + 1]
+
+    at = decoded.start
+    written = [run for run in decoded.runs if run.ids]
+    for run in written:
+        yield from ((ids[place], last(place)) for place in range(at, run.start))
+        for place, token in enumerate(run.ids, start=run.start):
+            yield token, last(place) if exact else token == frame_end
+        at = run.stop

@@ -27,7 +27,6 @@ from remedy.eval.scoring.common import (
 )
 from remedy.eval.scoring.places import first_difference
 from remedy.eval.scoring.reading import Reading, read, read_part
-from remedy.eval.scoring.reading_cost import read_tokens
 from remedy.models.tokenizer import TraceTokenizer
 
 FAILURE_ROLES: Mapping[Failure, Role] = {
@@ -62,11 +61,10 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     error = _first_error(decoded, true, found)
     cut = not decoded.structure_fed and not runs[-1].complete
     score: Score = {
-        **errorless(decoded, len(true.frames)),
+        **errorless(decoded, len(true.frames), tokenizer),
         "right": None if decoded.answer_fed else right,
         "valid_format": found.whole,
         "truncated": cut,
-        "read_tokens": read_tokens(decoded, tokenizer),
         "answer": storable(answer_text(example, spelled, answered.frames)[:ANSWER_CHARACTERS]),
         **_matches(decoded, true, found, tokenizer),
     }

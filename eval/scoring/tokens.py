@@ -22,7 +22,6 @@ from remedy.eval.scoring.common import (
     spliced,
     storable,
 )
-from remedy.eval.scoring.reading_cost import read_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 ROLE_FAILURES: Mapping[Role, Failure] = {
@@ -68,11 +67,10 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         for place in places
     )
     score: Score = {
-        **errorless(decoded, len(numbers)),
+        **errorless(decoded, len(numbers), tokenizer),
         "right": None if decoded.answer_fed else right,
         "valid_format": not cut and specials_right,
         "truncated": cut,
-        "read_tokens": read_tokens(decoded, tokenizer),
         "answer": storable(_answer(truth, whole, answer, tokenizer)[:ANSWER_CHARACTERS]),
         **_matches(decoded, places),
     }

@@ -17,8 +17,7 @@ from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.window_examples import longest_seen, seen, windows
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
 from remedy.eval.generators.loop import decode, predict
-from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.reading_cost import read_tokens
+from remedy.eval.scoring.common import Decoded, read_tokens
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer

@@ -25,7 +25,7 @@ from remedy.eval.control_flow.evaluator.contradiction import Check
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.guided import check_states
-from remedy.eval.diagnostics.condition import written_labels
+from remedy.eval.diagnostics.condition import refuse_blind, written_labels
 from remedy.eval.generators import Generator, LocalGenerator, Request, ServedGenerator, Writing, Written
 from remedy.eval.generators.backend import Backend
 from remedy.eval.records.model_frames import Following, FrameStream, ModelFrame
@@ -118,15 +118,8 @@ def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataC
             f"data.format {data.format}: has no end of its own, so that nothing can be written freely in it: simulate with a model "
             "of another format"
         )
-    if (
-        any(key.split(".")[0] == "memory" for key in changes)
-        and data.memory is not None
-        and data.memory.frames < data.reveal.spacing
-    ):
-        raise ConfigError(
-            f"memory {data.memory}: with a state in every {data.reveal.spacing:g} frames (data.reveal.spacing) none may be in sight: "
-            "give more, or states more often"
-        )
+    if any(key.split(".")[0] == "memory" for key in changes):
+        refuse_blind(data.memory, data)
     return data
 
 

@@ -148,17 +148,23 @@ def remembering(
     names = [memory_name(memory) for memory in memories]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"diagnostic {kind}: memories has {twice} twice: remove one")
-    for memory in memories:
-        if memory is not None and memory != data.memory and memory.frames < data.reveal.spacing:
-            raise ConfigError(
-                f"diagnostic {kind}: memory {memory}: with a state in every {data.reveal.spacing:g} frames (data.reveal.spacing) none "
-                "may be in sight: give more, or states more often"
-            )
     where = f"diagnostic {kind}"
+    for memory in memories:
+        if memory != data.memory:
+            refuse_blind(memory, data, f"{where}: ")
     if not memories:
         return [(data, {})]
     changed = [data.changed({"memory": one and one.model_dump()}, where) for one in memories]
     return [(one, {MEMORY.name: name}) for one, name in zip(changed, names)]
+
+
+def refuse_blind(memory: Memory | None, data: DataConfig, where: str = "") -> None:
+    """Raises a ConfigError for a memory that may have no state in sight."""
+    if memory is not None and memory.frames < data.reveal.spacing:
+        raise ConfigError(
+            f"{where}memory {memory}: with a state in every {data.reveal.spacing:g} frames (data.reveal.spacing) none may be in sight: "
+            "give more, or states more often"
+        )
 
 
 GENERATED = 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from remedy.data_gen.examples import Example
 from remedy.data_gen.execution.program import Event
@@ -42,11 +42,9 @@ def answer_text(example: Example, true: Sequence[ReadFrame], read: Sequence[Read
     found = read[place] if len(read) >= -place else None
     if found is None:
         return ""
-    return found.value or "" if true[place].value is not None else _assignments(found.locals or {})
-
-
-def _assignments(shown: Mapping[str, str]) -> str:
-    return ",".join(f"{name}={text}" for name, text in shown.items())
+    if true[place].value is not None:
+        return found.value or ""
+    return ",".join(f"{name}={text}" for name, text in (found.locals or {}).items())
 
 
 def _leaves_by_exception(frames: Sequence[ReadFrame | None]) -> bool:

@@ -44,7 +44,7 @@ def write_batch(
         for place, (example, truth) in enumerate(batch)
         if example.outcome == "ok"
         and (generator.limit is None or longest_seen(*truth[:3], memory, tokenizer.special_ids) <= generator.limit)
-        and (fed == TEACHER_FORCED or _to_write(truth, fed) <= max_new_tokens)
+        and (fed == TEACHER_FORCED or sum(Role(role) not in fed for role in truth.roles) <= max_new_tokens)
     ]
     chosen = [batch[place][1] for place in decoded]
     constraint = constraint_of(condition.forcing)
@@ -100,8 +100,3 @@ def written_roles(condition: Condition) -> frozenset[Role]:
     if fed != TEACHER_FORCED:
         return frozenset(Role) - fed
     return frozenset(Role) - {Role.CONTEXT} if condition.data.context else ANSWERS
-
-
-def _to_write(truth: Encoded, fed: frozenset[Role]) -> int:
-    """Tokens of the true sequence that the model has to write."""
-    return sum(Role(role) not in fed for role in truth.roles)

@@ -81,11 +81,6 @@ class Decoded(NamedTuple):
         given = example.trace.frames[:1] if example.frames and example.frames[0].number > 0 else []
         return [*(WrittenFrame(0, one.event, one.source, one.locals, None).as_read(encoding) for one in given), *frames]
 
-    def first_of(self, number: int, role: Role, otherwise: int) -> int:
-        """The position of the first token of a role in a frame."""
-        places = zip(self.truth.frames, self.truth.roles)
-        return next((at for at, (frame, one) in enumerate(places) if frame == number and one == role), otherwise)
-
     def written(self, runs: Sequence[Generated]) -> list[int]:
         """Splice the runs in the place of true tokens, after the context."""
         return spliced(self.truth.ids, runs)[self.start :]

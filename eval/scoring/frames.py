@@ -133,7 +133,9 @@ def _stands(
     if error.role is None:
         return token, Role(decoded.truth.roles[token])
     if _respelled(true, found, error.place):  # the first token that differs means the same
-        token = decoded.first_of(decoded.example.frames[error.place].number, error.role, token)
+        here = (decoded.example.frames[error.place].number, error.role)
+        places = enumerate(zip(decoded.truth.frames, decoded.truth.roles))
+        token = next((at for at, (frame, role) in places if (frame, role) == here), token)
     return token, error.role
 
 

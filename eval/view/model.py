@@ -200,7 +200,7 @@ def beside(
     written: dict[int, list[Token]] = {}
     for token in _decoded(true, runs, by_place):
         written.setdefault(token.frame, []).append(token)
-    align = _unaligned if by_place else _aligned
+    align = (lambda true, own: tuple(own)) if by_place else _aligned
     blocks = []
     for block in blocks_of(true, labels):
         here = written.pop(block.frame, [])
@@ -223,10 +223,6 @@ def _decoded(true: Sequence[Token], runs: Iterable[Run], by_place: bool) -> Iter
         end = run.stop
     if end:
         yield from true[end:]
-
-
-def _unaligned(true: Sequence[Token], written: Sequence[Token]) -> tuple[Token, ...]:
-    return tuple(written)
 
 
 def _aligned(true: Sequence[Token], written: Sequence[Token]) -> tuple[Token, ...]:

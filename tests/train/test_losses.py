@@ -221,6 +221,16 @@ def test_a_model_is_taken_whose_loss_is_the_cross_entropy_of_its_head(family: st
         torch.testing.assert_close(found, model(tokens, labels=labels).loss.detach(), atol=1e-6, rtol=1e-6)
 
 
+def test_adapters_in_the_head_that_zero_3_divides_are_not_called_chunk_by_chunk(tmp_path: Path) -> None:
+    """Processes may have unlike numbers of chunks, and would wait for one another for ever."""
+    model = adapted(ADAPTED["head"], False, tmp_path)
+    head = Head(model)
+    assert head.refusal(model, CPU) is None
+    for parameter in head.module.lora_A.parameters():
+        parameter.ds_id = 1  # as DeepSpeed marks what it divides
+    assert "ZeRO-3 divides" in str(head.refusal(model, CPU))
+
+
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
 def test_a_step_with_nothing_to_learn_has_a_loss_of_zero(family: str, tmp_path: Path) -> None:
     """Every second row is of a form that has no values: by chunks and by all logits."""

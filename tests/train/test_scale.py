@@ -92,21 +92,6 @@ def test_adapters_trained_on_divided_weights_are_real_and_the_same_as_on_one_pro
 
 
 @pytest.mark.slow
-def test_adapters_of_the_head_are_trained_on_divided_weights_with_the_logits_of_all_tokens(
-    lora: str, tmp_path: Path
-) -> None:
-    one, two, few = tmp_path / "one", tmp_path / "two", "model.lora={r: 4, target_modules: [lm_head, q_proj]}"
-    command = [*launcher(2), DRIVER, lora, f"output={two}", ZERO3, few]
-    finished(start(command, RECORD_ROWS=str(tmp_path), CHUNK="2000"))
-    in_process(lora, f"output={one}", few)
-    for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one), strict=True):
-        assert loss == pytest.approx(expected, abs=1e-4), step
-    held = [json.loads((folder / "training.json").read_text())["computed"]["all_logits"] for folder in (one, two)]
-    assert held[0] is None
-    assert "ZeRO-3" in held[1]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("pretrained", "divided"), [(False, ZERO3), (True, "train.deepspeed=null")])
 def test_packed_rows_are_trained_on_divided_weights(pretrained: bool, divided: str, tmp_path: Path) -> None:
     """Each process lays its rows' examples apart in as many groups as they make, or has found out that its model does."""

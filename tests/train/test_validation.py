@@ -213,22 +213,18 @@ def test_what_would_do_nothing_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", [0, 3])
-def test_processes_validate_together(tmp_path: Path, stage: int) -> None:
+def test_processes_validate_together(tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     changes = {**CONFIG["train"], "evaluate_every": 4, "validation_examples": 13, "keep_best": "loss", "max_steps": 8}
     config = written(tmp_path, train=changes)
     one, two = tmp_path / "one", tmp_path / "two"
     in_process(config, f"output={one}")
-    words = [f"train.deepspeed.stage={stage}"] if stage else []
-    finished(start([*launcher(2), SCRIPT, config, f"output={two}", *words]))
+    finished(start([*launcher(2), SCRIPT, config, f"output={two}", "train.deepspeed.stage=3"]))
     for alone, together in zip(validations(one), validations(two), strict=True):
         for name in alone:
             assert together[name] == pytest.approx(alone[name], abs=1e-4), name
     accounts = [read_training(folder) for folder in (one, two)]
-    assert accounts[0] is not None
-    assert accounts[1] is not None
-    assert accounts[0]["tokens"] == accounts[1]["tokens"]
+    assert accounts[0]["tokens"] == accounts[1]["tokens"]  # type: ignore[index]
     load_checkpoint(str(two))
 
 

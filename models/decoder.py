@@ -21,8 +21,7 @@ from remedy.models.cache import MixerCache
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import Mixer
 from remedy.models.packing import Packing
-from remedy.models.padding import has_borders, row_starts
-from remedy.models.positions import drawn_positions
+from remedy.models.positions import drawn_positions, has_borders, row_starts
 from remedy.models.protocol import CausalLM
 
 DEFAULT_STD = 0.02

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 from transformers import Trainer
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
@@ -85,31 +84,9 @@ class Member(RowTrainer):
         torch.save(self.lr_scheduler.state_dict(), Path(output_dir, SCHEDULER_NAME))
 
 
-class MemberRows(Dataset[tuple[Tokens, ...]]):
-    """Row i of every member: each has the order of its own seed."""
-
-    def __init__(self, members: Sequence[Any]) -> None:
-        self.members = members
-
-    def __len__(self) -> int:
-        return len(self.members[0])
-
-    def __getitem__(self, row: int) -> tuple[Tokens, ...]:
-        return self.__getitems__([row])[0]
-
-    def __getitems__(self, rows: Sequence[int]) -> list[tuple[Tokens, ...]]:
-        """A batch of rows at once; the DataLoader calls this."""
-        return list(zip(*(member.__getitems__(rows) for member in self.members)))
-
-
-class MemberCollator:
-    """Rows of all members to one batch (M B, T), the rows of the first member first."""
-
-    def __init__(self, collator: Collator) -> None:
-        self.collator = collator
-
-    def __call__(self, rows: Sequence[tuple[Tokens, ...]]) -> dict[str, Tensor]:
-        return self.collator([row for member in zip(*rows) for row in member])
+def collated(collator: Collator, rows: Sequence[tuple[Tokens, ...]]) -> dict[str, Tensor]:
+    """Rows of all members as one batch (M B, T), the rows of the first member first."""
+    return collator([row for member in zip(*rows) for row in member])
 
 
 class StackedTrainer(RowTrainer):

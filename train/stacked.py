@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import torch
+from torch.utils.data import StackDataset
 from transformers import PrinterCallback, set_seed
 
 from remedy.models.config import DecoderSettings
@@ -24,7 +26,7 @@ from remedy.train.arguments import training_arguments
 from remedy.train.checkpoints import checkpoints, integrity_error
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.failing import diverged, explained
-from remedy.train.members import Member, MemberCollator, MemberRows, StackedTrainer
+from remedy.train.members import Member, StackedTrainer, collated
 from remedy.train.progress import ProgressLine
 from remedy.train.resume import starting_point
 from remedy.train.run import (
@@ -132,8 +134,8 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
         configs[0].train.label_smoothing_factor,
         finish,
         model=together,
-        train_dataset=MemberRows(rows),
-        data_collator=MemberCollator(made[0]["data_collator"]),
+        train_dataset=StackDataset(*rows),  # row i of every member, each in the order of its own seed
+        data_collator=partial(collated, made[0]["data_collator"]),
         callbacks=[stop, progress],
     )
     for one in (trainer, *members):

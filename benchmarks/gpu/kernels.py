@@ -22,8 +22,7 @@ from torch.nn import functional as F
 from benchmarks.gpu.queue import Cell, Facts
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.kernel_trial import refusal
-from remedy.models.kernels import OPERATIONS, TRIED, Draw, Kernel, Use, runs
+from remedy.models.kernels import OPERATIONS, TRIED, Draw, Kernel, Use, refusal, runs
 from remedy.models.mixers import MIXERS, Mixer, find_kernels, kernels_of
 from remedy.models.mixers.short_convolution import ShortConvolution
 

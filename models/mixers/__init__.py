@@ -10,8 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from remedy.models.kernel_trial import try_kernels
-from remedy.models.kernels import TRIED, Tried, Use
+from remedy.models.kernels import TRIED, Tried, Use, try_kernels
 from remedy.models.mixers.attention import Attention
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.deltanet import DeltaNet, DeltaProduct, GatedDeltaNet

@@ -37,7 +37,7 @@ if SOURCES:
     autotuner.Autotuner.__init__ = first_configuration
 
 import remedy.models.mixers  # noqa: E402, F401 (registers operations)
-from remedy.models import kernel_trial, kernels  # noqa: E402
+from remedy.models import kernels  # noqa: E402
 from remedy.models.kernels import OPERATIONS, Draw, Tried  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -66,19 +66,19 @@ def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outcome_of(operation: str, widths: tuple[int, ...], dtype: torch.dtype) -> Tried:
-    kernel_trial.try_kernels([kernels.Use(operation, widths)], CPU, dtype)
+    kernels.try_kernels([kernels.Use(operation, widths)], CPU, dtype)
     return kernels.TRIED.pop((operation, "cpu", dtype, widths))
 
 
 def assert_agree(operation: str, widths: tuple[int, ...], inputs: tuple[Any, ...]) -> None:
     """All kernels that take the input have the reference's outputs, states and gradients (of the state as well)."""
-    expected = kernel_trial._results(OPERATIONS[operation].reference, inputs, torch.float64)
+    expected = kernels._results(OPERATIONS[operation].reference, inputs, torch.float64)
     outcome = outcome_of(operation, widths, HALF)
     taken = [run for candidate, run in outcome.found if candidate.takes(*inputs)]
     assert taken, outcome.refused
     for run in taken:
-        found = kernel_trial._results(run, inputs, None)
-        assert max(map(kernel_trial._distance, found, expected)) < kernel_trial.LIMITS[HALF]
+        found = kernels._results(run, inputs, None)
+        assert max(map(kernels._distance, found, expected)) < kernels.LIMITS[HALF]
 
 
 HGRN, GLA, RWKV, PATH = "fused_recurrent_hgrn", "chunk_simple_gla", "chunk_rwkv7", "parallel_path_attn"

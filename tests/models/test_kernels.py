@@ -17,12 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from remedy.models import kernel_trial, kernels
+from remedy.models import kernels
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.kernel_trial import apart, try_kernels
-from remedy.models.kernels import OPERATIONS, Kernel, Use, kernel
+from remedy.models.kernels import OPERATIONS, Kernel, Use, apart, kernel, try_kernels
 from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels, rnn
 from remedy.models.mixers.delta_rule import delta_rule
 from tests.models.kernel_stand_ins import PATHS, chunk_delta_rule
@@ -140,7 +139,7 @@ def test_kernels_are_tried_once_and_never_in_a_forward_pass(
     def never(*inputs: Any) -> None:
         raise AssertionError("tried again")
 
-    monkeypatch.setattr(kernel_trial, "refusal", never)
+    monkeypatch.setattr(kernels, "refusal", never)
     try_kernels(mixer.operations(), CPU, BF16)
     x = torch.randn(2, 40, 64, dtype=BF16)
     mixer = mixer.to(BF16)
@@ -157,8 +156,8 @@ def mixers(*names: str, **settings: object) -> list[Mixer]:
 @pytest.fixture
 def as_if_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples on the CPU, under the name of the other device."""
-    whole = kernel_trial._refusals
-    monkeypatch.setattr(kernel_trial, "_refusals", lambda asked, device, dtype: whole(asked, CPU, dtype))
+    whole = kernels._refusals
+    monkeypatch.setattr(kernels, "_refusals", lambda asked, device, dtype: whole(asked, CPU, dtype))
 
 
 def test_a_package_that_is_missing_or_breaks_is_named_for_every_kernel(
@@ -226,7 +225,7 @@ def test_decoders_with_kernels_are_as_near_to_float32_as_without(name: str, eige
     kernels.TRIED.clear()
     slow, exact = run(True), run(False)
     for one, other, true in zip(fast, slow, exact, strict=True):
-        assert kernel_trial._distance(one, true) < 1.5 * kernel_trial._distance(other, true) + 0.01
+        assert kernels._distance(one, true) < 1.5 * kernels._distance(other, true) + 0.01
 
 
 def written(folder: Path, body: str) -> Kernel:

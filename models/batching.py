@@ -73,82 +73,64 @@ def has_keys(cache: Cache) -> bool:
 
 def joined(caches: Sequence[AnyCache], lengths: Sequence[int]) -> AnyCache:
     """One cache of all sequences, in order. `lengths`: tokens that each row has read."""
-    layers = [_joined_layers(one, lengths) for one in zip(*(cache.layers for cache in caches), strict=True)]
-    return _of_layers(caches[0], layers, lengths)
+
+    def aligned(*parts: Tensor) -> Tensor:
+        longest = max(part.shape[-2] for part in parts)
+        return torch.cat([F.pad(part, (0, 0, longest - part.shape[-2], 0)) for part in parts])
+
+    return _rebuilt(caches, lambda layer: aligned, lambda *parts: torch.cat(parts), lengths)
 
 
 def selected(cache: AnyCache, rows: Sequence[int], lengths: Sequence[int]) -> AnyCache:
     """A cache of some rows of a batch. `lengths`: tokens that each of these has read."""
-    layers = [_mapped_layer(layer, lambda x: x[list(rows)], lengths) for layer in cache.layers]
-    return _of_layers(cache, layers, lengths)
+    chosen, longest = list(rows), max(lengths)
+    return _rebuilt([cache], lambda layer: lambda x: x[..., -longest:, :][chosen], lambda x: x[chosen], lengths)
 
 
 def copied(cache: AnyCache) -> AnyCache:
     """A cache that reading on from the other leaves alone."""
-    return _of_layers(cache, [_mapped_layer(layer, Tensor.clone, None) for layer in cache.layers], None)
+    return _rebuilt([cache], lambda layer: Tensor.clone, Tensor.clone, None)
 
 
 def cropped(cache: AnyCache, cut: Cut) -> AnyCache:
     """A cache of keys and values without the last tokens that were read."""
-    return _of_layers(cache, [_cropped_layer(layer, cut) for layer in cache.layers], cut.lengths)
+    longest = max(cut.lengths)
+
+    def keys_of(layer: Any) -> Callable[[Tensor], Tensor]:
+        window = getattr(layer, "sliding_window", None)
+        return lambda x: cut.tail(x, -2, longest if window is None else min(longest, window - 1))
+
+    other = _rebuilt([cache], keys_of, lambda x: x, cut.lengths)
+    for layer in (layer for layer in other.layers if hasattr(layer, "conv_states")):
+        states, widths = layer.conv_states, layer.conv_kernel_size
+        layer.conv_states = {k: x if x is None else cut.tail(x, -1, widths[k]) for k, x in states.items()}
+    return other
 
 
-def _of_layers(cache: AnyCache, layers: list[Any], lengths: Sequence[int] | None) -> AnyCache:
-    other = copy.copy(cache)
-    other.layers = layers
+def _rebuilt(
+    caches: Sequence[AnyCache],
+    keys_of: Callable[[Any], Callable[..., Tensor]],
+    states: Callable[..., Tensor],
+    lengths: Sequence[int] | None,
+) -> AnyCache:
+    """A cache like the first, with tensors made of all caches': keys and values by what `keys_of` says for a layer, states by `states`.
+    `lengths`: tokens that its rows have read; None: as many as before."""
+    other = copy.copy(caches[0])
+    other.layers = []
+    for layers in zip(*(cache.layers for cache in caches), strict=True):
+        layer: Any = copy.copy(layers[0])
+        for name, value in vars(layers[0]).items():
+            values = [getattr(one, name) for one in layers]
+            if name in ("keys", "values") and isinstance(value, Tensor) and value.ndim > 1:
+                setattr(layer, name, keys_of(layer)(*values))
+            elif name in ("conv_states", "recurrent_states"):
+                made = {k: x if x is None else states(*(one[k] for one in values)) for k, x in value.items()}
+                setattr(layer, name, made)
+            elif isinstance(value, dict):
+                setattr(layer, name, dict(value))
+            elif name == "cumulative_length" and lengths is not None:
+                setattr(layer, name, max(lengths))
+        other.layers.append(layer)
     if isinstance(other, MixerCache) and lengths is not None:
         other.align(lengths)
-    return other
-
-
-def _joined_layers(layers: Sequence[Any], lengths: Sequence[int]) -> Any:
-    layer = _like(layers[0])
-    for name, value in vars(layers[0]).items():
-        values = [getattr(one, name) for one in layers]
-        if name in ("keys", "values") and isinstance(value, Tensor):
-            longest = max(one.shape[-2] for one in values)
-            setattr(layer, name, torch.cat([F.pad(one, (0, 0, longest - one.shape[-2], 0)) for one in values]))
-        elif name in ("conv_states", "recurrent_states"):
-            tensors = {key: [one[key] for one in values] for key in value}
-            setattr(layer, name, {key: None if one[0] is None else torch.cat(one) for key, one in tensors.items()})
-        elif name == "cumulative_length":
-            setattr(layer, name, max(lengths))
-    return layer
-
-
-def _mapped_layer(layer: Any, change: Callable[[Tensor], Tensor], lengths: Sequence[int] | None) -> Any:
-    """A layer with every tensor changed, whose rows are then of these lengths; None: of the same."""
-    other = _like(layer)
-    for name, value in vars(layer).items():
-        if name in ("keys", "values") and isinstance(value, Tensor) and value.numel():
-            setattr(other, name, change(value if lengths is None else value[..., -max(lengths) :, :]))
-        elif name in ("conv_states", "recurrent_states"):
-            setattr(other, name, {key: None if one is None else change(one) for key, one in value.items()})
-        elif name == "cumulative_length" and lengths is not None:
-            setattr(other, name, max(lengths))
-    return other
-
-
-def _cropped_layer(layer: Any, cut: Cut) -> Any:
-    other = _like(layer)
-    longest = max(cut.lengths)
-    for name, value in vars(layer).items():
-        if name in ("keys", "values") and isinstance(value, Tensor) and value.numel():
-            window = getattr(layer, "sliding_window", None)
-            setattr(other, name, cut.tail(value, -2, longest if window is None else min(longest, window - 1)))
-        elif name == "conv_states":
-            wide = {key: one for key, one in value.items() if one is not None}
-            new = {key: cut.tail(one, -1, layer.conv_kernel_size[key]) for key, one in wide.items()}
-            setattr(other, name, {**value, **new})
-        elif name == "cumulative_length":
-            setattr(other, name, longest)
-    return other
-
-
-def _like(layer: Any) -> Any:
-    """Another layer with the same flags, to be given tensors of its own."""
-    other = copy.copy(layer)
-    for name, value in vars(layer).items():
-        if isinstance(value, dict):
-            setattr(other, name, dict(value))
     return other

@@ -11,7 +11,7 @@ from remedy.models.mixers.delta_rule import delta_rule_chunked, delta_rule_recur
 from remedy.models.mixers.mamba3 import trapezoidal
 from remedy.models.mixers.path_attention import attend_chunked
 from remedy.models.mixers.rwkv7 import LOWEST, wkv_chunked, wkv_recurrent
-from remedy.models.mixers.ssm_scan import decayed_attention, selective_scan, state_space_duality
+from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
 
 
 def rule_inputs(steps: int, beta_max: float, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:
@@ -184,24 +184,6 @@ def test_padding_before_a_rows_first_token_is_not_seen() -> None:
     real = (torch.arange(15) >= 3).expand(2, 1, 1, 15)
     found, _ = attend_chunked(*(x[:, :, 12:] for x in whole), padded, wide, real, chunk=4)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize("steps", [1, 16, 45])
-def test_decayed_attention_with_keys_of_each_head_is_the_recurrence(steps: int) -> None:
-    torch.manual_seed(steps)
-    q, k, v = (torch.randn(2, steps, 3, n, dtype=torch.float64) for n in (4, 4, 5))
-    inputs = tuple(x.requires_grad_() for x in (q, k, v, -torch.rand(2, steps, 3, dtype=torch.float64)))
-    q, k, v, g = inputs
-    start = torch.randn(2, 3, 4, 5, dtype=torch.float64)
-    state, outputs = start, []
-    for t in range(steps):
-        state = g[:, t, :, None, None].exp() * state + k[:, t, :, :, None] * v[:, t, :, None]
-        outputs.append((q[:, t, :, :, None] * state).sum(-2))
-    y, last = decayed_attention(*inputs, start, chunk=16)
-    naive = torch.stack(outputs, 1)
-    torch.testing.assert_close(y, naive, atol=1e-10, rtol=0)
-    torch.testing.assert_close(last, state, atol=1e-10, rtol=0)
-    assert_same_gradients(naive, y, inputs)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 70])

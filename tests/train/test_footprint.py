@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import weakref
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +13,6 @@ from rich.console import Console
 from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedTokenizerFast
 
 from remedy.models.config import PretrainedSettings
@@ -60,17 +58,6 @@ def test_pretrained_models_are_counted_from_their_config_alone(tiny: Path, tmp_p
     bare = tmp_path / "bare"
     shutil.copytree(tiny, bare, ignore=shutil.ignore_patterns("*.safetensors"))
     assert footprint(pretrained(bare, change), 1, length=60).counts == built
-
-
-def test_packed_examples_take_the_operations_that_they_take_alone() -> None:
-    """Attention does not see beyond an example's borders; of the same examples a batch of a fourth of the rows is as much work."""
-    same = ["train.curriculum=[]", "train.max_steps=5", "data.task.length=8", "model.mixers=[attention]"]
-    alone, packed = (
-        footprint(load(RunConfig, PERMUTATION, [*same, f"train.pack={pack}", f"train.batch_size={64 // pack}"]), 1)
-        for pack in (1, 4)
-    )
-    assert packed.tokens == alone.tokens
-    assert packed.flops == pytest.approx(alone.flops)
 
 
 def said_of(config: RunConfig, gpu_memory: float = 80.0) -> str:
@@ -134,38 +121,6 @@ def test_what_does_not_run_on_shapes_alone_is_one_line_and_nothing_beside_it(
     with pytest.raises(UserError, match="does not run on shapes alone"):
         footprint(pretrained(tmp_path / "moe", "model.lora=null"), 1, 64)
     assert not caplog.records
-
-
-class Casts(TorchDispatchMode):
-    """Bytes of matrices in bfloat16 that were made of others while it lasts, and are alive."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made: list[weakref.ref[torch.Tensor]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten._to_copy.default and found.dtype == torch.bfloat16 and found.ndim == 2:
-            self.made.append(weakref.ref(found))
-        return found
-
-    def alive(self) -> int:
-        return sum(tensor.nbytes for tensor in (one() for one in self.made) if tensor is not None)
-
-
-def test_weights_that_autocast_copies_are_counted_where_gradients_are_there_beside_them() -> None:
-    """At the end of a checkpointed forward pass the copies of all layers are alive; a layer's own at a time would be a sixth."""
-    shape = ["model.mixers=[attention]", "model.hidden_size=256", "model.num_hidden_layers=6", "train.batch_size=2"]
-    half = [*shape, "train.precision=bf16", "train.gradient_checkpointing=true"]
-    one, two = (load(RunConfig, PERMUTATION, [*half, f"train.gradient_accumulation_steps={n}"]) for n in (1, 2))
-    model: Any = build_model(two, build_tokenizer(two.tokenizer, two.data)).train()
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    with torch.autocast("cpu", torch.bfloat16), Casts() as casts:
-        kept = model(torch.zeros(1, 8, dtype=torch.long)).logits
-        held = casts.alive()
-    assert kept.requires_grad
-    assert footprint(two, 1, 8).activations == pytest.approx(held, rel=0.1)
-    assert footprint(one, 1, 8).activations < held / 3
 
 
 @pytest.mark.parametrize(

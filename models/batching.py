@@ -101,7 +101,8 @@ def cropped(cache: AnyCache, cut: Cut) -> AnyCache:
         return lambda x: cut.tail(x, -2, longest if window is None else min(longest, window - 1))
 
     other = _rebuilt([cache], keys_of, lambda x: x, cut.lengths)
-    for layer in (layer for layer in other.layers if hasattr(layer, "conv_states")):
+    layers: list[Any] = [layer for layer in other.layers if hasattr(layer, "conv_states")]
+    for layer in layers:
         states, widths = layer.conv_states, layer.conv_kernel_size
         layer.conv_states = {k: x if x is None else cut.tail(x, -1, widths[k]) for k, x in states.items()}
     return other

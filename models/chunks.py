@@ -30,9 +30,7 @@ class Kind(StrEnum):
     COPY = "copy"
     """Its cache holds states too: it goes back to a copy, and reads again what stays; chunks of a batch are of one length."""
     GENERATE = "generate"
-    """Its cache is Transformers' affair: one sequence at a time is written by `generate`, from where it leaves the truth."""
-    WHOLE = "whole"
-    """It carries nothing: every call is a pass over the whole sequence."""
+    """Its cache is Transformers' affair, or there is none: one sequence at a time is written, from where it leaves the truth."""
 
 
 class CachedModel:
@@ -117,7 +115,7 @@ class _Open(NamedTuple):
 
 
 class ChunkReader:
-    """Rows that read on by chunks, of a model whose cache is cropped or copied, or that has none. `extend` is followed by `keep` for
+    """Rows that read on by chunks, of a model whose cache is cropped or copied. `extend` is followed by `keep` for
     the same rows."""
 
     def __init__(self, model: CachedModel, kind: Kind, limit: int | None = None) -> None:
@@ -143,7 +141,7 @@ class ChunkReader:
         width = max(reads)
         keep = width - min(read - chunks[row].guesses - 1 for row, read in zip(rows, reads))
         cache = before = None
-        if self.kind is Kind.WHOLE or (fresh and not crops and len(set(reads)) > 1):  # no cache could be kept
+        if fresh and not crops and len(set(reads)) > 1:  # no cache could be kept
             logits = self._model.parallel(self._padded([chunks[row].tokens for row in rows], width), keep)
         else:
             if not fresh:

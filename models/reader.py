@@ -53,12 +53,14 @@ class Departure(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Reading of a model: its kind of cache, how far that departs from the parallel pass, and a row's cache where one is kept."""
+    """Reading of a model: its kind of cache, how far that departs from the parallel pass, and a row's cache where one is kept here.
+    `carries`: whether it goes on from a cache at all, in place of a pass over the whole sequence for every token."""
 
     kind: Kind
     departure: Departure = Departure()
     footprint: Footprint = Footprint()
     cache: Cache | None = None
+    carries: bool = True
 
 
 class ModelReader:
@@ -161,6 +163,14 @@ class ModelReader:
     def generate(self, prompt: Sequence[int], choose: Callable[[Tensor], int | None]) -> None:
         """Read a prompt, and on from it token by token, with the cache that Transformers' `generate` keeps for the model. `choose` is
         given the logits (1, V) after all that was read, and says the token that is read next; None: no other is."""
+        if self._measured.carries:
+            self._generate(prompt, choose)
+            return
+        read = list(prompt)
+        while (token := choose(self._ends([read]))) is not None:
+            read.append(token)
+
+    def _generate(self, prompt: Sequence[int], choose: Callable[[Tensor], int | None]) -> None:
         ended = False
 
         def forced(_: Any, logits: Tensor) -> Tensor:
@@ -228,16 +238,16 @@ class ModelReader:
                 row = footprint((lengths[1], caches[1]), (lengths[0], caches[0]))
                 return Measured(kind, departure, row, caches[0])
         departure = self._held_to(expected, lambda: [self._generated(sequences[0])])
-        if departure.relative <= WRONG:
-            found = Measured(Kind.GENERATE, departure)
-            slow = "its cache is not cut back or copied here: sequences are written one by one, once they leave the truth by the token"
-        else:
-            found = Measured(Kind.WHOLE)
-            slow = "it carries nothing on: every call is a pass over the whole sequence, which is slow"
-        if found.departure.relative > self._tolerance:
-            slow += f"; its steps depart from its own parallel pass, by up to {found.departure.logprob:.1g} in log-probability"
+        slow = "its cache is not cut back or copied here: sequences are written one by one, once they leave the truth by the token"
+        if not departure.relative <= WRONG:
+            log.warning("%s: %s, each by a pass over the whole sequence, since no cache carries it on", about, slow)
+            return Measured(Kind.GENERATE, carries=False)
+        if departure.relative > self._tolerance:
+            slow += (
+                f"; its steps depart from its own parallel pass, by up to {departure.logprob:.1g} in log-probability"
+            )
         log.warning("%s: %s", about, slow)
-        return found
+        return Measured(Kind.GENERATE, departure)
 
     def _held_to(self, expected: Sequence[Tensor], read: Callable[[], Sequence[Tensor]]) -> Departure:
         """The departure of logits that are read, of the ends of the first sequences, from those that are expected; infinite of a way
@@ -271,7 +281,7 @@ class ModelReader:
             rows.append(logits)
             return next(rest, None)
 
-        self.generate(sequence[:start], choose)
+        self._generate(sequence[:start], choose)
         return torch.cat(rows)
 
     def _ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:

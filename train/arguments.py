@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 from remedy.settings import UserError
 from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.deepspeed import deepspeed_json, join, refuse_mismatches
-from remedy.train.resharding import LOAD_UNIVERSAL
+from remedy.train.resume import LOAD_UNIVERSAL
 
 
 def rows_at_once(settings: TrainSettings, world_size: int) -> int:

@@ -38,8 +38,7 @@ from remedy.train.data import Collator, Rows, TraceDataset
 from remedy.train.deepspeed import JSON_FILE, gather_by_layer, zero_section
 from remedy.train.failing import explained
 from remedy.train.progress import ProgressLine
-from remedy.train.resharding import FixUniversalOptimizerState, to_universal
-from remedy.train.resume import NewSchedule, starting_point
+from remedy.train.resume import FixUniversalOptimizerState, NewSchedule, starting_point, to_universal
 from remedy.train.shards import ShardDataset
 from remedy.train.stopping import StopOnSignal
 from remedy.train.tracking import Tracking

@@ -134,8 +134,7 @@ class _Batch:
 
     def __init__(self, reader: ModelReader, size: int) -> None:
         self.size = size
-        self.whole = reader.kind is Kind.WHOLE
-        self.crops = reader.kind is Kind.CROP or self.whole  # where nothing is held, nothing has to be taken back
+        self.crops = reader.kind is Kind.CROP
         self.chunks = reader.chunks()
         self.record = Record()
         self.overhead = reader.overhead
@@ -189,7 +188,7 @@ class _Batch:
         """Return what would best be read next of a row if it were by itself."""
         held = self.chunks.held(row.number)
         tokens = row.read[held:]
-        if not held and row.lasting and not self.whole:
+        if not held and row.lasting:
             return _Wanted(held, tokens[: row.lasting], NO_DRAFT)
         if not row.undecided:
             return _Wanted(held, tokens, self._draft(row, len(tokens), live))
@@ -203,7 +202,7 @@ class _Batch:
             return NO_DRAFT
 
         def worth(source: Source) -> int:
-            saved = self.overhead / live + (len(row.read) if self.whole else 1)
+            saved = self.overhead / live + 1
             return worthwhile(self.record.chance(row.record, source), saved)
 
         draft = row.drafter.draft(row.read, room, worth)
@@ -227,7 +226,7 @@ class _Batch:
 
     def _as_in_the_loop(self, row: Row, held: int) -> bool:
         """Say if the tokens of a row that stand and are not held are read as the plain loop would: its prompt, or one token."""
-        return self.whole or len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)
+        return len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)
 
     def _read(self, members: list[tuple[Row, Proposal]], fresh: bool) -> None:
         """Read in one call, and judge the drafts."""

@@ -123,7 +123,7 @@ class Scripted:
                 continue
             assert 0 <= kept[row] <= len(chunk.tokens)
             whole = kept[row] == len(chunk.tokens) and not uneven
-            if self.kind is not Kind.WHOLE and (whole or self.kind is Kind.CROP):
+            if whole or self.kind is Kind.CROP:
                 self.states[row] = [*before, *chunk.tokens[: kept[row]]]
             elif before:
                 self.states[row] = before

@@ -59,12 +59,9 @@ def assert_as_alone(model: Any, rows: list[list[torch.Tensor]]) -> None:
         assert float((right - left).norm()) <= 1e-5 * max(1.0, float(left.norm()))
 
 
-@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("mixers", "settings"), FORMS, ids=named)
-def test_every_mixer_reads_packed_examples_as_alone(
-    mixers: tuple[str, ...], settings: dict[str, object], training: bool
-) -> None:
-    model = decoder(mixers, **settings).train(training)
+def test_every_mixer_reads_packed_examples_as_alone(mixers: tuple[str, ...], settings: dict[str, object]) -> None:
+    model = decoder(mixers, **settings).train()
     assert_as_alone(model, [examples(9, 37, 3), examples(2, 5), examples(40, 1, 12, 4)])
 
 

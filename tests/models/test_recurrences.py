@@ -20,8 +20,7 @@ def rule_inputs(steps: int, beta_max: float, dtype: torch.dtype = torch.float64)
     return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, beta_max * torch.rand(2, 3, steps, dtype=dtype)
 
 
-@pytest.mark.parametrize("steps", [1, 5, 32, 33, 100])
-@pytest.mark.parametrize("beta_max", [1.0, 2.0])
+@pytest.mark.parametrize(("steps", "beta_max"), [(1, 1.0), (5, 2.0), (32, 1.0), (33, 2.0), (100, 2.0)])
 @pytest.mark.parametrize("gated", [False, True])
 def test_chunked_delta_rule_is_the_recurrence(steps: int, beta_max: float, gated: bool) -> None:
     q, k, v, beta = (x.requires_grad_() for x in rule_inputs(steps, beta_max))

@@ -39,7 +39,8 @@ class ProgressLine(TrainerCallback):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.live.stop()
+        if self.live.task_ids:  # it was started
+            self.live.stop()
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         self.speed.rate(state.global_step)

@@ -140,6 +140,7 @@ def test_a_packed_batch_says_where_examples_begin_and_supervises_what_is_supervi
     collate = Collator(CHARS.pad_id, frozenset(Role))
     batch, alone = collate(rows), collate(encode_rows(TEXT, CHARS, "train", range(6)))
     assert "position_ids" not in alone
+    assert (alone["labels"][:, 0] == -100).all()
     starts = batch["position_ids"] == 0
     read = batch["attention_mask"] == 1
     assert (starts & read).sum() == 6

@@ -167,7 +167,7 @@ class ModelReader:
             self._generate(prompt, choose)
             return
         read = list(prompt)
-        while (token := choose(self._ends([read]))) is not None:
+        while (token := choose(self.cached.parallel(self._ids([read]), 1)[:, -1])) is not None:
             read.append(token)
 
     def _generate(self, prompt: Sequence[int], choose: Callable[[Tensor], int | None]) -> None:

@@ -60,7 +60,7 @@ class Mock(nn.Module):
     def get_output_embeddings(self) -> None:
         return None
 
-    def forward(self, input_ids: Tensor) -> SimpleNamespace:
+    def forward(self, input_ids: Tensor, logits_to_keep: int = 0) -> SimpleNamespace:
         vocabulary = self.embedding.num_embeddings
         following = torch.zeros_like(input_ids)
         for row, ids in enumerate(input_ids.tolist()):
@@ -68,7 +68,8 @@ class Mock(nn.Module):
             # Of what it does not know, something that depends on all of it, so that no state can be taken to be carried.
             after = [*found[1:], *[0] * len(ids)] if found is not None else list(accumulate(ids))
             following[row] = torch.tensor(after[: len(ids)]) % vocabulary
-        logits = torch.zeros(*input_ids.shape, vocabulary).scatter_(-1, following[..., None], 9.0)
+        following = following[:, -logits_to_keep:]
+        logits = torch.zeros(*following.shape, vocabulary).scatter_(-1, following[..., None], 9.0)
         return SimpleNamespace(logits=logits, loss=None)
 
 

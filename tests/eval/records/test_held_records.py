@@ -67,13 +67,6 @@ def test_what_cannot_be_held_is_refused_in_one_line(data: dict[str, Any], messag
     assert "\n" not in str(error.value)
 
 
-def test_answers_at_once_cannot_be_held() -> None:
-    data = DataConfig.model_validate({"task": {**S3["task"], "answer": "string"}, "reveal": {"answer_only": True}})
-    diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["control_flow"]}
-    with pytest.raises(ConfigError, match=r"reveal\.answer_only"):
-        build(EvalConfig, {"diagnostics": [diagnostic]}, "x").diagnostics[0].conditions(data, "test")
-
-
 def test_another_interpreter_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.version_info", (3, 12, 1))
     with pytest.raises(ConfigError, match=r"forcing control_flow: .*CPython 3\.11.* this is cpython 3\.12\.1") as error:

@@ -191,20 +191,19 @@ def test_what_is_unequal_is_said_and_nothing_else(
     assert unequal(sides[0] * 3, sides[1] * 2) == says
 
 
-def test_another_server_is_said_to_be() -> None:
+def test_another_server_and_fewer_bits_are_said_to_be() -> None:
     vllm = {"server": "vllm", "version": "0.32.0", "model": "m", "longest": 4096, "batch_invariant": "on"}
-    here, there, later = [{}], [{"backend": vllm}], [{"backend": {**vllm, "version": "0.33.0"}}]
-    assert unequal(here, here) == unequal(there, there) == []
-    assert unequal(here, there) == ["served by vllm 0.32.0, batch-invariant against no server"]
-    assert unequal(later, there) == [
-        "served by vllm 0.32.0, batch-invariant against served by vllm 0.33.0, batch-invariant"
-    ]
-
-
-def test_weights_in_fewer_bits_are_said_to_be() -> None:
-    usual, four = [{}], [{"quantization": "nf4"}]
-    assert unequal(four, four) == []
-    assert unequal(usual, four) == ["weights in 4 bits (NF4) against weights as they are"]
+    here, there, later, four = (
+        [{}],
+        [{"backend": vllm}],
+        [{"backend": {**vllm, "version": "0.33.0"}}],
+        [{"quantization": "nf4"}],
+    )
+    assert unequal(here, here) == unequal(there, there) == unequal(four, four) == []
+    said = "served by vllm 0.32.0, batch-invariant"
+    assert unequal(here, there) == [f"{said} against no server"]
+    assert unequal(later, there) == [f"{said} against {said.replace('0.32', '0.33')}"]
+    assert unequal(here, four) == ["weights in 4 bits (NF4) against weights as they are"]
 
 
 def sized(**changes: Any) -> list[dict[str, Any]]:

@@ -38,10 +38,8 @@ def test_every_run_is_compared_and_a_diagnostic_with_an_axis_is_drawn_along_it(t
         "Tokens written and read",
         "Recipes",
     ]
-    chosen = [Comparison(mitigation="m", baseline=Side(run="b"), treatment=Side(run="a"))]
-    for comparison in chosen:
-        one = comparison.changed({"baseline.where": {"length": 4}, "treatment.where": {"length": 4}})
-        assert [verdict.word for verdict in compose(folders, [one]).verdicts] == [VerdictWord.WORSE]
+    sides = {side: Side(run=run, where={"length": 4}) for side, run in (("baseline", "b"), ("treatment", "a"))}
+    assert [one.word for one in compose(folders, [Comparison(mitigation="m", **sides)]).verdicts] == [VerdictWord.WORSE]
 
 
 def test_a_diagnostic_that_is_not_known_here_is_reported_all_the_same(tmp_path: Path) -> None:

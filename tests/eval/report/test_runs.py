@@ -12,7 +12,7 @@ from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.page import compose
 from remedy.eval.report.reading import Evaluations
 from remedy.eval.report.runs import losses, runs_table, seen_table
-from remedy.eval.tables.sections import Rows
+from remedy.eval.tables.sections import Rows, Section
 from tests.eval.made_records import made, together, write_evaluation
 
 TRAINING: dict[str, Any] = {
@@ -28,65 +28,56 @@ TRAINING: dict[str, Any] = {
     "validation": None,
     "chosen": {},
 }
+LABELS = {"length": 4, "horizon": 4}
+
+
+def evaluation(folder: Path, run: str, right: bool = True, variant: str = "", **training: Any) -> Path:
+    rows = made([right] * 100, run=run, labels=LABELS)
+    return write_evaluation(folder / run, rows, variant=variant, training={**TRAINING, **training})
+
+
+def section(folders: list[Path], title: str) -> Section:
+    return next(one for one in compose(folders, []).sections if one.title == title)
 
 
 def test_a_verdict_between_unequal_arms_says_so_and_the_table_shows_what_training_took(tmp_path: Path) -> None:
     folders = [
-        write_evaluation(
-            tmp_path / run,
-            made([right] * 100, run=run, labels={"length": 4, "horizon": 4}),
-            training={**TRAINING, "steps": steps, "kept_step": 400},
-        )
-        for run, right, steps in (("a", False, 800), ("b", True, 1600))
+        evaluation(tmp_path, run, right, steps=steps, kept_step=400)
+        for run, right, steps in (("a", False, 800), ("b", True, 1600), ("c", True, 800))
     ]
-    found = compose(folders)
-    assert evidence_row(found.verdicts[0])[-1] == "steps 1,600 against 800"
-    section = next(one for one in found.sections if one.title == "Recipes")
-    assert section.rows is not None
-    assert section.note.startswith(
-        "All rows: model gru, 1 layers, width 2; parameters 7; learning rate 0.004; seeds 0; "
-    )
-    first = dict(zip(section.rows[0], section.rows[1], strict=True))
-    assert first["Training"].splitlines() == [
-        "800 steps",
-        "25,600 examples",
-        "1,200,000 tokens",
-        "3.4e+12 FLOPs",
-        "the best kept, of step 400",
-    ]
-    equal = compose(
-        folders[:1]
-        + [
-            write_evaluation(
-                tmp_path / "c", made([True] * 100, run="c", labels={"length": 4, "horizon": 4}), training=TRAINING
-            )
-        ]
-    )
-    assert evidence_row(equal.verdicts[0])[-1] == ""
+    assert evidence_row(compose(folders[:2]).verdicts[0])[-1] == "steps 1,600 against 800"
+    assert evidence_row(compose(folders[::2]).verdicts[0])[-1] == ""
+    found = section(folders[:2], "Recipes")
+    assert found.rows is not None
+    assert found.note.startswith("All rows: model gru, 1 layers, width 2; parameters 7; learning rate 0.004; seeds 0; ")
+    first = dict(zip(found.rows[0], found.rows[1], strict=True))
+    took = ["800 steps", "25,600 examples", "1,200,000 tokens", "3.4e+12 FLOPs", "the best kept, of step 400"]
+    assert first["Training"].splitlines() == took
+
+
+def row_of(request: dict[str, Any]) -> dict[str, str]:
+    (head, row), _ = runs_table(Evaluations([request], *together(made([True], labels=LABELS)), []))
+    return dict(zip(head, row, strict=True))
 
 
 def test_what_tells_two_models_or_their_training_apart_stands_in_the_table(tmp_path: Path) -> None:
     stages = [{"steps": 200, "set": {"reveal.spacing": 1, "task.length": [2, 8]}}, {"steps": 450}]
-    labels = {"length": 4, "horizon": 4}
-    folder = write_evaluation(tmp_path / "a", made([True], labels=labels), training={**TRAINING, "curriculum": stages})
-    request = read_request(folder)
+    computed = {"mixers": {"deltanet": "delta_rule by fla.ops 0.6.0", "gru": "PyTorch's own"}}
+    request = read_request(evaluation(tmp_path, "run", curriculum=stages, computed=computed))
     request["checkpoint"]["decoder"] = {"window": [16, None], "positions": "none", "short_convolution": True}
-    request["data"]["reveal"] = {"spacing": 4.0, "locals": "full", "answer_only": False}
-    conditions, records = together(made([True], labels=labels))
-    (head, row), _ = runs_table(Evaluations([request], conditions, records, []))
-    found = dict(zip(head, row, strict=True))
+    request["data"] |= {"reveal": {"spacing": 4.0, "locals": "full"}, "memory": {"frames": 2, "open_calls": True}}
+    found = row_of(request)
     assert found["Model"].splitlines()[2:] == ["window 16, null", "positions none", "short_convolution true"]
-    assert found["Training"].splitlines()[-1] == "in stages: 200 steps of spacing 1, length 2, 8; 450 steps"
-    assert found["Data"] == "permutation\nreveals: spacing 4.0; locals full"
+    assert found["Training"].splitlines()[-2:] == [
+        "in stages: 200 steps of spacing 1, length 2, 8; 450 steps",
+        "deltanet: delta_rule by fla.ops 0.6.0",
+    ]
+    assert found["Data"] == "permutation\nreveals: spacing 4.0; locals full\nmemory 2 with open calls"
 
 
 def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
-    labels = {"length": 4, "horizon": 4}
-    took = {**TRAINING, "steps": 0, "examples": 0, "tokens": 0, "flops": 0.0, "kept_step": 0}
-    request = read_request(write_evaluation(tmp_path / "a", made([True], labels=labels), training=took))
-    conditions, records = together(made([True], labels=labels))
-    (head, row), _ = runs_table(Evaluations([request], conditions, records, []))
-    found = dict(zip(head, row, strict=True))
+    request = read_request(evaluation(tmp_path, "run", steps=0, examples=0, tokens=0, flops=0.0, kept_step=0))
+    found = row_of(request)
     assert found["Training"].splitlines() == ["not trained", "0 steps", "0 tokens"]
     assert "Learning rate" not in found
     assert not as_it_is(request)  # one of our decoders: random weights, of a seed
@@ -96,47 +87,28 @@ def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
 
 def test_runs_that_differ_in_one_number_are_one_row_with_what_differs(tmp_path: Path) -> None:
     folders = [
-        write_evaluation(
-            tmp_path / f"{name}{seed}",
-            made([True], run=f"{name}{seed}", labels={"length": 4, "horizon": 4}),
-            variant=name,
-            training={
-                **TRAINING,
-                "seed": seed,
-                "data_seed": seed,
-                "tokens": 1000 + seed,
-                "steps": 800 if name == "a" else 900,
-            },
-        )
-        for name in "ab"
+        evaluation(tmp_path, f"{name}{seed}", variant=name, seed=seed, data_seed=seed, tokens=1000 + seed, steps=steps)
+        for name, steps in (("a", 800), ("b", 900))
         for seed in range(6)
     ]
-    section = next(one for one in compose(folders, []).sections if one.title == "Recipes")
-    assert section.rows is not None
-    head, first, _ = section.rows
-    assert head == ["Recipe", "Training"]
-    assert first[0] == "a"
+    found = section(folders, "Recipes")
+    assert found.rows is not None
+    head, first, _ = found.rows
+    assert (head, first[0]) == (["Recipe", "Training"], "a")
     assert first[1].splitlines()[:3] == ["800 steps", "25,600 examples", "1,000 to 1,005 tokens"]
-    assert "seeds 0 to 5" in section.note
+    assert "seeds 0 to 5" in found.note
 
 
 CURVE = [[100, 2.0, 0.0], [200, 1.0, 0.5]]
 
 
 def test_runs_that_validated_are_drawn_in_the_colour_of_their_recipe(tmp_path: Path) -> None:
-    curves = {"a-0": CURVE, "a-1": CURVE, "b": CURVE[:1], "c": None}
-    folders = [
-        write_evaluation(
-            tmp_path / run,
-            made([True], run=run, labels={"length": 4, "horizon": 4}),
-            variant=run.split("-")[0],
-            training=TRAINING if curve is None else {**TRAINING, "curve": curve},
-        )
-        for run, curve in curves.items()
-    ]
-    section = next(one for one in compose(folders, []).sections if one.title == "Validation while training")
-    assert section.draw is not None
-    drawn = section.draw()
+    curves: dict[str, dict[str, Any]] = {"a-0": {"curve": CURVE}, "a-1": {"curve": CURVE}, "b": {"curve": CURVE[:1]}}
+    curves["c"] = {}
+    folders = [evaluation(tmp_path, run, variant=run[0], **curve) for run, curve in curves.items()]
+    found = section(folders, "Validation while training")
+    assert found.draw is not None
+    drawn = found.draw()
     assert drawn is not None
     lower, upper = drawn.axes
     assert [list(line.get_ydata()) for line in lower.get_lines()] == [[2.0, 1.0]] * 2
@@ -153,9 +125,8 @@ STRINGS: dict[str, Any] = {"kind": "composition", "family": "strings", "function
 def seen(
     parts: tuple[list[ConditionSummary], pd.DataFrame], task: dict[str, Any], examples: int, **trained_on: Any
 ) -> Rows:
-    training, about = {"examples": examples}, {**task, **trained_on}
-    request = {"run": "run", "data": {"task": task}, "training": training, "trained_on": about}
-    return seen_table(Evaluations([request], *parts, []))[1:]
+    about = {"training": {"examples": examples}, "trained_on": {**task, **trained_on}}
+    return seen_table(Evaluations([{"run": "run", "data": {"task": task}, **about}], *parts, []))[1:]
 
 
 def lengths(*chosen: int, **labels: Any) -> tuple[list[ConditionSummary], pd.DataFrame]:
@@ -167,17 +138,10 @@ def test_sequences_of_few_commands_may_all_stand_in_training() -> None:
         ["4 commands: 3^4 = 81 sequences", "2,000", "all"],
         ["8 commands: 3^8 = 6,561 sequences", "2,000", "30 %"],
     ]
-    assert seen(lengths(6, repertoire=1), SWAPS, 10) == [
-        ["6 commands of at most 1 different ones: 3 sequences", "10", "all"]
-    ]
-    changes: tuple[dict[str, Any], ...] = (
-        {"split_by": "commands"},
-        {"n": 4},
-        {"kind": "programs"},
-        {"held_out_lengths": [4]},
-    )
-    for trained_on in changes:
-        assert seen(lengths(4), SWAPS, 2_000, **trained_on) == []
+    several = ["6 commands of at most 1 different ones: 3 sequences", "10", "all"]
+    assert seen(lengths(6, repertoire=1), SWAPS, 10) == [several]
+    assert seen(lengths(4), SWAPS, 2_000, split_by="commands") == seen(lengths(4), SWAPS, 2_000, n=4) == []
+    assert seen(lengths(4), SWAPS, 2_000, held_out_lengths=[4]) == []
 
 
 def test_compositions_of_trained_functions_may_stand_in_training() -> None:
@@ -187,10 +151,5 @@ def test_compositions_of_trained_functions_may_stand_in_training() -> None:
         for depth, functions in ((1, "a"), (2, ["a b", "b c"]))
     ]
     assert seen(together(*parts), STRINGS, 20) == [["2 functions: 3^2 = 9 compositions", "20", "all"]]
-    changes: tuple[dict[str, Any], ...] = (
-        {"held_out_depths": [2]},
-        {"held_out_functions": ["b"]},
-        {"split_by": "functions"},
-    )
-    for held_out in changes:
-        assert seen(together(*parts), STRINGS, 20, **held_out) == []
+    assert seen(together(*parts), STRINGS, 20, held_out_depths=[2]) == []
+    assert seen(together(*parts), STRINGS, 20, held_out_functions=["b"]) == []

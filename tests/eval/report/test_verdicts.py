@@ -158,9 +158,8 @@ def test_sides_that_are_fed_different_roles_are_a_diagnosis() -> None:
         with pytest.raises(ConfigError, match=f"{next(iter(setting))} does nothing: its sides are fed different roles"):
             comparison(*sides, **setting)
     _, records = together(made(WORSE, run="a", labels=free), made(BETTER, run="b", labels=fed))
-    for setting in ({"primary": True}, {"margin": 0.1}, {"solved_at": 0.5}, {"asks": ["solved"]}):
-        with pytest.raises(ConfigError, match=f"{next(iter(setting))} does nothing: its sides are fed different roles"):
-            decide([comparison({"run": "a"}, {"run": "b"}, **setting)], records)
+    with pytest.raises(ConfigError, match="primary does nothing: its sides are fed different roles"):
+        decided(records, "a", "b", primary=True)
 
 
 def test_examples_are_paired_and_those_not_written_cost_nothing() -> None:

@@ -75,34 +75,19 @@ def token_rows(
     for form, encoding, shown, spacing in itertools.product(
         settings.formats, settings.string_encodings, settings.locals, settings.spacings
     ):
-        reveal = _reveal(spacing, shown)
+        reveal = RevealConfig.model_validate({"spacing": spacing, "locals": shown})
         spans = render(outcome, form, reveal, string_encoding=encoding).spans if isinstance(outcome, Trace) else None
         for name, tokenizer in tokenizers.items():
             counts = None if spans is None else tokenizer.count_by_role(spans)
             yield _row(name, form, encoding, "fixed", reveal, counts)
-    if settings.max_tokens is not None:
-        yield from _densest(outcome, program, settings, tracer, tokenizers)
-
-
-def _reveal(spacing: float, shown: str) -> RevealConfig:
-    return RevealConfig.model_validate({"spacing": spacing, "locals": shown})
-
-
-def _densest(
-    outcome: Outcome,
-    program: Program,
-    settings: CostSettings,
-    tracer: TracerConfig,
-    tokenizers: Mapping[str, TraceTokenizer],
-) -> Iterator[dict[str, Any]]:
-    retraced = retrace_shallower(program, tracer, outcome)
-    reveal = RevealConfig(max_tokens=settings.max_tokens)
+    if settings.max_tokens is None:
+        return
+    retraced, reveal = retrace_shallower(program, tracer, outcome), RevealConfig(max_tokens=settings.max_tokens)
     if isinstance(outcome, ProgramError) and isinstance(retraced, Trace):
         # Too long to be traced whole: traced, and so written, down to this call depth only.
         reveal = reveal.changed({"call_depth": max(levels(retraced.frames), default=0)})
-    for (name, tokenizer), form, encoding in itertools.product(
-        tokenizers.items(), settings.formats, settings.string_encodings
-    ):
+    writings = itertools.product(tokenizers.items(), settings.formats, settings.string_encodings)
+    for (name, tokenizer), form, encoding in writings:
         yield _row(name, form, encoding, "densest", *_fitted(retraced, reveal, form, encoding, tokenizer))
 
 

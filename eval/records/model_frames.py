@@ -4,8 +4,8 @@ generation. A frame is known once it is closed; what it means follows from those
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from remedy.data_gen.execution.program import Event
 from remedy.data_gen.roles import Role, Special
@@ -200,15 +200,3 @@ class Following:
 
 def _said(event: Event | None, source: str) -> str:
     return "the end" if event is None else f"{event.value} {source.strip()!r}"
-
-
-def kept_frames(
-    row: Mapping[str, Any], tokenizer: TraceTokenizer, format: str, answer_only: bool = False
-) -> Iterator[ModelFrame]:
-    """The frames of a kept generation (`generations.Generation`) that was written freely or under a constraint."""
-    stream, following = FrameStream(tokenizer, format, answer_only), Following()
-    held = [Held(bool(c), 0, float(m), bool(n)) for c, m, n in zip(row["certain"], row["cut"], row["changed"])]
-    columns = zip(row["ids"], row["logprobs"], row["margins"], held or [FREELY] * len(row["ids"]))
-    for token, logprob, margin, how in columns:
-        yield from map(following.take, stream.take(int(token), float(logprob), float(margin), how))
-    yield from map(following.take, stream.rest())

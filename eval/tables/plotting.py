@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from matplotlib import rcParams
 from matplotlib.axes import Axes
@@ -40,7 +40,6 @@ rcParams.update(
 
 Interval = tuple[float, float, float]
 """An estimate and the ends of its interval."""
-Thing = TypeVar("Thing", bound=Hashable)
 
 
 WIDTH = 9.6
@@ -98,12 +97,6 @@ def line(
 def moved(panel: Axes, aside: float) -> Transform:
     """Return where data stand in a panel, moved to the right by so many typographic points."""
     return panel.transData + ScaledTranslation(aside / 72, 0.0, panel.figure.dpi_scale_trans)
-
-
-def asides(things: Sequence[Thing]) -> dict[Thing, float]:
-    """The distance to the right, in points, of each of several things that would else be drawn upon each other."""
-    step = min(6.0, MOST_ASIDE / max(1, len(things)))
-    return {thing: step * (number - (len(things) - 1) / 2) for number, thing in enumerate(things)}
 
 
 def rates(panel: Axes) -> None:
@@ -210,11 +203,15 @@ def along(
     figure, axes = panels(len(panel_titles))
     for panel, title in zip(axes, panel_titles):
         mine = [one for one in lines if one.panel == title]
-        beside = asides(list(dict.fromkeys((one.name, one.kind) for one in mine)))
+        beside = list(
+            dict.fromkeys((one.name, one.kind) for one in mine)
+        )  # so that points are not drawn upon each other
+        step = min(6.0, MOST_ASIDE / max(1, len(beside)))
         for one in mine:
             number, of_kind = names.index(one.name), kinds.index(one.kind)
             marker = of_kind if len(kinds) > 1 else number
-            aside = beside[one.name, one.kind] if joined and len(one.points) == 1 else 0.0
+            alone = joined and len(one.points) == 1
+            aside = step * (beside.index((one.name, one.kind)) - (len(beside) - 1) / 2) if alone else 0.0
             label = called(one.name, one.kind)
             line(panel, one.points, label, number, style(of_kind, 1) if joined else "", marker, aside, joined)
             if one.seeds:

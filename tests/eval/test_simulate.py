@@ -19,7 +19,7 @@ from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, Writing
 from remedy.eval.records.generations import FrameProbability, generation
-from remedy.eval.records.model_frames import FrameStream, ModelFrame, kept_frames
+from remedy.eval.records.model_frames import Following, FrameStream, ModelFrame
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.places import depths_written, places_written
 from remedy.eval.simulate import Prepared, prepared, simulate
@@ -199,7 +199,13 @@ def test_kept_and_streamed_frames_are_one(draws: st.DataObject) -> None:
     places = places_written(Decoded(found.example, found.truth, [run], FREE, data), ids, tokenizer)
     depths = depths_written(Decoded(found.example, found.truth, [run], FREE, data), places, tokenizer)
     row = generation(0, "", [run], places, depths=depths)
-    frames = list(kept_frames(row, tokenizer, format))
+    stream, following = FrameStream(tokenizer, format), Following()
+    frames = [
+        following.take(frame)
+        for token, logprob, margin in zip(row["ids"], row["logprobs"], row["margins"])
+        for frame in stream.take(token, logprob, margin)
+    ]
+    frames += map(following.take, stream.rest())
     assert [token for frame in frames for token in frame.ids] == ids
     if row["places"] != sorted(row["places"]):  # in a session, what seemed to begin a command may not
         assert format == "repl"

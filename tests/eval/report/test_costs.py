@@ -49,29 +49,6 @@ def test_what_was_given_up_for_a_variant_to_fit_is_in_its_columns() -> None:
     assert [row[4] for row in densest_table(pd.DataFrame(rows))[1:]] == list(DENSITIES)
 
 
-def test_rates_of_cut_patterns_by_operation_and_tokenizer() -> None:
-    cuts = pd.DataFrame(
-        [
-            {
-                "tokenizer": name,
-                "benchmark": "own",
-                "operation": operation,
-                "cluster": operation,
-                "discontinuous": name == "a" and operation == "split",
-            }
-            for operation in ("split", "find")
-            for name in ("a", "b")
-        ]
-    )
-    table = cut_table(cuts)
-    assert table[0] == ["Benchmark", "Operation", "Uses", "a", "b"]
-    assert {row[1]: (row[2], row[3].split("\n")[0]) for row in table[1:]} == {
-        "find": ("1", "0%"),
-        "split": ("1", "100%"),
-        "all": ("2", "50%"),
-    }
-
-
 def test_patterns_that_executions_of_one_function_share_count_by_function_and_benchmark() -> None:
     """Twenty executions of two functions, one of which is always cut, say no more than two programs do; benchmarks are not pooled."""
     cuts = pd.DataFrame(

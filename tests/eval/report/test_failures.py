@@ -1,7 +1,6 @@
 """Holds that failures are counted by class, operation and what moved them, whatever the diagnostic."""
 
 import pandas as pd
-import pytest
 
 from remedy.eval.report import failures
 from remedy.eval.report.comparison import Comparison, Side
@@ -78,23 +77,6 @@ def test_nothing_is_said_where_nothing_failed() -> None:
     conditions, records = together(made([True] * 3))
     assert failure_sections("Sorting", conditions, records) == []
     assert len(moved_table([], records)) == 1
-
-
-@pytest.mark.parametrize("label", ["spacing", "locals", "string_encoding", "benchmark"])
-def test_no_count_mixes_conditions_and_those_of_seeds_are_together(label: str) -> None:
-    values: dict[str, tuple[object, object]] = {"spacing": (1.0, 4.0), "locals": ("full", "diff")}
-    first, second = values.get(label, ("plain", "spaced"))
-    parts = [failed(run=run, labels={label: value}) for run in ("a-0", "a-1") for value in (first, second)]
-    groups = grouped(*together(*parts, variants={"a-0": "a", "a-1": "a"}))
-    assert [(group.variant, group.labels[label], len(group.runs)) for group in groups] == [
-        ("a", first, 2),
-        ("a", second, 2),
-    ]
-    for row in class_table(groups)[1:]:
-        assert row[2:] == ["8", "2", "2", "4", "str 2, int 2"]
-    head, *rows = operation_table(groups)
-    assert [dict(zip(head, row))["String method"] for row in rows if "str" in row[2]] == ["2", "2"]
-    assert {row[3] for row in hazard_table(groups)[1:]} == {"4", "2"}
 
 
 def bars_of(groups: list[Group]) -> dict[str, int]:

@@ -93,16 +93,6 @@ def test_a_report_links_pages_that_are_those_of_show(evaluated: Path, tmp_path: 
     assert len(read_generations(evaluated / "generations" / path.name)) == 12
 
 
-def test_pages_show_probabilities_token_by_token_and_frame_by_frame(evaluated: Path) -> None:
-    text = page(record_view(evaluated, 0, ""))
-    assert "probability of a written token:" in text
-    assert re.search(r'class="t state[\w ]* d3"', text)
-    assert re.search(r"\d+ &#39;.&#39;: state, [\w, ]*probability 0\.\d+", text)
-    assert "<th>probability</th>" in text
-    assert re.search(r'<i style="width: \d+%">', text)
-    assert 'id="error"' in text
-
-
 def test_without_generations_a_report_links_nothing(evaluated: Path, tmp_path: Path) -> None:
     folder = write_evaluation(tmp_path / "old", failed(5, "old"))
     text = report([folder], tmp_path / "out").read_text(encoding="utf-8")

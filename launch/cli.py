@@ -30,6 +30,7 @@ TOOLS = {
     "plan": ("tools", "Print what a training run needs of memory and time."),
     "merge": ("tools", "Write a LoRA run as one model that needs no adapters."),
     "measure": ("tools", "Count what traces cost and how tokenizers cut strings, without a model."),
+    "compare": ("tools", "Judge two models' logs of lm-eval or inspect_ai, or tables, by the same rules."),
     "calibrate": ("tools", "Learn from an evaluation where to stop believing what this model writes."),
     "list": ("choices", "Print what settings choose from by name: tasks, mixers, formats and others."),
 }

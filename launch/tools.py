@@ -81,6 +81,34 @@ def report(
     print(f"report: {write(directories, out, chosen, title, [baseline] if baseline else [], trust or [], partial)}")
 
 
+def compare(
+    baseline: Annotated[Path, typer.Argument(help="a log, or a folder of logs: several of a task are seeds")],
+    treatment: Annotated[Path, typer.Argument(help="the same of what is compared with it")],
+    out: Annotated[Path, target("folder for the page")],
+    metric: Annotated[str, typer.Option(help="the score that is compared, where logs have several")] = "",
+    cluster: Annotated[str, typer.Option(help="the field whose equal values are one cluster")] = "",
+    right_from: Annotated[
+        MaybeFloat, typer.Option(help="the least score that is right, where scores are not 0 and 1")
+    ] = None,
+    margin: Annotated[float, typer.Option(min=0.001, max=0.999, help="`as good` loses less than this")] = 0.02,
+    solved_at: Annotated[
+        float, typer.Option(min=0.001, max=0.999, help="the rate from which a seed solves a task")
+    ] = 0.95,
+) -> None:
+    """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example: the difference, its interval and the word."""
+    from remedy.eval.report.compare import compare_logs
+    from remedy.eval.report.harness_logs import Reading
+    from remedy.eval.report.render import write_pages
+    from remedy.eval.report.wording import headline
+    from remedy.owner import owned
+
+    found = compare_logs(baseline, treatment, Reading(metric, cluster, right_from), margin, solved_at)
+    with owned(out):
+        page = write_pages(found, out, f"{treatment.stem} against {baseline.stem}")
+    words = [f"{str(word).capitalize()}. {said}" for word, said in (headline([item]) for item in found.verdicts)]
+    print("\n".join([*found.remarks, *words, f"report: {page}"]))
+
+
 def calibrate(
     evaluation: Annotated[
         Path, typer.Argument(help="the folder of an evaluation, of programs that will not be judged")

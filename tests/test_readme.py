@@ -67,7 +67,7 @@ SMALLER = {
 """For each configuration that the README's commands name, the overrides that make it small."""
 TRUST = [command for command in COMMANDS if "trust" in command and "configs/" not in command]
 """Commands that take a model which has learnt something: tests/eval/calibration/test_commands.py runs them."""
-AT_ONCE = {"trace", "show", "rewrite", "merge", "report", "simulate"}
+AT_ONCE = {"trace", "show", "rewrite", "merge", "report", "simulate", "compare"}
 """Commands of `remedy` that take no such configuration and are quick as they are."""
 
 

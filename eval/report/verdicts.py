@@ -90,7 +90,11 @@ def decide(
             asked of too few seeds, or the metric makes no sense of these sides.
     """
     one_primary(comparisons)
-    found = [_compared(comparison, records, untrained, losses or {}) for comparison in comparisons]
+    return worded([_compared(comparison, records, untrained, losses or {}) for comparison in comparisons])
+
+
+def worded(found: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts with their words: all but the primary one share the level of one (Holm)."""
     sharing = [number for number, one in enumerate(found) if not (one.comparison.primary or one.word is None)]
     at = dict(zip(sharing, levels([found[number].evidence.p_value for number in sharing], ALONE)))
     return [one if one.word is None else _worded(one, at.get(number, ALONE)) for number, one in enumerate(found)]

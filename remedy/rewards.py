@@ -1,0 +1,121 @@
+"""Rewards for reinforcement learning on traces: an interpreter that pays for every right frame.
+
+The functions here have the form that TRL's `GRPOTrainer` calls (`reward_funcs`): lists of completions and dataset columns in, a list
+of floats out. The dataset has the columns `prompt` and `trace`, as `dataset` makes it. What a model wrote is read as data, never run.
+
+    >>> reward = TraceReward(tokenizer, parts={"prefix": 1.0, "answer": 1.0})
+    >>> GRPOTrainer(model, reward_funcs=reward, train_dataset=dataset("configs/train/mine.yaml", 1000), ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
+from remedy.data_gen.roles import Role, Special, spans_text
+from remedy.data_gen.traces.judge import TraceScore, judge, pieces
+from remedy.data_gen.traces.parse import Piece
+from remedy.data_gen.traces.render import FORMATS
+from remedy.messages import suggest
+from remedy.settings import UserError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+PARTS: dict[str, Callable[[TraceScore], float]] = {
+    "prefix": lambda score: score.prefix,
+    "answer": lambda score: float(score.right),
+    "format": lambda score: float(score.valid),
+}
+"""What a trace is paid for, each from 0 to 1: the share of true frames that are right before the first wrong one, the right answer,
+and a text that reads as a trace to its end."""
+
+
+class TraceReward:
+    """The weighted mean of `PARTS`, from 0 to 1, for each completion; None where the row has no trace."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, format: str = "cwm", parts: Mapping[str, float] | None = None
+    ) -> None:
+        """`parts`: weights by name, by default of `prefix` alone.
+
+        Raises:
+            UserError: a part has another name or no positive weight, the format has no text, or the tokenizer lacks the format's special tokens.
+        """
+        self.parts = dict(parts or {"prefix": 1.0})
+        for name, weight in self.parts.items():
+            if name not in PARTS:
+                raise UserError(f"parts: there is no reward {name!r}; {suggest(name, PARTS)}")
+            if weight <= 0:
+                raise UserError(f"parts: {name}: must be above 0, and is {weight}: leave it out instead")
+        self.form = FORMATS[format]
+        if self.form.one_token:
+            raise UserError(f"format: {format} has no text to read: take another")
+        self.tokenizer = tokenizer
+        known = tokenizer.get_vocab()
+        self._special = {known[special.value]: special for special in Special if special.value in known}
+        if self.form.closes_frames and Special.FRAME_SEP not in self._special.values():
+            raise UserError(
+                f"tokenizer: has no token {Special.FRAME_SEP.value}, which format {format} is made of: take the tokenizer of a model "
+                "that `remedy train` wrote"
+            )
+        self.__name__ = "trace_" + "_".join(self.parts)
+
+    def __call__(
+        self, completion_ids: Sequence[Sequence[int]], trace: Sequence[str | None], **columns: Any
+    ) -> list[float | None]:
+        """The rewards of completions, by their token ids, since texts come to a reward without their special tokens.
+
+        Raises:
+            ValueError: a row's true trace does not read as one.
+        """
+        return [
+            None if true is None else self._reward(self.score(ids, true)) for ids, true in zip(completion_ids, trace)
+        ]
+
+    def score(self, ids: Sequence[int], true: str) -> TraceScore:
+        """Score a completion beside the true trace: what of it is right, and which role is wrong first."""
+        return judge(self._pieces(ids), pieces(true), self.form)
+
+    def _reward(self, score: TraceScore) -> float:
+        return sum(weight * PARTS[name](score) for name, weight in self.parts.items()) / sum(self.parts.values())
+
+    def _pieces(self, ids: Sequence[int]) -> list[Piece]:
+        """The ids as text and special tokens, to the first end of text."""
+        found: list[Piece] = []
+        text: list[int] = []
+        for token in [*ids, None]:
+            special = self._special.get(token) if token is not None else None
+            if special is None and token is not None:
+                text.append(token)
+                continue
+            if text:
+                found.append(str(self.tokenizer.decode(text)))
+                text = []
+            if special is not None and special is not Special.PAD:
+                found.append(special)
+            if special is Special.END_OF_TEXT:
+                break
+        return found
+
+
+def dataset(data: DataConfig, count: int, split: str = "train") -> Dataset:
+    """The first examples of a split as rows for a trainer: `prompt` and `trace` as text with special tokens spelled out, `answer`,
+    and `index`. Programs whose trace is no example are left out.
+
+    Raises:
+        UserError: the data has too few programs.
+    """
+    from datasets import Dataset
+
+    rows = []
+    for index, example in enumerate(examples(data, split, range(count))):
+        if example.outcome != "ok":
+            continue
+        given = [span for span in example.spans if span.role is Role.CONTEXT]
+        written = [span for span in example.spans if span.role is not Role.CONTEXT]
+        rows.append({"prompt": spans_text(given), "trace": spans_text(written), "answer": example.answer, "index": index})
+    return Dataset.from_list(rows)

@@ -1,0 +1,131 @@
+"""Logs of lm-evaluation-harness and inspect_ai, written by them (`examples/harness_logs/make.py`), judged by our rules."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from remedy.eval.report.compare import compare_logs
+from remedy.eval.report.harness_logs import Reading, read_logs
+from remedy.eval.stats import VerdictWord
+from remedy.settings import UserError
+
+LOGS = Path("examples/harness_logs")
+# Means and standard errors as the harnesses printed them.
+LM_EVAL = {
+    "base": [(8 / 24, 0.0983), (10 / 24, 0.1028), (11 / 24, 0.1039)],
+    "treated": [(16 / 24, 0.0983), (20 / 24, 0.0777), (18 / 24, 0.0903)],
+}
+INSPECT = {"base": (8 / 24, 0.0983), "treated": (16 / 24, 0.0983)}
+
+
+def table(path: Path, right: list[int], **columns: list[object]) -> Path:
+    pd.DataFrame({"id": range(len(right)), "right": right, **columns}).to_csv(path, index=False)
+    return path
+
+
+def test_lm_eval_means_and_errors_are_ours_too() -> None:
+    (verdict,) = compare_logs(LOGS / "lm_eval/base", LOGS / "lm_eval/treated").verdicts
+    for side, name in ((verdict.baseline, "base"), (verdict.treatment, "treated")):
+        for mine, (mean, error) in zip(side.runs, LM_EVAL[name], strict=True):
+            assert mine.mean == pytest.approx(mean)
+            assert (mine.high - mine.low) / 2 / 1.96 == pytest.approx(
+                error, rel=0.15
+            )  # theirs: the normal approximation
+    assert verdict.found.seeds == (3, 3)
+    assert verdict.found.examples == 24
+    assert verdict.word is VerdictWord.INCONCLUSIVE  # three seeds a side ask how many trainings solve the task: none
+    assert verdict.of_runs is VerdictWord.HELPED
+
+
+def test_epochs_of_a_sample_are_one_cluster() -> None:
+    (verdict,) = compare_logs(LOGS / "inspect/base", LOGS / "inspect/treated").verdicts
+    assert (verdict.found.examples, verdict.found.clusters) == (48, 24)
+    for side, (mean, error) in ((verdict.baseline, INSPECT["base"]), (verdict.treatment, INSPECT["treated"])):
+        assert side.estimate.mean == pytest.approx(mean)
+        assert (side.estimate.high - side.estimate.low) / 2 / 1.96 == pytest.approx(error, rel=0.15)
+    assert (verdict.found.gained, verdict.found.lost) == (16, 0)
+    assert verdict.word is VerdictWord.HELPED
+
+
+def test_json_logs_read_as_archives_do(tmp_path: Path) -> None:
+    sample = {"id": "a", "epoch": 1, "scores": {"exact": {"value": "C"}}, "metadata": {"family": "x"}}
+    log = {
+        "status": "success",
+        "eval": {"task": "reverse"},
+        "samples": [sample, {**sample, "id": "b", "scores": {"exact": {"value": "I"}}}],
+    }
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(log))
+    (found,) = read_logs(path, Reading(cluster="family"))["reverse"]
+    assert found.outcomes == {"a-1": ("x", True), "b-1": ("x", False)}
+    path.write_text(json.dumps({**log, "status": "cancelled"}))
+    with pytest.raises(UserError, match="status is 'cancelled'"):
+        read_logs(path, Reading())
+
+
+def test_a_named_cluster_widens_the_interval() -> None:
+    sides = LOGS / "lm_eval/base/seed-0", LOGS / "lm_eval/treated/seed-0"
+    alone, together = (compare_logs(*sides, Reading(cluster=field)).verdicts[0] for field in ("", "family"))
+    assert (alone.found.clusters, together.found.clusters) == (24, 6)
+    assert together.found.interval_of_runs()[0] < alone.found.interval_of_runs()[0]
+
+
+def test_tasks_share_the_level_and_what_does_not_pair_is_said(tmp_path: Path) -> None:
+    right, wrong = [1] * 30 + [0] * 10, [0] * 10 + [1] * 17 + [0] * 13
+    before = table(tmp_path / "before.csv", wrong * 2, task=["one"] * 40 + ["two"] * 40)
+    after = table(tmp_path / "after.csv", right * 2 + [1], task=["one"] * 40 + ["two"] * 41)
+    pd.DataFrame({"id": [1], "right": [1], "task": ["three"]}).to_csv(tmp_path / "more.csv", index=False)
+    found = compare_logs(before, after)
+    assert [one.level for one in found.verdicts] == pytest.approx([0.025, 0.025]) or max(
+        one.level for one in found.verdicts
+    ) <= 0.05
+    assert found.remarks == ["two: 1 of 41 examples are not in every log: left out."]
+    with pytest.raises(UserError, match="share no task"):
+        compare_logs(before, tmp_path / "more.csv")
+
+
+def test_a_table_with_seeds_is_several_runs(tmp_path: Path) -> None:
+    rows = [
+        {"id": item, "right": int(item % 10 < share), "seed": seed}
+        for seed in range(6)
+        for share in (3,)
+        for item in range(40)
+    ]
+    better = [{**row, "right": int(row["id"] % 10 < 7)} for row in rows]
+    for name, side in (("a.jsonl", rows), ("b.jsonl", better)):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in side))
+    (verdict,) = compare_logs(tmp_path / "a.jsonl", tmp_path / "b.jsonl").verdicts
+    assert verdict.found.seeds == (6, 6)
+    assert verdict.word is VerdictWord.HELPED
+    assert verdict.evidence.asked == ("rates",)
+
+
+@pytest.mark.parametrize(
+    ("right", "columns", "how", "message"),
+    [
+        ([0.5, 1.0], {}, Reading(), "neither right .1. nor wrong .0.: say .*--right-from"),
+        ([1, 0], {}, Reading(cluster="family"), "has no field 'family'"),
+        ([1, 0], {}, Reading(metric="acc"), "has no score 'acc'"),
+        (["yes", "no"], {}, Reading(), "which is no number"),
+    ],
+)
+def test_what_cannot_be_judged_is_said(tmp_path: Path, right: list, columns: dict, how: Reading, message: str) -> None:
+    path = table(tmp_path / "a.csv", right, **columns)
+    with pytest.raises(UserError, match=message):
+        compare_logs(path, path, how)
+
+
+def test_scores_between_take_a_threshold(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", [0.2, 0.5, 0.9])
+    (log,) = read_logs(path, Reading(right_from=0.5))[""]
+    assert [right for _, right in log.outcomes.values()] == [False, True, True]
+
+
+@pytest.mark.parametrize("text", ["", "not json", '{"doc_id": 1}', '{"id": 1}', "[1, 2]"])
+def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "samples_x_1.jsonl"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"samples_x_1\.jsonl"):
+        compare_logs(path, path)

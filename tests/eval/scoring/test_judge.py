@@ -1,0 +1,112 @@
+"""A trace judged by its text alone gets the score that `remedy evaluate` gives it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
+from remedy.data_gen.roles import Role, Span, Special, spans_text
+from remedy.data_gen.traces.judge import judge, pieces
+from remedy.data_gen.traces.render import FORMATS
+from remedy.eval.decoding.cursor import Generated
+from remedy.eval.decoding.forcings import fed_roles
+from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.frames import score_frames
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.settings import build
+
+TOKENIZER = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
+CODE = """def f(s, n):
+    parts = []
+    for i in range(n):
+        parts.append(g(s, {i: 1.0}))
+        s = s[1:]
+    return parts, {n, 0}
+def g(t, d):
+    if len(t) < 2:
+        raise ValueError(t)
+    return t.upper()
+"""
+FORMS: list[dict[str, Any]] = [
+    {"format": "cwm", "reveal": {"locals": "diff"}},
+    {"format": "cwm_unseeded", "reveal": {"locals": "diff"}},
+    {"format": "cwm_numbered", "reveal": {"spacing": 3}},
+    {"format": "cwm", "reveal": {"answer_only": True}},
+    {"format": "repl"},
+]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("programs") / "own.jsonl"
+    path.write_text("".join(json.dumps({"code": CODE, "input": given}) + "\n" for given in ("'abc', 2", "'ab', 3")))
+    return path
+
+
+@st.composite
+def changed(draw: st.DrawFn, text: list[Any]) -> list[Any]:
+    """Pieces of a trace as a model might have got them wrong."""
+    text = list(text)
+    for _ in range(draw(st.integers(0, 2))):
+        place = draw(st.integers(0, len(text) - 1))
+        kind = draw(st.sampled_from(["drop", "double", "swap", "letter", "cut", "value"]))
+        piece = text[place]
+        if kind == "drop":
+            del text[place]
+        elif kind == "double":
+            text.insert(place, piece)
+        elif kind == "swap":
+            other = draw(st.integers(0, len(text) - 1))
+            text[place], text[other] = text[other], piece
+        elif kind == "cut":
+            text = text[: place + 1]
+        elif isinstance(piece, str):
+            old, new = draw(
+                st.sampled_from(
+                    [("1", "2"), ("a", "b"), ("1", "1.0"), (", ", ","), ("'", '"'), ("{", "["), ("..", "1")]
+                )
+            )
+            text[place] = piece.replace(old, new, 1)
+        if not text:
+            return [Special.END_OF_TEXT]
+    return text
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form["format"])
+@given(draws=st.data())
+@settings(max_examples=60, deadline=None)
+def test_equal_to_what_evaluation_says(form: dict[str, Any], programs: Path, draws: st.DataObject) -> None:
+    config = build(DataConfig, {"task": {"kind": "programs", "path": str(programs)}, **form}, "test")
+    example = examples(config, "all", [draws.draw(st.integers(0, 0 if config.reveal.answer_only else 1))])[0]
+    truth = TOKENIZER.encode(example.spans)
+    start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
+    true = TOKENIZER.pieces(truth.ids[start:])
+    written = draws.draw(changed(true))
+    ids = TOKENIZER.encode([Span(Role.STRUCTURE, piece) for piece in written]).ids
+    runs = [Generated(start, len(truth.ids), ids, [0.0] * len(ids), True)]
+    score = score_frames(Decoded(example, truth, runs, fed_roles("free"), config), TOKENIZER)
+    found = judge(written, true, FORMATS[config.format], config.reveal.answer_only)
+    assert (found.right, found.valid, found.frames, found.frames_right) == (
+        score["right"],
+        score["valid_format"],
+        score["frames"],
+        score["frames_right"],
+    )
+    assert (found.first_wrong is None) == (score["first_error_frame"] == -1)
+    if found.first_wrong not in (None, Role.STRUCTURE):
+        assert found.first_wrong.label == score["first_error_role"]
+
+
+def test_text_with_specials_spelled_is_cut_at_them(programs: Path) -> None:
+    config = build(DataConfig, {"task": {"kind": "programs", "path": str(programs)}}, "test")
+    example = examples(config, "all", [0])[0]
+    spans = [span for span in example.spans if span.role is not Role.CONTEXT]
+    assert judge(pieces(spans_text(spans)), pieces(spans_text(spans)), FORMATS["cwm"]).prefix == 1.0
+    assert pieces("") == []
+    assert pieces("a<|frame_sep|>b") == ["a", Special.FRAME_SEP, "b"]

@@ -1,0 +1,66 @@
+"""Rewards by the interpreter, in the form that TRL's trainers call."""
+
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.roles import Role
+from remedy.rewards import TraceReward, dataset
+from remedy.settings import UserError, build
+from tests.tiny_cwm import write_tiny_cwm
+
+DATA = build(DataConfig, {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2}}, "test")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(write_tiny_cwm(tmp_path_factory.mktemp("tiny")))
+
+
+def test_a_trace_is_paid_to_its_first_wrong_frame(tokenizer: PreTrainedTokenizerBase) -> None:
+    (row,) = dataset(DATA, 1)
+    true = row["trace"]
+    frames = true.split("<|frame_sep|>")
+    wrong = "<|frame_sep|>".join([*frames[:3], frames[3].replace('"', "'", 1), *frames[4:]])
+    ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (true, wrong, true[: len(true) // 2])]
+    count = len(frames) - 1
+    prefix, form = TraceReward(tokenizer), TraceReward(tokenizer, parts={"format": 1.0})
+    assert prefix(completion_ids=ids[:2], trace=[true] * 2, prompts=[""] * 2) == [1.0, pytest.approx(3 / count)]
+    assert form(completion_ids=ids, trace=[true] * 3) == [1.0, 0.0, 0.0]
+    assert TraceReward(tokenizer, parts={"answer": 1.0, "format": 3.0})(ids[:1], [true]) == [1.0]
+    assert prefix(completion_ids=[ids[0], ids[0]], trace=[true, None]) == [1.0, None]
+    assert prefix.score(ids[2], true).first_wrong is Role.STRUCTURE
+
+
+def test_what_follows_the_end_of_text_is_padding(tokenizer: PreTrainedTokenizerBase) -> None:
+    (row,) = dataset(DATA, 1)
+    ids = tokenizer(row["trace"], add_special_tokens=False)["input_ids"]
+    assert TraceReward(tokenizer)([[*ids, tokenizer.pad_token_id, *ids[:3]]], [row["trace"]]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("format", "parts", "message"),
+    [
+        ("cwm", {"anser": 1.0}, "did you mean 'answer'"),
+        ("cwm", {"answer": 0.0}, "must be above 0"),
+        ("symbolic", None, "no text"),
+    ],
+)
+def test_wrong_rewards_are_refused(
+    tokenizer: PreTrainedTokenizerBase, format: str, parts: dict | None, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        TraceReward(tokenizer, format, parts)
+
+
+def test_a_tokenizer_without_the_tokens_of_traces_is_refused(
+    tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+) -> None:
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    bare = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
+    with pytest.raises(UserError, match=r"has no token <.frame_sep.>"):
+        TraceReward(bare)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -33,31 +33,22 @@ REGISTRIES = {
 """What there is, under which key it is chosen, and where it is registered."""
 
 
-def described(what: str = "") -> Iterator[str]:
-    """The names of one kind with a line on each; of every kind if none is named.
-
-    Raises:
-        ConfigError: there is no such kind.
-    """
+def print_choices(
+    what: Annotated[str, typer.Argument(help="tasks, mixers, formats, diagnostics, ... (default: all)")] = "",
+) -> None:
+    """Print what settings choose from by name, a line for each: tasks, mixers, formats, diagnostics and others."""
     if what and what not in REGISTRIES:
         raise ConfigError(f"list: unknown kind {what!r}; {suggest(what, REGISTRIES)}")
     for kind in [what] if what else REGISTRIES:
         key, place = REGISTRIES[kind]
         module, _, name = place.partition(":")
         registry: Mapping[str, Any] = getattr(import_module(f"remedy.{module}"), name)
-        yield f"{kind} ({key})"
+        print(f"{kind} ({key})")
         width = max(map(len, registry))
         for one, choice in registry.items():
             line = _SAID.get(kind, _of_docstring)(one, choice)
-            yield f"  {one:<{width}}  {textwrap.shorten(line, WIDTH, placeholder=' ...')}"
-        yield ""
-
-
-def print_choices(
-    what: Annotated[str, typer.Argument(help="tasks, mixers, formats, diagnostics, ... (default: all)")] = "",
-) -> None:
-    """Print what settings choose from by name, a line for each: tasks, mixers, formats, diagnostics and others."""
-    print("\n".join(described(what)))
+            print(f"  {one:<{width}}  {textwrap.shorten(line, WIDTH, placeholder=' ...')}")
+        print()
 
 
 def _of_docstring(name: str, choice: Any) -> str:
@@ -66,10 +57,6 @@ def _of_docstring(name: str, choice: Any) -> str:
     if inspect.isroutine(choice):
         documented = sys.modules[choice.__module__]
     return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
-
-
-def _encoding(name: str, choice: Callable[[str], object]) -> str:
-    return f"'abc' is written {choice('abc')!r}"
 
 
 def _forcing(name: str, fed: frozenset[Any]) -> str:
@@ -89,7 +76,7 @@ _SAID: dict[str, Callable[[str, Any], str]] = {
     "benchmarks": lambda name, benchmark: f"{benchmark.hub} on the Hugging Face hub, or a file given as `path`",
     "families": lambda name, family: f"{len(family.functions)} functions: {', '.join(family.functions)}",
     "sizes": lambda name, size: ", ".join(f"{key} {value}" for key, value in size.items()),
-    "encodings": _encoding,
+    "encodings": lambda name, encoding: f"'abc' is written {encoding('abc')!r}",
     "forcings": _forcing,
     "roles": _role,
 }

@@ -19,9 +19,8 @@ from remedy.data_gen.traces.parse import ReadTrace
 from remedy.data_gen.traces.render import FORMATS, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import ENCODINGS
-from remedy.eval.control_flow import ControlFlow
-from remedy.eval.control_flow.evaluator import Guide
 from tests.data_gen.execution.reference_tracer import Unreadable, steps
+from tests.eval.control_flow.following import Counted, follow
 
 _OF_A_RUN = re.compile(r"\d{13,}|(?<=Task-)\d+|\d+\.\d{4,}(?:e-?\d+)?")
 
@@ -111,37 +110,12 @@ def _followed(traced: Trace, most: int, found: Checked) -> Iterator[str]:
 
     A program that returned is held to what is allowed of such, which of all others is allowed too.
     """
-    flow = ControlFlow(traced.program)
-    guide = Guide.start(flow, "all" if traced.raised else "caught")
-    for number, frame in enumerate([*traced.frames, None][:most]):
-        event, line, source = (None, 0, "") if frame is None else (frame.event, frame.line, frame.source)
-        possible, allowed = guide.walk.allowed(), guide.allowed()
-        steps = {step for step in possible if step.event is event and flow.source(step) == source}
-        for name, those in (("control_flow", possible), ("guided", allowed)):
-            if not any(step.line == line for step in steps & those):
-                yield f"{name}: frame {number}: {_said(frame)} refused, allowed: {sorted(map(str, those))}"
-                return
-        found.followed += 1
-        found.decided += len(allowed) == 1 < len(possible)
-        shown = None if frame is None or frame.locals is None else {n: v.text for n, v in frame.locals.items()}
-        value = None if frame is None or frame.value is None else frame.value.text
-        if shown is not None and number:
-            told = guide.shown({step for step in allowed if step.event is event})
-            names = [name for name, _ in told.entries]
-            wrong = [f"{name} is not {text}" for name, text in told.entries if text not in (None, shown.get(name))]
-            if names != list(shown)[: len(names)] or (told.complete and len(names) != len(shown)) or wrong:
-                yield f"guided: frame {number}: {_said(frame)} foretold {told}, shown {shown}"
-                return
-        if value is not None and guide.value(steps) not in (None, value):
-            yield f"guided: frame {number}: {_said(frame)} foretold {guide.value(steps)}, not {value}"
-            return
-        after = guide.advance(steps, shown, value)
-        assert after is not None
-        guide = after
-
-
-def _said(frame: Frame | None) -> str:
-    return "the end" if frame is None else f"{frame.event.value} {frame.line} `{frame.source.strip()}`"
+    counted = Counted()
+    try:
+        follow(traced, "all" if traced.raised else "caught", most, counted)
+    except AssertionError as error:
+        yield f"control flow: {error}"
+    found.followed, found.decided = counted.frames, counted.decided
 
 
 def _formats(traced: Trace) -> Iterator[str]:

@@ -12,7 +12,7 @@ from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.window_examples import Window, windows
 from remedy.eval.decoding.cursor import Cursor, Generated
-from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore, predictions, requests
+from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore, predictions
 from remedy.eval.generators.scores import most_likely
 from remedy.models.context_length import ContextLimit
 from remedy.models.protocol import Reader
@@ -51,20 +51,6 @@ class LoopGenerator:
 
     def report(self) -> dict[str, Any]:
         return {}
-
-
-def decode(
-    reader: Reader,
-    tokenizer: TraceTokenizer,
-    examples: Sequence[Encoded],
-    fed: frozenset[Role],
-    *,
-    exact: bool = False,
-    max_new_tokens: int = 4096,
-    memory: Memory | None = None,
-) -> list[list[Generated]]:
-    """`decode_as`, the writing spelled out."""
-    return decode_as(reader, tokenizer, requests(examples), Writing(fed, exact, max_new_tokens, memory=memory))
 
 
 def decode_as(

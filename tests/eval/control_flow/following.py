@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from remedy.data_gen.execution.program import Frame, Program, ProgramError, Trace
 from remedy.data_gen.execution.tracer import TraceLimits, trace
-from remedy.eval.control_flow import ControlFlow, Exceptions, Step
+from remedy.eval.control_flow import END, ControlFlow, Exceptions, Step
 from remedy.eval.control_flow.evaluator import Guide
 
 
@@ -69,8 +69,9 @@ def follow(found: Trace, exceptions: Exceptions = "all", most: int = 500, into: 
         event, source = (frame.event, frame.source) if frame is not None else (None, "")
         candidates, allowed = flow.candidates(guide.walk), guide.allowed()
         left = {(step.event, flow.source(step)) for step in allowed}
-        assert (event, source) in candidates, f"the program allows {set(candidates)}: {where}"
-        assert (event, source) in left, f"the state allows {left}: {where}"
+        true = END if frame is None else Step(frame.event, frame.line)
+        assert true in guide.walk.allowed(), f"the program allows {set(candidates)}: {where}"
+        assert true in allowed, f"the state allows {left}: {where}"
         if number:
             counted.frames += 1
             counted.most = max(counted.most, len(candidates))

@@ -6,14 +6,17 @@ import pytest
 import torch
 
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.context_window import Memory
 from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Role, Special
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
-from remedy.eval.generators.loop import decode, predict
+from remedy.eval.generators import Writing, requests
+from remedy.eval.generators.loop import decode_as, predict
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
+from remedy.models.protocol import Reader
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
@@ -82,6 +85,19 @@ def assert_same(left: list[Generated], right: list[Generated]) -> None:
     for one, other in zip(left, right):
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
         assert one.margins == pytest.approx(other.margins, abs=2e-4)
+
+
+def decode(
+    reader: Reader,
+    tokenizer: TraceTokenizer,
+    examples: Sequence[Encoded],
+    fed: frozenset[Role],
+    *,
+    exact: bool = False,
+    max_new_tokens: int = 4096,
+    memory: Memory | None = None,
+) -> list[list[Generated]]:
+    return decode_as(reader, tokenizer, requests(examples), Writing(fed, exact, max_new_tokens, memory=memory))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -16,14 +16,14 @@ from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.window_examples import longest_seen, seen, windows
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
-from remedy.eval.generators.loop import decode, predict
+from remedy.eval.generators.loop import predict
 from remedy.eval.scoring.common import Decoded, read_tokens
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.train.data import as_tokens
-from tests.eval.decoding.test_decoding import assert_same, small_model
+from tests.eval.decoding.test_decoding import assert_same, decode, small_model
 from tests.tiny_models import tiny_model
 
 FORMS: dict[str, dict[str, Any]] = {

@@ -270,7 +270,7 @@ def expected(
             return None
         if lost or not part & wrong:
             return 0.0 if lost else 1.0
-        return 1 - summary["examples"] / summary["per_frame"]["actions"]["examples"] if kind.once else 0.0
+        return 1 - summary["examples"] / summary["per_frame"]["actions"]["size"] if kind.once else 0.0
 
     # Wrong everywhere is wrong in separators too, and a wrong state of no variables is none: what is then written freely cannot be
     # read. An exception in place of a return is another answer, and its value not the returned one.

@@ -256,9 +256,8 @@ def write_records(
     found = [{"run": run, **row} for row in rows]
     for row in found:
         if row.keys() != Record.__annotations__.keys():
-            raise ValueError(
-                f"a record's fields differ from Record: {sorted(row.keys() ^ Record.__annotations__.keys())}"
-            )
+            differing = sorted(row.keys() ^ Record.__annotations__.keys())
+            raise ValueError(f"a record's fields differ from Record: {differing}")
     table = pd.DataFrame(found, columns=list(Record.__annotations__)).assign(**labels).astype(NULLABLE)
     write_table(path, pa.Table.from_pandas(table), evaluation)
 

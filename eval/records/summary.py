@@ -16,12 +16,12 @@ from remedy.eval.stats import Estimate, mean, pooled, rate
 
 
 class Interval(TypedDict):
-    """A rate or mean share with its 95 % interval over clusters. `effective`: so many independent examples would say as much."""
+    """An `Estimate` as JSON holds it, with its 95 % interval over clusters."""
 
     mean: float
     low: float
     high: float
-    examples: int
+    size: int
     effective: float
 
 
@@ -168,13 +168,7 @@ def pooled_of(right: pd.Series, of: pd.Series, clusters: pd.Series) -> Interval:
 
 def as_interval(found: Estimate) -> Interval:
     """An estimate as summaries hold it."""
-    return {
-        "mean": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "examples": found.size,
-        "effective": found.effective,
-    }
+    return Interval(mean=found.mean, low=found.low, high=found.high, size=found.size, effective=found.effective)
 
 
 def counts(values: pd.Series) -> dict[str, int]:

@@ -88,14 +88,19 @@ def log_evaluation(config: RunConfig, summary: Path) -> None:
 
 
 def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
-    """Put a report on W&B as a run of its own in the runs' group: its figures to look at, its files as an artifact."""
+    """Put a report on W&B as a run of its own in the runs' group: a table of its verdicts, its figures, its files as an artifact."""
     run = _open(tracking, folder, name, job_type="report")
 
     def add() -> None:
+        import pandas as pd
         import wandb
 
         figures = sorted((folder / "figures").glob("*.png"))
-        run.log({path.stem: wandb.Image(str(path)) for path in figures})
+        verdicts = pd.DataFrame(json.loads((folder / "report.json").read_text(encoding="utf-8"))["verdicts"]).astype(
+            str
+        )
+        shown: dict[str, Any] = {path.stem: wandb.Image(str(path)) for path in figures}
+        run.log({"verdicts": wandb.Table(dataframe=verdicts), **shown})
         files = wandb.Artifact(f"report-{tracking.group or 'runs'}", type="report")
         for path in [*sorted(p for p in folder.glob("*") if p.suffix in (".md", ".html")), *figures]:
             files.add_file(str(path), name=path.relative_to(folder).as_posix())

@@ -8,10 +8,10 @@ from typing import Any, NotRequired, TypedDict
 
 import pandas as pd
 
-from remedy.checksums import read_json, write_json
+from remedy.checksums import write_json
 from remedy.eval.records.baselines import Baselines, baselines
 from remedy.eval.records.failures import UNTRACED, Failure
-from remedy.eval.records.schema import CURE, TRACE_COLUMNS, LabelValue, answered, label_columns, traced_only
+from remedy.eval.records.schema import TRACE_COLUMNS, LabelValue, answered, label_columns, traced_only
 from remedy.eval.stats import Estimate, mean, pooled, rate
 
 
@@ -95,25 +95,11 @@ def summarise(records: pd.DataFrame, untrained: str = "") -> list[ConditionSumma
 
 
 def write_summary(
-    path: Path,
-    run: str,
-    conditions: list[ConditionSummary],
-    evaluation: str,
-    headlines: Mapping[str, Any] | None = None,
+    path: Path, run: str, conditions: list[ConditionSummary], evaluation: str, headlines: Mapping[str, Any] = {}
 ) -> None:
     """Write an evaluation's summary, the whole file or none of it. `evaluation`: whose it is, by its digest. `headlines`: what is
     said of several conditions together, for whoever reads the file."""
-    write_json(path, {"run": run, "evaluation": evaluation, **(headlines or {}), "conditions": conditions})
-
-
-def read_summary(path: Path) -> list[ConditionSummary]:
-    """The conditions of a summary.
-
-    Raises:
-        DamagedFile: it is missing or damaged.
-    """
-    conditions: list[ConditionSummary] = read_json(path, CURE)["conditions"]
-    return conditions
+    write_json(path, {"run": run, "evaluation": evaluation, **headlines, "conditions": conditions})
 
 
 def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:

@@ -14,7 +14,6 @@ from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.schema import read_records
-from remedy.eval.records.summary import read_summary
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -52,7 +51,7 @@ def test_ones_own_programs_are_evaluated(programs: Path, tmp_path: Path) -> None
     assert rows["python"].str.startswith("CPython 3.").all()
     # A program is the same example however it is rewritten.
     assert rows.groupby("source")["example"].nunique().eq(1).all()
-    conditions = read_summary(summary)
+    conditions = json.loads(summary.read_text())["conditions"]
     assert {(condition["examples"], *condition["untraced"].items()) for condition in conditions} == {
         (3, ("network", 1))
     }

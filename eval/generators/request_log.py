@@ -21,8 +21,8 @@ from remedy.settings import UserError
 
 
 class Journal:
-    """A folder of files of lines, each with a digest of its own: one that is damaged, or was being written, is written again. All files
-    are read, and the process's own is written."""
+    """A folder of files of lines: what a line that was being written says is written again. All files are read, and the process's own
+    is written."""
 
     def __init__(self, folder: Path, evaluation: str, rank: int = 0) -> None:
         """`evaluation`: which one it belongs to; lines of another are not looked at. `rank`: the process's number."""
@@ -50,7 +50,7 @@ class Journal:
         text = json.dumps([self._key(truth, writing), written.near_ties, [list(run) for run in written.runs]])
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with writing_to(self.path), self.path.open("a", encoding="utf-8") as file:
-            file.write("\n" * self._torn + f"{_digest(text)} {text}\n")
+            file.write("\n" * self._torn + text + "\n")
         self._torn = False
 
     def clear(self) -> None:
@@ -60,10 +60,10 @@ class Journal:
             shutil.rmtree(self.folder)
 
     def _take(self, line: str) -> None:
-        digest, _, text = line.partition(" ")
-        if digest != _digest(text):
+        try:
+            key, near_ties, runs = json.loads(line)
+        except ValueError:
             return
-        key, near_ties, runs = json.loads(text)
         found = [Generated(*run) for run in runs]
         self._held[key] = Written(
             [one._replace(held=tuple(Held(*how) for how in one.held), margins=tuple(one.margins)) for one in found],
@@ -74,7 +74,7 @@ class Journal:
         fed, exact, most, predicted, memory, constraint = writing
         about = [self.evaluation, truth.ids, truth.roles, truth.frames, sorted(map(int, fed)), exact, most]
         about += [sorted(map(int, predicted)), memory and memory.model_dump(mode="json"), constraint]
-        return _digest(json.dumps(about))
+        return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 
 class Kept:
@@ -115,7 +115,3 @@ class Kept:
             kept = f"{self.meter.all_done:,} of {self.meter.traces:,} traces of this condition are kept"
             raise UserError(f"{error} ({kept})") from None
         return [found[number] for number in range(len(asked))]
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -153,15 +153,25 @@ def _joined(one: Frame | None, other: Frame) -> Frame | None:
 
 def evaluated(source: Source, frame: Frame) -> list[Outcome]:
     """The events that may follow where a frame is. Raises Lost or Unsure where they are not known, or not all."""
+    at, point = frame.at, frame.point
     line, way = Line(source, frame.code), frame.copy()
-    if frame.point in (Point.RUN, Point.AGAIN):
+    if point in (Point.RUN, Point.AGAIN):
         line.open.append(way)
-    elif frame.point is Point.RETURNED:
+    elif point is Point.UNWIND and line.code.instructions[at].op not in ("FOR_ITER", "SEND"):
+        line.unwind(way, at, {at})
+    elif point is Point.THROWN:
+        line.raises(way, at)
+    elif point in (Point.RETURNED, Point.YIELDED, Point.RAISED):
         for name in source.names.stored_cells & way.locals.keys():
             way.bind(name, UNKNOWN)
-        came_back(line, way)
+        if point is not Point.RAISED:
+            came_back(line, way)
+        elif source.names.may_swallow and line.effects[at].calls is None:
+            raise Lost
+        else:
+            line.raises(way, at)
     else:
-        raise Lost  # after an exception the program alone says what comes
+        raise Lost
     return gather(line)
 
 

@@ -237,7 +237,7 @@ def _raise(line: Line, way: Frame, one: Instruction, at: int) -> None:
 
 def came_back(line: Line, way: Frame) -> None:
     """Return what an instruction called has come back."""
-    if line.code.instructions[way.at].op not in ("CALL", "CALL_FUNCTION_EX"):
+    if line.code.instructions[way.at].op not in ("CALL", "CALL_FUNCTION_EX") or way.point is not Point.RETURNED:
         raise Lost
     if not way.awaited and line.effects[way.at].calls is None:
         way.came = line.unknown(way, way.at)

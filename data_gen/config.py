@@ -24,21 +24,21 @@ class DataConfig(Settings):
     """Settings of generated data: `task` draws programs, the rest says how they are written down."""
 
     task: Annotated[SerializeAsAny[Task], by_kind(TASKS)]
-    """Which programs there are; `kind` chooses the task."""
+    """The programs; `kind` chooses the task."""
     format: FormatName = "cwm"
     """The text form of a trace: the code world model's own, a Python session, or one token per variable, value and command."""
     context: bool = True
-    """Whether the program precedes its trace (always so in the cwm format)."""
+    """The program precedes its trace (always so in the cwm formats)."""
     reveal: RevealConfig = RevealConfig()
     """Which frames are written, which of them show their state, and how."""
     first_line: int | tuple[int, int] = 1
-    """In formats with numbers, the number of a program's first line, fixed or drawn from [low, high]: where in its file it stands."""
+    """The number of a program's first line in formats with line numbers, fixed or drawn from [low, high]."""
     string_encoding: EncodingName = "plain"
     """How string values are written in the trace."""
     memory: Memory | None = None
-    """Which frames before the one being predicted a model still sees, after the context, in training and decoding; positions begin
-    anew where it forgets. `4`: the last four; `{frames: 4, open_calls: true}`: and where every call stands that has not returned. None:
-    all. With fewer than `reveal.spacing` no state may be in sight; nor what `..` of a diff stands for."""
+    """The frames that a model still sees, after the context, while it predicts one, in training and decoding. `4`: the last four.
+    `{frames: 4, open_calls: true}`: also the frames of every call that has not returned. Null: all. Positions restart where frames
+    are dropped. With fewer frames than `reveal.spacing`, a model may see no state, and not the value that a `..` stands for."""
     seed: int = Field(default=0, ge=0, lt=2**64)
     """Chooses the programs, together with the split and the index."""
 

@@ -23,9 +23,9 @@ class Memory(Settings):
     """Frames that a model still sees before the one being predicted, after the context. `4` is short for `{frames: 4}`."""
 
     frames: int = Field(ge=1, le=1_000_000)
-    """The last so many."""
+    """Number of last frames."""
     open_calls: bool = False
-    """And of every call that has not returned: its call frame, its last line, and the values and exceptions that came back to that
+    """Also keep, for every call that has not returned, its call frame, its last line, and the values and exceptions returned to that
     line."""
 
     @model_validator(mode="before")

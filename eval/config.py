@@ -17,32 +17,32 @@ class EvalConfig(Configuration):
     """An evaluation of a checkpoint."""
 
     diagnostics: tuple[Annotated[Diagnostic, SerializeAsAny(), by_kind(DIAGNOSTICS)], ...] = Field(min_length=1)
-    """What is run, each with its `kind`."""
+    """The diagnostics, each with its `kind`."""
     set: dict[str, Any] = {}
-    """Changes of the data configuration stored with the checkpoint, as `{reveal.spacing: 1}`; for a checkpoint without one, all
-    of it, `task` included."""
+    """Changes to the data configuration stored with the checkpoint, such as `{reveal.spacing: 1}`; for a checkpoint without one, all
+    of it, with `task`."""
     split: Literal["validation", "test", "all"] = "test"
-    """The split of generated data, and of the programs of `trained_on`; other programs are all evaluated. `all`: every program, for a
-    model that was trained on none of them. So is a small space of a checkpoint that stores no data configuration."""
+    """The split of generated data and of the programs in `trained_on`; other given programs are all evaluated. `all`: every program,
+    for a model trained on none of them."""
     trained_on: Annotated[SerializeAsAny[Task], by_kind(TASKS, "programs")] | None = None
-    """The programs that the checkpoint was trained on; by default, those that its own configuration names."""
+    """The programs that the checkpoint was trained on; by default those in its own configuration."""
     batch_size: int = Field(default=100, ge=1, le=1_000_000)
-    """Examples decoded together, at most: fewer where memory has no room for them. With a backend, so many are under way at a time."""
+    """The largest number of examples decoded together; fewer if memory is short. With a backend, the number of requests in flight."""
     max_new_tokens: int = Field(default=4096, ge=1, le=1_000_000_000)
-    """Most tokens that are written for one example, certain ones under a constraint included: one whose true trace needs more is not
-    decoded, and truncated."""
+    """The largest number of tokens written for one example, forced ones included. An example whose true trace is longer is not
+    decoded; it counts as truncated."""
     threads: int | None = Field(default=None, ge=1, le=1000)
-    """Threads of PyTorch; by default, as it is set."""
+    """CPU threads; null: PyTorch's choice."""
     precision: Literal["fp32", "bf16"] | None = None
-    """What the model computes in; by default, what its weights were saved in, and fp32 on a CPU. In bf16 it may write other tokens."""
+    """Precision of the model; by default that of its saved weights, and fp32 on a CPU. In bf16 it may write other tokens."""
     load_in_4bit: bool | None = None
-    """Whether a pretrained model's weights are read as NF4 (Dettmers et al., "QLoRA", 2023), which needs bitsandbytes; by default where
-    a run's adapters were trained so, and the adapters stay beside them. Records of both kinds are not mixed."""
+    """Load a pretrained model's weights in 4-bit NF4 (Dettmers et al., "QLoRA", 2023); needs bitsandbytes. By default for a run whose
+    adapters were trained so; the adapters are then not merged. Records with and without it are not mixed."""
     device_map: Literal["auto"] | None = None
-    """`auto` spreads a model that one GPU has no room for over all GPUs of this machine, layer after layer, and what is left over
-    in main memory; by default it is on one. It has to fit in main memory while it is loaded."""
+    """`auto` divides a model that does not fit on one GPU by layers over all GPUs of this machine, the rest in main memory; by
+    default it is on one. It must fit in main memory while it is loaded."""
     backend: Backend | None = None
-    """A server that runs the model; by default this process does. The checkpoint still gives tokenizer and data configuration."""
+    """A server that runs the model; by default this process runs it. Tokenizer and data configuration come from the checkpoint."""
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> EvalConfig:

@@ -32,25 +32,25 @@ class ExperimentConfig(Configuration):
     """Groups of runs that are trained, evaluated and compared."""
 
     name: str
-    """The group of its runs on W&B."""
+    """The experiment's name, and the group of its runs on W&B."""
     output: Folder
     """The folder for all runs and the report."""
     title: str = "Report"
     """The heading of the report."""
     workers: int = Field(default=2, ge=1, le=1000)
-    """Runs at a time."""
+    """Number of runs at a time."""
     processes: int = Field(default=1, ge=1, le=1000)
-    """Processes (GPUs of this machine) that train one run and evaluate it, started by torchrun."""
+    """Processes (GPUs of this machine) per run, started by torchrun."""
     threads: int = Field(default=1, ge=1, le=1000)
-    """CPU threads of each process."""
+    """CPU threads per process."""
     max_steps: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Optimizer steps of every run that trains, in place of its own `train.max_steps`: `max_steps=5` tries an experiment out."""
+    """Optimizer steps of every training, in place of its `train.max_steps`: `max_steps=5` for a trial."""
     max_examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
-    """No condition is evaluated on more examples than this: `max_examples=4` tries an experiment out."""
+    """The largest number of examples per condition: `max_examples=4` for a trial."""
     groups: dict[str, Group] = Field(min_length=1)
     """Groups of runs."""
     comparisons: tuple[Comparison, ...] = ()
-    """What the report compares, and under which mitigation and failure; none: every variant with the baseline."""
+    """Comparisons of the report, with their mitigations and failures; empty: every variant with the baseline."""
 
     @model_validator(mode="after")
     def _one_baseline(self) -> ExperimentConfig:

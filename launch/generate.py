@@ -28,11 +28,11 @@ class GenerateConfig(Configuration):
     """A data set on disk."""
 
     data: DataConfig
-    """What is generated."""
+    """The examples to generate."""
     tokenizer: AnyTokenizer = CharacterSettings()
-    """Whose ids and token counts are stored."""
+    """The tokenizer whose ids and token counts are stored."""
     write: WriteConfig = WriteConfig()
-    """How much is written, in shards of which size."""
+    """Number of examples and shard size."""
 
     @model_validator(mode="after")
     def _whole_examples(self) -> GenerateConfig:

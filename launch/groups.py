@@ -29,11 +29,11 @@ class Selection(Settings):
     own, and the best goes into the variant's runs."""
 
     grid: dict[str, tuple[Any, ...]] = Field(min_length=1)
-    """Settings and the values that are tried; every combination is trained. `{train.learning_rate: [1e-3, 2e-3, 4e-3]}`."""
+    """Settings with lists of values to try; every combination is trained: `{train.learning_rate: [1e-3, 2e-3, 4e-3]}`."""
     seeds: tuple[int, ...] = Field(min_length=1)
-    """`train.seed` and `train.data_seed` of the trials; none of the group's `seeds`."""
+    """`train.seed` and `train.data_seed` of the trials; they must differ from the group's `seeds`."""
     metric: Literal["loss", "exact_match"] = "loss"
-    """The figure of validation, mean over the seeds, that the best has (of equal exact matches, the one with less loss)."""
+    """The validation metric, as a mean over the seeds; ties in exact match go to the smaller loss."""
 
     @model_validator(mode="after")
     def _a_choice(self) -> Selection:
@@ -57,21 +57,21 @@ class Group(Settings):
     """Runs that share their settings but for a few. Changes are written `a.b: value`, as on the command line."""
 
     base: dict[str, Any]
-    """The settings that all its runs share: those of `remedy train`, without `name` and `output`."""
+    """Settings that all its runs share: those of `remedy train` without `name` and `output`."""
     runs: dict[str, dict[str, Any]] = {}
-    """For each run, by its name, what differs from `base`. Runs that differ in `train.seed` and `train.data_seed` alone are one
-    variant, which has the name of the first. `baseline: true` makes a variant the one that a report without `comparisons` compares
-    the others of its group with; by default the first."""
+    """Each run's differences from `base`, by its name. Runs that differ only in `train.seed` and `train.data_seed` are one variant,
+    named after the first. `baseline: true` marks the variant that a report without `comparisons` compares the others with; by default
+    the first."""
     grid: dict[str, tuple[Any, ...]] = {}
-    """Settings and the values that each takes; every combination is a run (of each of `runs`, where there are any)."""
+    """Settings with lists of values; every combination is a run (for each of `runs`, if there are any)."""
     seeds: tuple[int, ...] = ()
-    """Every run is made with each of these as its `train.seed` and `train.data_seed`; reports put them together as one variant."""
+    """Values of `train.seed` and `train.data_seed`; every run is made with each, and reports treat them as one variant."""
     select: Selection | None = None
-    """What every variant chooses on validation before its runs are made; none: settings are as written."""
+    """Settings that each variant chooses by validation before its runs; null: none."""
     evaluate: dict[str, Any]
-    """How every run is evaluated: the settings of `remedy evaluate`."""
+    """Evaluation of every run: the settings of `remedy evaluate`."""
     evaluate_runs: dict[str, dict[str, Any]] = {}
-    """For single ones of `runs`, what differs from `evaluate`."""
+    """Differences from `evaluate` for single ones of `runs`."""
 
     @model_validator(mode="after")
     def _nothing_in_vain(self) -> Group:

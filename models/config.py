@@ -36,11 +36,11 @@ class Match(Settings):
     for the state what sets it at an unchanged width (`window`, `state_size`), or `hidden_size` where nothing does."""
 
     of: Literal["parameters", "flops", "state"]
-    """What is made equal: parameters, forward FLOPs a token, or the numbers carried from token to token."""
+    """The quantity to match: parameters, forward FLOPs per token, or numbers in the recurrent state."""
     to: tuple[Annotated[str, one_of(MIXERS)], ...] | Annotated[float, Field(gt=0, le=1e18)]
-    """The mixers of the model to equal, which is like this one in all else; or a number."""
+    """The mixers of the model to match, otherwise like this one; or a number."""
     length: int | None = Field(default=None, ge=1, le=1_000_000_000)
-    """Tokens of the sequence for which FLOPs or state are counted; needed where attention has no window, and only there."""
+    """Sequence length at which FLOPs or state are counted; needed only for attention without a window."""
 
 
 class DecoderSettings(Settings):
@@ -49,7 +49,7 @@ class DecoderSettings(Settings):
     kind: Literal["decoder"] = "decoder"
     """A decoder trained from random weights."""
     size: Literal["tiny", "small", "medium", "280m"] = "tiny"
-    """Preset of layers, width, heads and MLP width, for those of the four that are not given."""
+    """Preset for layers, width, heads and MLP width where they are not given."""
     mixers: tuple[Annotated[str, one_of(MIXERS)], ...] = Field(default=("attention",), min_length=1)
     """Sequence mixers, repeated over the layers: `[attention, deltanet]` is a hybrid."""
     num_hidden_layers: int | None = Field(default=None, ge=1, le=1000)
@@ -62,25 +62,26 @@ class DecoderSettings(Settings):
     intermediate_size: int | None = Field(default=None, ge=8, le=1_000_000)
     """Width of the gated MLP; by default the size's, or 8/3 of `hidden_size`, rounded up to a multiple of 8."""
     positions: Literal["rope", "none", "randomised"] | tuple[Literal["rope", "none"] | None, ...] = "rope"
-    """Positions of attention: rotary; none; or rotary with positions that training draws from a longer range and evaluation spreads
-    evenly over it (Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", 2023). A list of `rope`
-    and `none` is repeated over the layers as `mixers` is, with null where a layer is no attention: with the same list of windows,
-    layers that see near know where, and layers that see all only what (Yang et al., "RoPE to NoPE and back again", 2025)."""
+    """Positions of attention: rotary (`rope`); `none`; or `randomised`, rotary with positions that training draws from a longer range
+    and evaluation spreads evenly over it (Ruoss et al., "Randomized positional encodings boost length generalization of
+    Transformers", 2023). A list of `rope` and `none` is repeated over the layers like `mixers`, with null for layers that are not
+    attention. With a matching list of windows, windowed layers have positions and full layers have none (Yang et al., "RoPE to NoPE
+    and back again", 2025)."""
     position_range: int = Field(default=2048, ge=1, le=1_000_000)
     """Positions that `randomised` draws from; longer than any row of training."""
     position_capacity: int = Field(default=512, ge=1, le=1_000_000)
-    """Tokens that `randomised` spreads over its range in evaluation: the longest text to be evaluated. Longer ones go past it. In
-    training a row stands as densely as texts from its own length to this one would."""
+    """The longest text that `randomised` spreads over its range in evaluation; longer ones exceed the range. In training, a row's
+    positions are as dense as those of a text of its own length up to this one."""
     rope_theta: float = Field(default=10_000.0, gt=1, le=1e12)
     """Base of the rotary embedding's frequencies."""
     window: Window | tuple[Window | None, ...] | None = None
-    """Tokens that attention sees, itself included; null: all before it. A list is repeated over the layers as `mixers` is:
-    `[16, 16, 16, null]` has three windowed layers to one that sees all."""
+    """Tokens that attention sees, the current one included; null: all. A list is repeated over the layers like `mixers`: `[16, 16,
+    16, null]` has three windowed layers and one full one."""
     qk_norm: bool = False
     """Normalise each head's queries and keys in attention (RMSNorm, before the rotary embedding)."""
     short_convolution: bool | None = None
-    """A causal convolution over four tokens of attention's and delta-rule mixers' queries, keys and values; by default as published:
-    not in attention, but in the others."""
+    """A causal convolution over four tokens of queries, keys and values, in attention and delta-rule mixers; by default as published:
+    only in delta-rule mixers."""
     eigenvalues: Literal["positive", "signed", "closed"] | None = None
     """Range of the transition's eigenvalues in Mamba, Mamba-2, delta-rule mixers and PaTH attention: (0, 1) or (-1, 1) (Grazzi et al.,
     "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by default positive for Mamba and Mamba-2, as
@@ -89,9 +90,9 @@ class DecoderSettings(Settings):
     state_size: int | None = Field(default=None, ge=1, le=10_000)
     """State dimension of Mamba, Mamba-2 and Mamba-3; by default as published: 16, 128 and 128."""
     output_gate: bool | None = None
-    """Whether delta-rule mixers gate their output; by default as published: Gated DeltaNet and DeltaProduct do, DeltaNet does not."""
+    """Output gate of delta-rule mixers; by default as published: in Gated DeltaNet and DeltaProduct, not in DeltaNet."""
     expand_v: int | None = Field(default=None, ge=1, le=100)
-    """How much wider than keys the values of delta-rule mixers are; by default as published: 2 in Gated DeltaNet and DeltaProduct, 1 in
+    """Width of values over width of keys in delta-rule mixers; by default as published: 2 in Gated DeltaNet and DeltaProduct, 1 in
     DeltaNet."""
     num_householder: int = Field(default=2, ge=1, le=100)
     """Steps of the delta rule that DeltaProduct takes for each token."""
@@ -99,7 +100,7 @@ class DecoderSettings(Settings):
     """Standard deviation of the normal initial weights of embeddings, head and linear layers; by default 0.02 for embeddings and head,
     and PyTorch's uniform weights (deviation 1 / sqrt(3 x inputs)) for linear layers. What mixers are published with stays."""
     match: Match | None = None
-    """Choose a width so that this model costs what another does."""
+    """Choose the width so that this model costs the same as another."""
 
     @model_validator(mode="after")
     def _divisible(self) -> DecoderSettings:
@@ -300,15 +301,15 @@ class LoraSettings(Settings):
     """Layers with adapters: all linear ones but the head (and, in Mamba's family, `out_proj`), or those whose names end so
     (`[q_proj, v_proj]`)."""
     embeddings: Literal["new", "all"] = "new"
-    """Embeddings that are trained: `new`, the rows of trace tokens that the model's vocabulary did not have (none for a code
-    world model), or `all`, whole tables, which ZeRO-3 can do as well."""
+    """Embeddings to train: `new`, only the rows of trace tokens that the vocabulary did not have (none for a code world model); or
+    `all`, whole tables, which also works under ZeRO-3."""
 
 
 class PretrainedSettings(Settings):
     """A Hugging Face causal language model to train: all of its weights, or adapters on them."""
 
     kind: Literal["pretrained"] = "pretrained"
-    """A model that somebody has trained."""
+    """A pretrained model."""
     name_or_path: str
     """Name on the Hugging Face hub (`facebook/cwm`) or a folder, such as a finished run's."""
     lora: LoraSettings | None = None

@@ -36,13 +36,13 @@ class DeepSpeedSettings(Settings):
     """DeepSpeed's ZeRO (Rajbhandari et al., "ZeRO", 2020)."""
 
     stage: Literal[0, 1, 2, 3] = 1
-    """What is divided over the processes: optimizer state (1), gradients too (2), weights too (3)."""
+    """ZeRO stage: processes share optimizer state (1), also gradients (2), also weights (3)."""
     offload: Literal["none", "optimizer", "all"] = "none"
-    """What is kept in the host's memory: the optimizer's state, or the weights as well."""
+    """Offload to host memory: the optimizer state, or also the weights."""
     param_persistence_threshold: int | None = Field(default=None, ge=0)
     """Under stage 3, parameters of fewer elements stay whole on every process."""
     file: str | None = None
-    """A hand-written DeepSpeed JSON, in place of the other keys; it must not contradict the rest of the configuration."""
+    """Path of your own DeepSpeed JSON, in place of the other keys; it must agree with the rest of the configuration."""
 
     @model_validator(mode="after")
     def _used(self) -> DeepSpeedSettings:
@@ -66,28 +66,28 @@ class TrainSettings(Settings):
     """Optimisation. Names are those of Transformers' TrainingArguments where it has one."""
 
     max_steps: int | None = Field(default=None, ge=0, le=MOST_STEPS)
-    """Optimizer steps in all; a curriculum's stages are scaled to it. Default: the curriculum's sum, or 1000 without one. 0: nothing
-    is trained, and the model is kept as it is, to be evaluated beside trained ones; no other setting of `train` but `seed` matters."""
+    """Number of optimizer steps; a curriculum's stages are scaled to it. Default: the curriculum's sum, or 1000 without one. 0: the
+    model is saved untrained, to be evaluated beside trained ones; then only `train.seed` matters."""
     curriculum: tuple[Stage, ...] = ()
-    """Stages that follow one another, each on the run's data with settings changed."""
+    """Stages in order, each with the run's data and changed settings."""
     batch_size: int = Field(default=64, ge=1, le=1_000_000)
     """Rows of an optimizer step, over all processes."""
     gradient_accumulation_steps: int = Field(default=1, ge=1, le=1_000_000)
-    """Pieces that a batch is computed in, one after another, to save memory; rows of like lengths in one, to save padding."""
+    """Number of pieces that a batch is computed in, to save memory; rows of similar length are in one piece."""
     loss_roles: tuple[RoleName, ...] = Field(
         default=("state", "value", "action", "query", "event", "structure"), min_length=1
     )
     """Roles whose tokens are supervised."""
     pack: int = Field(default=1, ge=1, le=10_000)
-    """Consecutive examples joined into a row, in which none sees another: each has the loss that it has alone."""
+    """Number of consecutive examples joined into one row. They do not see each other; each has the loss that it has alone."""
     learning_rate: float = Field(default=1e-3, gt=0, le=100)
     """The peak of the schedule."""
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
-    """How the learning rate goes on after the warm-up."""
+    """Schedule of the learning rate after the warm-up."""
     min_lr_ratio: float = Field(default=0.0, ge=0, lt=1)
-    """The share of its peak at which the learning rate of `cosine` ends."""
+    """Final learning rate of `cosine` as a share of its peak."""
     warmup_ratio: float = Field(default=0.05, ge=0, le=1)
-    """The share of the steps in which the learning rate rises to its peak."""
+    """Share of steps in which the learning rate rises to its peak."""
     weight_decay: float = Field(default=0.01, ge=0, le=100)
     """AdamW's decoupled weight decay; norms, biases, the decay rates of mixers (`A_log`, `D`, `dt_bias`) and RWKV-7's vectors do not
     decay."""
@@ -96,7 +96,7 @@ class TrainSettings(Settings):
     architecture for computer vision", 2016). The training loss then has a floor above zero, and tokens that are nearly certain still
     have a gradient; validation's loss is without it."""
     max_grad_norm: float = Field(default=1.0, gt=0)
-    """Gradients of a larger norm are scaled down to it."""
+    """Gradient norm to clip to."""
     adam_beta2: float = Field(default=0.98, gt=0, lt=1)
     """AdamW's decay rate of the mean squared gradient."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
@@ -108,7 +108,7 @@ class TrainSettings(Settings):
     deepspeed: DeepSpeedSettings | None = None
     """Train under DeepSpeed; `{}` chooses its defaults."""
     dataloader_num_workers: int = Field(default=0, ge=0, le=1000)
-    """Processes that make examples ahead, in each training process."""
+    """Worker processes that make examples, for each training process."""
     logging_steps: int = Field(default=20, ge=1, le=MOST_STEPS)
     """Steps from one logged record to the next."""
     save_steps: int = Field(default=500, ge=1, le=MOST_STEPS)
@@ -116,24 +116,24 @@ class TrainSettings(Settings):
     save_total_limit: int = Field(default=2, ge=1, le=1_000_000)
     """The last checkpoints that are kept."""
     seed: int = Field(default=0, ge=0, lt=2**32)
-    """Of the initial weights and dropout."""
+    """Seed of initial weights and dropout."""
     data_seed: int = Field(default=0, ge=0, lt=MOST_SEEDS)
-    """Which of the train split's examples are read, and in which order; `data.seed` chooses all splits, the test set's too."""
+    """Seed of the choice and order of training examples; `data.seed` draws the programs of all splits."""
     evaluate_every: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Steps from one validation to the next, and one after the last step: loss and exact match by role on held-out examples, each
-    token given the true ones before it; none: there is no validation."""
+    """Steps between validations, and one after the last step: teacher-forced loss and exact match by role on held-out examples. Null:
+    no validation."""
     validation_examples: int = Field(default=256, ge=1, le=1_000_000)
-    """Held-out examples: the first of the validation split of `data` (and of `mixture`)."""
+    """Number of validation examples: the first of the validation split of `data` (and `mixture`)."""
     keep_best: Literal["loss", "exact_match"] | None = None
-    """Keep the checkpoint that is best by this figure of validation, the first of equals, as the run's model; none: the last."""
+    """Keep the checkpoint with the best value of this validation metric (the first of equals) as the run's model; null: the last."""
     patience: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Stop after so many validations without a better one (`keep_best` says by what); none: train all steps."""
+    """Stop after this many validations without improvement of `keep_best`; null: never."""
     threads: int | None = Field(default=None, ge=1, le=1000)
-    """CPU threads of each training process; none: PyTorch's choice."""
+    """CPU threads per training process; null: PyTorch's choice."""
     stacked: int | None = Field(default=None, ge=2, le=1000)
-    """Train so many seeds at once, as one batch dimension of a small model: `seed`, `seed` + 1, ..., with `data_seed` likewise, each in
-    `output`/seed-N as if alone; an experiment takes its own `seeds`, so many at a time. For one GPU, where a step of a small model is
-    launches and not arithmetic; on a CPU for GRU alone."""
+    """Train this many seeds at once, in one batch dimension of a small model: `seed`, `seed` + 1, ..., likewise `data_seed`, each
+    saved in `output`/seed-N as if trained alone. An experiment uses its own `seeds`, this many at a time. It pays on one GPU, where
+    small models are bound by kernel launches; on a CPU only for GRU."""
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainSettings:
@@ -230,23 +230,23 @@ class RunConfig(Configuration):
     """A training run: what it reads, what learns, and how."""
 
     name: str = "run"
-    """What logs and W&B call the run."""
+    """The run's name in logs and W&B."""
     output: Folder = "runs/run"
     """The folder for model, tokenizer, configuration, metrics and checkpoints."""
     data: DataConfig
-    """What the examples are; evaluations start from it too."""
+    """The examples. Evaluations start from the same configuration."""
     mixture: dict[str, Part] = {}
-    """Parts that the training data comes from in turns, each the run's `data` with changes."""
+    """Parts of the training data, drawn in turns; each is the run's `data` with changes."""
     shards: Folder | None = None
-    """A folder written by `remedy generate` with the same data and tokenizer; none: examples are made on the fly."""
+    """A dataset that `remedy generate` wrote with the same data and tokenizer; null: examples are made during training."""
     tokenizer: AnyTokenizer = CharacterSettings()
     """How examples become token ids."""
     model: AnyModel = DecoderSettings()
-    """What is trained: a new decoder, or a pretrained model."""
+    """The model to train: a new decoder, or a pretrained one."""
     train: TrainSettings = TrainSettings()
-    """How it is trained."""
+    """Training."""
     tracking: TrackingSettings = TrackingSettings()
-    """Where its figures go."""
+    """Tracking."""
 
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:

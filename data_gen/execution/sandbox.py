@@ -50,8 +50,9 @@ class TracerConfig(Settings):
     python: str | None = None
     """The interpreter, by path or name; by default the one that runs this. 3.12 and later inline comprehensions: other traces."""
     isolation: Isolation = "auto"
-    """What walls a program in. `auto`: the strongest that works here, `bubblewrap`, else `landlock` (with seccomp), else an error.
-    `none`: limits alone, a program can do all that you can. `trusted`: in this process, no limits, its own order of sets of strings."""
+    """The isolation of traced programs. `auto`: the strongest that works here, `bubblewrap`, else `landlock` (with seccomp), else an
+    error. `none`: limits only; a program can do all that you can. `trusted`: in this process, without limits; sets of strings have
+    this process's order."""
     timeout_seconds: float = Field(default=10.0, gt=0, le=86_400)
     """Wall-clock and CPU seconds of one program."""
     memory_megabytes: int = Field(default=1024, ge=64, le=10_000_000)
@@ -61,8 +62,8 @@ class TracerConfig(Settings):
     max_value_characters: int = Field(default=16_000_000, ge=1, le=1_000_000_000_000)
     """Characters of all values recorded in one trace."""
     unreadable: Literal["placeholder", "refuse"] = "placeholder"
-    """A value whose own `repr` raises, as of an object before its `__init__` is done: shown as one of a class without a `__repr__`, and
-    counted, or its program has the outcome `repr`."""
+    """Values whose `repr` raises, such as an object before its `__init__` has ended. `show`: written like an object without a
+    `__repr__`, and counted. `refuse`: the program has the outcome `repr`."""
 
     @model_validator(mode="after")
     def _in_process(self) -> TracerConfig:

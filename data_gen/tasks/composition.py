@@ -30,20 +30,20 @@ class CompositionTask(Task):
 
     kind: Literal["composition"] = "composition"
     family: Annotated[str, one_of(FAMILIES)] = "strings"
-    """The type of the values that the functions take and give."""
+    """The type of the functions' arguments and results."""
     functions: tuple[str, ...] = ()
-    """Which functions of the family may occur; all if none is named."""
+    """Functions of the family to use; empty: all."""
     depth: int | tuple[int, int] = 1
-    """Calls in each other, fixed or drawn from [low, high]."""
+    """Number of composed calls, fixed or drawn from [low, high]."""
     flatten: bool = False
-    """Whether each call stands on a line of its own, its result in a temporary variable."""
+    """Write each call on its own line, with its result in a temporary variable."""
     input_length: tuple[int, int] = (3, 8)
     """Characters of a random input string."""
     alphabet: str = Field(default=LETTERS, min_length=1)
     """The letters of random strings."""
     split_by: Literal["program", "functions"] = "program"
-    """What no two splits share: programs, or sequences of composed functions, whatever they are given. Single functions stay in all
-    splits, each program of one in one of them."""
+    """The unit that no two splits share: `program`, or the sequence of composed functions with any input. Single functions are in all
+    splits, each of their programs in one."""
     held_out_functions: tuple[str, ...] = ()
     """Functions that the train split never has."""
     held_out_depths: tuple[int, ...] = ()

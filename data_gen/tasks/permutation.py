@@ -40,24 +40,24 @@ class PermutationTask(Task):
 
     kind: Literal["permutation"] = "permutation"
     n: int = Field(default=5, ge=3, le=8)
-    """How many variables."""
+    """Number of variables."""
     moves: Moves = "full"
-    """What one command may be: a swap of two variables, a cycle of three, or any permutation of all."""
+    """The commands: swaps of two variables, cycles of three, or permutations of all."""
     length: int | tuple[int, int] = 16
     """Commands of a program, fixed or drawn from [low, high]."""
     repertoire: int | tuple[int, int] | None = None
-    """How many different commands a program's are drawn from, fixed or drawn from [low, high]: the fewer, the more often a line stands
-    in a program again. By default all that there are."""
+    """Number of different commands in a program, fixed or drawn from [low, high]; the fewer, the more lines repeat. Null: no
+    limit."""
     distinct_values: bool = False
     """Whether the starting digits are all different (published diagnostics allow repeats)."""
     answer: Answer = "string"
-    """How the function form ends: it returns all values in a string, which it has to build; or it returns nothing, as the published
-    programs do, after a print of one variable (`print`) or after the last command (`none`). The answer of these is the last state:
-    at the print, or of `none` before the last command, for a trace shows no later one."""
+    """The end of the program written as a function. It returns a string of all values; or it returns nothing, like the published
+    programs, after printing one variable (`print`) or after the last command (`none`). Then the answer is the last state in the
+    trace: at the print, or before the last command."""
     split_by: Literal["program", "commands"] = "program"
-    """What no two splits share: programs, or sequences of commands, whatever digits they start from. Of few commands there are few
-    sequences (81 of four swaps of three variables), and by program all of them stand in training. By commands one that is tested
-    may still begin a longer one of training."""
+    """The unit that no two splits share: `program`, or the sequence of commands with any starting digits. Short programs have few
+    sequences (81 of four swaps of three variables), and with `program` training has all of them. A tested sequence may still begin a
+    longer one in training."""
     held_out_lengths: tuple[int, ...] = ()
     """Lengths that the train split never has."""
 

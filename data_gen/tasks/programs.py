@@ -29,11 +29,11 @@ class Shares(Settings):
     """Parts of a whole, which is 1."""
 
     train: float = Field(default=0.8, ge=0)
-    """Of the programs that are trained on."""
+    """Share of training programs."""
     validation: float = Field(default=0.1, ge=0)
-    """Of those that training is validated on."""
+    """Share of validation programs."""
     test: float = Field(default=0.1, ge=0)
-    """Of those that evaluations ask."""
+    """Share of test programs."""
 
     @model_validator(mode="after")
     def _whole(self) -> Shares:
@@ -63,11 +63,11 @@ class ProgramsTask(Task):
     JSONL file whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output`, `id` and `split`. Programs below
     a folder `train`, `validation` or `test` are of that split."""
     split_by: Literal["hash", "function", "program"] = "hash"
-    """How splits are drawn where the source gives none. `hash`: a hash of a function picks the split of all its executions, which it
-    keeps when other programs are added; `shares` hold on average. `function`: functions are dealt out in just these shares. `program`:
-    executions are, so that a function that is tested with one input was trained on with others: results are then of these functions."""
+    """How programs without a split are divided. `hash`: a hash of the function picks the split of all its executions; it stays when
+    programs are added, and `shares` hold on average. `function`: functions are divided in exactly these shares. `program`: executions
+    are divided, so that a function is trained on with other inputs than it is tested with."""
     shares: Shares = Shares()
-    """The parts that splits have of the whole."""
+    """The share of each split."""
     rewrites: tuple[RewriteName, ...] = ()
     """Rewrites applied to every program (`remedy.data_gen.rewrites`)."""
     held_out_programs: tuple[str, ...] = ()

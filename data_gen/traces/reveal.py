@@ -42,16 +42,16 @@ class RevealConfig(Settings):
     """
 
     spacing: float = Field(default=1)
-    """Every k-th frame that has locals keeps its STATE, counted from the first; so does the last. `.inf`: these two alone."""
+    """Every k-th frame with locals keeps its state, counted from the first; so does the last. `.inf`: only these two."""
     locals: Literal["full", "diff", "one_in_turn", "one_at_random"] = "full"
-    """What a STATE shows: all variables; all, with `..` for a value that has not changed since it was last shown (`diff`); or
-    one variable, by turns or drawn from the seed. The last STATE shows all."""
+    """The content of a state: all variables; all, with `..` for values that have not changed since they were last shown (`diff`); or
+    one variable, in turn or at random. The last state shows all."""
     call_depth: int | None = Field(default=None, ge=0, le=1_000_000)
     """Levels of calls that are traced; deeper calls are stepped over (0: the entry point's own frames). None: all."""
     answer_only: bool = False
-    """Write the returned value alone, after the first frame: no trace."""
+    """Write only the returned value after the first frame, without a trace."""
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000_000)
-    """Most tokens of an example; one that has more is written in the densest way that fits. None: no limit."""
+    """The largest number of tokens of an example. Longer ones are written with the densest states that fit. Null: no limit."""
 
     @field_validator("spacing")
     @classmethod

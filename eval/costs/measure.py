@@ -31,14 +31,13 @@ class MeasureConfig(Configuration):
     """Settings of a count of tokens: the traces, the tokenizers and the variants."""
 
     sources: tuple[ProgramsTask, ...] = Field(min_length=1)
-    """Sets of programs, each written like a `programs` task of the data."""
+    """Sets of programs, each like a `programs` task."""
     tokenizers: dict[str, AnyTokenizer] = {}
-    """Tokenizers to count with, by the name that reports give them."""
+    """Tokenizers to count with, by their names in reports."""
     checkpoints: tuple[str, ...] = ()
-    """Folders of runs whose tokenizers are counted with too, so that a report can set a run's failures beside how its tokenizer
-    cuts strings."""
+    """Runs whose tokenizers are counted too; a report then shows a run's failures beside how its tokenizer cuts strings."""
     costs: CostSettings = CostSettings()
-    """The variants of every trace whose tokens are counted."""
+    """The forms of each trace to count."""
 
     @model_validator(mode="after")
     def _some(self) -> MeasureConfig:

@@ -27,15 +27,15 @@ class CostSettings(Settings):
     formats: tuple[FormatName, ...] = Field(default=("cwm",), min_length=1)
     """Text forms of a trace."""
     spacings: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
-    """States are kept at every k-th frame; `inf`: at the first and the last only."""
+    """Spacings of states; `inf`: only the first and the last."""
     locals: tuple[Literal["full", "diff", "one_in_turn"], ...] = Field(default=("full", "diff"), min_length=1)
-    """What a kept state shows: all variables; all, with `..` for what has not changed (`diff`); or one of them by turns."""
+    """Contents of states: all variables; all, with `..` for unchanged values (`diff`); or one variable in turn."""
     string_encodings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
     """How string values are written."""
     limits: tuple[Annotated[int, Field(ge=1, le=1_000_000_000)], ...] = (2048, 8192, 32768)
-    """The report counts the traces with more tokens than each of these."""
+    """Token limits; the report counts the traces beyond each."""
     max_tokens: int | None = Field(default=8192, ge=1, le=1_000_000_000)
-    """Also count the densest variant in which program and trace together have at most so many tokens; null: do not."""
+    """Also count the densest form in which program and trace have at most this many tokens; null: do not."""
 
     @field_validator("spacings")
     @classmethod

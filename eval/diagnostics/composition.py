@@ -72,13 +72,13 @@ class CompositionDiagnostic(Diagnostic):
     families: tuple[Annotated[str, one_of(FAMILIES)], ...] = Field(default=("strings",), min_length=1)
     """Families of functions."""
     functions: tuple[str, ...] = ()
-    """Functions to compose; empty: those that the data is configured with, or all of another family."""
+    """Functions to compose; empty: those of the data configuration, or all of another family."""
     depths: tuple[int, ...] = (2, 3, 4, 5)
     """Depths of compositions; empty: single functions only."""
     forms: tuple[Form, ...] = Field(default=("nested", "flattened"), min_length=1)
     """How compositions are written."""
     examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
-    """Programs under each condition: of each function, and of each depth and form. Where there are fewer, each is there once."""
+    """Programs per condition: per function, depth and form. If there are fewer, each is used once."""
 
     @model_validator(mode="after")
     def _forms_of_something(self) -> CompositionDiagnostic:

@@ -75,11 +75,11 @@ class Diagnostic(Settings, ABC):
     kind: str
     """The name it is registered under."""
     forcing: tuple[Forcing, ...] = Field(default=("free",), min_length=1)
-    """Which roles the decoder feeds, one condition each: `free` (the context only), `action_forced` (true events, actions and
-    separators too, so that the model's own states carry on), `line_forced` (the same without events), `state_forced` (true states,
-    values and separators), `teacher_forced` (everything, in one parallel pass), `control_flow` (the context only, and of events and
-    actions nothing else can be written than the program's control flow allows), `guided` (the same, where evaluating the line on the
-    state that the model has just written decides as well), or a list of roles."""
+    """The roles that the decoder feeds, one condition each: `free` (only the context), `action_forced` (also true events, actions and
+    separators; the states are the model's own), `line_forced` (the same without events), `state_forced` (true states, values and
+    separators), `teacher_forced` (everything, in one parallel pass), `control_flow` (only the context, with events and actions
+    constrained to the program's control flow), `guided` (constrained further, by evaluating lines on the state that the model has
+    written), or a list of roles."""
 
     @field_validator("forcing")
     @classmethod

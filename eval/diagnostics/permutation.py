@@ -48,16 +48,16 @@ class PermutationDiagnostic(Diagnostic):
     lengths: tuple[int, ...] = Field(default=(8, 16, 32, 64, 128), min_length=1)
     """Numbers of commands, one condition each."""
     spacings: tuple[float, ...] = ()
-    """Spacings of the kept states, one condition each, `.inf` for the first and the last alone; empty: as the data is configured."""
+    """Spacings of states, one condition each; `.inf`: only the first and the last. Empty: that of the data configuration."""
     locals: tuple[Literal["full", "diff", "one_in_turn", "one_at_random"], ...] = ()
-    """What a kept state shows, one condition each; empty: as the data is configured."""
+    """Contents of states, one condition each; empty: that of the data configuration."""
     repertoires: tuple[Annotated[int, Field(strict=True)], ...] = ()
-    """How many different commands a program's are drawn from, one condition each, with a label; empty: as the data is configured."""
+    """Numbers of different commands in a program, one condition each, with a label; empty: that of the data configuration."""
     memories: tuple[Memory | None, ...] = ()
-    """What the model remembers of a trace, one condition each, with a label: `[null, 4, {frames: 4, open_calls: true}]`; empty: as the
-    data is configured (`data.memory`). A checkpoint is not practised in another memory than the one that it was trained with."""
+    """Memories (`data.memory`), one condition each, with a label: `[null, 4, {frames: 4, open_calls: true}]`; empty: that of the data
+    configuration. A checkpoint has no practice with another memory than it was trained with."""
     examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
-    """Programs under each condition."""
+    """Programs per condition."""
 
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
         """Lengths by spacing, locals and forcing."""

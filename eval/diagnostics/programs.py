@@ -66,26 +66,26 @@ class ProgramsDiagnostic(Diagnostic):
     kind: Literal["programs"] = "programs"
     """The diagnostic."""
     sources: tuple[Annotated[SerializeAsAny[Task], by_kind(TASKS, "programs")], ...] = ()
-    """Tasks, by default of kind `programs`; empty: the one that the data is configured with. Of programs that the checkpoint was
-    trained on, only a split is evaluated."""
+    """Tasks, by default of kind `programs`; empty: that of the data configuration. Of programs that the checkpoint was trained on,
+    only one split is evaluated."""
     forcing: tuple[Forcing, ...] = Field(default=_FORCING, min_length=1)
-    """Which roles the decoder feeds where a trace is written, one condition each: `free`, `line_forced`, `action_forced`,
-    `state_forced`, `teacher_forced`, `control_flow`, `guided`, or a list of roles."""
+    """The roles that the decoder feeds in a trace, one condition each: `free`, `line_forced`, `action_forced`, `state_forced`,
+    `teacher_forced`, `control_flow`, `guided`, or a list of roles."""
     answer_only: tuple[bool, ...] = Field(default=(False, True), min_length=1)
-    """Whether the model writes the trace, or (true) the answer at once, which is decoded freely."""
+    """False: the model writes a trace. True: it writes the answer at once, freely."""
     rewrites: tuple[Rewriting, ...] = Field(default=("none",), min_length=1)
     """Rewrites of the programs, one condition each: `none`, `all`, or one by name."""
     spacings: tuple[float, ...] = ()
-    """Spacings of the kept states; empty: as the data is configured."""
+    """Spacings of states; empty: that of the data configuration."""
     locals: tuple[Literal["full", "diff"], ...] = ()
-    """What a kept state shows; empty: as the data is configured."""
+    """Contents of states; empty: that of the data configuration."""
     string_encodings: tuple[EncodingName, ...] = ()
-    """How string values are written; empty: as the data is configured."""
+    """String encodings; empty: that of the data configuration."""
     memories: tuple[Memory | None, ...] = ()
-    """What the model remembers of a trace, one condition each, with a label: `[null, 4, {frames: 4, open_calls: true}]`; empty: as the
-    data is configured (`data.memory`). A checkpoint is not practised in another memory than the one that it was trained with."""
+    """Memories (`data.memory`), one condition each, with a label: `[null, 4, {frames: 4, open_calls: true}]`; empty: that of the data
+    configuration. A checkpoint has no practice with another memory than it was trained with."""
     examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
-    """The first so many programs of each source; by default all, or 100 of generated ones."""
+    """Number of programs per source, the first ones; by default all, or 100 generated ones."""
 
     @model_validator(mode="after")
     def _something_to_do(self) -> ProgramsDiagnostic:

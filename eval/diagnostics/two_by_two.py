@@ -61,7 +61,7 @@ class TwoByTwoDiagnostic(Diagnostic):
     forcing: tuple[Forcing, ...] = Field(default=tuple(CELLS), min_length=1)
     """The cells: `free`, `action_forced`, `state_forced` and `teacher_forced`."""
     examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
-    """Programs of the configured task; by default all that are given, or 100 of generated ones."""
+    """Programs of the configured task; by default all given ones, or 100 generated ones."""
 
     @field_validator("forcing")
     @classmethod

@@ -16,15 +16,15 @@ class Backend(Settings):
     """A server of the OpenAI completions protocol with vLLM's additions."""
 
     url: str
-    """Where it is, such as `http://localhost:8000`. A key that it asks for is read from the environment variable REMEDY_API_KEY."""
+    """Its address, such as `http://localhost:8000`. A key is read from the environment variable REMEDY_API_KEY."""
     model: str
-    """The model's name there, as `vllm serve NAME` or `--served-model-name` gives it."""
+    """The model's name on the server, as in `vllm serve NAME` or `--served-model-name`."""
     timeout: float = Field(default=300.0, gt=0, le=86_400)
-    """Seconds that a reply may take up to its last byte; after a time-out twice as many are given."""
+    """Seconds until a reply must be complete; doubled after each time-out."""
     patience: float = Field(default=600.0, ge=0, le=604_800)
-    """Seconds for which a request that fails (time-outs, dropped connections, broken replies, status 429 or 5xx) is tried again."""
+    """Seconds for which a failing request is retried (time-outs, dropped connections, broken replies, status 429 or 5xx)."""
     batch_invariant: bool = False
-    """It was started with VLLM_BATCH_INVARIANT=1, which it says itself in development mode only (VLLM_SERVER_DEV_MODE=1)."""
+    """The server was started with VLLM_BATCH_INVARIANT=1. It says so itself only in development mode (VLLM_SERVER_DEV_MODE=1)."""
 
     @field_validator("url")
     @classmethod

@@ -23,7 +23,7 @@ class Side(Settings):
     """The records of one variant, or one run, under one condition."""
 
     run: str
-    """The name of a variant, which is all of its runs, or of one run."""
+    """The name of a variant (all its runs) or of one run."""
     where: dict[str, bool | int | float | str] = {}
     """The condition, by its labels: `{length: 64, forcing: action_forced}`."""
 
@@ -34,25 +34,24 @@ class Comparison(Settings):
     mitigation: str
     """Its name in reports."""
     failure: Aim = "any"
-    """The failure that it is meant to cure."""
+    """The failure that it should mitigate."""
     metric: Metric = "answer"
-    """The quantity that is compared: right answers, right states or right actions by frame, the validation loss at the end of
-    training, or the tokens of traces. Of the last two less is better, and no threshold is solved."""
+    """The quantity to compare: right answers, right states or actions by frame, the final validation loss, or the tokens of traces.
+    For the last two, less is better and no run is *solved*."""
     baseline: Side
     """The records without it."""
     treatment: Side
     """The records with it."""
     margin: float = Field(default=MARGIN, gt=0, lt=1)
-    """A treatment that loses less than this share of what is right is called as good (0.02: 2 points)."""
+    """A treatment is *as good* if it loses less than this (0.02: 2 points)."""
     solved_at: float | Literal["above chance"] = Field(default=BAR)
-    """A training solves the task if its rate reaches this with the lower end of its 95 % interval; `above chance`: the best that is
-    right without a model (a guess, the start given back, one answer for all)."""
+    """A run solves the task if the lower end of its rate's 95 % interval reaches this; `above chance`: the best rate without a model
+    (a guess, the start given back, one answer for all)."""
     asks: tuple[Question, ...] = ()
-    """The questions that are asked of recipes: `solved`, how many trainings solve the task, or `rates`, whether their rates differ; of
-    both, each is judged at half the level. By default rates from five seeds a side (six runs that are on both sides), the solved
-    trainings below."""
+    """The tests of recipes: `solved` compares how many runs solve the task, `rates` compares their rates; with both, each has half
+    the level. By default `rates` from five seeds a side (six for paired runs), `solved` below."""
     primary: bool = False
-    """The one comparison that the experiment is made for: judged by itself, whatever the number of others."""
+    """The experiment's main comparison, judged at the full level whatever the number of others."""
 
     @field_validator("solved_at")
     @classmethod

@@ -62,7 +62,7 @@ class TracerConfig(Settings):
     max_value_characters: int = Field(default=16_000_000, ge=1, le=1_000_000_000_000)
     """Characters of all values recorded in one trace."""
     unreadable: Literal["placeholder", "refuse"] = "placeholder"
-    """Values whose `repr` raises, such as an object before its `__init__` has ended. `show`: written like an object without a
+    """Values whose `repr` raises, such as an object before its `__init__` has ended. `placeholder`: written like an object without a
     `__repr__`, and counted. `refuse`: the program has the outcome `repr`."""
 
     @model_validator(mode="after")

@@ -30,6 +30,8 @@ CONNECT = 10.0
 """Seconds that a connection may take."""
 QUIET = 10.0
 """Seconds for which a request fails before that is said, and between two lines that say so."""
+LARGEST = 256 << 20
+"""Bytes of a reply; one of more is none that was asked for."""
 TIMED_OUT = "no reply in time"
 
 
@@ -125,13 +127,9 @@ class HttpClient:
     async def _once(
         self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float
     ) -> Mapping[str, Any]:
-        assert self._client is not None, "outside of `opened`"
-        timeout = httpx.Timeout(seconds, connect=min(seconds, CONNECT), pool=None)
         try:
             # httpx's own time-out is between two bytes: one that sends a byte now and then would never reach it.
-            reply = await asyncio.wait_for(
-                self._client.request(method, self.backend.url + path, json=content, timeout=timeout), seconds
-            )
+            reply = await asyncio.wait_for(self._whole(method, path, content, seconds), seconds)
         except (asyncio.TimeoutError, httpx.TimeoutException):
             raise _Passing(TIMED_OUT) from None
         except httpx.RequestError as error:
@@ -145,11 +143,23 @@ class HttpClient:
             raise Refused(self._refusal(path, reply), reply.status_code)
         try:
             found = reply.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _Passing("a reply that is no JSON, or is cut") from None
         if not isinstance(found, Mapping):
             raise _Passing("a reply that is no JSON object")
         return found
+
+    async def _whole(self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float) -> httpx.Response:
+        """A reply that is read to its end."""
+        assert self._client is not None, "outside of `opened`"
+        url, timeout = self.backend.url + path, httpx.Timeout(seconds, connect=min(seconds, CONNECT), pool=None)
+        body = bytearray()
+        async with self._client.stream(method, url, json=content, timeout=timeout) as reply:
+            async for piece in reply.aiter_bytes():
+                body += piece
+                if len(body) > LARGEST:
+                    raise UserError(f"{url}: a reply of more than {LARGEST >> 20} MiB: is this the server?")
+        return httpx.Response(reply.status_code, content=bytes(body))
 
     def _refusal(self, path: str, reply: httpx.Response) -> str:
         where = f"{self.backend.url}{path}: status {reply.status_code}"
@@ -163,7 +173,7 @@ def _said(reply: httpx.Response) -> str:
     """Return what the body of an error says, on one line: the message of OpenAI's form, or the text."""
     try:
         found = reply.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return one_line(reply.text, 300) or reply.reason_phrase
     for key in ("error", "message", "detail"):
         if isinstance(found, Mapping) and key in found:

@@ -143,6 +143,14 @@ def test_a_reply_that_comes_byte_by_byte_is_late() -> None:
     assert "no reply in time, for " in refused(server, tokenizer, timeout=0.3)
 
 
+def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    server = ContractServer(model, tokenizer)
+    server.script = lambda number, content: lambda reply: reply.update(padding="." * 300_000)
+    monkeypatch.setattr("remedy.eval.generators.http_client.LARGEST", 1 << 18)
+    assert "a reply of more than 0 MiB: is this the server?" in refused(server, tokenizer)
+
+
 def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokenizer = model_for(SYMBOLIC)
     wider, characters = model_for(CWM)

@@ -68,7 +68,8 @@ def generate(
     encode = partial(encoded_examples, data, tokenizer)
     for done in write(data, size, out, encode, tokenizer.fingerprint, part, workers, overwrite):
         made += done.stop - done.start
-        print(f"{done.name}: {made} examples, {made / (time.perf_counter() - begin):.0f}/s", flush=True)
+        speed = made / (time.perf_counter() - begin)
+        print(f"{done.name}: {done.stop - done.start:,} examples, {speed:.0f}/s", flush=True)
     missing = [s.name for s in shards if not (out / "data" / s.name).exists()]
     if missing:
         print(f"{len(shards) - len(missing)} of {len(shards)} shards in {out}; the card is written with the last one")

@@ -88,15 +88,16 @@ def compare(
     metric: Annotated[str, typer.Option(help="the score that is compared, where logs have several")] = "",
     cluster: Annotated[str, typer.Option(help="the field whose equal values are one cluster")] = "",
     right_from: Annotated[
-        MaybeFloat, typer.Option(help="the least score that is right, where scores are not 0 and 1")
+        MaybeFloat, typer.Option(help="the smallest score that counts as right, where scores are not 0 and 1")
     ] = None,
     margin: Annotated[float, typer.Option(min=0.001, max=0.999, help="`as good` loses less than this")] = 0.02,
     solved_at: Annotated[
         float, typer.Option(min=0.001, max=0.999, help="the rate from which a seed solves a task")
     ] = 0.95,
 ) -> None:
-    """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example: the difference, its interval and the word."""
-    from remedy.eval.report.compare import compare_logs
+    """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example: the difference, its interval and the verdict."""
+    from remedy.eval.report.compare import compare_logs, side_names
+    from remedy.eval.report.evidence import undecidable
     from remedy.eval.report.harness_logs import Reading
     from remedy.eval.report.render import write_pages
     from remedy.eval.report.wording import headline
@@ -104,8 +105,10 @@ def compare(
 
     found = compare_logs(baseline, treatment, Reading(metric, cluster, right_from), margin, solved_at)
     with owned(out):
-        page = write_pages(found, out, f"{treatment.stem} against {baseline.stem}")
-    words = [f"{str(word).capitalize()}. {said}" for word, said in (headline([item]) for item in found.verdicts)]
+        page = write_pages(found, out, " against ".join(side_names(treatment, baseline)))
+    words = [
+        f"{str(item.word).capitalize()}. {headline([item])[1]} {undecidable(item)}".strip() for item in found.verdicts
+    ]
     print("\n".join([*found.remarks, *words, f"report: {page}"]))
 
 

@@ -45,11 +45,12 @@ def compare_logs(
         if task not in tasks
     ]
     found = []
+    named = side_names(baseline, treatment)
     for task in tasks:
         about = Comparison(
-            mitigation=task if len(tasks) > 1 else f"{treatment.stem} in place of {baseline.stem} on {task}",
-            baseline=Side(run=baseline.stem),
-            treatment=Side(run=treatment.stem),
+            mitigation=task if len(tasks) > 1 else f"{named[1]} in place of {named[0]} on {task}",
+            baseline=Side(run=named[0]),
+            treatment=Side(run=named[1]),
             margin=margin,
             solved_at=solved_at,
         )
@@ -57,6 +58,13 @@ def compare_logs(
         found.append(verdict)
         remarks += remark
     return Report(worded(found), remarks, [], pd.DataFrame(), [])
+
+
+def side_names(first: Path, second: Path) -> tuple[str, str]:
+    """Names of two sides: of their files or folders, or of the folders above where these are equal."""
+    while first.stem == second.stem and first.parent.name and second.parent.name:
+        first, second = first.parent, second.parent
+    return first.stem, second.stem
 
 
 def _verdict(

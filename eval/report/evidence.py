@@ -46,7 +46,7 @@ def solved_of(side: Repeated) -> str:
     """The trainings that solve the task, and the share of all trainings that would: `3 of 4`, `19 to 99 % of all`."""
     at = "" if side.solved_at == BAR else f" (at {100 * side.solved_at:.0f} %)"
     if not side.reachable:
-        return f"not to be told, on so few programs{at}"
+        return f"unknown: too few programs{at}"
     return f"{side.solved} of {len(side.runs)}{at}\n{interval(*side.share)} of all"
 
 
@@ -92,7 +92,7 @@ def decidable(
     asks = tuple(asks) or (("solved",) if few else ("rates",))
     level /= len(asks)
     if asks == ("solved",) and not isinstance(solved_at, str) and rate([True] * clusters).low < solved_at:
-        return f"nothing: on so few programs no training is shown to reach {solved_at:.0%}"
+        return f"nothing: {clusters} programs cannot show {solved_at:.0%}, even if all are right; {programs_for(solved_at)} can"
     if all(least_p(question, (whole[0], whole[1]), matched) >= level for question in asks):
         return "nothing: too few seeds"
     if "rates" in asks:
@@ -100,6 +100,20 @@ def decidable(
     if matched:
         return "trainings that solve it on one side alone"
     return f"0 against 90 % of trainings that solve it (power {power_of_solved((0.0, 0.9), (whole[0], whole[1]), level):.0%})"
+
+
+def programs_for(solved_at: float) -> int:
+    """The programs that show a rate of `solved_at` if all are right."""
+    least, most = 0, 1
+    while rate([True] * most).low < solved_at:
+        least, most = most, 2 * most
+    return next(count for count in range(least + 1, most + 1) if rate([True] * count).low >= solved_at)
+
+
+def undecidable(item: Verdict) -> str:
+    """A sentence on a comparison that could have shown nothing, whatever its runs did; else empty."""
+    said = bounds(item)
+    return f"It {said}." if item.word is VerdictWord.INCONCLUSIVE and said.startswith("could show nothing") else ""
 
 
 def _not_shown(item: Verdict) -> str:

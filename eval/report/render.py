@@ -16,7 +16,7 @@ import pandas as pd
 
 from remedy.checksums import write_json
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.evidence import EVIDENCE_HEAD, evidence_row
+from remedy.eval.report.evidence import EVIDENCE_HEAD, evidence_row, undecidable
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import (
@@ -27,6 +27,7 @@ from remedy.eval.report.wording import (
     dots,
     effect,
     headline,
+    leading,
     scope,
     verdict_row,
 )
@@ -100,7 +101,8 @@ def write_pages(found: Report, output: Path, title: str) -> Path:
     names.sort(key=lambda name: GROUPS.index(name) if name in GROUPS else len(GROUPS) - 1.5)
     word, sentence = headline(found.verdicts)
     about: dict[str, Any] = {"title": title, "word": word, "sentence": sentence}
-    about["remarks"] = [*filter(None, [counted(found.verdicts)]), *found.remarks]
+    why = undecidable(leading(found.verdicts)) if found.verdicts else ""
+    about["remarks"] = [*filter(None, [why, counted(found.verdicts)]), *found.remarks]
     made = f"Report made with cwm-remedy {version('cwm-remedy')}."
     content = {
         **about,

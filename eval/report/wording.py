@@ -57,11 +57,10 @@ def dots(item: Verdict) -> list[list[float]]:
 
 
 def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
-    """The word and the sentence of the primary comparison, or else of the one with the least p-value; a sentence alone without any."""
+    """The word and the sentence of the leading comparison; a sentence alone without any."""
     if not verdicts:
         return None, NOTHING
-    primary = next((one for one in verdicts if one.comparison.primary), None)
-    item = primary or min(verdicts, key=lambda one: (one.evidence.p_value, -abs(effect(one).centre)))
+    item = leading(verdicts)
     low, high = (_signed(item, end) for end in item.interval)
     known = f" ({confidence(item)} CI {low} to {high})" if not math.isinf(item.interval[1]) else ""
     aim = "" if item.comparison.failure == "any" else f" (meant for {item.comparison.failure})"
@@ -69,6 +68,12 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
     sides = f"{side_of(item, item.treatment)} against {side_of(item, item.baseline)} {what}"
     parts = [sides, difference_of(item) + known, scope(item), f"not judged: {item.refused}" if item.refused else ""]
     return item.word, f"{item.comparison.mitigation}: {', '.join(filter(None, parts))}."
+
+
+def leading(verdicts: Sequence[Verdict]) -> Verdict:
+    """The primary comparison, or else the one with the least p-value."""
+    primary = next((one for one in verdicts if one.comparison.primary), None)
+    return primary or min(verdicts, key=lambda one: (one.evidence.p_value, -abs(effect(one).centre)))
 
 
 def confidence(item: Verdict) -> str:
@@ -121,7 +126,8 @@ def scope(item: Verdict) -> str:
     if item.comparison.metric == "tokens":
         return f"on {drawn(item)}"
     if not item.found.repeated:
-        return "one run each" if before == after == 1 else f"{plural(after, 'run')} against {before}"
+        runs = "one run each" if before == after == 1 else f"{plural(after, 'run')} against {before}"
+        return f"{runs}, not for other seeds"
     if item.found.same_runs:
         return f"{after} seeds, each on both sides"
     if before == after:

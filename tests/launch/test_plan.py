@@ -44,7 +44,7 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     assert "guessed from operations" in text
     assert "permutation, length 2, horizon 1, forcing free" in text
     row = next(line for line in text.splitlines() if "b (length 4)" in line)
-    few = "nothing: on so few programs no training is shown to reach 95%"
+    few = "nothing: 50 programs cannot show 95%, even if all are right; 73 can"
     assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "3 to 3", "50", few, few]
     more = {"diagnostics": [{"kind": "permutation", "lengths": [2, 4], "examples": 80}]}
     text = printed(tmp_path, groups={"g": {**GROUP, "evaluate": more}})

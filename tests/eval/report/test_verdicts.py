@@ -33,7 +33,7 @@ def test_the_verdict_of_two_runs() -> None:
     assert found.token_ratio == pytest.approx((42 + 15) / (100 + 15))
     assert decided(records, "b", "a").word is VerdictWord.WORSE
     assert decided(records, "b", "b").word is VerdictWord.AS_GOOD
-    assert verdict_cell(found) == "Fixed\none run each"
+    assert verdict_cell(found) == "Fixed\none run each, not for other seeds"
 
 
 def evidence(item: Verdict) -> dict[str, str]:
@@ -66,7 +66,7 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     # One of its runs can be named too; then the words are of these runs.
     one = decided(records, "a", "b-0")
     assert (one.found.seeds, one.found.repeated) == ((6, 1), False)
-    assert verdict_cell(one) == "Fixed\n1 run against 6"
+    assert verdict_cell(one) == "Fixed\n1 run against 6, not for other seeds"
     # Three seeds can be told apart by how many solve the task; two cannot.
     few = decided(records[records["run"].str.endswith(("0", "1", "2"))], "a", "b")
     assert verdict_cell(few) == "Helped\n3 seeds each"
@@ -101,7 +101,7 @@ def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
     _, records = together(*parts, variants={f"b-{seed}": "b" for seed in range(6)} | {"base": "base"})
     compared = [comparison({"run": "base"}, {"run": "b"}, failure="forgetting")]
     (of_runs,), (of_recipe,) = decide(compared, records), decide(compared, records, ["base"])
-    assert verdict_cell(of_runs).splitlines()[:2] == ["Worse", "6 runs against 1"]
+    assert verdict_cell(of_runs).splitlines()[:2] == ["Worse", "6 runs against 1, not for other seeds"]
     assert verdict_cell(of_recipe).splitlines()[:2] == ["Worse", "6 seeds against a model as it is"]
     assert of_recipe.found.seeds == (1, 6)
     assert of_recipe.found.difference == of_runs.found.difference

@@ -9,10 +9,15 @@ from typing import Annotated
 import typer
 
 from remedy.data_gen.tasks.programs import ProgramsTask
+from remedy.eval.report.evidence import programs_for
 from remedy.files import file_name, write_text
 from remedy.launch.console import MaybePath, target
 from remedy.settings import UserError
 
+BARS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
+"""Rates that a training may have to reach to solve the task: the first that so few test programs can show."""
+EXAMPLES = 100
+"""Test programs that are asked."""
 FUNCTIONS = 30
 """From so many functions on they are dealt out to splits; of fewer, programs are."""
 EXPERIMENT = """\
@@ -38,10 +43,12 @@ groups:
       characters: {{tokenizer.string_tokenization: characters}}
       sparse: {{data.reveal.spacing: 4}}
     seeds: [0, 1, 2]                # five a side say more: remedy run ... --plan
-    evaluate: {{diagnostics: [{{kind: programs, answer_only: [false], forcing: [free], examples: 100}}], threads: 1}}
+    evaluate: {{diagnostics: [{{kind: programs, answer_only: [false], forcing: [free], examples: {asked}}}], threads: 1}}
 comparisons:
-  - {{mitigation: characters for strings, failure: strings, primary: true, baseline: {{run: baseline}}, treatment: {{run: characters}}}}
-  - {{mitigation: a state in four frames, failure: token budget, baseline: {{run: baseline}}, treatment: {{run: sparse}}}}
+  - {{mitigation: characters for strings, failure: strings, primary: true{solved},
+     baseline: {{run: baseline}}, treatment: {{run: characters}}}}
+  - {{mitigation: a state in four frames, failure: token budget{solved},
+     baseline: {{run: baseline}}, treatment: {{run: sparse}}}}
 """
 
 
@@ -65,6 +72,9 @@ def init(
     if path.exists():
         raise UserError(f"{path}: is there already; choose another --out")
     split = "" if task.split_by == "hash" else f", split_by: {task.split_by}"
-    text = EXPERIMENT.format(name=name, said=said, path=json.dumps(programs), split=split)
+    asked = min(EXAMPLES, task.count("test") or EXAMPLES)
+    bar = next((bar for bar in BARS if programs_for(bar) <= task.clusters("test", asked)), BARS[-1])
+    solved = "" if bar == BARS[0] else f", solved_at: {bar}"
+    text = EXPERIMENT.format(name=name, said=said, path=json.dumps(programs), split=split, solved=solved, asked=asked)
     write_text(path, text)
     print(f"{said}\nwrote {path}; next: remedy run {path} --plan, then remedy run {path}")

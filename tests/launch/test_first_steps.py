@@ -7,6 +7,7 @@ import pytest
 
 from remedy import __version__
 from remedy.data_gen.tasks import TASKS
+from remedy.eval.report.evidence import programs_for
 from remedy.launch.choices import REGISTRIES
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.generate import generate
@@ -53,8 +54,13 @@ def test_the_experiment_that_init_writes_is_one_that_runs(
     said = capsys.readouterr().out
     assert f"{20 * functions:,} programs of {functions} functions" in said
     assert rule in path.read_text()
-    jobs = expand(load(ExperimentConfig, path), "mine.yaml")
+    experiment = load(ExperimentConfig, path)
+    jobs = expand(experiment, "mine.yaml")
     check_programs(jobs)
+    programs = jobs[0].train.data.task.clusters("test", 100)
+    assert all(
+        float(one.solved_at) == 0.5 or programs_for(float(one.solved_at)) <= programs for one in experiment.comparisons
+    )
     assert said.splitlines()[0] in capsys.readouterr().out
     assert {job.variant for job in jobs} == {"baseline", "characters", "sparse"}
     with pytest.raises(UserError, match=r"mine\.yaml: is there already"):

@@ -191,10 +191,10 @@ def _print_comparisons(
         console.print(f"Fed different roles on their two sides, so diagnoses without a verdict: {left} more.")
     console.print(
         f"Assumed: baseline {rate:.0%} right (--rate), seeds {100 * spread:.0f} points apart (--spread, standard deviation; measured "
-        f"9 to 28 for one recipe), outcomes on a program correlated by {CORRELATION:g}; executions of one function right or wrong "
-        "together, the worst that can be, and every other example by itself. The last column: if it must hold together with the "
-        "others (Holm, at worst). With one seed a side, a difference is of these runs. Below five seeds a side a verdict asks how many "
-        f"trainings solve the task. To say fixed of a recipe takes {seeds_for_fixed()} seeds that all solve it."
+        f"9 to 28 for one recipe), outcomes on a program correlated by {CORRELATION:g}; all executions of one function succeed or "
+        "fail together. The last column corrects for all comparisons (Holm, at worst). With one seed a side, a verdict is about these "
+        "runs only; below five, it compares how many trainings solve the task. "
+        f"Fixed takes {seeds_for_fixed()} seeds that all solve it."
     )
 
 

@@ -125,8 +125,8 @@ def chosen_baselines(conditions: Sequence[ConditionSummary], baselines: Sequence
         declared = {first, *(one["run"] for one in mine if one["variant"] == first)} & {*baselines}
         if len({one["variant"] for one in mine}) > 1 and not declared:
             found.append(
-                f"Nobody named a baseline for {diagnostic}: it is {first}, which comes first (`baseline: true` on a run of an "
-                "experiment, or `remedy report --baseline`, names another)."
+                f"No baseline was named for {diagnostic}, so {first}, the first, is used (name another by `baseline: true` on a run "
+                "of an experiment, or by `remedy report --baseline`)."
             )
     return found
 

@@ -64,7 +64,7 @@ def test_runs_of_one_variant_are_put_together_and_compared_as_one(tmp_path: Path
 def test_the_baseline_is_named_or_said_to_be_the_first(tmp_path: Path) -> None:
     folders = [evaluation(tmp_path, "a", False), evaluation(tmp_path, "b", True)]
     (said,) = compose(folders).remarks
-    assert said.startswith("Nobody named a baseline for permutation: it is a, which comes first")
+    assert said.startswith("No baseline was named for permutation, so a, the first, is used")
     named = compose(folders, baselines=["b"])
     assert (named.remarks, named.verdicts[0].word) == ([], VerdictWord.WORSE)
     assert compose(folders[:1]).remarks == []

@@ -46,7 +46,7 @@ def written(folder: Path) -> Path:
         Section("Nothing to say", rows=[["Head"]]),
         Section("Found", rows=WIDE, links={"r-1": "records/r-1.html"}, group=RECORDS, filters=("Class",)),
     ]
-    found = Report(decide([NAMED, *others], records), ["Nobody named a baseline."], sections, records, conditions)
+    found = Report(decide([NAMED, *others], records), ["No baseline was named."], sections, records, conditions)
     return write_pages(found, folder, "A <b>title</b>")
 
 
@@ -65,7 +65,7 @@ def test_the_page_says_first_what_was_found_and_folds_the_rest(page: Path) -> No
     ]
     assert places == sorted(places)
     assert re.findall(r"<summary>([\w ]+)<", body) == ["Evidence", "Right answers", "Failures", "Records", "Methods"]
-    assert "Nobody named a baseline." in body
+    assert "No baseline was named." in body
     assert body.count('class="dot after"') == 6  # of each seed of both comparisons of answers
     assert '<td data-head="Head">93.0%<small>89 to 96\xa0%</small></td>' in body
     for left_out in ("Nothing to draw", "Nothing to say", 'data-head="Zero"'):

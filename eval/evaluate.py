@@ -20,7 +20,7 @@ from remedy.checksums import DamagedFile, digest_of
 from remedy.data_gen.examples import Example
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.window_examples import longest_seen
-from remedy.eval.checkpoint import Subject, describe
+from remedy.eval.checkpoint import Subject, describe, for_checkpoint, load_evaluated
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import check_interpreter
@@ -56,6 +56,23 @@ log = logging.getLogger(__name__)
 
 POOL = 8
 """Batches whose examples are made together, for a generator to write those of like lengths at a time, and rarely less than a batch."""
+
+
+def evaluate_checkpoint(
+    checkpoint: str | Path,
+    config: EvalConfig,
+    directory: str | Path,
+    name: str = "",
+    progress: Callable[[Progress], None] = lambda done: print(done, flush=True),
+) -> Path:
+    """Evaluate a run's folder, or a model of the hub, as `remedy evaluate` does; returns the summary's path.
+
+    Raises:
+        UserError: the checkpoint cannot be read, does not fit the configuration, or as `evaluate`.
+    """
+    subject = for_checkpoint(str(checkpoint), config)
+    model, tokenizer = load_evaluated(str(checkpoint), config)
+    return evaluate(model, tokenizer, subject, config, Path(directory), name or str(checkpoint), progress)
 
 
 def evaluate(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from remedy.data_gen.traces.render import render as render
     from remedy.data_gen.traces.reveal import RevealConfig as RevealConfig
     from remedy.eval.config import EvalConfig as EvalConfig
-    from remedy.eval.evaluate import evaluate as evaluate
+    from remedy.eval.evaluate import evaluate_checkpoint as evaluate
     from remedy.eval.report.page import report as report
     from remedy.models.loading import load_checkpoint as load_checkpoint
     from remedy.models.tokenizer import build_tokenizer as build_tokenizer
@@ -51,6 +51,7 @@ _NAMES = {
     "train.config": "RunConfig",
     "train.run": "train_model",
 }
+_RENAMED = {"train_model": "train", "evaluate": "evaluate_checkpoint"}  # `remedy.train` is the folder
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*sorted(_WHERE), "__version__"]
 
@@ -64,7 +65,7 @@ def __getattr__(name: str) -> Any:
     """One of the names above, imported from where it is defined (PEP 562)."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    own = "train" if name == "train_model" else name  # `remedy.train` is the folder
+    own = _RENAMED.get(name, name)
     value = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), own)
     return value
 

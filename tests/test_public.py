@@ -29,8 +29,7 @@ def test_type_checkers_are_told_of_every_public_name() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    renamed = {"train_model": "train"}
-    found = {name: f"remedy.{module}:{renamed.get(name, name)}" for name, module in remedy._WHERE.items()}
+    found = {name: f"remedy.{module}:{remedy._RENAMED.get(name, name)}" for name, module in remedy._WHERE.items()}
     assert told == found
     assert sorted(found) == sorted(NAMES)
 

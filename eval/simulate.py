@@ -16,6 +16,7 @@ from remedy.data_gen.splits import ALL, text_hash
 from remedy.data_gen.tasks.task import Drawn
 from remedy.data_gen.traces.budget import allows_partial_trace
 from remedy.data_gen.traces.cwm import Cwm
+from remedy.data_gen.traces.judge import same_frame
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.calibration.calibrator import Identity, identity_of
@@ -32,7 +33,7 @@ from remedy.eval.records.model_frames import Following, FrameStream, ModelFrame
 from remedy.eval.records.schema import Score
 from remedy.eval.scoring.actions import known_of
 from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.frames import same_frame, score_frames
+from remedy.eval.scoring.frames import score_frames
 from remedy.models.model_manifest import recorded_weights
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader

@@ -1,7 +1,8 @@
 """Rewards for reinforcement learning on traces: an interpreter that pays for every right frame.
 
 The functions here have the form that TRL's `GRPOTrainer` calls (`reward_funcs`): lists of completions and dataset columns in, a list
-of floats out. The dataset has the columns `prompt` and `trace`, as `dataset` makes it. What a model wrote is read as data, never run.
+of floats out. The dataset has the columns `prompt`, `trace` and
+`answer_frames`, as `dataset` makes it. What a model wrote is read as data, never run.
 
     >>> reward = TraceReward(tokenizer, parts={"prefix": 1.0, "answer": 1.0})
     >>> GRPOTrainer(model, reward_funcs=reward, train_dataset=dataset("configs/train/mine.yaml", 1000), ...)
@@ -18,6 +19,7 @@ from remedy.data_gen.roles import Role, Special, spans_text
 from remedy.data_gen.traces.judge import TraceScore, judge, pieces
 from remedy.data_gen.traces.parse import Piece
 from remedy.data_gen.traces.render import FORMATS
+from remedy.eval.scoring.answers import answer_places
 from remedy.messages import suggest
 from remedy.settings import UserError
 
@@ -65,7 +67,11 @@ class TraceReward:
         self.__name__ = "trace_" + "_".join(self.parts)
 
     def __call__(
-        self, completion_ids: Sequence[Sequence[int]], trace: Sequence[str | None], **columns: Any
+        self,
+        completion_ids: Sequence[Sequence[int]],
+        trace: Sequence[str | None],
+        answer_frames: Sequence[Sequence[int]],
+        **columns: Any,
     ) -> list[float | None]:
         """The rewards of completions, by their token ids, since texts come to a reward without their special tokens.
 
@@ -73,12 +79,13 @@ class TraceReward:
             ValueError: a row's true trace does not read as one.
         """
         return [
-            None if true is None else self._reward(self.score(ids, true)) for ids, true in zip(completion_ids, trace)
+            None if true is None else self._reward(self.score(ids, true, places))
+            for ids, true, places in zip(completion_ids, trace, answer_frames)
         ]
 
-    def score(self, ids: Sequence[int], true: str) -> TraceScore:
+    def score(self, ids: Sequence[int], true: str, answer_frames: Sequence[int]) -> TraceScore:
         """Score a completion beside the true trace: what of it is right, and which role is wrong first."""
-        return judge(self._pieces(ids), pieces(true), self.form)
+        return judge(self._pieces(ids), pieces(true), self.form, answer_frames)
 
     def _reward(self, score: TraceScore) -> float:
         return sum(weight * PARTS[name](score) for name, weight in self.parts.items()) / sum(self.parts.values())
@@ -103,8 +110,8 @@ class TraceReward:
 
 
 def dataset(data: DataConfig, count: int, split: str = "train") -> Dataset:
-    """The first examples of a split as rows for a trainer: `prompt` and `trace` as text with special tokens spelled out, `answer`,
-    and `index`. Programs whose trace is no example are left out.
+    """The first examples of a split as rows for a trainer: `prompt` and `trace` as text with special tokens spelled out,
+    `answer_frames`, the frames that say the answer (counted from the end), and `index`. Programs whose trace is no example are left out.
 
     Raises:
         UserError: the data has too few programs.
@@ -112,10 +119,11 @@ def dataset(data: DataConfig, count: int, split: str = "train") -> Dataset:
     from datasets import Dataset
 
     rows = []
-    for index, example in enumerate(examples(data, split, range(count))):
+    for example in examples(data, split, range(count)):
         if example.outcome != "ok":
             continue
         given = [span for span in example.spans if span.role is Role.CONTEXT]
         written = [span for span in example.spans if span.role is not Role.CONTEXT]
-        rows.append({"prompt": spans_text(given), "trace": spans_text(written), "answer": example.answer, "index": index})
+        row = {"prompt": spans_text(given), "trace": spans_text(written), "index": example.index}
+        rows.append({**row, "answer_frames": answer_places(example)})
     return Dataset.from_list(rows)

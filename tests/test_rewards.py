@@ -27,17 +27,32 @@ def test_a_trace_is_paid_to_its_first_wrong_frame(tokenizer: PreTrainedTokenizer
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (true, wrong, true[: len(true) // 2])]
     count = len(frames) - 1
     prefix, form = TraceReward(tokenizer), TraceReward(tokenizer, parts={"format": 1.0})
-    assert prefix(completion_ids=ids[:2], trace=[true] * 2, prompts=[""] * 2) == [1.0, pytest.approx(3 / count)]
-    assert form(completion_ids=ids, trace=[true] * 3) == [1.0, 0.0, 0.0]
-    assert TraceReward(tokenizer, parts={"answer": 1.0, "format": 3.0})(ids[:1], [true]) == [1.0]
-    assert prefix(completion_ids=[ids[0], ids[0]], trace=[true, None]) == [1.0, None]
-    assert prefix.score(ids[2], true).first_wrong is Role.STRUCTURE
+    assert prefix(completion_ids=ids[:2], trace=[true] * 2, answer_frames=[[-1]] * 2, prompts=[""] * 2) == [
+        1.0,
+        pytest.approx(3 / count),
+    ]
+    assert form(completion_ids=ids, trace=[true] * 3, answer_frames=[[-1]] * 3) == [1.0, 0.0, 0.0]
+    assert TraceReward(tokenizer, parts={"answer": 1.0, "format": 3.0})(ids[:1], [true], [[-1]]) == [1.0]
+    assert prefix(completion_ids=[ids[0], ids[0]], trace=[true, None], answer_frames=[[-1]] * 2) == [1.0, None]
+    assert prefix.score(ids[2], true, [-1]).first_wrong is Role.STRUCTURE
+
+
+def test_where_nothing_is_returned_the_last_state_is_the_answer(tokenizer: PreTrainedTokenizerBase) -> None:
+    (row,) = dataset(DATA.changed({"task.answer": "none"}), 1)
+    true = row["trace"]
+    states = [at for at in range(len(true)) if true.startswith('{"a"', at)]
+    wrong = true[: states[-1]] + true[states[-1] :].replace('"a": "', '"a": "1', 1)
+    ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (true, wrong)]
+    reward = TraceReward(tokenizer, parts={"answer": 1.0})
+    assert reward(ids, [true] * 2, [row["answer_frames"]] * 2) == [1.0, 0.0]
 
 
 def test_what_follows_the_end_of_text_is_padding(tokenizer: PreTrainedTokenizerBase) -> None:
     (row,) = dataset(DATA, 1)
     ids = tokenizer(row["trace"], add_special_tokens=False)["input_ids"]
-    assert TraceReward(tokenizer)([[*ids, tokenizer.pad_token_id, *ids[:3]]], [row["trace"]]) == [1.0]
+    assert TraceReward(tokenizer)(
+        [[*ids, tokenizer.pad_token_id, *ids[:3]]], [row["trace"]], [row["answer_frames"]]
+    ) == [1.0]
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,14 @@ from remedy.data_gen.execution.program import Event
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.cwm import EVENT_TOKENS
 from remedy.data_gen.traces.frames import WrittenFrame
+from remedy.data_gen.traces.judge import same_frame
 from remedy.data_gen.traces.parse import Piece, ReadFrame
 from remedy.data_gen.traces.values import same_value
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.records.schema import Score
 from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.frames import same_frame, score_frames
+from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import read
 from remedy.models.tokenizer import TraceTokenizer
 

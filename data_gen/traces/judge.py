@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from remedy.data_gen.execution.program import Event
@@ -46,8 +47,15 @@ def pieces(text: str) -> list[Piece]:
     return [*found, text[start:]] if start < len(text) else found
 
 
-def judge(written: Sequence[Piece], true: Sequence[Piece], form: Format, answer_only: bool = False) -> TraceScore:
-    """The score of what was written after a program's context, beside what should have been.
+def judge(
+    written: Sequence[Piece],
+    true: Sequence[Piece],
+    form: Format,
+    places: Sequence[int] = (-1,),
+    answer_only: bool = False,
+) -> TraceScore:
+    """The score of what was written after a program's context, beside what should have been. `places`: the frames that say the
+    answer, counted from the end (`eval.scoring.answers.answer_places`); the text alone does not tell them.
 
     Raises:
         ValueError: the true text does not read as a trace.
@@ -56,7 +64,7 @@ def judge(written: Sequence[Piece], true: Sequence[Piece], form: Format, answer_
     if not truth.valid:
         raise ValueError(f"the true trace cannot be read: {truth.problem or 'its end is missing'}")
     wanted, shown = (_in_full(trace.frames) for trace in (truth, found))
-    right = found.valid and _same_answer(shown, wanted, answer_only)
+    right = found.valid and same_answer(wanted, shown, places, answer_only)
     for place, frame in enumerate(wanted):
         other = shown[place] if place < len(shown) else None
         role = Role.STRUCTURE if other is None else differs(other, frame)
@@ -67,49 +75,59 @@ def judge(written: Sequence[Piece], true: Sequence[Piece], form: Format, answer_
 
 
 def differs(written: ReadFrame, true: ReadFrame) -> Role | None:
-    """The role in which a frame differs from the true one, both in full; None if it means the same. Values are compared by what
-    they mean, states by their text: of what lives on, type and order matter."""
-    if written == true:
+    """The role in which a frame differs from the true one, both in full; None if it means the same."""
+    if same_frame(written, true):
         return None
     if written.event is not true.event:
         return Role.EVENT
-    if written.locals != true.locals or list(written.locals or ()) != list(true.locals or ()):
+    if written.locals != true.locals:
         return Role.STATE
-    if written.source != true.source:
-        return Role.ACTION
-    if written.value is None or true.value is None or not same_value(written.value, true.value):
-        return Role.VALUE
-    return None
+    return Role.ACTION if written.source != true.source else Role.VALUE
+
+
+def same_frame(written: ReadFrame, true: ReadFrame) -> bool:
+    """Compare a frame with the true one, both in full, but for how its value is spelled: answers are compared by what they mean, and
+    so are others. States are compared by their text: of what lives on, the type matters."""
+    if written == true:
+        return True
+    if written.value is None or true.value is None or replace(written, value=true.value) != true:
+        return False
+    return same_value(written.value, true.value)
+
+
+def same_answer(
+    true: Sequence[ReadFrame], read: Sequence[ReadFrame | None], places: Sequence[int], answer_only: bool = False
+) -> bool:
+    """Say if the written frames give the true answer: the same event with an equal value, or in a session all of the final state.
+
+    Both are compared as they are written. Which strings are encoded is known from the truth, so a value that looks like an encoded
+    string is none where the truth is a list; and an answer without a trace is one frame, not the last of several tries.
+    """
+    if answer_only and len(read) != len(true):
+        return False
+    if len(places) == 1 and _leaves_by_exception(read) != _leaves_by_exception(true):
+        return False
+    return all(len(read) >= -place and _same(read[place], true[place]) for place in places)
 
 
 def _in_full(frames: Sequence[ReadFrame]) -> list[ReadFrame]:
     return [frame for frame in restore(frames) if frame is not None]
 
 
-def _same_answer(found: Sequence[ReadFrame], true: Sequence[ReadFrame], answer_only: bool) -> bool:
-    """Say if the last frame, and before it that of an exception which left the program, means the same."""
-    if not found or not true or (answer_only and len(found) != len(true)):
-        return False
-    if _raises(found) != _raises(true):
-        return False
-    return all(_same(found[-back], true[-back]) for back in ((1, 2) if _raises(true) else (1,)))
-
-
-def _raises(frames: Sequence[ReadFrame]) -> bool:
+def _leaves_by_exception(frames: Sequence[ReadFrame | None]) -> bool:
+    """Say if the trace ends by an uncaught exception, in a format that writes events. (One that a `with` on the same line holds back
+    reads alike, which the truth then does too.)"""
     match frames:
         case [*_, ReadFrame(event=Event.EXCEPTION), ReadFrame(event=Event.RETURN, value="None")]:
             return True
     return False
 
 
-def _same(found: ReadFrame, true: ReadFrame) -> bool:
-    """Compare what two frames say: values, or all variables of a state, whose line does not matter."""
-    if true.value is not None:
-        return found.event is true.event and found.value is not None and same_value(found.value, true.value)
-    said, meant = found.locals or {}, true.locals or {}
-    return (
-        found.event is true.event
-        and bool(meant)
-        and list(said) == list(meant)
-        and all(same_value(said[name], meant[name]) for name in meant)
-    )
+def _same(read: ReadFrame | None, true: ReadFrame) -> bool:
+    if read is None or read.event is not true.event:
+        return False
+    said, meant = (frame.locals if true.value is None else {"": frame.value} for frame in (read, true))
+    if not said or not meant or list(said) != list(meant):
+        return False
+    pairs = zip(said.values(), meant.values())
+    return all(text is not None and wanted is not None and same_value(text, wanted) for text, wanted in pairs)

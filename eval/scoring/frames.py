@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.frames import WrittenFrame
+from remedy.data_gen.traces.judge import same_answer, same_frame
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.traces.values import same_value
 from remedy.eval.records.failures import Failure
 from remedy.eval.records.schema import Matches, Score
 from remedy.eval.scoring.actions import ENDED, wrong_action
-from remedy.eval.scoring.answers import answer_text, same_answer
+from remedy.eval.scoring.answers import answer_places, answer_text
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
     Decoded,
@@ -56,7 +56,10 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     found = read(decoded, runs, tokenizer)
     answered = read_part(decoded, {Role.STATE, Role.VALUE}, tokenizer) if decoded.structure_fed else found
     right = (found.whole or decoded.structure_fed) and same_answer(
-        example, [frame for frame in true.in_full if frame is not None], answered.in_full
+        [frame for frame in true.in_full if frame is not None],
+        answered.in_full,
+        answer_places(example),
+        example.reveal.answer_only,
     )
     error = _first_error(decoded, true, found)
     cut = not decoded.structure_fed and not runs[-1].complete
@@ -113,16 +116,6 @@ def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | No
     if len(found.frames) > len(true.frames):
         return _of(len(true.frames), Failure.WRONG_ACTION)
     return None if found.whole else _Error(len(true.frames), Failure.MALFORMED)
-
-
-def same_frame(written: ReadFrame, true: ReadFrame) -> bool:
-    """Compare a frame with the true one, both in full, but for how its value is spelled: answers are compared by what they mean, and
-    so are others. States are compared by their text: of what lives on, type and order matter."""
-    if written == true:
-        return True
-    if written.value is None or true.value is None or replace(written, value=true.value) != true:
-        return False
-    return same_value(written.value, true.value)
 
 
 def _stands(

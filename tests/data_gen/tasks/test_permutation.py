@@ -27,7 +27,8 @@ from remedy.data_gen.tasks.permutation_programs import (
     session,
 )
 from remedy.data_gen.tasks.task import Guesses
-from remedy.eval.scoring.answers import answer_places, same_answer
+from remedy.data_gen.traces.judge import same_answer
+from remedy.eval.scoring.answers import answer_places
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import Symbols, SymbolSettings
 
@@ -167,9 +168,9 @@ def test_a_program_that_returns_nothing_has_its_answer_in_its_last_state(answer:
     place = answer_places(one)[0]
     assert one.frames[place].locals == shown
     written = [frame.as_read() for frame in one.frames]
-    assert same_answer(one, written, written)
+    assert same_answer(written, written, answer_places(one))
     wrong = replace(written[place], locals={**(written[place].locals or {}), "a": "77"})
-    assert not same_answer(one, written, [*written[:place], wrong, *written[place:][1:]])
+    assert not same_answer(written, [*written[:place], wrong, *written[place:][1:]], answer_places(one))
     session = DataConfig.model_validate({"task": {**task, "answer": "string"}, "format": "repl"})
     final = examples(session, "test", [0])[0].answer
     assert (one.answer == final) == (answer == "print")  # without the print no state after the last command is shown

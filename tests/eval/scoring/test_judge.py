@@ -1,5 +1,6 @@
 """A trace judged by its text alone gets the score that `remedy evaluate` gives it."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from remedy.data_gen.traces.judge import judge, pieces
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
+from remedy.eval.scoring.answers import answer_places
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.models.tokenizer import build_tokenizer
@@ -39,6 +41,7 @@ FORMS: list[dict[str, Any]] = [
     {"format": "cwm_numbered", "reveal": {"spacing": 3}},
     {"format": "cwm", "reveal": {"answer_only": True}},
     {"format": "repl"},
+    {"format": "cwm", "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2, "answer": "none"}},
 ]
 
 
@@ -55,7 +58,7 @@ def changed(draw: st.DrawFn, text: list[Any]) -> list[Any]:
     text = list(text)
     for _ in range(draw(st.integers(0, 2))):
         place = draw(st.integers(0, len(text) - 1))
-        kind = draw(st.sampled_from(["drop", "double", "swap", "letter", "cut", "value"]))
+        kind = draw(st.sampled_from(["drop", "double", "swap", "text", "order", "cut"]))
         piece = text[place]
         if kind == "drop":
             del text[place]
@@ -66,6 +69,9 @@ def changed(draw: st.DrawFn, text: list[Any]) -> list[Any]:
             text[place], text[other] = text[other], piece
         elif kind == "cut":
             text = text[: place + 1]
+        elif kind == "order" and isinstance(piece, str) and piece.startswith("{"):
+            with contextlib.suppress(ValueError):  # another change may have broken it
+                text[place] = json.dumps(dict(reversed(json.loads(piece).items())))
         elif isinstance(piece, str):
             old, new = draw(
                 st.sampled_from(
@@ -83,7 +89,8 @@ def changed(draw: st.DrawFn, text: list[Any]) -> list[Any]:
 @settings(max_examples=60, deadline=None)
 def test_equal_to_what_evaluation_says(form: dict[str, Any], programs: Path, draws: st.DataObject) -> None:
     config = build(DataConfig, {"task": {"kind": "programs", "path": str(programs)}, **form}, "test")
-    example = examples(config, "all", [draws.draw(st.integers(0, 0 if config.reveal.answer_only else 1))])[0]
+    split = "all" if config.task.kind == "programs" else "test"
+    example = examples(config, split, [draws.draw(st.integers(0, 0 if config.reveal.answer_only else 1))])[0]
     truth = TOKENIZER.encode(example.spans)
     start = next(place for place, role in enumerate(truth.roles) if role != Role.CONTEXT)
     true = TOKENIZER.pieces(truth.ids[start:])
@@ -91,7 +98,7 @@ def test_equal_to_what_evaluation_says(form: dict[str, Any], programs: Path, dra
     ids = TOKENIZER.encode([Span(Role.STRUCTURE, piece) for piece in written]).ids
     runs = [Generated(start, len(truth.ids), ids, [0.0] * len(ids), True)]
     score = score_frames(Decoded(example, truth, runs, fed_roles("free"), config), TOKENIZER)
-    found = judge(written, true, FORMATS[config.format], config.reveal.answer_only)
+    found = judge(written, true, FORMATS[config.format], answer_places(example), config.reveal.answer_only)
     assert (found.right, found.valid, found.frames, found.frames_right) == (
         score["right"],
         score["valid_format"],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from remedy.data_gen.config import DataConfig
@@ -19,14 +18,13 @@ from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.judge import same_frame
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.calibration.calibrator import Identity, identity_of
-from remedy.eval.checkpoint import describe, no_data, stored_settings
+from remedy.eval.checkpoint import no_data, stored_settings
 from remedy.eval.control_flow import ControlFlowError
 from remedy.eval.control_flow.evaluator.contradiction import Check
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.guided import check_states
-from remedy.eval.diagnostics.condition import refuse_blind, written_labels
+from remedy.eval.diagnostics.condition import refuse_blind
 from remedy.eval.generators import Generator, LocalGenerator, Request, ServedGenerator, Writing, Written
 from remedy.eval.generators.backend import Backend
 from remedy.eval.records.model_frames import Following, FrameStream, ModelFrame
@@ -34,7 +32,6 @@ from remedy.eval.records.schema import Score
 from remedy.eval.scoring.actions import known_of
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
-from remedy.models.model_manifest import recorded_weights
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -185,7 +182,7 @@ def simulate(
 
     writing = Writing(FREE, False, max_new_tokens, memory=data.memory, constraint=constraint)
     [start] = starts_of(constraint, [example], data, tokenizer) if constraint else [None]
-    request = Request(program.truth, start, lambda *token: take(stream.take(*token)))
+    request = Request(program.truth, start, lambda token, logprob, _, held: take(stream.take(token, logprob, held)))
     [written] = generator.generate([request], writing)
     take(stream.rest())
     score = None
@@ -242,21 +239,6 @@ def read_words(words: Sequence[str]) -> tuple[dict[str, Any], SimulateConfig]:
     if bare := next((key for key in rest if key.split(".")[0] in known), None):
         raise ConfigError(f"override {bare}: is of the data: write data.{bare}")
     return data, build(SimulateConfig, apply_changes({}, rest, "override"))
-
-
-def written_by(
-    model: CausalLM,
-    tokenizer: TraceTokenizer,
-    checkpoint: str,
-    backend: Backend | None,
-    data: DataConfig,
-    constraint: str,
-) -> Identity:
-    """Return what a trace written here is of, as an evaluation's conditions say it."""
-    served = f"served: {backend.model}" if backend is not None else ""
-    about = describe(model, tokenizer, recorded_weights(Path(checkpoint)) or served)
-    labels = {**written_labels(data), "forcing": constraint or "free"}
-    return identity_of({"checkpoint": about, "data": {"memory": data.memory}}, labels)
 
 
 @contextmanager

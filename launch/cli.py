@@ -26,12 +26,14 @@ MAIN = {
 TOOLS = {
     "trace": ("trace", "Print prompt and trace of a program, exactly as a model sees them."),
     "rewrite": ("trace", "Print a file with its functions rewritten so that they do the same in smaller steps."),
-    "simulate": ("simulate", "Print a model's trace of your program as it is written, with how sure it was."),
+    "simulate": (
+        "simulate",
+        "Print a model's trace of your program as it is written, with the model's own probability of it.",
+    ),
     "plan": ("tools", "Print what a training run needs of memory and time."),
     "merge": ("tools", "Write a LoRA run as one model that needs no adapters."),
     "measure": ("tools", "Count what traces cost and how tokenizers cut strings, without a model."),
     "compare": ("tools", "Judge two models' logs of lm-eval or inspect_ai, or tables, by the same rules."),
-    "calibrate": ("tools", "Learn from an evaluation where to stop believing what this model writes."),
     "list": ("choices", "Print what settings choose from by name: tasks, mixers, formats and others."),
 }
 FUNCTIONS = {"trace": "print_trace", "rewrite": "print_rewrite", "list": "print_choices"}

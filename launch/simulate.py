@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from remedy.files import write_text
-from remedy.launch.console import Checkpoint, MaybeFloat, MaybeInt, MaybePath, MaybeText, Overrides, target
+from remedy.launch.console import Checkpoint, MaybeInt, MaybePath, MaybeText, Overrides, target
 from remedy.messages import suggest
 from remedy.settings import ConfigError
-
-if TYPE_CHECKING:
-    from remedy.eval.records.model_frames import ModelFrame
 
 
 def simulate(
@@ -35,15 +32,11 @@ def simulate(
         MaybeInt, typer.Option(min=1, help="frames that the model still sees (default: as it was trained)")
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens of the trace")] = 4096,
-    trust: Annotated[
-        MaybePath, typer.Option(help="a calibrator of this model: say how far the trace is believed")
-    ] = None,
-    risk: Annotated[
-        MaybeFloat, typer.Option(help="with --trust: share of traces with a wrong believed frame (default: 0.05)")
-    ] = None,
     html: Annotated[MaybePath, target("write a page too")] = None,
 ) -> None:
-    """Print a model's trace of your program as it is written, with how sure it was. The program is not run, unless you --check.
+    """Print a model's trace of your program as it is written, with the model's own probability of it.
+
+    The program is not run, unless you --check.
 
     Settings: data.* (format, reveal.*, string_encoding, memory, task.tracer.*), by default as the checkpoint was trained, and
     backend.*, as in an evaluation. For example data.reveal.locals=diff backend.url=http://localhost:8000 backend.model=NAME.
@@ -52,19 +45,14 @@ def simulate(
 
     from remedy.data_gen.prompts import prompt_spans, read_program
     from remedy.eval import simulate as work
-    from remedy.eval.calibration.calibrator import RISK, Trust
     from remedy.eval.decoding.constraints import check_data, check_interpreter
     from remedy.eval.decoding.forcings import CONSTRAINED
     from remedy.eval.view.page import page
-    from remedy.eval.view.simulation import Believing, Screen, how_written, opening, simulation_view, summary
+    from remedy.eval.view.simulation import Screen, how_written, opening, simulation_view, summary
     from remedy.models.loading import load_checkpoint, load_outline
 
     if constrain and constrain not in CONSTRAINED:
         raise ConfigError(f"--constrain {constrain!r}: {suggest(constrain, sorted(CONSTRAINED))}")
-    if risk is not None and trust is None:
-        raise ConfigError("--risk does nothing without --trust: add it, or remove this")
-    calibrator = Trust.load(trust) if trust is not None else None
-    follower = calibrator.follow(RISK if risk is None else risk) if calibrator is not None else None
     asked = read_program(program, input)
     changes, config = work.read_words(overrides or [])
     if memory is not None:
@@ -77,10 +65,6 @@ def simulate(
         check_interpreter(constrain, data)
     prompt_spans(asked, data)  # what is wrong with the program is said before weights are loaded
     model, tokenizer = load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint)
-    if calibrator is not None:
-        calibrator.check(work.written_by(model, tokenizer, checkpoint, config.backend, data, constrain), checkpoint)
-        if config.backend and constrain:
-            calibrator.check_served()
     with work.generating(model, tokenizer, checkpoint, config.backend) as (generator, calls):
         found = work.prepared(asked, data, tokenizer, check)
         first = work.first_written(data)
@@ -88,15 +72,9 @@ def simulate(
         for line in opening(checkpoint, found, data, constrain, config.backend is not None):
             screen.say(line)
         screen.legend()
-        believing = Believing(follower, work.contradictions(found.example, data)[0] is not None) if follower else None
-
-        def show(frame: ModelFrame) -> None:
-            screen.frame(frame, believing.take(frame) if believing is not None else None)
-
         begin, before = time.perf_counter(), calls()
-        simulation = work.simulate(generator, tokenizer, found, data, constrain, max_new_tokens, show)
+        simulation = work.simulate(generator, tokenizer, found, data, constrain, max_new_tokens, screen.frame)
         said = list(summary(simulation, first, calls() - before, time.perf_counter() - begin))
-    said += [believing.said(first)] if believing is not None else []
     screen.say("")
     for line in said:
         screen.say(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -62,10 +62,6 @@ def report(
     out: Annotated[Path, target("folder for the report")],
     comparisons: Annotated[MaybePath, typer.Option(help="an experiment's YAML: make its comparisons")] = None,
     baseline: Annotated[str, typer.Option(help="the variant or run to compare others with (default: the first)")] = "",
-    trust: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Option(help="a calibrator, judged on what the report holds of its model; once for each"),
-    ] = None,
     partial: Annotated[
         bool, typer.Option("--partial", help="judge recipes of which runs are missing, by the others")
     ] = False,
@@ -78,7 +74,7 @@ def report(
     if comparisons and baseline:
         raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
     chosen = load(ExperimentConfig, comparisons).comparisons if comparisons else None
-    print(f"report: {write(directories, out, chosen, title, [baseline] if baseline else [], trust or [], partial)}")
+    print(f"report: {write(directories, out, chosen, title, [baseline] if baseline else [], partial)}")
 
 
 def compare(
@@ -110,23 +106,6 @@ def compare(
         f"{str(item.word).capitalize()}. {headline([item])[1]} {undecidable(item)}".strip() for item in found.verdicts
     ]
     print("\n".join([*found.remarks, *words, f"report: {page}"]))
-
-
-def calibrate(
-    evaluation: Annotated[
-        Path, typer.Argument(help="the folder of an evaluation, of programs that will not be judged")
-    ],
-    out: Annotated[Path, target("file for the calibrator")],
-    condition: Annotated[
-        str, typer.Option(help="words that its conditions have, for example 'forcing=free' (default: all of them)")
-    ] = "",
-) -> None:
-    """Learn from an evaluation where to stop believing what this model writes."""
-    from remedy.eval.calibration.calibrator import described, fit, read_evaluated
-
-    trust = fit(read_evaluated(evaluation, condition), str(evaluation))
-    trust.save(out)
-    print("\n".join([*described(trust), f"calibrator: {out}"]))
 
 
 def run(

@@ -50,7 +50,6 @@ SMALLER = {
     ],
     "configs/evaluate/any_model.yaml": [*FEW, "diagnostics.0.lengths=[2]"],
     "configs/evaluate/permutation.yaml": [*FEW, "diagnostics.0.lengths=[2]"],
-    "configs/evaluate/trust.yaml": [*FEW, "diagnostics.0.lengths=[2]"],
     "configs/evaluate/composition.yaml": [*FEW, "diagnostics.0.depths=[2]"],
     "configs/evaluate/programs.yaml": [
         "max_new_tokens=150",
@@ -65,8 +64,6 @@ SMALLER = {
     ],
 }
 """For each configuration that the README's commands name, the overrides that make it small."""
-TRUST = [command for command in COMMANDS if "trust" in command and "configs/" not in command]
-"""Commands that take a model which has learnt something: tests/eval/calibration/test_commands.py runs them."""
 AT_ONCE = {"trace", "show", "rewrite", "merge", "report", "simulate", "compare"}
 """Commands of `remedy` that take no such configuration and are quick as they are."""
 
@@ -111,7 +108,7 @@ def run_command(words: list[str], cwd: Path) -> str:
 @pytest.mark.timeout(1800)  # some sixty processes, each of which imports PyTorch
 def test_every_command_of_the_readme_runs_in_order(folder: Path) -> None:
     elsewhere = ("make ", "remedy run ", "python benchmarks/")  # the tests below
-    ran = [command for command in COMMANDS if not command.startswith(elsewhere) and command not in TRUST]
+    ran = [command for command in COMMANDS if not command.startswith(elsewhere)]
     assert len(ran) >= 15
     for command in ran:
         output = run_command(smaller(command), folder)

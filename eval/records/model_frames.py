@@ -12,9 +12,7 @@ from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.parse import LastShown, ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.control_flow.evaluator.contradiction import Check
-from remedy.eval.decoding.call_depth import CallDepth
 from remedy.eval.decoding.protocol import FREELY, Held
-from remedy.eval.records.generations import FrameProbability, TokenPlace, frame_probabilities
 from remedy.models.tokenizer import TraceTokenizer
 
 
@@ -27,8 +25,6 @@ class ModelFrame(NamedTuple):
     roles: tuple[Role, ...]
     logprobs: tuple[float, ...]
     """Natural logarithms of probabilities; 0 for a token that was certain, NaN where a server chose among several."""
-    margins: tuple[float, ...]
-    """How far these are above the next likeliest tokens'; infinite for a token that was certain."""
     held: tuple[Held, ...]
     """How each came about under a constraint."""
     read: ReadFrame | None = None
@@ -41,8 +37,6 @@ class ModelFrame(NamedTuple):
     """Of its state, the variables that the call has not shown with these values before."""
     contradiction: str = ""
     """What the states before it lead to, where that is something else; or that the program never comes here."""
-    depth: float = math.nan
-    """How many calls it stands below the entry point, by the events up to it; NaN where the format writes none."""
     wrong: bool = False
     """Where the truth is known: whether it is the first frame that differs."""
 
@@ -67,13 +61,6 @@ class ModelFrame(NamedTuple):
     def asked(self) -> int:
         """Count the tokens that the model wrote; the others were certain."""
         return sum(not one.certain for one in self.held)
-
-    @property
-    def doubt(self) -> FrameProbability | None:
-        """Measure how sure the model was of what it wrote; None where all of it was certain."""
-        places = [TokenPlace(self.number, role) for role in self.roles]
-        found = frame_probabilities(list(zip(self.logprobs, self.margins, self.held)), places)
-        return found[0]._replace(depth=self.depth) if found else None
 
     @property
     def probability(self) -> float:
@@ -104,18 +91,17 @@ class FrameStream:
         self._reader = self._form.reader(answer_only)
         self._open: list[_Token] = []
         self._closed = 0
-        self._depth = CallDepth(format, tokenizer)
 
     @property
     def ended(self) -> bool:
         """Say if the end was written, after frames that can all be read."""
         return self._reader.trace().valid
 
-    def take(self, token: int, logprob: float, margin: float, held: Held = FREELY) -> list[ModelFrame]:
+    def take(self, token: int, logprob: float, held: Held = FREELY) -> list[ModelFrame]:
         """The frames that one more token closes."""
         for piece in self._tokenizer.pieces([token]):
             self._reader.feed(piece)
-        self._open.append(_Token(token, logprob, margin, held, self._reader.place, len(self._reader.roles)))
+        self._open.append(_Token(token, logprob, held, self._reader.place, len(self._reader.roles)))
         return [self._frame(number) for number in range(self._closed, len(self._reader.frames))]
 
     def rest(self) -> list[ModelFrame]:
@@ -133,9 +119,8 @@ class FrameStream:
         roles = tuple(self._reader.roles[one.pieces - 1] if one.pieces else Role.STRUCTURE for one in mine)
         read = None if last else self._read(number, ids)
         problem = self._reader.trace().problem or ("" if self._reader.ended else "the end is missing") if last else ""
-        logprobs, margins = tuple(one.logprob for one in mine), tuple(one.margin for one in mine)
-        held, depth = tuple(one.held for one in mine), self._depth.take(zip(ids, roles))
-        return ModelFrame(number, ids, roles, logprobs, margins, held, read, problem, depth=depth)
+        logprobs, held = tuple(one.logprob for one in mine), tuple(one.held for one in mine)
+        return ModelFrame(number, ids, roles, logprobs, held, read, problem)
 
     def _read(self, number: int, ids: Sequence[int]) -> ReadFrame:
         """The frame, read in one piece: a character may lie in several tokens."""
@@ -149,7 +134,6 @@ class _Token(NamedTuple):
 
     id: int
     logprob: float
-    margin: float
     held: Held
     place: int
     pieces: int

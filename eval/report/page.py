@@ -35,7 +35,6 @@ def report(
     comparisons: Sequence[Comparison] | None = None,
     title: str = "Report",
     baselines: Sequence[str] = (),
-    trusts: Sequence[Path] = (),
     partial: bool = False,
 ) -> Path:
     """Write `report.html`, `report.md`, `report.json`, CSV, `figures/` and `records/` from evaluations and measurements; returns the
@@ -43,7 +42,7 @@ def report(
 
     Without `comparisons`, every variant is compared with the baseline, condition by condition, and on real programs every
     condition with the plainest of its variant. `baselines`: variants or runs that are baselines; of a diagnostic without one, it
-    is the first found. `trusts`: files of calibrators, each judged on what the report holds of its model. `partial`: judge recipes of
+    is the first found. `partial`: judge recipes of
     which runs are missing, by the others.
 
     Raises:
@@ -52,7 +51,7 @@ def report(
     """
     from remedy.eval.report.records import record_sections
 
-    found = compose(directories, comparisons, baselines, trusts, partial)
+    found = compose(directories, comparisons, baselines, partial)
     with owned(output):
         pages = record_sections(find(directories).evaluations, found.records, output)
         return write_pages(found._replace(sections=[*found.sections, *pages]), output, title)
@@ -62,7 +61,6 @@ def compose(
     directories: Sequence[Path],
     comparisons: Sequence[Comparison] | None = None,
     baselines: Sequence[str] = (),
-    trusts: Sequence[Path] = (),
     partial: bool = False,
 ) -> Report:
     """The verdicts and sections of a report.
@@ -97,10 +95,6 @@ def compose(
     sections += moved_section([item.comparison for item in verdicts], found.records)
     sections += token_sections(found.conditions)
     sections += measure_sections([read_measurement(folder) for folder in measured])
-    if trusts:
-        from remedy.eval.report.trust import doubt
-
-        sections += doubt(trusts, [*zip(folders, found.requests)])
     sections += run_sections(found, [read_selection(one) for one in selections], missing)
     return Report(verdicts, remarks, _noted_once(sections), found.records, found.conditions)
 

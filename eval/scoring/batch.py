@@ -18,7 +18,7 @@ from remedy.eval.records.schema import Score
 from remedy.eval.scoring.actions import contradictions
 from remedy.eval.scoring.common import Decoded, not_decoded
 from remedy.eval.scoring.frames import score_frames
-from remedy.eval.scoring.places import depths_written, generated_places
+from remedy.eval.scoring.places import generated_places
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -81,8 +81,7 @@ def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Re
     text = tokenizer.decode(decoded.written(decoded.runs))
     places = generated_places(decoded, tokenizer)
     against = contradictions(decoded, tokenizer)
-    depths = depths_written(decoded, places, tokenizer)
-    about = (written.near_ties, against, depths, tokenizer, decoded.truth)
+    about = (written.near_ties, against, tokenizer, decoded.truth)
     kept = generation(decoded.example.index, text, written.runs, places, *about)
     return Result(score(decoded, tokenizer), kept)
 

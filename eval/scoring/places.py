@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.decoding.call_depth import CallDepth
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.records.generations import TokenPlace
 from remedy.eval.scoring.common import Decoded
@@ -80,18 +79,3 @@ def generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[TokenP
             at = min(run.start + offset, run.stop - 1) if aligned else run.start
             found.append(TokenPlace(places.get(int(truth.frames[at]), len(places)), Role(truth.roles[at])))
     return found
-
-
-def depths_written(decoded: Decoded, places: Sequence[TokenPlace], tokenizer: TraceTokenizer) -> list[float]:
-    """The call depth of the frame at each place, the end's last, by the events that the model read before it wrote: its own, or those
-    that were fed. `places`: of `generated_places`. NaN where the format writes no events."""
-    frames: dict[int, list[tuple[int, Role]]] = {}
-    if decoded.structure_fed:
-        runs, roles = [] if decoded.parallel else decoded.runs, decoded.truth.roles
-        groups = sorted(by_frame(decoded.truth, runs).items())
-        frames = {place: [(token, Role(roles[at])) for at, token in one] for place, (_, one) in enumerate(groups)}
-    else:
-        for token, place in zip((token for run in decoded.runs for token in run.ids), places):
-            frames.setdefault(place.frame, []).append((token, place.role))
-    depth = CallDepth(decoded.data.format, tokenizer)
-    return [depth.take(frames.get(place, ())) for place in range(max(frames, default=-1) + 1)]

@@ -2,7 +2,6 @@
 
 from remedy.eval.stats.differences import Difference, compare
 from remedy.eval.stats.exact import boschloo, clopper_pearson, power_of_solved
-from remedy.eval.stats.ranks import aurc, auroc, risk_by_coverage
 from remedy.eval.stats.rates import Estimate, apart, compound, mean, pooled, rate
 from remedy.eval.stats.seeds import BAR, Repeated, over_seeds
 from remedy.eval.stats.words import MARGIN, Evidence, Question, VerdictWord, levels, weigh, word, word_of_runs
@@ -17,8 +16,6 @@ __all__ = [
     "Repeated",
     "VerdictWord",
     "apart",
-    "aurc",
-    "auroc",
     "boschloo",
     "clopper_pearson",
     "compare",
@@ -29,7 +26,6 @@ __all__ = [
     "pooled",
     "power_of_solved",
     "rate",
-    "risk_by_coverage",
     "weigh",
     "word",
     "word_of_runs",

@@ -26,7 +26,7 @@ MEANINGS = {
 }
 """The meaning of each role, for legends."""
 BORDERS = (0.99, 0.9, 0.5)
-"""Probabilities at which the steps of doubt begin, the surest first."""
+"""Probabilities at which the steps begin, the surest first."""
 STEPS = ("0.99 and more", "0.9 to 0.99", "0.5 to 0.9", "below 0.5")
 _SIGNS = str.maketrans({"\n": "↵", "\t": "⇥"})
 
@@ -36,8 +36,8 @@ def visible(text: str) -> str:
     return escaped(text.translate(_SIGNS))
 
 
-def doubt(logprob: float | None) -> int:
-    """The step of doubt of a token by its log-probability; the surest where that is not known."""
+def step_of(logprob: float | None) -> int:
+    """The step of its probability of a token by its log-probability; the surest where that is not known."""
     if logprob is None:
         return 0
     return next((step for step, border in enumerate(BORDERS) if math.exp(logprob) >= border), len(BORDERS))
@@ -130,12 +130,12 @@ class View:
         """The frame of the first error, where there is one."""
         return next((block.frame for block in self.blocks() if block.first_error), None)
 
-    def doubts(self) -> list[int]:
-        """Written tokens by step of doubt, the surest first; empty where probabilities are not known."""
+    def steps(self) -> list[int]:
+        """Written tokens by step of its probability, the surest first; empty where probabilities are not known."""
         written = [
             token for block in self.blocks() for token in (block.tokens if block.written is None else block.written)
         ]
-        steps = [doubt(token.logprob) for token in written if token.logprob is not None]
+        steps = [step_of(token.logprob) for token in written if token.logprob is not None]
         return [steps.count(step) for step in range(len(STEPS))] if steps else []
 
     def supervised_share(self) -> float:

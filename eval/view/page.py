@@ -8,12 +8,12 @@ from functools import lru_cache
 import jinja2
 
 from remedy.eval.tables.colours import ROLE_COLOURS, mixed
-from remedy.eval.view.model import MEANINGS, STEPS, Piece, Token, View, doubt, lines_of, visible
+from remedy.eval.view.model import MEANINGS, STEPS, Piece, Token, View, lines_of, step_of, visible
 
 SHADES = (0.2, 0.36)
 """The share of a role's colour in the backgrounds of even and odd tokens."""
-DOUBT_COLOURS = ("", "#f0d000", "#f08c00", "#d81b1b")
-"""The mark above a token by its step of doubt (`view.doubt`), strings being marked below; nothing above the surest."""
+STEP_COLOURS = ("", "#f0d000", "#f08c00", "#d81b1b")
+"""The mark above a token by its step of its probability (`model.step`), strings being marked below; nothing above the surest."""
 
 
 def page(view: View, ids: bool = False) -> str:
@@ -28,7 +28,7 @@ def page(view: View, ids: bool = False) -> str:
         colours=colours,
         ids=ids,
         meanings=MEANINGS,
-        doubts=DOUBT_COLOURS,
+        step_colours=STEP_COLOURS,
         names=STEPS,
         lines=lines_of,
         classes=_classes,
@@ -53,7 +53,7 @@ def _classes(piece: Piece) -> str:
         "string": token.string,
         "special": token.special,
         "wrong": token.wrong,
-        f"d{doubt(token.logprob)}": token.logprob is not None,
+        f"d{step_of(token.logprob)}": token.logprob is not None,
     }
     return " ".join(["t", token.role.label, *(name for name, marked in marks.items() if marked)])
 

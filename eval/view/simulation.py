@@ -15,14 +15,13 @@ from rich.text import Text
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.parse import ReadFrame
-from remedy.eval.calibration.calibrator import Belief, Follower
 from remedy.eval.records.generations import token_texts
 from remedy.eval.records.model_frames import ModelFrame
 from remedy.eval.records.schema import Score
 from remedy.eval.simulate import Prepared, Simulation, contradictions, first_written
 from remedy.eval.tables.colours import ROLE_COLOURS
 from remedy.eval.view.model import STEPS, Block, Part, Run, Token, View, beside, frame_at, tokens_of, visible
-from remedy.eval.view.terminal import DOUBTS, ERROR, FAINT, tokens_text
+from remedy.eval.view.terminal import ERROR, FAINT, STEP_STYLES, tokens_text
 from remedy.messages import cut
 from remedy.models.tokenizer import TraceTokenizer
 
@@ -52,15 +51,13 @@ class Screen:
     def legend(self) -> None:
         """Print what colours say, where there are any."""
         if self._coloured:
-            steps = [(f" {name} ", style) for name, style in zip(STEPS, DOUBTS)]
-            self._console.print(Text.assemble(("probability of a token: ", FAINT), *steps))
+            steps = [(f" {name} ", style) for name, style in zip(STEPS, STEP_STYLES)]
+            self._console.print(Text.assemble(("the model's own probability of a token: ", FAINT), *steps))
 
-    def frame(self, frame: ModelFrame, belief: Belief | None = None) -> None:
-        """One frame. `belief`: what a calibrator makes of the trace up to it."""
+    def frame(self, frame: ModelFrame) -> None:
+        """One frame."""
         number, tokenizer = self._first + frame.number, self._tokenizer
-        notes = [changes(frame), *doubts(frame, tokenizer)]
-        if belief is not None:
-            notes.append(f"right so far {belief.right:.3g}" + ("" if belief.believed else ", not believed"))
+        notes = [changes(frame), *least_likely(frame, tokenizer)]
         if not self._coloured:
             for line in _plain(frame, number, notes, tokenizer):
                 self.say(line)
@@ -129,7 +126,7 @@ def probability(frame: ModelFrame) -> str:
     return UNKNOWN if math.isnan(frame.probability) else f"{frame.probability:.3g}"
 
 
-def doubts(frame: ModelFrame, tokenizer: TraceTokenizer) -> list[str]:
+def least_likely(frame: ModelFrame, tokenizer: TraceTokenizer) -> list[str]:
     """The least likely token of what the model wrote, and what a constraint took from the frame."""
     said = []
     if (place := frame.least) is not None:
@@ -219,36 +216,6 @@ def how_written(data: DataConfig, constraint: str) -> str:
     return ", ".join(how)
 
 
-class Believing:
-    """Belief in a trace while it is written. `followed`: whether it would be known that it contradicts itself."""
-
-    def __init__(self, follower: Follower, followed: bool) -> None:
-        self._follower = follower
-        self._followed = followed
-        self._last: int | None = None
-        self._all = True
-
-    def take(self, frame: ModelFrame) -> Belief | None:
-        """Return what is thought of the trace up to this frame; None where the model wrote nothing of it, or it is no frame."""
-        if frame.problem:
-            # Whatever its signals say: they were learnt of frames, and this one is none, or not a whole one.
-            self._all = False
-            return None
-        doubt = frame.doubt
-        belief = self._follower.take(doubt, bool(frame.contradiction) if self._followed else None) if doubt else None
-        if self._follower.believed and frame.read is not None:
-            self._last = frame.number
-        self._all &= self._follower.believed
-        return belief
-
-    def said(self, first: int) -> str:
-        """The frames that are believed, in a sentence, and what that means. `first`: as of `Screen`."""
-        last = "no frame" if self._last is None else f"frames up to {first + self._last}"
-        share = f"{1 - self._follower.risk:.0%} of traces or more"
-        claim = f"of programs like those of the calibration, what is believed is right in {share}"
-        return f"believed: {'all of it' if self._all else last} ({claim})"
-
-
 def simulation_view(
     found: Simulation, program: Prepared, data: DataConfig, tokenizer: TraceTokenizer, title: str, facts: dict[str, str]
 ) -> View:
@@ -285,7 +252,7 @@ def _with(block: Block, frame: ModelFrame, tokenizer: TraceTokenizer) -> Block:
     problem = [f"no frame: {frame.problem}"] if frame.problem else []
     return replace(
         block,
-        note=", ".join(([] if known else [f"probability {UNKNOWN}"]) + doubts(frame, tokenizer)) or "certain",
+        note=", ".join(([] if known else [f"probability {UNKNOWN}"]) + least_likely(frame, tokenizer)) or "certain",
         first_error=frame.wrong,
         probability=frame.probability if frame.asked and known else None,
         shows=changes(frame),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from remedy.data_gen.roles import Role
 from remedy.eval.tables.colours import ROLE_COLOURS, mixed
-from remedy.eval.view.model import MEANINGS, Block, Token, View, doubt, lines_of, visible
+from remedy.eval.view.model import MEANINGS, Block, Token, View, lines_of, step_of, visible
 
 BORDER = "│"
 INK = "#1b1b1b"
@@ -20,8 +20,8 @@ SHADES = (0.22, 0.38)
 """The share of a role's colour in the backgrounds of even and odd tokens, so that their borders are seen."""
 GREYS = ("#eeeeee", "#dddddd")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-DOUBTS = (Style(), Style(bold=True), Style(color="#9a4a00", bold=True), Style(color="#c00000", bold=True))
-"""Styles that the steps of doubt add to a token's colours (`view.doubt`)."""
+STEP_STYLES = (Style(), Style(bold=True), Style(color="#9a4a00", bold=True), Style(color="#c00000", bold=True))
+"""Styles that the steps add to a token's colours (`model.step`)."""
 ERROR = Style(color="#ffffff", bgcolor="#b3261e", bold=True)
 FAINT = Style(dim=True)
 
@@ -84,7 +84,7 @@ def token_style(token: Token, number: int) -> Style:
         ground, ink = mixed(colour, "#ffffff", SHADES[number % 2]), INK
     else:
         ground, ink = GREYS[number % 2], mixed(colour, "#808080", 0.5)
-    return Style(color=ink, bgcolor=ground, underline=token.string) + DOUBTS[doubt(token.logprob)]
+    return Style(color=ink, bgcolor=ground, underline=token.string) + STEP_STYLES[step_of(token.logprob)]
 
 
 def _legend(view: View) -> Table:

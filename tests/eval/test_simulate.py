@@ -18,10 +18,10 @@ from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, Writing
-from remedy.eval.records.generations import FrameProbability, generation
+from remedy.eval.records.generations import generation
 from remedy.eval.records.model_frames import Following, FrameStream, ModelFrame
 from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.places import depths_written, places_written
+from remedy.eval.scoring.places import places_written
 from remedy.eval.simulate import Prepared, prepared, simulate
 from remedy.models.chunks import Kind
 from remedy.models.reader import ModelReader
@@ -172,8 +172,8 @@ def test_frames_hold_what_was_written_whoever_writes_it(constraint: str, memory:
             generator: Any = LoopGenerator(reader, CHARACTERS) if plain else drafting(reader, CHARACTERS, 1)
             simulation = simulate(generator, CHARACTERS, found, data, constraint, 150)
             [written] = simulation.written.runs
-            told = [one for frame in simulation.frames for one in zip(frame.ids, frame.logprobs, frame.margins)]
-            assert told == list(zip(written.ids, written.logprobs, written.margins))
+            told = [one for frame in simulation.frames for one in zip(frame.ids, frame.logprobs)]
+            assert told == list(zip(written.ids, written.logprobs))
             if constraint:
                 assert [one for frame in simulation.frames for one in frame.held] == list(written.held)
             expected = expected or written.ids
@@ -193,17 +193,14 @@ def test_kept_and_streamed_frames_are_one(draws: st.DataObject) -> None:
     for _ in range(draws.draw(st.integers(0, 3))):
         at = draws.draw(st.integers(0, len(ids) - 1))
         ids[at : at + draws.draw(st.integers(0, 3))] = [draws.draw(st.integers(0, tokenizer.vocab_size - 1))]
-    run = Generated(
-        context, len(found.truth.ids), ids, [-0.01 * at for at in range(len(ids))], True, (), (1.0,) * len(ids)
-    )
+    run = Generated(context, len(found.truth.ids), ids, [-0.01 * at for at in range(len(ids))], True)
     places = places_written(Decoded(found.example, found.truth, [run], FREE, data), ids, tokenizer)
-    depths = depths_written(Decoded(found.example, found.truth, [run], FREE, data), places, tokenizer)
-    row = generation(0, "", [run], places, depths=depths)
+    row = generation(0, "", [run], places)
     stream, following = FrameStream(tokenizer, format), Following()
     frames = [
         following.take(frame)
-        for token, logprob, margin in zip(row["ids"], row["logprobs"], row["margins"])
-        for frame in stream.take(token, logprob, margin)
+        for token, logprob in zip(row["ids"], row["logprobs"])
+        for frame in stream.take(token, logprob)
     ]
     frames += map(following.take, stream.rest())
     assert [token for frame in frames for token in frame.ids] == ids
@@ -216,8 +213,6 @@ def test_kept_and_streamed_frames_are_one(draws: st.DataObject) -> None:
         frames, row["frame_places"], row["frame_logprob_sum"], row["frame_logprob_min"], strict=True
     ):
         assert (frame.number, frame.asked) == (place, len(frame.ids))
-        expected = FrameProbability(place, len(frame.ids), pytest.approx(total), least, 1.0, 0.0)
-        assert frame.doubt == expected._replace(depth=pytest.approx(depths[place], nan_ok=True))
         assert frame.probability == pytest.approx(math.exp(total))
         assert frame.least is not None
         assert frame.logprobs[frame.least] == least

@@ -9,11 +9,6 @@ import pytest
 import yaml
 from rich.console import Console
 
-from remedy.data_gen.execution.program import Program
-from remedy.eval.calibration.bound import bound
-from remedy.eval.calibration.calibrator import Trust
-from remedy.eval.calibration.hazard import Hazard
-from remedy.eval.simulate import data_of, written_by
 from remedy.models.loading import load_checkpoint
 from remedy.settings import load
 from remedy.train.config import RunConfig
@@ -162,7 +157,6 @@ BAD: dict[str, tuple[str | None, list[Any], str]] = {
     "constraint, sparse states": (SWAP, ["--constrain", "guided", "data.reveal.spacing=2"], "do not show all variables"),
     "memory without frames": (SWAP, ["--memory", "3", "data.format=repl"], "memory 3: nothing that a model writes in the repl"),
     "format": (SWAP, ["data.format=symbolic"], "data.format symbolic: has no end of its own"),
-    "risk alone": (SWAP, ["--risk", "0.1"], "--risk does nothing without --trust"),
     "not of the data": (SWAP, ["reveal.spacing=2"], "write data.reveal.spacing"),
 }  # fmt: skip
 
@@ -195,42 +189,3 @@ def refused(*words: object) -> str:
     assert (done.status, done.output) == (2, "")
     assert done.errors.count("\n") == 1
     return done.errors
-
-
-def calibrator(checkpoint: Path, path: Path, **changes: Any) -> Path:
-    """A calibrator of the checkpoint that doubts a frame as its least likely token does."""
-    model, tokenizer = load_checkpoint(str(checkpoint))
-    data = data_of(str(checkpoint), Program(SWAP), {})
-    identity = {**written_by(model, tokenizer, str(checkpoint), None, data, ""), **changes}
-    hazard = Hazard(("least_probability", "contradiction"), (0.0, 0.0), (1.0, 1.0), (1.0, 3.0), 0.0, 1.0)
-    about = bound([*(0.5 + 0.005 * place for place in range(100)), *[None] * 100], range(200))
-    Trust(identity, hazard, about, about, frozenset(), {}).save(path)
-    return path
-
-
-def test_a_calibrator_says_how_far_a_trace_is_believed(checkpoint: Path, program: Path, tmp_path: Path) -> None:
-    trust = calibrator(checkpoint, tmp_path / "trust.json")
-    done = remedy(["simulate", checkpoint, program, "--trust", trust, "--risk", "0.1"], 60)
-    assert done.status == 0, done.errors
-    right = [float(found) for found in re.findall(r"right so far ([\d.e-]+)", done.output)]
-    assert len(right) == 5
-    assert right == sorted(right, reverse=True)
-    assert (
-        "\nbelieved: all of it (of programs like those of the calibration, what is believed is right in 90%"
-        in done.output
-    )
-    found = Trust.load(trust)
-    found._replace(hazard=found.hazard._replace(intercept=40.0)).save(tmp_path / "doubting.json")
-    doubted = remedy(["simulate", checkpoint, program, "--trust", tmp_path / "doubting.json"], 60).output
-    assert doubted.count(", not believed") == 5
-    assert "\nbelieved: no frame (" in doubted
-
-
-def test_what_is_no_frame_is_not_believed(checkpoint: Path, program: Path, tmp_path: Path) -> None:
-    """The calibrator believes all of this trace; the limit cuts a frame of it, then its first."""
-    trust = calibrator(checkpoint, tmp_path / "trust.json")
-    for limit, said in ((40, r"frames up to \d+"), (2, "no frame")):
-        words = ["--trust", trust, "--risk", "0.1", "--max-new-tokens", str(limit)]
-        done = remedy(["simulate", checkpoint, program, *words], 60)
-        assert " unread " in done.output
-        assert re.search(rf"^believed: {said} \(", done.output, re.MULTILINE), done.output

@@ -88,7 +88,7 @@ def test_a_report_needs_no_torch_and_is_imported_without_figures(tmp_path: Path)
     evaluation(tmp_path, "a", False)
     code = (
         "import sys; from pathlib import Path; from remedy.eval.report.page import report\n"
-        "heavy = {'torch', 'transformers', 'matplotlib', 'sklearn'} & {*sys.modules}\n"
+        "heavy = {'torch', 'transformers', 'matplotlib'} & {*sys.modules}\n"
         f"report([Path({str(tmp_path)!r})], Path({str(tmp_path / 'report')!r}))\n"
         "print(heavy, {'torch', 'transformers'} & {*sys.modules})"
     )

@@ -6,7 +6,7 @@ export HF_HUB_OFFLINE := 1
 export USE_HUB_KERNELS := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart format check docs picture test-fast test bench packages llama3 pretrained kernels clean
+.PHONY: help quickstart format check docs picture test-fast test weekly bench packages llama3 pretrained kernels clean
 
 help: ## print these targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,6 +34,9 @@ test-fast: .venv/ready-dev ## run all tests but those marked slow (which train m
 
 test: .venv/ready-dev check ## run `check` and all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+weekly: .venv/ready-dev ## run the tests over whole corpora, of which `test` takes samples
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m weekly
 
 bench: .venv/ready-dev ## measure the speed of generation, tracing, training and mixers
 	$(BIN)/python benchmarks/generation.py

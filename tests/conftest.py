@@ -22,8 +22,13 @@ settings.load_profile("suite")
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with long tests begin, the commands of the README above all, so that no worker waits at the end for another's."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out weekly tests unless they are asked for. Files with long tests begin, the commands of the README above all, so that no
+    worker waits at the end for another's."""
+    if "weekly" not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker("weekly")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("weekly")]
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path not in long, len(item.path.parts)))
 

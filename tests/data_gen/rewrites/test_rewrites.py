@@ -126,9 +126,8 @@ def run(code: str) -> tuple[Any, Any, Any]:
     return result, space["log"], xs
 
 
-@pytest.mark.slow
 @given(programs, st.sampled_from(KINDS))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_generated_programs_do_the_same_in_the_same_order(code: str, kinds: tuple[str, ...]) -> None:
     rewritten = rewrite_source(code, kinds)
     assert run(rewritten) == run(code), rewritten
@@ -269,14 +268,14 @@ def test_a_rewrite_from_outside_rewrites_data_and_files(doubled: str, tmp_path: 
         rewrites_of("al")
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.weekly)])
 @pytest.mark.parametrize("kinds", KINDS, ids="+".join)
-def test_every_published_program_keeps_its_result(shared: Path, kinds: tuple[str, ...]) -> None:
+def test_published_programs_keep_their_results(shared: Path, kinds: tuple[str, ...], every: int) -> None:
     changed = 0
     for benchmark in ("cruxeval", "humaneval"):
         path = str(shared / f"{benchmark}.jsonl")
-        before = load_cases(ProgramsTask(benchmark=benchmark, path=path))
-        after = load_cases(ProgramsTask(benchmark=benchmark, path=path, rewrites=kinds))
+        before = load_cases(ProgramsTask(benchmark=benchmark, path=path))[::every]
+        after = load_cases(ProgramsTask(benchmark=benchmark, path=path, rewrites=kinds))[::every]
         outcomes = trace_all([case.program for case in after], TracerConfig(), workers=2, depth=0)
         for old, new, outcome in zip(before, after, outcomes):
             assert isinstance(outcome, Trace), f"{new.id}: {outcome}"
@@ -285,4 +284,5 @@ def test_every_published_program_keeps_its_result(shared: Path, kinds: tuple[str
             assert same_value(outcome.result.text, new.expected), new.program.code
             assert old.identity == new.identity
             changed += old.program.code != new.program.code
-    assert changed >= {"fstrings": 5, "comprehensions": 200, "characters": 400, "chains": 30}.get("+".join(kinds), 1000)
+    least = {"fstrings": 5, "comprehensions": 200, "characters": 400, "chains": 30}.get("+".join(kinds), 1000)
+    assert changed >= least // (2 * every) if every > 1 else changed >= least

@@ -309,7 +309,7 @@ HEAD = """# What every diagnostic says of models that are known
 Mock models look the truth up and are wrong where their row says. Each cell: answer right / states right per frame / actions / returned
 values; a dash where it is undefined, since it was fed, or there is none. What is not as it must be would be bold. A model that is
 wrong in every state may still be right in its answer, where that is a value which it was not told to be wrong in: so both are shown.
-Made by `python -m tests.mock_models results/mock_models.md`, and held by `tests/eval/test_mock_models.py`.
+`tests/eval/test_mock_models.py` holds a part of it.
 
 """
 

@@ -31,9 +31,7 @@ def test_humaneval_has_the_same_723_executions(shared: Path) -> None:
 
 @pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.weekly)])
 @pytest.mark.parametrize(("benchmark", "count", "too_long"), [("cruxeval", 800, 0), ("humaneval", 723, 3)])
-def test_published_results_are_reproduced(
-    shared: Path, benchmark: str, count: int, too_long: int, every: int
-) -> None:
+def test_published_results_are_reproduced(shared: Path, benchmark: str, count: int, too_long: int, every: int) -> None:
     source = {"benchmark": benchmark, "path": str(shared / f"{benchmark}.jsonl")}
     cases = load_cases(ProgramsTask.model_validate(source))
     assert len(cases) == count

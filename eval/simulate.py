@@ -182,7 +182,7 @@ def simulate(
 
     writing = Writing(FREE, False, max_new_tokens, memory=data.memory, constraint=constraint)
     [start] = starts_of(constraint, [example], data, tokenizer) if constraint else [None]
-    request = Request(program.truth, start, lambda token, logprob, _, held: take(stream.take(token, logprob, held)))
+    request = Request(program.truth, start, lambda *token: take(stream.take(*token)))
     [written] = generator.generate([request], writing)
     take(stream.rest())
     score = None

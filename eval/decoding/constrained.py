@@ -3,8 +3,6 @@ chooses among them, and text is its own until it ends it."""
 
 from __future__ import annotations
 
-import math
-
 from remedy.data_gen.context_window import Memory
 from remedy.eval.decoding.cursor import Cursor
 from remedy.eval.decoding.forcings import FREE
@@ -58,7 +56,7 @@ class ConstrainedCursor(Cursor):
         """All that is seen here, with what is certain after it."""
         self.run = 1
         while not self._full and (token := self.allowed.certain) is not None:
-            self._write(token, 0.0, math.inf, Held(certain=True))
+            self._write(token, 0.0, Held(certain=True))
             self.sight.take(token, token == self.frame_end)
         self.waits = False
         tokens = self.sight.tokens()
@@ -75,7 +73,7 @@ class ConstrainedCursor(Cursor):
         stuck = not self.allowed.ids and not self.place.done
         return stuck or len(self.current) >= self.max_new_tokens
 
-    def _next(self, predicted: int, logprob: float, cut: Cut, margin: float) -> int | None:
+    def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
         if self.done:
             return None
         if self.place.done or self._full:
@@ -83,14 +81,14 @@ class ConstrainedCursor(Cursor):
             return None
         allowed = self.allowed
         if allowed.certain is not None:
-            return self._write(allowed.certain, 0.0, math.inf, Held(certain=True))
+            return self._write(allowed.certain, 0.0, Held(certain=True))
         token, changed = predicted, cut.changed
         if allowed.closing is not None and self.tokenizer.is_special(predicted):
             token, changed = allowed.closing, predicted != allowed.closing
         held = Held(False, len(allowed.ids) * (not allowed.text), cut.mass, changed)
-        return self._write(token, logprob, margin, held)
+        return self._write(token, logprob, held)
 
-    def _write(self, token: int, logprob: float, margin: float, held: Held) -> int:
+    def _write(self, token: int, logprob: float, held: Held) -> int:
         after = self.place.after(token)
         assert after is not None, f"token {token} was taken, and is not allowed"
         at = self.runs[1][0] + len(self.current)
@@ -98,9 +96,8 @@ class ConstrainedCursor(Cursor):
         self.place, self.allowed = after, after.allowed()
         self.current.append(token)
         self.logprobs.append(logprob)
-        self.margins.append(margin)
         self.held.append(held)
-        self.listener(token, logprob, margin, held)
+        self.listener(token, logprob, held)
         return token
 
     def _close(self, complete: bool) -> None:

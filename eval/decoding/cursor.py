@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ class Generated(NamedTuple):
     """Tokens generated in place of the true ones from `start` to `stop` (exclusive), with the log-probability of each.
 
     `complete` is false when a limit cut them. `held`: under a constraint, how each came about; a token that was fed has the
-    log-probability 0, one that ends a text that of the special token which the model wrote for it. `margins`: as `Generation`.
+    log-probability 0, one that ends a text that of the special token which the model wrote for it.
     """
 
     start: int
@@ -26,7 +25,6 @@ class Generated(NamedTuple):
     logprobs: list[float]
     complete: bool
     held: tuple[Held, ...] = ()
-    margins: tuple[float, ...] = ()
 
     @property
     def asked(self) -> int:
@@ -80,7 +78,6 @@ class Cursor:
         self.longest = longest
         self.current: list[int] = []
         self.logprobs: list[float] = []
-        self.margins: list[float] = []
         self.generated: list[Generated] = []
         self.listener: TokenListener = ignore_token
 
@@ -176,9 +173,9 @@ class Cursor:
             self._cut()
         return tokens
 
-    def next_token(self, predicted: int, logprob: float, cut: Cut = UNCUT, margin: float = math.inf) -> int | None:
+    def next_token(self, predicted: int, logprob: float, cut: Cut = UNCUT) -> int | None:
         """The token that is read next; `predicted`: what was written, one of those to choose `among`. None: complete, or waits."""
-        token = None if self.waits else self._next(predicted, logprob, cut, margin)
+        token = None if self.waits else self._next(predicted, logprob, cut)
         if token is None:
             return None
         self.read += 1
@@ -203,7 +200,7 @@ class Cursor:
         """Say if a place of the true sequence is the last of its frame, and another follows."""
         return at + 1 < len(self.frames) and self.frames[at] != self.frames[at + 1]
 
-    def _next(self, predicted: int, logprob: float, cut: Cut, margin: float) -> int | None:
+    def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
         while not self.done:
             start, stop, is_fed = self.runs[self.run]
             if is_fed:
@@ -219,8 +216,7 @@ class Cursor:
             self.in_step &= start + len(self.current) < stop and self.ids[start + len(self.current)] == predicted
             self.current.append(predicted)
             self.logprobs.append(logprob)
-            self.margins.append(margin)
-            self.listener(predicted, logprob, margin, FREELY)
+            self.listener(predicted, logprob, FREELY)
             return predicted
         return None
 
@@ -250,9 +246,9 @@ class Cursor:
 
     def _close(self, complete: bool) -> None:
         start, stop, _ = self.runs[self.run]
-        found = Generated(start, stop, self.current, self.logprobs, complete, margins=tuple(self.margins))
+        found = Generated(start, stop, self.current, self.logprobs, complete)
         self.generated.append(found)
-        self.current, self.logprobs, self.margins, self.in_step = [], [], [], True
+        self.current, self.logprobs, self.in_step = [], [], True
         self.run += 1
 
 

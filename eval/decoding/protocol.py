@@ -57,11 +57,11 @@ class Held(NamedTuple):
 
 
 FREELY = Held()
-TokenListener = Callable[[int, float, float, Held], None]
-"""Is told each token that a cursor writes, as soon as it stands: the token, its log-probability and margin, and how it came about."""
+TokenListener = Callable[[int, float, Held], None]
+"""Is told each token that a cursor writes, as soon as it stands: the token, its log-probability, and how it came about."""
 
 
-def ignore_token(token: int, logprob: float, margin: float, held: Held) -> None:
+def ignore_token(token: int, logprob: float, held: Held) -> None:
     """No-op callback."""
 
 

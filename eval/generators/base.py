@@ -105,13 +105,10 @@ def predictions(
     predicted: frozenset[Role],
     ids: Sequence[int],
     logprobs: Sequence[float],
-    margins: Sequence[float],
 ) -> list[Generated]:
     """Return what a model predicted in place of each true token, as one run for every stretch whose roles were asked for."""
     return [
-        Generated(
-            start, stop, list(ids[start:stop]), list(logprobs[start:stop]), True, margins=tuple(margins[start:stop])
-        )
+        Generated(start, stop, list(ids[start:stop]), list(logprobs[start:stop]), True)
         for start, stop, is_fed in runs_of(truth, frozenset(Role) - predicted)
         if not is_fed
     ]

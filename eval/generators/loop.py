@@ -80,8 +80,8 @@ def _step(reader: Reader, cursors: Sequence[Cursor], prompts: Sequence[Sequence[
         found = most_likely(logits)
         following = []
         for place, cursor in enumerate(cursors):
-            token, logprob, margin, cut = found.at(place, cursor.among)
-            following.append(cursor.next_token(token, logprob, cut, margin))
+            token, logprob, _, cut = found.at(place, cursor.among)
+            following.append(cursor.next_token(token, logprob, cut))
         if all(token is None for token in following):
             return
         logits = reader.step(following)
@@ -97,16 +97,15 @@ def predict(
     """Teacher forcing: the token the model would write in place of each token whose role is in `predicted`, given the true
     ones before it that its `memory` holds, as one run for every stretch of them."""
     ids = [[0] * len(example.ids) for example in examples]
-    logprobs, margins = ([[0.0] * len(example.ids) for example in examples] for _ in range(2))
+    logprobs = [[0.0] * len(example.ids) for example in examples]
     # One at a time: float32 logits take room.
     for number, window, logits in _in_windows(reader, examples, memory, tokenizer.special_ids):
         places = slice(window.stop - len(logits), window.stop)
         scores = most_likely(logits)
         ids[number][places], logprobs[number][places] = scores.tokens, scores.logprobs
-        margins[number][places] = scores.margins
     found = []
     for number, example in enumerate(examples):
-        found.append(predictions(example, predicted, ids[number], logprobs[number], margins[number]))
+        found.append(predictions(example, predicted, ids[number], logprobs[number]))
     return found
 
 

@@ -66,8 +66,7 @@ class Journal:
             return
         found = [Generated(*run) for run in runs]
         self._held[key] = Written(
-            [one._replace(held=tuple(Held(*how) for how in one.held), margins=tuple(one.margins)) for one in found],
-            near_ties,
+            [one._replace(held=tuple(Held(*how) for how in one.held)) for one in found], near_ties
         )
 
     def _key(self, truth: Encoded, writing: Writing) -> str:

@@ -134,7 +134,7 @@ class Row:
 
     def _walk(self, predicted: Prediction) -> int | None:
         """The token that is read next; None where nothing follows what the reader holds: the row has ended, or begins anew."""
-        token = self.cursor.next_token(predicted.token, predicted.logprob, predicted.cut, predicted.margin)
+        token = self.cursor.next_token(predicted.token, predicted.logprob, predicted.cut)
         if token is not None:
             self.read.append(token)
         elif self.cursor.waits and not self.cursor.over:

@@ -224,15 +224,15 @@ class ServedGenerator:
 
     async def _predicted(self, truth: Encoded, predicted: frozenset[Role], memory: Memory | None) -> list[Generated]:
         """Teacher forcing: one request, or with a memory one for each window of it."""
-        ids, logprobs, margins = [0] * len(truth.ids), [0.0] * len(truth.ids), [0.0] * len(truth.ids)
+        ids, logprobs = [0] * len(truth.ids), [0.0] * len(truth.ids)
         for window in windows(truth.ids, truth.roles, truth.frames, memory, self.tokenizer.special_ids):
             seen = [truth.ids[place] for place in window.places]
             first = max(window.start + window.shift, 1)
             self.asked["score"] += 1
             scores = await self.server.score(seen[:first], seen[first:-1])
             places = slice(window.stop - len(scores.tokens), window.stop)
-            ids[places], logprobs[places], margins[places] = scores.tokens, scores.logprobs, scores.margins
-        return predictions(truth, predicted, ids, logprobs, margins)
+            ids[places], logprobs[places] = scores.tokens, scores.logprobs
+        return predictions(truth, predicted, ids, logprobs)
 
     def _most(self, row: Row, reach: int) -> int:
         """Return how many tokens are written, at most `reach`: of a near tie that token alone, as long as the truth may go on."""

@@ -138,7 +138,7 @@ def drafting(reader: Any, tokenizer: TraceTokenizer, batch_size: int) -> LocalGe
 
 
 def runs(written: Sequence[Written]) -> list[list[Generated]]:
-    return [[run._replace(logprobs=[], margins=()) for run in one.runs] for one in written]
+    return [[run._replace(logprobs=[]) for run in one.runs] for one in written]
 
 
 def erring(truths: Sequence[Encoded], vocabulary: int, seed: int, rate: float, context: int) -> Next:

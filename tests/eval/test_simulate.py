@@ -256,7 +256,7 @@ def test_listeners_of_a_batch_each_hear_their_own() -> None:
     known = [mock(one, CHARACTERS).known[0] for one in both]
     generator = LocalGenerator(ModelReader(Mock(known, CHARACTERS.vocab_size)), CHARACTERS, 2)
     heard: list[list[int]] = [[], []]
-    listeners = [lambda token, logprob, margin, held, mine=mine: mine.append(token) for mine in heard]
+    listeners = [lambda token, logprob, held, mine=mine: mine.append(token) for mine in heard]
     asked = [Request(one.truth, None, listener) for one, listener in zip(both, listeners)]
     written = generator.generate(asked, Writing(FREE))
     assert [one.runs[0].ids for one in written] == heard

@@ -79,12 +79,9 @@ def small_model(mixer: str, tokenizer: TraceTokenizer) -> DecoderForCausalLM:
 
 def assert_same(left: list[Generated], right: list[Generated]) -> None:
     """The same runs; log-probabilities of a batch are rounded otherwise."""
-    assert [run._replace(logprobs=[], margins=()) for run in left] == [
-        run._replace(logprobs=[], margins=()) for run in right
-    ]
+    assert [run._replace(logprobs=[]) for run in left] == [run._replace(logprobs=[]) for run in right]
     for one, other in zip(left, right):
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
-        assert one.margins == pytest.approx(other.margins, abs=2e-4)
 
 
 def decode(
@@ -120,7 +117,7 @@ def test_an_event_is_one_token_whatever_that_is(fed: frozenset[Role]) -> None:
     at = truth.roles.index(Role.EVENT)
     wrong = tokenizer.special_ids[Special.RETURN_SEP]
     (runs,) = decode(Reciter([truth], tokenizer.vocab_size, {0: at}, wrong), tokenizer, [truth], fed)
-    assert runs[0] == Generated(at, at + 1, [wrong], runs[0].logprobs, True, margins=runs[0].margins)
+    assert runs[0] == Generated(at, at + 1, [wrong], runs[0].logprobs, True)
     assert all(run.ids == list(truth.ids[run.start : run.stop]) for run in runs[1:])
     assert [truth.roles[run.start] for run in runs].count(Role.EVENT) == truth.roles.count(Role.EVENT)
 

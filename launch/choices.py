@@ -31,6 +31,15 @@ REGISTRIES = {
     "forcings": ("diagnostics.N.forcing", "eval.decoding.forcings:FORCINGS"),
 }
 """What there is, under which key it is chosen, and where it is registered."""
+TELLING_APART = {
+    "cwm": "As `facebook/cwm` writes: the prompt holds the first frame; a line's text is its action.",
+    "cwm_unseeded": "As cwm, but the model writes the first frame too.",
+    "cwm_numbered": "As cwm, with each line's number beside it, in the program and in the trace.",
+    "cwm_numbers": "As cwm, with each line's number beside it in the program, and in its place in the trace.",
+    "chains": "Method chains as one call a line, without changing what is evaluated or in which order.",
+    "temporaries": "Nested expressions as one operation a line, put into temporaries.",
+}
+"""Choices that share a class or a module, whose docstring says nothing of the single one."""
 
 
 def print_choices(
@@ -46,7 +55,7 @@ def print_choices(
         print(f"{kind} ({key})")
         width = max(map(len, registry))
         for one, choice in registry.items():
-            line = _SAID.get(kind, _of_docstring)(one, choice)
+            line = TELLING_APART.get(one) or _SAID.get(kind, _of_docstring)(one, choice)
             print(f"  {one:<{width}}  {textwrap.shorten(line, WIDTH, placeholder=' ...')}")
         print()
 

@@ -46,8 +46,9 @@ class SettingsCommand(TyperCommand):
     def get_help(self, ctx: Any) -> str:
         from remedy.launch.reference import as_help, settings_class
 
-        text: str = super().get_help(ctx)
-        return f"{text}\n\nSettings, in the YAML file or as key=value:\n{as_help(settings_class(self.name or ''))}"
+        settings = as_help(settings_class(self.name or ""))
+        about = "Settings, in the YAML file or as key=value; docs/config.md describes every key:"
+        return f"{super().get_help(ctx)}\n\n{about}\n{settings}"
 
 
 class Commands(TyperGroup):

@@ -7,15 +7,15 @@ import errno
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Optional
+from typing import Annotated, Any, NoReturn, Optional, TypeVar
 
 import typer
 
 from remedy.data_gen.execution.program import ProgramError
 from remedy.messages import cut, escaped, one_line
-from remedy.settings import UserError
+from remedy.settings import Settings, UserError, load, read_yaml
 
 LONGEST = 1000
 """Characters of a line; a path may be in it."""
@@ -43,6 +43,23 @@ MaybeTexts = Optional[list[str]]  # noqa: UP045
 Overrides = Annotated[MaybeTexts, typer.Argument(metavar="[key=value ...]", help="settings to change")]
 Checkpoint = Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")]
 Workers = Annotated[int, typer.Option(min=1, max=1000, help="processes")]
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def load_one(kind: type[S], config: str, overrides: Sequence[str] | None) -> S:
+    """The settings of a command's file.
+
+    Raises:
+        UserError: they do not validate, or the file is an experiment's.
+    """
+    if "groups" in read_yaml(Path(config)):
+        raise UserError(
+            f"{config} is an experiment, of many runs: `remedy run {config}` makes their data and does them all, and says with --plan "
+            "what that will cost"
+        )
+    return load(kind, config, overrides or [])
 
 
 class _Print(logging.Handler):

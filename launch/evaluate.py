@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remedy.launch.console import Checkpoint, Overrides, in_words, target
+from remedy.launch.console import Checkpoint, Overrides, in_words, load_one, target
 from remedy.processes import end_with_parent, this_process
-from remedy.settings import UserError, load
+from remedy.settings import UserError
 
 if TYPE_CHECKING:
     from remedy.eval.distributed import Rank
@@ -89,7 +89,7 @@ def evaluate(
     from remedy.eval.evaluate import evaluate as run
 
     with together() as rank:
-        settings = load(EvalConfig, config, overrides or [])
+        settings = load_one(EvalConfig, config, overrides)
         settings.refuse_on(rank.process.world_size)
         subject = for_checkpoint(checkpoint, settings)
         conditions_of(settings, subject)  # what does not fit the data is said before weights are loaded

@@ -16,12 +16,12 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.held_out import refuse_held_out_in_vain
 from remedy.data_gen.shards import WriteConfig, plan, write
 from remedy.data_gen.splits import SPLITS
-from remedy.launch.console import Overrides, Workers, target
+from remedy.launch.console import Overrides, Workers, load_one, target
 from remedy.messages import shown
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
-from remedy.settings import ConfigError, Configuration, UserError, load
+from remedy.settings import ConfigError, Configuration, UserError
 
 
 class GenerateConfig(Configuration):
@@ -56,7 +56,7 @@ def generate(
     ] = False,
 ) -> None:
     """Write a data set as Parquet shards with a data card; run again to continue."""
-    settings = load(GenerateConfig, config, overrides or [])
+    settings = load_one(GenerateConfig, config, overrides)
     part, data, size = _part(shard), settings.data, _available(settings)
     if overwrite and part[1] > 1:
         raise UserError(

@@ -60,13 +60,12 @@ class Shape(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One field. `default`: as YAML; `kind`: of the section it is in, "" where that has none."""
+    """One field. `default`: as YAML."""
 
     key: str
     shape: Shape
     default: str
     description: str
-    kind: str = ""
 
     @property
     def below(self) -> str:
@@ -74,21 +73,9 @@ class Row(NamedTuple):
         return self.key + {"one": "", "list": ".0", "dict": ".NAME"}[self.shape.holds]
 
 
-def fields(settings: type[Settings], given: Settings | None = None) -> list[Row]:
-    """The rows of one class, its sections not entered. `given`: an instance whose values are the defaults to print."""
-    return [_row(name, field, given) for name, field in settings.model_fields.items()]
-
-
-def rows(settings: type[Settings], given: Settings | None = None, prefix: str = "", kind: str = "") -> Iterator[Row]:
-    """The rows of a class and of all sections in it, under their whole keys: `train.curriculum.0.steps`, `mixture.NAME.weight`."""
-    for row in fields(settings, given):
-        default = getattr(given, row.key) if given is not None else settings.model_fields[row.key].default
-        row = row._replace(key=prefix + row.key, kind=kind)
-        yield row
-        for chosen, section in row.shape.sections.items():
-            for inner in rows(section, default if type(default) is section else None, f"{row.below}.", chosen or kind):
-                if not (chosen and inner.key == f"{row.below}.kind"):  # the row of the section says its kinds
-                    yield inner
+def fields(settings: type[Settings]) -> list[Row]:
+    """The rows of one class, its sections not entered."""
+    return [_row(name, field) for name, field in settings.model_fields.items()]
 
 
 def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterator[tuple[type[Settings], str, str]]:
@@ -100,28 +87,24 @@ def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterat
 
 
 def as_help(settings: type[Settings]) -> str:
-    """The rows as text for a terminal: key, default and type, and the description below. Sections that come again are named alone."""
+    """The settings of a file as text for a terminal: key, default, type and description, and the keys of each section by name."""
     lines: list[str] = []
-    said: dict[tuple[type[Settings], ...], str] = {}
-    skipped = "\0"
-    for row in rows(settings):
-        if row.key.startswith(skipped):
-            continue
-        sections = tuple(row.shape.sections.values())
-        if len(sections) > 1 and sections in said:
-            skipped = f"{row.below}."
-            lines.append(f"  {row.key}  (the keys of {said[sections]})")
-        else:
-            said.setdefault(sections, row.below)
-            default = {SECTION: "", REQUIRED: " required"}.get(row.default, f" = {row.default}")
-            kind = f"{row.kind}: " if row.kind else ""
-            lines.append(f"  {row.key}{default}  ({kind}{row.shape.words.replace('`', '')})")
-        lines += textwrap.wrap(row.description, WIDTH, initial_indent="      ", subsequent_indent="      ")
+    for row in fields(settings):
+        default = {SECTION: "", REQUIRED: " required"}.get(row.default, f" = {row.default}")
+        lines.append(f"  {row.key}{default}  ({row.shape.words.replace('`', '')})")
+        lines += _wrapped(row.description)
+        for kind, section in row.shape.sections.items():
+            if keys := ", ".join(key for key in section.model_fields if key != "kind"):
+                lines += _wrapped(f"{row.below}.*{f' ({kind})' if kind else ''}: {keys}")
     return "\n".join(lines)
 
 
-def _row(name: str, field: FieldInfo, given: Settings | None) -> Row:
-    value = getattr(given, name) if given is not None else field.get_default(call_default_factory=True)
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="      ", subsequent_indent="      ")
+
+
+def _row(name: str, field: FieldInfo) -> Row:
+    value = field.get_default(call_default_factory=True)
     description = field.description or (KIND if name == "kind" else "")
     return Row(name, _shape(field.annotation, field.metadata), _value(value), " ".join(description.split()))
 

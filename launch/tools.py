@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remedy.launch.console import MaybeFloat, MaybeInt, MaybePath, Overrides, Workers, target
+from remedy.launch.console import MaybeFloat, MaybeInt, MaybePath, Overrides, Workers, load_one, target
 from remedy.settings import UserError, load
 
 
@@ -23,9 +23,9 @@ def plan(
     length: Annotated[int, typer.Option(min=0, help="tokens of a row; 0: those of some drawn rows")] = 0,
 ) -> None:
     """Print what a training run needs of memory and time; nothing is trained, and no weights are read or downloaded."""
-    from remedy.launch.train import load_run
+    from remedy.train.config import RunConfig
 
-    settings = load_run(config, overrides or [])
+    settings = load_one(RunConfig, config, overrides)
     from remedy.train.footprint import print_footprint  # takes seconds
 
     print_footprint(settings, gpus, gpu_memory, tflops, utilisation, length or None)
@@ -51,7 +51,7 @@ def measure(
     from remedy.eval.costs.measure import MeasureConfig
     from remedy.eval.costs.measure import measure as run
 
-    settings = load(MeasureConfig, config, overrides or [])
+    settings = load_one(MeasureConfig, config, overrides)
     print(f"measured: {run(settings, out, workers, lambda m: print(m, flush=True))}")
 
 

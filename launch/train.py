@@ -7,36 +7,20 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remedy.launch.console import MaybeInt, Overrides, in_words
+from remedy.launch.console import MaybeInt, Overrides, in_words, load_one
 from remedy.processes import end_with_parent, this_process
-from remedy.settings import UserError, load, read_yaml
 
 if TYPE_CHECKING:
     from remedy.train.config import RunConfig
 
 GRACE = 60.0
 """Seconds that a process has for its last step and checkpoint when what started it is gone."""
-
-
-def load_run(config: str, overrides: Sequence[str]) -> RunConfig:
-    """The settings of one run.
-
-    Raises:
-        UserError: they do not validate, or there are many runs.
-    """
-    from remedy.train.config import RunConfig
-
-    if "groups" in read_yaml(Path(config)):
-        raise UserError(
-            f"{config} is an experiment, of many runs: `remedy run {config}` does them all, and says with --plan what that will cost"
-        )
-    return load(RunConfig, config, overrides)
 
 
 def given_programs(config: RunConfig) -> list[str]:
@@ -68,7 +52,9 @@ def train(
     local_rank: Annotated[MaybeInt, typer.Option("--local_rank", hidden=True)] = None,
 ) -> None:
     """Train a model, as one of the processes that `torchrun` or `deepspeed` started (launch/train.py) or alone."""
-    settings = load_run(config, overrides or [])
+    from remedy.train.config import RunConfig
+
+    settings = load_one(RunConfig, config, overrides)
     # The deepspeed launcher gives a local rank, and asks for DeepSpeed; a section in the configuration still says how.
     if local_rank is not None and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +10,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from transformers import TrainerCallback, TrainerState
 
 from remedy.speed import Speed, duration
-
-log = logging.getLogger(__name__)
 
 
 def validation_figures(record: Mapping[str, Any]) -> str:
@@ -66,4 +63,4 @@ class ProgressLine(TrainerCallback):
         for task in self.live.task_ids:
             self.live.update(task, figures=", ".join(filter(None, self.figures.values())))
         if not self.live.task_ids:
-            log.info("step %d of %d: %s", state.global_step, state.max_steps, self.figures[kind])
+            print(f"step {state.global_step} of {state.max_steps}: {self.figures[kind]}", flush=True)

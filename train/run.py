@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,8 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
         with stop, progress, explained(trainer, rows, config):
             trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
-    stop.check(trainer.state)
+    alone = f"remedy train {shlex.quote(str(output / CONFIG_FILE))}"
+    stop.check(trainer.state, alone if process.world_size == 1 else "the same command, and")
     mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
     keep_trained(config, trainer, tokenizer, {"mixers": mixers, "all_logits": trainer.all_logits})
 

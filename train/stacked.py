@@ -147,7 +147,7 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
             trainer.train(resume_from_checkpoint=str(places[0]) if places[0] else None)
         except (torch.OutOfMemoryError, MemoryError):
             raise UserError(f"out of memory with {len(configs)} seeds at once: lower train.stacked") from None
-    stop.check(trainer.state)
+    stop.check(trainer.state, "the same command, and")
     for number, (config, member, read) in enumerate(zip(configs, members, rows)):
         if member.lost is not None:
             text = diverged(member.lost, read, config)

@@ -52,15 +52,15 @@ class StopOnSignal(TrainerCallback):
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def check(self, state: TrainerState) -> None:
-        """Say that training was stopped, if it was before its last step.
+    def check(self, state: TrainerState, again: str) -> None:
+        """Say that training was stopped, if it was before its last step, and how it goes on: by the command `again`.
 
         Raises:
             Stopped: it was.
         """
         if self.received and state.global_step < state.max_steps:
             raise Stopped(
-                f"{self.received} after step {state.global_step} of {state.max_steps}; --resume goes on from there",
+                f"{self.received} after step {state.global_step} of {state.max_steps}, with a checkpoint; go on with: {again} --resume",
                 INTERRUPTED if self.received == "SIGINT" else RESUMABLE,
             )
 

@@ -122,7 +122,7 @@ def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any
 
         os.environ.setdefault("WANDB_SILENT", "true")
         mode = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
-        return wandb.init(
+        run: Any = wandb.init(
             project=tracking.project,
             group=tracking.group,
             tags=list(tracking.tags),
@@ -131,6 +131,9 @@ def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any
             mode=mode,  # type: ignore[arg-type]
             **options,
         )
+        if mode == "offline":
+            log.info("W&B is offline: `wandb sync %s` sends this run later", Path(run.dir).parent)
+        return run
     except Exception as error:
         log.warning("W&B is not available (%s: %s); nothing is sent there", type(error).__name__, error)
         return None

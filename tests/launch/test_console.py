@@ -207,6 +207,7 @@ def test_an_interrupted_training_leaves_a_checkpoint_of_its_step(tmp_path: Path)
     says = interrupted(["train", PERMUTATION, *settings, f"output={out}"], "metrics.jsonl")
     assert says.startswith("stopped: SIGINT after step ")
     step = int(says.split()[4])
+    assert says.endswith(f"; go on with: remedy train {out / 'config.yaml'} --resume\n")
     assert (out / f"checkpoint-{step}").is_dir()
 
 

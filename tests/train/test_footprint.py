@@ -160,11 +160,11 @@ def test_the_shipped_models_are_planned_without_a_hub() -> None:
         footprint(other, 8)
 
 
-@pytest.mark.parametrize("command", ["plan", "train"])
-def test_an_experiment_is_no_run(command: str) -> None:
+@pytest.mark.parametrize("command", [["plan"], ["train"], ["generate", "--out", "x"]], ids=lambda words: words[0])
+def test_an_experiment_is_no_run(command: list[str]) -> None:
     config = ROOT / "configs" / "experiment" / "quickstart.yaml"
-    ended = remedy([command, config])
+    ended = remedy([*command, config])
     assert ended.status == 2
     assert ended.errors.startswith(
-        f"error: {config} is an experiment, of many runs: `remedy run {config}` does them all"
+        f"error: {config} is an experiment, of many runs: `remedy run {config}` makes their data"
     )

@@ -89,7 +89,9 @@ def test_each_seed_is_the_run_that_it_is_alone_also_when_cut_off_and_resumed(
         patched.setattr(StackedTrainer, "_log_members", cut_off)
         with pytest.raises(KeyboardInterrupt):
             train_stacked("tiny", cut, on_any_cpu=True)
-        with pytest.raises(Stopped, match="SIGTERM after step 18 of 24; --resume goes on from there"):
+        with pytest.raises(
+            Stopped, match="SIGTERM after step 18 of 24, with a checkpoint; go on with: the same command, and --resume"
+        ):
             train_stacked("tiny", cut, resume=True, on_any_cpu=True)
     assert all((Path(config.output) / "checkpoint-18").exists() for config in cut)
     with pytest.raises(UserError, match="pass --resume"):

@@ -19,7 +19,7 @@ def test_figures_have_namespaces_and_axes_and_samples_are_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[tuple[int, dict[str, Any]]] = []
-    run = SimpleNamespace(log=lambda record, step: sent.append((step, record)))
+    run = SimpleNamespace(log=lambda record, step: sent.append((step, record)), dir="x")
     client = SimpleNamespace(init=lambda **_: run, login=lambda **_: False, Table=lambda **table: table)
     monkeypatch.setitem(sys.modules, "wandb", client)
     tmp_path.joinpath("run").mkdir()
@@ -40,7 +40,7 @@ def test_figures_have_namespaces_and_axes_and_samples_are_a_table(
 
 def test_a_report_is_a_run_with_its_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[dict[str, Any]] = []
-    run = SimpleNamespace(log=sent.append, log_artifact=lambda files: None, finish=lambda: None)
+    run = SimpleNamespace(log=sent.append, log_artifact=lambda files: None, finish=lambda: None, dir="x")
     files = SimpleNamespace(add_file=lambda *_, **__: None)
     client = SimpleNamespace(init=lambda **_: run, login=lambda **_: False, Artifact=lambda *_, **__: files)
     client.Table = lambda dataframe: dataframe.to_dict("records")

@@ -13,6 +13,7 @@ import pandas as pd
 from benchmarks import packed
 from remedy.eval.records.failures import UNTRACED
 from remedy.eval.records.schema import Record, rank
+from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.fairness import as_it_is, judged
 from remedy.eval.report.page import report as write_report
 from remedy.eval.report.reading import variants_of
@@ -27,6 +28,18 @@ QUESTIONS = (
 )
 """The questions with records, in the order of the study's page."""
 REQUEST = "evaluation/evaluation.json"
+_AT_16 = {"horizon": 16}
+PAST = {
+    "mixers": {
+        8: Comparison(
+            mitigation="Mamba-3 in place of attention (horizon 16)",
+            failure="lost state",
+            baseline=Side(run="transformer", where=_AT_16),
+            treatment=Side(run="mamba3", where=_AT_16),
+        )
+    }
+}
+"""By question and place, comparisons of code that is gone (Mamba-3 was in commit ef0c9f3): published levels count them."""
 AXES = ("length", "depth")
 """Labels along which rates stand in the columns of a table."""
 INTRODUCTION = """\
@@ -48,8 +61,12 @@ HEAD = (
 
 
 def config_of(question: str) -> ExperimentConfig:
-    """The experiment that the question was asked by."""
-    return load(ExperimentConfig, CONFIGS / f"{question}.yaml")
+    """The experiment that the question was asked by, with what was compared of runs that can be made no more."""
+    config = load(ExperimentConfig, CONFIGS / f"{question}.yaml")
+    comparisons = list(config.comparisons)
+    for place, one in PAST.get(question, {}).items():
+        comparisons.insert(place, one)
+    return config.model_copy(update={"comparisons": tuple(comparisons)})
 
 
 def requests_of(question: Path) -> list[dict[str, Any]]:

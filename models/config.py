@@ -57,7 +57,7 @@ class DecoderSettings(Settings):
     hidden_size: int | None = Field(default=None, ge=8, le=100_000)
     """Width of the model, a multiple of twice the heads; by default the size's."""
     num_attention_heads: int | None = Field(default=None, ge=1, le=10_000)
-    """Number of heads of attention, PaTH attention, delta-rule mixers and RWKV-7, half the heads of Mamba-2 and Mamba-3; by default the
+    """Number of heads of attention, PaTH attention, delta-rule mixers and RWKV-7, half the heads of Mamba-2; by default the
     size's."""
     intermediate_size: int | None = Field(default=None, ge=8, le=1_000_000)
     """Width of the gated MLP; by default the size's, or 8/3 of `hidden_size`, rounded up to a multiple of 8."""
@@ -88,7 +88,7 @@ class DecoderSettings(Settings):
     published, and signed for the others. `closed`, for delta-rule mixers: [-1, 1], so that a token can turn the state over, or leave
     it alone, without shrinking it; of Gated DeltaNet, but for its decay."""
     state_size: int | None = Field(default=None, ge=1, le=10_000)
-    """State dimension of Mamba, Mamba-2 and Mamba-3; by default as published: 16, 128 and 128."""
+    """State dimension of Mamba and Mamba-2; by default as published: 16 and 128."""
     output_gate: bool | None = None
     """Output gate of delta-rule mixers; by default as published: in Gated DeltaNet and DeltaProduct, not in DeltaNet."""
     expand_v: int | None = Field(default=None, ge=1, le=100)

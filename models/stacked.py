@@ -6,7 +6,7 @@ one. Modules that own parameters multiply by members; everything between them wo
 parameters (decays, biases) are seen by row while it runs, as (M B, 1, ...).
 
 What a member computes differs from what it computes alone by rounding only. Training carries that on: after 30 steps losses were
-within 1e-6 of single trainings with attention, GRU, LSTM, Mamba, Mamba-2, Mamba-3 and PaTH, but only within 1e-4 with DeltaNet, 1e-3
+within 1e-6 of single trainings with attention, GRU, LSTM, Mamba, Mamba-2 and PaTH, but only within 1e-4 with DeltaNet, 1e-3
 with Gated DeltaNet and 0.05 with RWKV-7, which is how far they also drift when initial weights change by one part in ten million.
 
 No operation mixes members: a NaN of one stays its own.

@@ -26,7 +26,7 @@ from remedy.models.kernels import OPERATIONS, TRIED, Draw, Kernel, Use, refusal,
 from remedy.models.mixers import MIXERS, Mixer, find_kernels, kernels_of
 from remedy.models.mixers.short_convolution import ShortConvolution
 
-WITH_KERNELS = ("deltanet", "gated_deltanet", "mamba2", "rwkv7", "deltaproduct", "path_attention", "mamba3", "mamba")
+WITH_KERNELS = ("deltanet", "gated_deltanet", "mamba2", "rwkv7", "deltaproduct", "path_attention", "mamba")
 WIDTHS = {512: 8, 64: 4}
 """Heads by width: of layers worth a kernel, and of the study's."""
 PATIENCE = 3.0

@@ -15,7 +15,6 @@ from remedy.models.mixers.attention import Attention
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.deltanet import DeltaNet, DeltaProduct, GatedDeltaNet
 from remedy.models.mixers.mamba import Mamba, Mamba2
-from remedy.models.mixers.mamba3 import Mamba3
 from remedy.models.mixers.path_attention import PaTHAttention
 from remedy.models.mixers.rnn import GRU, LSTM
 from remedy.models.mixers.rwkv7 import RWKV7
@@ -32,7 +31,6 @@ __all__ = [
     "GatedDeltaNet",
     "Mamba",
     "Mamba2",
-    "Mamba3",
     "Mixer",
     "PaTHAttention",
     "describe_kernels",

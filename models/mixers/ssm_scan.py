@@ -148,24 +148,9 @@ def chunked_duality(
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
     """The same in PyTorch, in the precision of the inputs."""
-    exponent, sign = log_transition(step * a, signed)
-    return decayed_attention(c[:, :, None], b[:, :, None], step[..., None] * u, exponent, state, sign, chunk)
-
-
-def decayed_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    g: Tensor,
-    state: Tensor | None = None,
-    sign: Tensor | None = None,
-    chunk: int = CHUNK,
-) -> tuple[Tensor, Tensor]:
-    """h_t = sign_t exp(g_t) h_{t-1} + k_t v_t^T and y_t = q_t h_t, chunk by chunk, in the precision of the inputs.
-
-    q, k (B, T, H or 1, N), v (B, T, H, P), g, sign (B, T, H), state (B, H, N, P). Returns y (B, T, H, P) and the last state.
-    """
-    steps = v.shape[1]
+    steps = u.shape[1]
+    g, sign = log_transition(step * a, signed)
+    q, k, v = c[:, :, None], b[:, :, None], step[..., None] * u
     q, k, v, g, sign = in_chunks(chunk, 1, q, k, v, g, sign)  # padded: nothing comes in and nothing decays
     q, k, v = (x.permute(0, 3, 1, 2, 4) for x in (q, k, v))  # (B, H, chunks, S, N or P)
     total, size = g.permute(0, 3, 1, 2).cumsum(-1), v.shape[3]

@@ -17,8 +17,6 @@ FORMS: list[tuple[tuple[str, ...], dict[str, object]]] = [
     (("gated_deltanet",), {"output_gate": False, "expand_v": 1}),
     (("deltaproduct",), {"expand_v": 1, "num_householder": 3}),
     (("mamba2",), {"state_size": 16}),
-    (("mamba3",), {"state_size": 10}),
-    (("mamba3",), {"state_size": 1}),
     (("path_attention",), {"eigenvalues": "positive"}),
     (("attention",), {"window": 1}),
     (("attention",), {"window": 7, "qk_norm": True}),

@@ -99,8 +99,6 @@ FORMS: list[tuple[str, tuple[int, ...], torch.dtype, set[str]]] = [
     ("state_space_duality", (2, 16, 16, 1), HALF, {GLA}),
     ("wkv", (16, 16), torch.float32, {RWKV}),
     ("wkv", (64, 64), HALF, {RWKV}),
-    ("decayed_attention", (4, 16, 32), HALF, {GLA}),
-    ("decayed_attention", (4, 16, 32), torch.float32, {GLA}),
     ("path_attention", (16,), HALF, {PATH}),
     ("path_attention", (64,), HALF, {PATH}),
     ("path_attention", (64,), torch.float32, set()),  # its lines in float16 are seen

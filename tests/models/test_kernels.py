@@ -92,7 +92,6 @@ def test_every_form_has_a_kernel_that_agrees(
     forms = [("selective_scan", (8, 4, signed)), ("state_space_duality", (2, 8, 4, signed))]
     forms += [("delta_rule", (8, 16, n, gated)) for n in (1, 2) for gated in (0, 1)]
     forms += [("short_convolution", (12, 4, signed)), ("wkv", (8, 8)), ("path_attention", (16,))]
-    forms += [("decayed_attention", (2, 8, 4))]
     dtype = BF16
     try_kernels([Use(*form) for form in forms], CPU, dtype)
     for (operation, _, _, widths), tried in kernels.TRIED.items():

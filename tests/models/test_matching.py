@@ -42,7 +42,6 @@ def test_a_matched_model_has_as_many_parameters(mixer: str) -> None:
     [
         ({"mixers": ["mamba"]}, "state_size"),
         ({"mixers": ["mamba2"]}, "state_size"),
-        ({"mixers": ["mamba3"]}, "state_size"),
         ({"mixers": ["attention"]}, "window"),
         ({"mixers": ["gated_deltanet"], "hidden_size": None}, "hidden_size"),
     ],

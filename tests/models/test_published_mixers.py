@@ -20,7 +20,6 @@ def test_every_mixer_is_by_default_as_published() -> None:
         "deltaproduct": (2 * 16 * 32, 0),
         "mamba": (2 * 32 * 16, 0),
         "mamba2": (2 * 32 * 128, 0),
-        "mamba3": (2 * 32 * 128 + 4 * (32 + 128 + 16), 0),
         "gru": (32, 0),
         "lstm": (64, 0),
         "rwkv7": (2 * 16 * 16, 0),
@@ -115,35 +114,6 @@ def test_rwkv7_is_its_papers_equations_token_by_token() -> None:
             heads.append(y + (r[part] * mixer.r_k[head] * replaced[part]).sum() * v[part])
         found.append(mixer.out_proj.weight @ (torch.cat(heads) * gate))
     torch.testing.assert_close(mixer(x[None])[0], torch.stack(found), atol=1e-4, rtol=1e-3)
-
-
-@torch.no_grad()
-def test_mamba3_is_its_papers_recurrence_of_a_complex_state() -> None:
-    """Lahoti et al., 2026: a complex number for each pair of channels that turns; token by token, one head at a time."""
-    mixer: Any = decoder(("mamba3",), state_size=16).layers[0].mixer
-    for parameter in mixer.parameters():
-        parameter.add_(0.3 * torch.randn_like(parameter))
-    x = torch.randn(19, 32)
-    gate, u, b, c, step, rate, mix, angle = (mixer.in_proj.weight @ x.T).T.split(mixer.sizes, -1)
-    found = []
-    for head in range(4):
-        part = slice(head * 16, (head + 1) * 16)
-        state = torch.zeros(12, 16, dtype=torch.complex64)  # four complex numbers, and eight channels that are real
-        before, outputs = torch.zeros_like(state), []
-        for t in range(len(x)):
-            size = F.softplus(step[t, head] + mixer.dt_bias[head])
-            eigenvalues = -F.softplus(rate[t, head]) - 1j * F.pad(math.pi * angle[t].tanh(), (0, 8))
-            key, query = (
-                torch.cat([torch.complex(one[:8:2], one[1:8:2]), one[8:].to(torch.complex64)])
-                for one in (mixer.b_norm(b[t]) + mixer.B_bias[head], mixer.c_norm(c[t]) + mixer.C_bias[head])
-            )
-            arriving, m = torch.outer(key, u[t, part].to(torch.complex64)), mix[t, head].sigmoid()
-            state = torch.exp(size * eigenvalues)[:, None] * (state + (1 - m) * size * before) + m * size * arriving
-            before = arriving
-            outputs.append((query.conj() @ state).real + mixer.D[head] * u[t, part])
-        found.append(torch.stack(outputs))
-    expected = (torch.cat(found, 1) * F.silu(gate)) @ mixer.out_proj.weight.T
-    torch.testing.assert_close(mixer(x[None])[0], expected, atol=1e-3, rtol=1e-3)
 
 
 @torch.no_grad()

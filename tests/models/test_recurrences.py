@@ -8,7 +8,6 @@ import torch
 from torch.nn import functional as F
 
 from remedy.models.mixers.delta_rule import delta_rule_chunked, delta_rule_recurrent
-from remedy.models.mixers.mamba3 import trapezoidal
 from remedy.models.mixers.path_attention import attend_chunked
 from remedy.models.mixers.rwkv7 import LOWEST, wkv_chunked, wkv_recurrent
 from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
@@ -183,27 +182,3 @@ def test_padding_before_a_rows_first_token_is_not_seen() -> None:
     real = (torch.arange(15) >= 3).expand(2, 1, 1, 15)
     found, _ = attend_chunked(*(x[:, :, 12:] for x in whole), padded, wide, real, chunk=4)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 70])
-def test_the_trapezoid_is_the_recurrence_forward_and_backward(steps: int) -> None:
-    """Lahoti et al., 2026: of this token and the one before it, which a piece of a sequence is given."""
-    torch.manual_seed(steps)
-    u, b, c = (torch.randn(2, steps, 3, n) for n in (5, 4, 4))
-    step, rate, mix = 2 * torch.rand(2, steps, 3), torch.rand(2, steps, 3), torch.rand(2, steps, 3)
-    last_b, last_u, start = torch.randn(2, 3, 4), torch.randn(2, 3, 5), torch.randn(2, 3, 4, 5)
-    inputs = tuple(x.requires_grad_() for x in (u, step, -rate, mix, b, c, last_b, last_u, start))
-    u, step, g, mix, b, c, before_b, before_u, state = inputs
-    outputs = []
-    for t in range(steps):
-        decay = g[:, t].exp()
-        now, before = mix[:, t] * step[:, t], (1 - mix[:, t]) * step[:, t] * decay
-        state = decay[..., None, None] * state + before[..., None, None] * before_b[..., None] * before_u[..., None, :]
-        state = state + now[..., None, None] * b[:, t, :, :, None] * u[:, t, :, None]
-        before_b, before_u = b[:, t], u[:, t]
-        outputs.append((c[:, t, :, :, None] * state).sum(-2))
-    y, last = trapezoidal(*inputs)
-    naive = torch.stack(outputs, 1)
-    torch.testing.assert_close(y, naive, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(last, state, atol=1e-4, rtol=1e-4)
-    assert_same_gradients(naive, y, inputs)

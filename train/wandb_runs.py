@@ -99,8 +99,8 @@ def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
         verdicts = pd.DataFrame(json.loads((folder / "report.json").read_text(encoding="utf-8"))["verdicts"]).astype(
             str
         )
-        shown: dict[str, Any] = {path.stem: wandb.Image(str(path)) for path in figures}
-        run.log({"verdicts": wandb.Table(dataframe=verdicts), **shown})
+        shown: dict[str, Any] = {f"report/{path.stem}": wandb.Image(str(path)) for path in figures}
+        run.log({"report/verdicts": wandb.Table(dataframe=verdicts), **shown})
         files = wandb.Artifact(f"report-{tracking.group or 'runs'}", type="report")
         for path in [*sorted(p for p in folder.glob("*") if p.suffix in (".md", ".html")), *figures]:
             files.add_file(str(path), name=path.relative_to(folder).as_posix())

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from benchmarks.published import composition, counts, failures, strings
 from benchmarks.published.collected import ACTS, OUTCOMES, Benchmark, Execution, collect
@@ -89,13 +90,31 @@ def s5_tokens(tokenizer: TraceTokenizer) -> Table:
     return Table("S_5, tokens", ["commands", "program", "true trace", "together"], rows)
 
 
+def stacked_shares(counts: Mapping[str, Mapping[str, int]], colours: Mapping[str, str], what: str) -> Figure:
+    """One horizontal bar for every name in `counts`, of the shares of its parts, in the order of `colours`."""
+    names = list(counts)
+    figure = Figure(figsize=(plotting.WIDTH, 0.36 * len(names) + 1.2))
+    axis = figure.subplots()
+    left = [0.0] * len(names)
+    for part, colour in colours.items():
+        shares = [counts[name].get(part, 0) / max(1, sum(counts[name].values())) for name in names]
+        if any(shares):
+            axis.barh(names, shares, left=left, height=0.75, color=colour, label=part)
+            left = [start + share for start, share in zip(left, shares)]
+    axis.set(xlabel=what, xlim=(0, 1), ylim=(len(names) - 0.5, -0.5))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    axis.grid(axis="y", visible=False)
+    plotting.legend(figure, [axis])
+    return figure
+
+
 def draw(benchmarks: Sequence[Benchmark], lines: composition.Lines, out: Path) -> None:
     """Both figures."""
     bars = {
         f"{one.name} ({len(one.failed)})": Counter(_became(execution) for _, execution in one.failed)
         for one in benchmarks
     }
-    _save(plotting.stacked_shares(bars, SHADES, "of the published failures"), out, "failures")
+    _save(stacked_shares(bars, SHADES, "of the published failures"), out, "failures")
     figure = Figure(figsize=(7.5, 4.6))
     panel = figure.subplots()
     observed = {d: rate([True] * r + [False] * (composition.OF - r))[:3] for d, r in composition.NESTED.items()}

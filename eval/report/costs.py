@@ -1,25 +1,20 @@
-"""Tokens: written and read by models, right answers by tokens, and measurements of traces without a model."""
+"""Tokens: written and read by models, and measurements of traces without a model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from remedy.eval.records import baselines
 from remedy.eval.records.schema import TRACE_COLUMNS
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.reading import Measurement
-from remedy.eval.report.results import AXES, fed
 from remedy.eval.stats import rate
-from remedy.eval.tables.sections import TOKENS, Group, Rows, Section, grouped, in_order, interval, table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from remedy.eval.tables.sections import TOKENS, Group, Rows, Section, grouped, interval, table
 
 _SET = ["benchmark", "tokenizer", "format", "string_encoding"]
 _HEAD = ["Programs", "Tokenizer", "Format", "String encoding"]
@@ -51,30 +46,8 @@ def token_sections(conditions: Sequence[ConditionSummary]) -> list[Section]:
         "Read": partial(mean, "read_tokens"),
         "Read for one written": ratio,
     }
-    found = [Section("Tokens written and read", rows=table(grouped(conditions), columns), note=NOTES["tokens"])]
-    if len({round(one["trace_tokens"]) for one in conditions if one["right"] is not None}) > 1:
-        found.insert(0, Section("Right answers by tokens", draw=partial(accuracy_by_cost, conditions)))
-    return [section._replace(group=TOKENS) for section in found]
-
-
-def accuracy_by_cost(conditions: Sequence[ConditionSummary]) -> Figure:
-    """Right answers with their intervals against the mean tokens of a trace, a point for every run and condition: a panel for every
-    forcing, a colour for every recipe, a marker for every diagnostic, and for answers at once."""
-    from remedy.eval.tables import plotting
-
-    scored = [condition for condition in in_order(conditions) if condition["right"] is not None]
-    kinds = {id(one): one["diagnostic"] + (", answer at once" * bool(one["labels"]["answer_only"])) for one in scored}
-    several = len({*kinds.values()}) > 1
-    lines = []
-    without: dict[str, list[tuple[float, ConditionSummary]]] = {}
-    for one in scored:
-        right, panel = one["right"], fed(one["labels"]["forcing"])
-        assert right is not None
-        point = {one["trace_tokens"]: (right["mean"], right["low"], right["high"])}
-        lines.append(plotting.Line(panel, one["variant"], kinds[id(one)] if several else "", point))
-        without.setdefault(panel, []).append((one["trace_tokens"], one))
-    grey = {panel: baselines.along(mine) for panel, mine in without.items()}
-    return plotting.along(lines, list(grey), f"{AXES['trace_tokens']}, mean", plotting.powers, grey, joined=False)
+    rows = table(grouped(conditions), columns)
+    return [Section("Tokens written and read", rows=rows, note=NOTES["tokens"], group=TOKENS)]
 
 
 def measure_sections(measurements: Sequence[Measurement]) -> list[Section]:

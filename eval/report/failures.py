@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.verdicts import paired, sides
 from remedy.eval.stats import rate
-from remedy.eval.tables.colours import ROLE_COLOURS
 from remedy.eval.tables.sections import (
     FAILURES,
     Group,
@@ -34,25 +33,9 @@ from remedy.eval.tables.sections import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from remedy.eval.records.summary import ConditionSummary
 
-IN_STRING, ANOTHER, RIGHT = "any, in a string's text", "After another occurrence", "right"
-CLASS_COLOURS = {
-    RIGHT: "#DDDDDD",
-    Failure.TRUNCATED: "#7F7F7F",
-    Failure.RUNAWAY: "#000000",
-    Failure.MALFORMED: "#E69F00",
-    Failure.WRONG_ACTION: "#D55E00",
-    Failure.WRONG_QUERY: "#CC79A7",
-    Failure.WRONG_STATE: "#0072B2",
-    Failure.WRONG_RETURN: "#009E73",
-}
-MOST_BARS = 24
-"""A figure with more bars puts conditions together."""
-NEVER_TOGETHER = ("forcing", "answer_only")
-"""Labels that a bar has one value of, however many bars there are."""
+IN_STRING, ANOTHER = "any, in a string's text", "After another occurrence"
 
 
 def failure_sections(name: str, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
@@ -61,20 +44,12 @@ def failure_sections(name: str, conditions: Sequence[ConditionSummary], records:
     scored = [group for group in groups if group.runs[0]["right"] is not None]
     found = []
     if any(_counts(group, "failure") for group in scored):
-        note = f"{NOTES['classes']} {mixed(scored)}".strip()
-        draw = partial(share_figure, scored, "failure", CLASS_COLOURS, "share of examples, by failure class")
-        found.append(Section(f"{name}: failure classes", draw=draw, note=note))
-        found.append(Section(f"{name}: failure classes, examples", rows=class_table(scored)))
+        found.append(Section(f"{name}: failure classes", rows=class_table(scored), note=NOTES["classes"]))
     operations = operation_table(groups)
     if len(operations) > 1 and len(operations[0]) > 3:
         found.append(Section(f"{name}: failures by operation", rows=operations, note=NOTES["operations"]))
     if any(_counts(group, "first_error_role") for group in groups):
-        title = f"{name}: where the first error stands"
-        what = "share of examples, by the role of the first error"
-        draw = partial(share_figure, groups, "first_error_role", ROLE_COLOURS, what)
-        found.append(Section(title, draw=draw, note=mixed(groups)))
-        rows = hazard_table(groups)
-        found.append(Section(f"{name}: rates of first errors", rows=rows, note=NOTES["hazards"]))
+        found.append(Section(f"{name}: first errors by role", rows=hazard_table(groups), note=NOTES["hazards"]))
     if len(held := constraint_table(groups)) > 1:
         found.append(Section(f"{name}: what constraints cut", rows=held, note=NOTES["constraint"]))
     if wrong := [group for group in groups if _counts(group, "wrong_action")]:
@@ -99,46 +74,6 @@ def _columns(column: str, kinds: type[Failure] | type[WrongAction]) -> dict[str,
         return f"{_counts(group, column).get(kind, 0):,}"
 
     return {kind.capitalize(): partial(count, kind) for kind in kinds}
-
-
-def share_figure(groups: Sequence[Group], column: str, colours: Mapping[str, str], what: str) -> Figure:
-    """Share of examples by failure class or by the role of the first error, a bar for every condition or, if they are many, for
-    several together; the first of the colours is that of the others."""
-    from remedy.eval.tables import plotting
-
-    rest, found = next(iter(colours)), {}
-    for name, mine in bars(groups).items():
-        values = pd.concat([group.records[column] for group in mine])
-        found[name] = counts(values.where(values != "", rest))
-    return plotting.stacked_shares(found, colours, what)
-
-
-def bars(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """The groups of each bar, by its name: the recipe and the labels, without those of most values if bars are many."""
-    found: dict[str, list[Group]] = {}
-    kept = _told(groups)
-    for group in groups:
-        name = ", ".join(filter(None, [group.variant, named(group.labels, kept)]))
-        found.setdefault(name, []).append(group)
-    return found
-
-
-def _told(groups: Sequence[Group]) -> list[str]:
-    """The labels that tell bars apart: those of most values are dropped until bars are few enough, or none is left to drop."""
-    kept = telling(all_runs(groups))
-    loose = [name for name in kept if name not in NEVER_TOGETHER]
-    while loose and len({(group.variant, named(group.labels, kept)) for group in groups}) > MOST_BARS:
-        dropped = max(loose, key=lambda name: len({group.labels.get(name) for group in groups}))
-        kept.remove(dropped)
-        loose.remove(dropped)
-    return kept
-
-
-def mixed(groups: Sequence[Group]) -> str:
-    """A sentence on the labels in which the conditions of one bar differ; empty where each has a bar."""
-    kept = _told(groups)
-    lost = [name for name in telling(all_runs(groups)) if name not in kept]
-    return f"A bar holds conditions that differ in {', '.join(lost)}; the tables hold each by itself." if lost else ""
 
 
 def class_table(groups: Sequence[Group]) -> Rows:

@@ -19,7 +19,7 @@ from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import Missing, missing_runs, named, read_selection
 from remedy.eval.report.reading import find, read_evaluations, read_measurement, read_readings, variants_of
 from remedy.eval.report.render import Report, write_pages
-from remedy.eval.report.results import held_out_section, result_sections, single_step_section
+from remedy.eval.report.results import held_out_section, result_sections
 from remedy.eval.report.runs import losses, run_sections
 from remedy.eval.report.verdicts import decide
 from remedy.eval.report.wording import diagnosis_rows
@@ -154,5 +154,4 @@ def diagnostic_sections(
     axis = kind.axis if kind is not None and all(kind.axis in one["labels"] for one in conditions) else None
     sections += result_sections(name, axis, conditions, records, published)
     sections += held_out_section(name, conditions, records, requests)
-    sections += single_step_section(name, conditions, records)
     return sections + failure_sections(name, conditions, records)

@@ -121,8 +121,7 @@ def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path
     why = f" Records of {without} have no pages: without {GENERATIONS}/." if len(kept) < len(folders) else ""
     note = f"{NOTES['records']} Shown of all: {', '.join(said)}.{why}"
     links = {one.turn.name: f"{FOLDER}/{one.turn.name}.html" for one in found}
-    filters = ("Class", "Recipe", "Condition")
-    return [Section(TITLE, rows=rows, note=note, links=links, group=RECORDS, filters=filters)]
+    return [Section(TITLE, rows=rows, note=note, links=links, group=RECORDS)]
 
 
 def _written(folder: Path, wanted: Mapping[tuple[str, str], Sequence[Turn]], output: Path) -> Iterator[Shown]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -39,7 +38,7 @@ from remedy.messages import as_markdown
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PAGE, FOREST = "report.html", "forest"
+PAGE = "report.html"
 ROOM = 1.06
 """Width of a forest plot over that of its content."""
 
@@ -94,8 +93,6 @@ def write_pages(found: Report, output: Path, title: str) -> Path:
     plots = forests(found.verdicts)
     with writing(output):
         rendered = [render(section, output / "figures") for section in found.sections]
-        if plots:
-            _save(forest_figure(plots), output / "figures" / f"{FOREST}.png")
     shown = [one for one in rendered if one.svg or (one.section.rows and len(one.section.rows) > 1)]
     names = list(dict.fromkeys(one.section.group for one in shown))
     names.sort(key=lambda name: GROUPS.index(name) if name in GROUPS else len(GROUPS) - 1.5)
@@ -108,7 +105,6 @@ def write_pages(found: Report, output: Path, title: str) -> Path:
         **about,
         "colours": WORD_COLOURS,
         "forests": plots,
-        "forest": FOREST,
         "verdicts": [VERDICT_HEAD, *map(verdict_row, found.verdicts)],
         "words": [item.word for item in found.verdicts],
         "evidence": tidied([EVIDENCE_HEAD, *map(evidence_row, found.verdicts)]),
@@ -206,32 +202,6 @@ def _forest(scale: str, items: Sequence[tuple[Verdict, Found]]) -> Forest:
         for item, one in items
     ]
     return Forest(scale, [(f"{mark:+.10g}" if mark else "0", place(mark)) for mark in marks], rows)
-
-
-def forest_figure(found: Sequence[Forest]) -> Figure:
-    """The forest plot as a figure for Markdown."""
-    from matplotlib.figure import Figure
-
-    from remedy.eval.tables.plotting import WIDTH
-
-    rows = [len(one.rows) for one in found]
-    figure = Figure(figsize=(WIDTH, 0.55 * sum(rows) + 0.9 * len(found)))
-    axes = figure.subplots(len(found), 1, squeeze=False, height_ratios=[count + 1 for count in rows])[:, 0]
-    colours = {str(word): colour for word, colour in WORD_COLOURS.items()}
-    for axis, one in zip(axes, found):
-        for at, row in enumerate(one.rows):
-            colour, beside = colours[row.word], axis.get_yaxis_transform()
-            axis.plot([row.low, row.high], [at, at], color=colour, lw=2.5, alpha=0.6)
-            axis.plot(row.before, [at + 0.18] * len(row.before), "o", ms=4, mfc="none", color="0.5")
-            axis.plot(row.after, [at - 0.18] * len(row.after), "o", ms=4, color=colour, alpha=0.6)
-            axis.plot(row.place, at, "D", ms=7, color=colour)
-            axis.text(1.01, at, f"{row.word}, {row.text}", color=colour, va="center", transform=beside)
-        axis.axvline(next(at for text, at in one.ticks if text == "0"), color="0.3", lw=1)
-        axis.set_yticks(range(len(one.rows)), ["\n".join(textwrap.wrap(row.name, 40)) for row in one.rows])
-        axis.set_xticks([at for _, at in one.ticks], [text for text, _ in one.ticks])
-        axis.set(xlim=(0, 100), ylim=(len(one.rows) - 0.5, -0.5), xlabel=one.scale)
-        axis.grid(axis="y", visible=False)
-    return figure
 
 
 def verdict_record(item: Verdict) -> dict[str, Any]:

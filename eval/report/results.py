@@ -1,4 +1,4 @@
-"""Right answers by condition, whatever the diagnostic is: one table over recipes, figures, held-out programs, single steps."""
+"""Right answers by condition, whatever the diagnostic is: one table over recipes, a figure, held-out programs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from remedy.eval.decoding.forcings import gives_half_an_action
 from remedy.eval.records import baselines
 from remedy.eval.records.remarks import remarks
-from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, LabelValue, answered, traced_only
+from remedy.eval.records.schema import LABELS, answered
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.evidence import solved_of
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.verdicts import outcomes_of
-from remedy.eval.stats import Repeated, apart, compound, over_seeds, rate
+from remedy.eval.stats import Repeated, over_seeds, rate
 from remedy.eval.tables.sections import (
     WITHOUT,
     Group,
@@ -28,9 +27,6 @@ from remedy.eval.tables.sections import (
     in_order,
     lines,
     mean_of,
-    named,
-    percent,
-    points,
     rated,
     table,
     telling,
@@ -46,7 +42,6 @@ AXES = {
     "horizon": "commands since the last full state",
     "length": "commands",
     "depth": "functions composed",
-    "trace_tokens": "tokens of the true trace",
 }
 """Axes in plain words."""
 FED = {
@@ -102,9 +97,6 @@ def result_sections(
     if steps:
         title_ = f"{name}: right by frame, where answers are fed"
         found.append(Section(title_, rows=step_table(steps), note=NOTES["fed"]))
-    if scored and axis is None:
-        by_tokens = f"{name}: right answers by tokens of the true trace"
-        found.append(Section(by_tokens, draw=partial(by_trace_tokens, records, scored)))
     return found
 
 
@@ -206,44 +198,8 @@ def accuracy_along(conditions: Sequence[ConditionSummary], records: pd.DataFrame
     return plotting.along(drawn, list(without), AXES.get(axis, title(axis).lower()), numbers, without)
 
 
-def by_trace_tokens(records: pd.DataFrame, conditions: Sequence[ConditionSummary]) -> Figure | None:
-    """Right answers by the tokens of an example's longest true trace, in doublings: a line for every run, a panel for every condition.
-    Answers at once stand where the traces of the same programs do. None if no record has a trace."""
-    from remedy.eval.tables import plotting
-
-    rows = answered(records)
-    rows = rows.assign(cost=records[TRACE_COLUMNS].sum(axis=1))
-    cost = rows[~rows["answer_only"].astype(bool)].groupby("example")["cost"].max()
-    rows = rows.assign(cost=rows["example"].map(cost)).query("cost > 0")
-    if rows.empty:
-        return None
-    names = [name for name in telling(conditions) if name not in ("forcing", "answer_only")]
-    titles = {(one["run"], one["condition"]): _panel_title(one, names) for one in in_order(conditions)}
-    panel = [titles[key] for key in zip(rows["run"], rows["condition"])]
-    rows = rows.assign(panel=panel, bin=rows["cost"].map(lambda tokens: 2 ** (int(tokens).bit_length() - 1)))
-    shown = [one for one in dict.fromkeys(titles.values()) if one in panel]
-    ordered = rows.assign(
-        place=rows["variant"].map({name: at for at, name in enumerate(dict.fromkeys(rows["variant"]))})
-    )
-    found = []
-    for (_, variant, _, of), mine in ordered.groupby(["place", "variant", "run", "panel"], sort=False):
-        rates = {at: _rate(one) for at, one in mine.groupby("bin")}
-        found.append(plotting.Line(of, str(variant), "", rates))
-    without = {name: baselines.by(rows[rows["panel"] == name], "bin") for name in shown}
-    return plotting.along(found, shown, AXES["trace_tokens"] + ", from", plotting.powers, without)
-
-
 def _rate(rows: pd.DataFrame) -> tuple[float, float, float]:
     return rate(rows["right"].astype(bool).tolist(), rows["cluster"].tolist())[:3]
-
-
-def _panel_title(condition: ConditionSummary, names: Sequence[str]) -> str:
-    labels = condition["labels"]
-    if labels["answer_only"]:
-        said = ["answer at once", named(labels, [name for name in names if name not in ("spacing", "locals")])]
-    else:
-        said = [fed(labels["forcing"]), named(labels, names)]
-    return "\n".join(filter(None, said))
 
 
 def held_out_section(
@@ -279,39 +235,3 @@ def _held(rows: pd.DataFrame) -> str:
     programs = rows["example"].nunique()
     of = f"of {len(rows)}" + (f"\n{programs} programs" if programs < len(rows) else "")
     return f"{rated(*_rate(rows))}\n{of}"
-
-
-def single_step_section(name: str, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
-    """Set right answers as they would be if each step failed as rarely as after a true past beside those that are; nothing where no
-    condition with answers is teacher-forced, too. One in which the model writes events and is given their lines is left out: under
-    teacher forcing the two are right or wrong together."""
-    single = {_but_forcing(one): one["per_frame"] for one in conditions if one["labels"]["forcing"] == "teacher_forced"}
-    about = [*dict.fromkeys([*telling(conditions), "forcing"])]
-    rows = [["Run", "Condition", "Steps", "Expected", "Right", "Difference in points", WITHOUT]]
-    for one in in_order(conditions):
-        steps, written, right = single.get(_but_forcing(one), {}), one["per_frame"], one["right"]
-        half = "actions" in written and gives_half_an_action(str(one["labels"]["forcing"]))
-        if right is None or not written or not written.keys() <= steps.keys() or half:
-            continue
-        mine = traced_only(records[(records["run"] == one["run"]) & (records["condition"] == one["condition"])])
-        counts = mine[list(written)]
-        rates = [(steps[kind]["mean"], steps[kind]["low"], steps[kind]["high"]) for kind in written]
-        expected = compound(counts.to_numpy(dtype=float), rates, mine["cluster"].tolist())
-        difference, least, most = apart((right["mean"], right["low"], right["high"]), expected)
-        rows.append(
-            [
-                one["run"],
-                named(one["labels"], about),
-                f"{counts.sum(axis=1).mean():.0f}",
-                rated(*expected),
-                percent(right),
-                f"{points(difference)}\n{points(least)} to {points(most)}",
-                baselines.best([one]),
-            ]
-        )
-    note = NOTES["single_steps"]
-    return [Section(f"{name}: what single steps come to", rows=rows, note=note)] if len(rows) > 1 else []
-
-
-def _but_forcing(condition: ConditionSummary) -> tuple[str, frozenset[tuple[str, LabelValue]]]:
-    return condition["run"], frozenset(item for item in condition["labels"].items() if item[0] != "forcing")

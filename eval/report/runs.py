@@ -1,4 +1,4 @@
-"""The runs of a report: the model and training of each recipe, validation, trials of settings, and what training may have seen."""
+"""The runs of a report: the model and training of each recipe, validation, and trials of settings."""
 
 from __future__ import annotations
 
@@ -6,27 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from remedy.data_gen.context_window import Memory
-from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.fairness import LEARNING_RATE, quantised, said, served, state
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.numbers import Loss
 from remedy.eval.report.planned import Missing, SelectionRecord
 from remedy.eval.report.reading import Evaluations, variants_of
 from remedy.eval.tables.sections import RUNS, Rows, Section, folded
-from remedy.settings import low_high
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-LEAST = 0.01
-"""A smaller share of what is to be learnt than this is not worth a line."""
-MOST = 10**12
-"""The largest space of which a training can have a share."""
-_TOLD_BY = {"permutation": ("n", "moves"), "composition": ("family",)}
-"""Settings that must be those of training for what is to be learnt to be the same."""
 
 
 def run_sections(found: Evaluations, trials: Sequence[SelectionRecord], missing: Sequence[Missing]) -> list[Section]:
@@ -47,9 +36,6 @@ def run_sections(found: Evaluations, trials: Sequence[SelectionRecord], missing:
     for record in trials:
         of = f": {record['group']}" if len(trials) > 1 else ""
         sections.append(Section(f"Settings tried{of}", rows=trials_table(record), note=NOTES["trials"]))
-    rows = seen_table(found)
-    if len(rows) > 1:
-        sections.append(Section("In training, at most", rows=rows, note=NOTES["seen"]))
     return [section._replace(group=RUNS) for section in sections]
 
 
@@ -204,60 +190,3 @@ def trials_table(record: SelectionRecord) -> Rows:
             figures = figures if len(one["figures"]) == 1 else f"{shown(one['mean'])} ({figures})"
             rows.append([variant, ", ".join(values), figures, "chosen" if one["chosen"] else ""])
     return rows
-
-
-def seen_table(found: Evaluations) -> Rows:
-    """The spaces of which training may have seen a share; of large ones nothing is said."""
-    seen: dict[tuple[int, str], int] = {}
-    for request in found.requests:
-        examples = (request.get("training") or {}).get("examples", 0)
-        for condition in found.conditions if examples else ():
-            if condition["run"] == request["run"]:
-                size, space = _space(condition, request, found.records)
-                if space and examples >= LEAST * size:
-                    seen[size, space] = max(seen.get((size, space), 0), examples)
-    rows = [
-        [space, f"{examples:,}", "all" if examples >= size else f"{100 * examples / size:.0f} %"]
-        for (size, space), examples in sorted(seen.items(), key=lambda item: item[0][0])
-    ]
-    return [["To be learnt", "Training examples", "In training, at most"], *rows]
-
-
-def _space(condition: ConditionSummary, request: Mapping[str, Any], records: pd.DataFrame) -> tuple[int, str]:
-    """The size of the space to be learnt under a condition, and the space in words; none where training split by it, was of something
-    else, or it is not known."""
-    task, trained_on, kind = request["data"]["task"], request.get("trained_on") or {}, condition["diagnostic"]
-    alike = kind == task["kind"] == trained_on.get("kind") and trained_on.get("split_by", "program") == "program"
-    if kind in _TOLD_BY and alike and all(task.get(key) == trained_on.get(key) for key in _TOLD_BY[kind]):
-        if kind == "permutation":
-            return _commands(task, trained_on, condition["labels"])
-        mine = records[(records["run"] == condition["run"]) & (records["condition"] == condition["condition"])]
-        return _compositions(trained_on, condition, mine["functions"])
-    return 0, ""
-
-
-def _commands(task: Mapping[str, Any], trained_on: Mapping[str, Any], labels: Mapping[str, Any]) -> tuple[int, str]:
-    from remedy.data_gen.tasks.permutation_programs import move_table, sequences
-
-    moves, length = len(move_table(task["n"], task["moves"])), int(labels["length"])
-    repertoire = labels.get("repertoire", task.get("repertoire"))
-    several = None if repertoire is None else low_high(repertoire)[1]
-    size = sequences(moves, length, several)
-    if size > MOST or length in trained_on.get("held_out_lengths", ()):
-        return 0, ""
-    if several is None:
-        return size, f"{length} commands: {moves}^{length} = {size:,} sequences"
-    return size, f"{length} commands of at most {several} different ones: {size:,} sequences"
-
-
-def _compositions(trained_on: Mapping[str, Any], condition: ConditionSummary, functions: pd.Series) -> tuple[int, str]:
-    """Compositions of the functions that the condition's programs have, if all were trained on and several are composed."""
-    from remedy.data_gen.tasks.families import FAMILIES
-
-    depth, family = int(condition["labels"]["depth"]), str(condition["labels"]["family"])
-    names = {name for composed in functions.unique() for name in composed.split()}
-    trained = {*(trained_on["functions"] or FAMILIES[family].functions)} - {*trained_on.get("held_out_functions", ())}
-    size = len(names) ** depth
-    if depth < 2 or size > MOST or depth in trained_on.get("held_out_depths", ()) or not names <= trained:
-        return 0, ""
-    return size, f"{depth} functions: {len(names)}^{depth} = {size:,} compositions"

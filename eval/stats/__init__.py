@@ -2,7 +2,7 @@
 
 from remedy.eval.stats.differences import Difference, compare
 from remedy.eval.stats.exact import boschloo, clopper_pearson, power_of_solved
-from remedy.eval.stats.rates import Estimate, apart, compound, mean, pooled, rate
+from remedy.eval.stats.rates import Estimate, compound, mean, pooled, rate
 from remedy.eval.stats.seeds import BAR, Repeated, over_seeds
 from remedy.eval.stats.words import MARGIN, Evidence, Question, VerdictWord, levels, weigh, word, word_of_runs
 
@@ -15,7 +15,6 @@ __all__ = [
     "Question",
     "Repeated",
     "VerdictWord",
-    "apart",
     "boschloo",
     "clopper_pearson",
     "compare",

@@ -78,15 +78,6 @@ def compound(
     return expected, max(low, 0.0), min(high, 1.0)
 
 
-def apart(first: Interval, second: Interval) -> Interval:
-    """The difference of two estimates, the first less the second, with an interval made of theirs (Zou and Donner, as in `compound`)
-    as if they were independent: too wide where they rise and fall together."""
-    low = math.hypot(first[0] - first[1], second[2] - second[0])
-    high = math.hypot(first[2] - first[0], second[0] - second[1])
-    difference = first[0] - second[0]
-    return difference, difference - low, difference + high
-
-
 def mean(values: Sequence[float], clusters: Sequence[object] | None = None) -> Estimate:
     """The mean of shares between 0 and 1 with its 95 % t interval over clusters, cut to that range; of one cluster, all of it.
 

@@ -114,30 +114,6 @@ def numbers(panel: Axes, values: Sequence[float]) -> None:
     panel.minorticks_off()
 
 
-def powers(panel: Axes) -> None:
-    """Make the horizontal axis one of counts by doublings."""
-    panel.set_xscale("log", base=2)
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
-
-
-def stacked_shares(counts: Mapping[str, Mapping[str, int]], colours: Mapping[str, str], what: str) -> Figure:
-    """One horizontal bar for every name in `counts`, of the shares of its parts, in the order of `colours`."""
-    names = list(counts)
-    figure = Figure(figsize=(WIDTH, 0.36 * len(names) + 1.2))
-    axis = figure.subplots()
-    left = [0.0] * len(names)
-    for part, colour in colours.items():
-        shares = [counts[name].get(part, 0) / max(1, sum(counts[name].values())) for name in names]
-        if any(shares):
-            axis.barh(names, shares, left=left, height=0.75, color=colour, label=part)
-            left = [start + share for start, share in zip(left, shares)]
-    axis.set(xlabel=what, xlim=(0, 1), ylim=(len(names) - 0.5, -0.5))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
-    axis.grid(axis="y", visible=False)
-    legend(figure, [axis])
-    return figure
-
-
 def called(name: str, kind: str) -> str:
     """The name of a line of a name and a kind."""
     return f"{name}, {kind}" if kind else name
@@ -191,14 +167,13 @@ def along(
     xlabel: str,
     scale: Callable[[Axes], None],
     without: Mapping[str, Mapping[str, Mapping[float, float]]],
-    joined: bool = True,
 ) -> Figure:
     """Right answers along a number: a colour for every recipe, a style and marker for every kind of line, and in grey what needs no
-    model (`without`, by panel). `scale`: sets the horizontal axis; `joined`: whether points make lines."""
+    model (`without`, by panel). `scale`: sets the horizontal axis."""
     names = list(dict.fromkeys(one.name for one in lines))
     longest: dict[str, int] = {}
     for one in lines:
-        longest[one.kind] = max(len(one.points) if joined else 1, longest.get(one.kind, 0))
+        longest[one.kind] = max(len(one.points), longest.get(one.kind, 0))
     kinds = sorted(longest, key=lambda kind: longest[kind] == 1)  # lines before single points
     figure, axes = panels(len(panel_titles))
     for panel, title in zip(axes, panel_titles):
@@ -210,14 +185,14 @@ def along(
         for one in mine:
             number, of_kind = names.index(one.name), kinds.index(one.kind)
             marker = of_kind if len(kinds) > 1 else number
-            alone = joined and len(one.points) == 1
+            alone = len(one.points) == 1
             aside = step * (beside.index((one.name, one.kind)) - (len(beside) - 1) / 2) if alone else 0.0
             label = called(one.name, one.kind)
-            line(panel, one.points, label, number, style(of_kind, 1) if joined else "", marker, aside, joined)
+            line(panel, one.points, label, number, style(of_kind, 1), marker, aside)
             if one.seeds:
                 place, xs, ys = moved(panel, aside), *zip(*one.seeds)
                 panel.scatter(xs, ys, s=9, color=colour(number), alpha=0.6, zorder=3, transform=place)
-        baselines.draw(panel, without[title], joined)
+        baselines.draw(panel, without[title])
         scale(panel)
         rates(panel)
         panel.set(xlabel=xlabel, title=title)

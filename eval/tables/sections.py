@@ -27,7 +27,7 @@ Rows = list[list[str]]
 class Section(NamedTuple):
     """A part of a report: a table or a figure. Its title, which no other section has, names the figure's file. `draw`: makes the
     figure; None where there is nothing to draw, and then the section is left out. `links`: where cells lead to that are one of these
-    texts, files beside the report; `filters`: columns by whose values the rows can be filtered."""
+    texts, files beside the report."""
 
     title: str
     rows: Rows | None = None
@@ -35,7 +35,6 @@ class Section(NamedTuple):
     note: str = ""
     links: Mapping[str, str] = {}
     group: str = RIGHT
-    filters: tuple[str, ...] = ()
 
 
 def tidied(rows: Rows) -> Rows:

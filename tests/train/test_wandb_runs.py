@@ -48,4 +48,4 @@ def test_a_report_is_a_run_with_its_verdicts(tmp_path: Path, monkeypatch: pytest
     verdict = {"comparison": "GRU in place of attention", "word": "helped", "p": 0.008}
     (tmp_path / "report.json").write_text(json.dumps({"verdicts": [verdict]}))
     log_report(settings(tmp_path).tracking.model_copy(update={"wandb": True}), "quickstart", tmp_path)
-    assert sent == [{"verdicts": [{**verdict, "p": "0.008"}]}]
+    assert sent == [{"report/verdicts": [{**verdict, "p": "0.008"}]}]

@@ -7,16 +7,13 @@ import pytest
 
 from remedy.eval.report.costs import (
     DENSITIES,
-    accuracy_by_cost,
     cut_table,
     densest_table,
     measure_sections,
-    token_sections,
     token_table,
     with_total,
 )
 from tests.eval.costs.test_measure import measured, own  # noqa: F401 (a fixture)
-from tests.eval.made_records import made, together
 
 
 @pytest.mark.slow
@@ -63,14 +60,3 @@ def test_patterns_that_executions_of_one_function_share_count_by_function_and_be
     assert set(found) == {(benchmark, of) for benchmark in ("shared", "apart") for of in ("split", "all")}
     assert found["apart", "all"] == "50%\n30 to 70 %"
     assert found["shared", "all"] == "50%\n0 to 100 %"
-
-
-def test_every_run_has_its_points_by_cost() -> None:
-    conditions, _ = together(
-        *(made([True] * 9 + [False], run=run, labels={"length": n}, tokens_state=n) for run in "ab" for n in (4, 8))
-    )
-    (axis,) = accuracy_by_cost(conditions).axes
-    assert [list(line.get_xdata()) for line in axis.get_lines()] == [[19], [23], [19], [23]]
-    titles = [section.title for section in token_sections(conditions)]
-    assert titles == ["Right answers by tokens", "Tokens written and read"]
-    assert token_sections([]) == []

@@ -5,15 +5,13 @@ import pandas as pd
 from remedy.eval.report import failures
 from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.failures import (
-    bars,
     class_table,
     failure_sections,
     hazard_table,
-    mixed,
     moved_table,
     operation_table,
 )
-from remedy.eval.tables.sections import Group, Section, grouped
+from remedy.eval.tables.sections import Section, grouped
 from tests.eval.made_records import made, together
 
 FAILED = {
@@ -47,10 +45,8 @@ def test_classes_types_and_operations_are_counted_for_a_diagnostic_of_any_name()
     ]
     assert [section.title for section in failure_sections("Sorting", conditions, records)] == [
         "Sorting: failure classes",
-        "Sorting: failure classes, examples",
         "Sorting: failures by operation",
-        "Sorting: where the first error stands",
-        "Sorting: rates of first errors",
+        "Sorting: first errors by role",
     ]
 
 
@@ -77,23 +73,6 @@ def test_nothing_is_said_where_nothing_failed() -> None:
     conditions, records = together(made([True] * 3))
     assert failure_sections("Sorting", conditions, records) == []
     assert len(moved_table([], records)) == 1
-
-
-def bars_of(groups: list[Group]) -> dict[str, int]:
-    return {name: len(mine) for name, mine in bars(groups).items()}
-
-
-def test_many_bars_are_put_together_by_the_label_with_the_most_values() -> None:
-    conditions, records = together(
-        *(failed(labels={"length": n, "forcing": f}) for n in range(1, 21) for f in ("free", "action_forced"))
-    )
-    groups = grouped(conditions, records)
-    assert bars_of(groups) == {"run, forcing free": 20, "run, forcing action_forced": 20}
-    assert mixed(groups) == "A bar holds conditions that differ in length; the tables hold each by itself."
-    assert mixed(groups[:3]) == ""
-    figure = failures.share_figure(groups, "failure", failures.CLASS_COLOURS, "share")
-    widths = [bar.get_width() for bar in figure.axes[0].patches]
-    assert widths == [0.25] * 2 + [0.25] * 2 + [0.5] * 2  # right, truncated, wrong state
 
 
 def test_what_moved_which_failures() -> None:

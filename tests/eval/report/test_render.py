@@ -44,7 +44,7 @@ def written(folder: Path) -> Path:
         Section("A figure (1)", draw=figure, group=FAILURES),
         Section("Nothing to draw", draw=lambda: None),
         Section("Nothing to say", rows=[["Head"]]),
-        Section("Found", rows=WIDE, links={"r-1": "records/r-1.html"}, group=RECORDS, filters=("Class",)),
+        Section("Found", rows=WIDE, links={"r-1": "records/r-1.html"}, group=RECORDS),
     ]
     found = Report(decide([NAMED, *others], records), ["No baseline was named."], sections, records, conditions)
     return write_pages(found, folder, "A <b>title</b>")
@@ -76,7 +76,7 @@ def test_the_page_is_self_contained_and_nothing_in_it_acts(page: Path) -> None:
     text = page.read_text()
     assert "src=" not in text
     assert "default-src 'none'" in text
-    assert text.count("<script>") == 1
+    assert "<script" not in text
     assert '<td data-head="Other">&lt;i&gt;' in text
     assert '<a href="records/r-1.html">r-1</a>' in text
 
@@ -86,10 +86,7 @@ def test_markdown_has_the_same_sections_in_which_nothing_acts_with_figures_besid
     assert markdown.splitlines()[2].startswith("**Helped.** &lt;b> & | co: 100 % against 1 % right, +99 points")
     assert "| &lt;b> & \\| co |" in markdown
     assert "| 93.0%<br>89 to 96 % | &lt;i>\\x1b]0;x\\x07![a]\\(http://b) |" in markdown
-    for name in (
-        "A figure (1)](figures/a-figure-1.png)",
-        "Every comparison with its interval and seeds](figures/forest.png)",
-    ):
+    for name in ("A figure (1)](figures/a-figure-1.png)",):
         assert f"![{name}" in markdown
         assert (page.parent / name.split("(")[-1][:-1]).exists()
     assert "Nothing to draw" not in markdown
@@ -116,12 +113,8 @@ const out = [...document.body.querySelectorAll("*")].filter(one => {
   return box.width && (box.right > innerWidth + 1 || box.left < -1);
 }).map(one => one.outerHTML.slice(0, 120));
 const box = document.querySelector(".found .word").getBoundingClientRect();
-const rows = () => [...document.querySelectorAll("table.sorts tr:not(.head)")].filter(row => row.style.display != "none").length;
-const all = rows(), select = document.querySelector(".filters select");
-select.value = "runaway";
-select.oninput();
 parent.document.body.dataset.found = JSON.stringify({out, scrolls: document.documentElement.scrollWidth > innerWidth,
-  word: box.top >= 0 && box.bottom <= innerHeight && box.right <= innerWidth, all, chosen: rows(), width: innerWidth});
+  word: box.top >= 0 && box.bottom <= innerHeight && box.right <= innerWidth, width: innerWidth});
 </script>"""
 
 
@@ -153,4 +146,3 @@ def test_nothing_lies_outside_the_page_and_the_word_is_on_the_first_screen(
     assert (found["width"], found["out"]) == (size[0], [])
     assert not found["scrolls"]
     assert found["word"]
-    assert (found["all"], found["chosen"]) == (8, 1)

@@ -7,7 +7,6 @@ import pytest
 from remedy.eval.diagnostics.programs import ProgramsDiagnostic
 from remedy.eval.report.results import (
     accuracy_along,
-    by_trace_tokens,
     held_out_section,
     result_sections,
     right_table,
@@ -99,10 +98,10 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
     assert shown[0]["States"] == ""  # no state was shown
     assert shown[1]["Examples"] == "1"
     # It never stands there without a word on how it was made, and not beside other programs.
-    table, _ = result_sections("Programs", None, conditions, records, [published])
+    (table,) = result_sections("Programs", None, conditions, records, [published])
     assert "a paper: other code. Left out, since they could not be run: network 1." in table.note
     own = records[records["benchmark"] == "own"]
-    table, _ = result_sections("Programs", None, conditions[1:], own, [published])
+    (table,) = result_sections("Programs", None, conditions[1:], own, [published])
     assert "a paper" not in table.note
     assert len(table.rows or []) == 2
 
@@ -120,42 +119,6 @@ def test_published_figures_stand_beside_traces_that_are_written_alike_only() -> 
     for change in changes:
         conditions, _ = together(made(MOSTLY, labels={**alike, **change}, diagnostic="programs"))
         assert [one.beside(conditions) for one in ProgramsDiagnostic.published] == [not change]
-
-
-def test_answers_at_once_stand_where_the_traces_of_their_programs_do() -> None:
-    conditions, records = together(
-        made([True] * 4, tokens_state=[10, 10, 1000, 1000]),
-        made([True, True, False, False], labels={"answer_only": True}, tokens_state=0),
-    )
-    figure = by_trace_tokens(records, conditions)
-    assert figure is not None
-    at_once = next(panel for panel in figure.axes if panel.get_title() == "answer at once")
-    (line,) = at_once.get_lines()
-    assert dict(zip(line.get_xdata(), line.get_ydata())) == {16: 1.0, 512: 0.0}
-    assert by_trace_tokens(records[records["answer_only"]], conditions) is None
-    assert line.get_ydata() == pytest.approx([1.0, 0.0])
-
-
-def test_no_line_by_tokens_holds_several_conditions() -> None:
-    """A program under two rewrites and two spacings is one example of each, not four of one line."""
-    variants = {"a-0": "a", "a-1": "a", "b-0": "b"}
-    conditions, records = together(
-        *(
-            made(MOSTLY, run=run, labels={"rewrite": rewrite, "spacing": spacing}, diagnostic="programs")
-            for run in variants
-            for rewrite in ("none", "all")
-            for spacing in (1.0, 4.0)
-        ),
-        variants=variants,
-    )
-    figure = by_trace_tokens(records, conditions)
-    assert figure is not None
-    panels = [panel for panel in figure.axes if panel.get_visible()]
-    assert {panel.get_title() for panel in panels} == {
-        f"written freely\nrewrite {rewrite}, spacing {spacing}" for rewrite in ("none", "all") for spacing in (1, 4)
-    }
-    assert all([line.get_label() for line in panel.get_lines()] == ["a", "a", "b"] for panel in panels)
-    assert [entry.get_text() for entry in figure.legends[0].get_texts()] == ["a", "b"]
 
 
 TASK = {"held_out_functions": ["new"], "held_out_depths": [2]}

@@ -1,18 +1,15 @@
-"""The runs of a report: what training took, validation, and what may stand in training."""
+"""The runs of a report: what training took, and validation."""
 
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from remedy.eval.records.folder import read_request
-from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.evidence import evidence_row
 from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.page import compose
 from remedy.eval.report.reading import Evaluations
-from remedy.eval.report.runs import losses, runs_table, seen_table
-from remedy.eval.tables.sections import Rows, Section
+from remedy.eval.report.runs import losses, runs_table
+from remedy.eval.tables.sections import Section
 from tests.eval.made_records import made, together, write_evaluation
 
 TRAINING: dict[str, Any] = {
@@ -116,40 +113,3 @@ def test_runs_that_validated_are_drawn_in_the_colour_of_their_recipe(tmp_path: P
     assert {line.get_label() for line in lower.get_lines()} == {"a"}
     requests = [read_request(folder) for folder in folders]
     assert {run: loss.value for run, loss in losses(requests).items()} == {"a-0": 1.0, "a-1": 1.0, "b": 2.0}
-
-
-SWAPS: dict[str, Any] = {"kind": "permutation", "n": 3, "moves": "swaps", "repertoire": None}
-STRINGS: dict[str, Any] = {"kind": "composition", "family": "strings", "functions": ["a", "b", "c"]}
-
-
-def seen(
-    parts: tuple[list[ConditionSummary], pd.DataFrame], task: dict[str, Any], examples: int, **trained_on: Any
-) -> Rows:
-    about = {"training": {"examples": examples}, "trained_on": {**task, **trained_on}}
-    return seen_table(Evaluations([{"run": "run", "data": {"task": task}, **about}], *parts, []))[1:]
-
-
-def lengths(*chosen: int, **labels: Any) -> tuple[list[ConditionSummary], pd.DataFrame]:
-    return together(*[made([True], labels={"length": n, "horizon": n, **labels}) for n in chosen])
-
-
-def test_sequences_of_few_commands_may_all_stand_in_training() -> None:
-    assert seen(lengths(4, 8, 16, 16384), SWAPS, 2_000) == [
-        ["4 commands: 3^4 = 81 sequences", "2,000", "all"],
-        ["8 commands: 3^8 = 6,561 sequences", "2,000", "30 %"],
-    ]
-    several = ["6 commands of at most 1 different ones: 3 sequences", "10", "all"]
-    assert seen(lengths(6, repertoire=1), SWAPS, 10) == [several]
-    assert seen(lengths(4), SWAPS, 2_000, split_by="commands") == seen(lengths(4), SWAPS, 2_000, n=4) == []
-    assert seen(lengths(4), SWAPS, 2_000, held_out_lengths=[4]) == []
-
-
-def test_compositions_of_trained_functions_may_stand_in_training() -> None:
-    labels = {"family": "strings", "form": "nested", "function": ""}
-    parts = [
-        made([True] * 2, diagnostic="composition", labels={**labels, "depth": depth}, functions=functions)
-        for depth, functions in ((1, "a"), (2, ["a b", "b c"]))
-    ]
-    assert seen(together(*parts), STRINGS, 20) == [["2 functions: 3^2 = 9 compositions", "20", "all"]]
-    assert seen(together(*parts), STRINGS, 20, held_out_depths=[2]) == []
-    assert seen(together(*parts), STRINGS, 20, held_out_functions=["b"]) == []

@@ -13,7 +13,6 @@ from remedy.eval.stats import (
     BAR,
     MARGIN,
     VerdictWord,
-    apart,
     boschloo,
     clopper_pearson,
     compare,
@@ -404,15 +403,3 @@ def test_steps_of_one_example_stand_or_fall_together() -> None:
     assert ones == rate([True, False, True], ["a", "b", "c"])
     with pytest.raises(ValueError, match="no steps"):
         pooled([0], [0], ["a"])
-
-
-def test_the_difference_of_two_estimates_joins_their_intervals() -> None:
-    found = apart((0.5, 0.4, 0.6), (0.3, 0.25, 0.4))
-    assert found == pytest.approx((0.2, 0.2 - math.hypot(0.1, 0.1), 0.2 + math.hypot(0.1, 0.05)))
-    generator = np.random.default_rng(0)
-    held = 0
-    for _ in range(300):
-        first, second = (rate((generator.random(80) < share).tolist())[:3] for share in (0.9, 0.7))
-        _, low, high = apart(first, second)
-        held += low <= 0.2 <= high
-    assert held / 300 >= 0.93

@@ -21,13 +21,3 @@ def test_numbers_are_shown_by_doublings_where_they_range_widely() -> None:
     _, (panel,) = plotting.panels(1)
     plotting.numbers(panel, [1, 2, 3])
     assert panel.get_xscale() == "linear"
-
-
-def test_bars_are_the_shares_of_their_parts_in_one_order() -> None:
-    counts = {"one": {"b": 1, "a": 3}, "two": {"b": 2}, "none": {}}
-    (axis,) = plotting.stacked_shares(counts, {"a": "red", "b": "blue", "c": "green"}, "share").axes
-    assert [(bar.get_x(), bar.get_width()) for bar in axis.patches] == [
-        (0, 0.75), (0, 0), (0, 0),  # a
-        (0.75, 0.25), (0, 1), (0, 0),  # b
-    ]  # fmt: skip
-    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["one", "two", "none"]

@@ -169,7 +169,7 @@ def write_context(execution: Execution, data: DataConfig, outcome: str) -> Examp
 
 def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenArrays | None:
     """The examples as ready arrays, where the task makes them without spans; else None."""
-    if data.format != "symbolic":
+    if data.format != "symbolic" or data.reveal.max_tokens is not None:
         return None
     return data.task.token_arrays(split, indices, data.seed, data.reveal, data.context)
 

@@ -14,15 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
 from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, read_table, write_json, write_table
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import Example, collector_paused
-from remedy.data_gen.roles import Special
 from remedy.data_gen.splits import SPLITS, SplitName
 from remedy.files import clear_partials
 from remedy.owner import owned
@@ -35,27 +33,14 @@ MANIFEST = "manifest.json"
 CARD = "README.md"
 MOST_SHARDS = 100_000
 PIECE = 100
-"""Examples that are made at a time, after which progress can be said."""
+"""Examples that are made at a time, after which progress can be said; more and more while they take less than a second."""
 QUIET = 10.0
 """Seconds between two lines of progress."""
 _CURE = "run `remedy generate` again, which makes it anew"
 
 
-class TokenLists(Protocol):
-    """The tokens of an example, in parallel."""
-
-    @property
-    def ids(self) -> Any: ...
-    @property
-    def roles(self) -> Any: ...
-    @property
-    def frames(self) -> Any: ...
-    @property
-    def strings(self) -> Any: ...
-
-
-Encoder = Callable[[str, Sequence[int]], Sequence[tuple[Example, TokenLists]]]
-"""The examples of a split at some indices, with their tokens; made by the owner of a tokenizer."""
+Encoder = Callable[[str, Sequence[int]], pa.Table]
+"""The examples of a split at some indices as a table; made by the owner of a tokenizer."""
 
 
 class WriteConfig(Settings):
@@ -183,13 +168,13 @@ def write_shard(
 ) -> None:
     """Make one shard's examples and write them. `data_set`: whose shard it is: the digest of the manifest; `made` is told how many
     more are made."""
-    rows: list[dict[str, Any]] = []
-    with collector_paused():
-        for start in range(shard.start, shard.stop, PIECE):
-            piece = range(start, min(start + PIECE, shard.stop))
-            rows += [_row(example, tokens) for example, tokens in encode(shard.split, piece)]
-            made(len(piece))
-    write_table(folder / shard.name, pa.Table.from_pylist(rows, schema=_schema(rows[0])), data_set)
+    pieces, start, size = list[pa.Table](), shard.start, PIECE
+    while start < shard.stop:
+        begin, piece = time.monotonic(), range(start, min(start + size, shard.stop))
+        pieces.append(encode(shard.split, piece))
+        made(len(piece))
+        start, size = piece.stop, size * 2 if time.monotonic() - begin < 1 else size
+    write_table(folder / shard.name, pa.concat_tables(pieces).combine_chunks(), data_set)
 
 
 def read_shard(path: Path, data_set: str, columns: list[str] | None = None) -> pa.Table:
@@ -274,46 +259,6 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
             shard.unlink(missing_ok=True)
     write_json(path, manifest)
     return wanted
-
-
-def _row(example: Example, tokens: TokenLists) -> dict[str, Any]:
-    spans = [
-        {
-            "role": span.role.label,
-            "text": span.piece.value if isinstance(span.piece, Special) else span.piece,
-            "special": isinstance(span.piece, Special),
-            "frame": span.frame,
-            "string": span.string,
-        }
-        for span in example.spans
-    ]
-    return {
-        "index": example.index,
-        "outcome": example.outcome,
-        "program": example.program,
-        "answer": example.answer,
-        "spans": spans,
-        "input_ids": tokens.ids,
-        "roles": tokens.roles,
-        "frames": tokens.frames,
-        "strings": tokens.strings,
-        **example.slices,
-    }
-
-
-def _schema(row: dict[str, Any]) -> pa.Schema:
-    text, boolean, number = pa.string(), pa.bool_(), pa.int64()
-    span = {"role": text, "text": text, "special": boolean, "frame": pa.int32(), "string": boolean}
-    known = {
-        "spans": pa.list_(pa.struct(span)),
-        "input_ids": pa.list_(pa.int32()),
-        "roles": pa.list_(pa.int8()),
-        "frames": pa.list_(pa.int32()),
-        "strings": pa.list_(boolean),
-    }
-    return pa.schema(
-        [(key, known.get(key) or (text if isinstance(value, str) else number)) for key, value in row.items()]
-    )
 
 
 _encode: Encoder

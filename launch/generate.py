@@ -18,7 +18,7 @@ from remedy.data_gen.shards import WriteConfig, plan, write
 from remedy.data_gen.splits import SPLITS
 from remedy.launch.console import Overrides, Workers, load_one, target
 from remedy.messages import shown
-from remedy.models.encoding import encoded_examples
+from remedy.models.encoding import example_table
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 from remedy.settings import ConfigError, Configuration, UserError
@@ -65,7 +65,7 @@ def generate(
     tokenizer = build_tokenizer(settings.tokenizer, data)
     shards = plan(size)
     begin, made = time.perf_counter(), 0
-    encode = partial(encoded_examples, data, tokenizer)
+    encode = partial(example_table, data, tokenizer)
     for done in write(data, size, out, encode, tokenizer.fingerprint, part, workers, overwrite):
         made += done.stop - done.start
         speed = made / (time.perf_counter() - begin)

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.example_table import table_of, table_of_arrays
 from remedy.data_gen.examples import (
     OVER_BUDGET,
     Example,
     collector_paused,
     executions,
     fit_to_budget,
+    token_arrays,
     write,
     write_context,
 )
 from remedy.models.tokenizer import Encoded, TraceTokenizer
+
+
+def example_table(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> pa.Table:
+    """The examples at the indices as rows of a data set.
+
+    Raises:
+        ConfigError, TokenizerError: as `encoded_examples`.
+    """
+    arrays = token_arrays(data, split, indices) if tokenizer.settings.kind == "symbols" else None
+    if arrays is not None:
+        return table_of_arrays(arrays, data.task.symbols() or [], indices)
+    with collector_paused():
+        return table_of(encoded_examples(data, tokenizer, split, indices))
 
 
 def encoded_examples(

@@ -6,7 +6,7 @@ rendering spans one example at a time would starve even a small model.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from remedy import rng
 from remedy.data_gen.roles import PAD_ROLE, Role, Special
 from remedy.data_gen.tasks.permutation_programs import NAMES, Ints, Moves, PermutationBatch, commands, session, states
-from remedy.data_gen.tasks.task import TokenArrays
+from remedy.data_gen.tasks.task import TextColumns, TokenArrays
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import REVEAL_POSITION, RevealConfig
 
@@ -41,6 +41,7 @@ def batch_arrays(batch: PermutationBatch, keys: rng.U64, reveal: RevealConfig, c
         np.full(shape, PAD_ROLE, np.int8),
         np.full(shape, -1, np.int32),
         np.zeros(shape[0], np.int64),
+        partial(_about, batch),
     )
     for rows, part in parts:
         size = part.ids.shape[1]
@@ -76,7 +77,26 @@ def _one_length(
         np.broadcast_to(layout.roles, ids.shape),
         np.broadcast_to(layout.frames, ids.shape),
         np.full(count, ids.shape[1], dtype=np.int64),
+        partial(_about, batch),
     )
+
+
+def _about(batch: PermutationBatch) -> TextColumns:
+    lines, lengths = commands(batch.n, batch.kind), batch.lengths.tolist()
+    last = states(batch)[np.arange(len(lengths)), batch.lengths].tolist()
+    programs = [
+        "\n".join([*map("{} = {}".format, NAMES, start), *(lines[rank] for rank in moves[:length])]) + "\n"
+        for start, moves, length in zip(batch.values.tolist(), batch.moves.tolist(), lengths)
+    ]
+    answers = [",".join(map("{}={}".format, NAMES, values)) for values in last]
+    count = len(lengths)
+    slices = {
+        "n": [batch.n] * count,
+        "moves": [batch.kind] * count,
+        "length": lengths,
+        "frame_count": batch.lengths + 1,
+    }
+    return TextColumns(programs, answers, slices)
 
 
 class _Layout(NamedTuple):

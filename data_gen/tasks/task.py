@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -57,6 +57,14 @@ class Guesses(NamedTuple):
     """Whether answering with what the program starts from is right."""
 
 
+class TextColumns(NamedTuple):
+    """Programs, answers and slices of some examples, one value each."""
+
+    programs: list[str]
+    answers: list[str]
+    slices: Mapping[str, Sequence[Any]]
+
+
 class TokenArrays(NamedTuple):
     """Padded arrays of shape (B, T): token ids, roles (PAD_ROLE where padded) and frame numbers; `lengths` is (B,)."""
 
@@ -64,6 +72,8 @@ class TokenArrays(NamedTuple):
     roles: npt.NDArray[np.int8]
     frames: npt.NDArray[np.int32]
     lengths: npt.NDArray[np.int64]
+    about: Callable[[], TextColumns]
+    """What else is known of the examples."""
 
 
 class Task(Settings, ABC):

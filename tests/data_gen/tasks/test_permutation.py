@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from remedy import rng
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.example_table import table_of
 from remedy.data_gen.examples import examples, token_arrays
 from remedy.data_gen.execution.program import Event, Program
 from remedy.data_gen.execution.tracer import trace
@@ -29,6 +30,7 @@ from remedy.data_gen.tasks.permutation_programs import (
 from remedy.data_gen.tasks.task import Guesses
 from remedy.data_gen.traces.judge import same_answer
 from remedy.eval.scoring.answers import answer_places
+from remedy.models.encoding import encoded_examples, example_table
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import Symbols, SymbolSettings
 
@@ -109,14 +111,10 @@ def test_symbolic_arrays_are_the_tokens_of_the_rendered_spans(
     tokenizer = TraceTokenizer(SymbolSettings(), Symbols([*Special, *task.symbols()]))
     arrays = token_arrays(data, "test", [3, 1, 40])
     assert arrays is not None
-    for row, one in enumerate(examples(data, "test", [3, 1, 40])):
-        ids, roles, frames, strings = tokenizer.encode(one.spans)
-        size = int(arrays.lengths[row])
-        assert arrays.ids[row, :size].tolist() == ids
-        assert arrays.roles[row, :size].tolist() == roles
-        assert arrays.frames[row, :size].tolist() == frames
-        assert not any(strings)
-        assert (arrays.roles[row, size:] == PAD_ROLE).all()
+    outside = np.arange(arrays.ids.shape[1]) >= arrays.lengths[:, None]
+    assert (arrays.roles[outside] == PAD_ROLE).all()
+    rendered = table_of(encoded_examples(data, tokenizer, "test", [3, 1, 40]))
+    assert example_table(data, tokenizer, "test", [3, 1, 40]).equals(rendered)
 
 
 PUBLISHED = '''

@@ -1,0 +1,101 @@
+"""Examples as a table: what a shard holds, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from remedy.data_gen.examples import Example
+from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.tasks.task import TokenArrays
+
+_TEXT, _BOOLEAN, _NUMBER = pa.string(), pa.bool_(), pa.int64()
+_SPAN = {"role": _TEXT, "text": _TEXT, "special": _BOOLEAN, "frame": pa.int32(), "string": _BOOLEAN}
+_TYPES = {
+    "spans": pa.list_(pa.struct(_SPAN)),
+    "input_ids": pa.list_(pa.int32()),
+    "roles": pa.list_(pa.int8()),
+    "frames": pa.list_(pa.int32()),
+    "strings": pa.list_(_BOOLEAN),
+}
+
+
+class TokenLists(Protocol):
+    """The tokens of an example, in parallel."""
+
+    @property
+    def ids(self) -> Any: ...
+    @property
+    def roles(self) -> Any: ...
+    @property
+    def frames(self) -> Any: ...
+    @property
+    def strings(self) -> Any: ...
+
+
+def table_of(examples: Iterable[tuple[Example, TokenLists]]) -> pa.Table:
+    """The table of some examples; slices are columns."""
+    rows = [_row(example, tokens) for example, tokens in examples]
+    return pa.Table.from_pylist(rows, schema=_schema(rows[0]))
+
+
+def table_of_arrays(arrays: TokenArrays, symbols: Sequence[str], indices: Sequence[int]) -> pa.Table:
+    """The same table from arrays of tokens, without an object for each token. `symbols`: the pieces of text after the special ids."""
+    inside = np.arange(arrays.ids.shape[1]) < arrays.lengths[:, None]
+    ids, roles, frames = arrays.ids[inside], arrays.roles[inside], pa.array(arrays.frames[inside])
+    texts = pa.array([*(special.value for special in Special), *symbols])
+    labels = pa.array([role.label for role in Role])
+    strings = pa.array(np.zeros(len(ids), np.bool_))  # no symbol is a string's text
+    span = [labels.take(pa.array(roles)), texts.take(pa.array(ids)), pa.array(ids < len(Special)), frames, strings]
+    ends = pa.array(np.concatenate([[0], np.cumsum(arrays.lengths)]), pa.int32())
+    tokens = {
+        "spans": pa.StructArray.from_arrays(span, list(_SPAN)),
+        "input_ids": pa.array(ids, pa.int32()),
+        "roles": pa.array(roles),
+        "frames": frames,
+        "strings": strings,
+    }
+    programs, answers, slices = arrays.about()
+    columns = {
+        "index": list(indices),
+        "outcome": ["ok"] * len(indices),
+        "program": programs,
+        "answer": answers,
+        **{name: pa.ListArray.from_arrays(ends, column) for name, column in tokens.items()},
+        **slices,
+    }
+    return pa.table(columns)
+
+
+def _row(example: Example, tokens: TokenLists) -> dict[str, Any]:
+    spans = [
+        {
+            "role": span.role.label,
+            "text": span.piece.value if isinstance(span.piece, Special) else span.piece,
+            "special": isinstance(span.piece, Special),
+            "frame": span.frame,
+            "string": span.string,
+        }
+        for span in example.spans
+    ]
+    return {
+        "index": example.index,
+        "outcome": example.outcome,
+        "program": example.program,
+        "answer": example.answer,
+        "spans": spans,
+        "input_ids": tokens.ids,
+        "roles": tokens.roles,
+        "frames": tokens.frames,
+        "strings": tokens.strings,
+        **example.slices,
+    }
+
+
+def _schema(row: dict[str, Any]) -> pa.Schema:
+    return pa.schema(
+        [(key, _TYPES.get(key) or (_TEXT if isinstance(value, str) else _NUMBER)) for key, value in row.items()]
+    )

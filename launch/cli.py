@@ -30,6 +30,7 @@ TOOLS = {
         "simulate",
         "Print a model's trace of your program as it is written, with the model's own probability of it.",
     ),
+    "harvest": ("harvest", "Make programs of packages: real functions, with calls that were really made."),
     "plan": ("tools", "Print what a training run needs of memory and time."),
     "merge": ("tools", "Write a LoRA run as one model that needs no adapters."),
     "measure": ("tools", "Count what traces cost and how tokenizers cut strings, without a model."),

@@ -64,7 +64,7 @@ SMALLER = {
     ],
 }
 """For each configuration that the README's commands name, the overrides that make it small."""
-AT_ONCE = {"trace", "show", "rewrite", "merge", "report", "simulate", "compare"}
+AT_ONCE = {"harvest", "trace", "show", "rewrite", "merge", "report", "simulate", "compare"}
 """Commands of `remedy` that take no such configuration and are quick as they are."""
 
 

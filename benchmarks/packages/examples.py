@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from remedy.data_gen.execution.program import MARKER, Program
+from remedy.data_gen.harvest.modules import reached
 
 _LONGEST = 200_000
 """Characters of a module that is taken: control flow of a longer one takes minutes to read."""
@@ -71,49 +72,6 @@ def absolute(source: str, tree: ast.Module, package: str) -> str:
         written = rf"from\s*\.+\s*{re.escape(node.module)}" if node.module else r"from\s*\.+"
         lines[node.lineno - 1] = re.sub(written, f"from {full}", line, count=1)
     return "\n".join(lines)
-
-
-def reached(source: str, body: str) -> str:
-    """The statements of a module that bind what the body names, and what those name, in their order."""
-    try:
-        statements = ast.parse(source).body
-    except SyntaxError:  # a form of import that was not understood; the outcome says it
-        return source
-    bound = [_bound(node) for node in statements]
-    named = [_named(node) for node in statements]
-    wanted, kept = _named(ast.parse(body)), set[int]()
-    while more := {at for at, names in enumerate(bound) if names & wanted} - kept:
-        kept |= more
-        wanted = wanted.union(*(named[at] for at in more))
-    lines = source.split("\n")
-    found = []
-    for at, node in enumerate(statements):
-        future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-        if at in kept or future:
-            first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
-            found += lines[first - 1 : node.end_lineno]
-    return "\n".join(found) + "\n"
-
-
-def _named(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-
-
-def _bound(node: ast.stmt) -> set[str]:
-    """The names that a statement of a module may bind, or change what they stand for."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-        return {node.name}
-    found: set[str] = set()
-    for one in ast.walk(node):
-        if isinstance(one, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-            found.add(one.name)
-        elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-            found.add(one.id)
-        elif isinstance(one, ast.alias):
-            found.add((one.asname or one.name).split(".")[0])
-        elif isinstance(one, ast.Attribute | ast.Subscript) and isinstance(one.ctx, ast.Store):
-            found |= _named(one.value)
-    return found
 
 
 def _body(text: str, own: set[str]) -> str:

@@ -23,14 +23,14 @@ for name, path in (("remedy", []), ("remedy.data_gen", []), ("remedy.data_gen.ex
     module = types.ModuleType(name)
     module.__path__ = path
     sys.modules[name] = module
-sys.path = [path for path in sys.path if path]
+sys.path = [path for path in sys.path if path] + sys.argv[4:]
 from remedy.data_gen.execution.server import serve
-serve(sys.argv[2], sys.argv[3])
+serve(*sys.argv[2:])
 """
 
 
-def server_command(python: str | None, isolation: Isolation, folder: str) -> list[str]:
-    """The command that starts a server whose programs run in `folder`.
+def server_command(python: str | None, isolation: Isolation, folder: str, libraries: Sequence[str] = ()) -> list[str]:
+    """The command that starts a server whose programs run in `folder`, and may import what is in the folders `libraries`.
 
     Raises:
         ConfigError: the interpreter is not there, or the isolation that is asked for does not work here.
@@ -38,12 +38,13 @@ def server_command(python: str | None, isolation: Isolation, folder: str) -> lis
     package = str(Path(__file__).resolve().parent)
     interpreter = find_interpreter(python)
     name = resolve(isolation)
-    command = [interpreter.path, "-s", "-c", _SERVE, package, folder, name]
+    command = [interpreter.path, "-s", "-c", _SERVE, package, folder, name, *libraries]
     if name != "bubblewrap":
         return command
     # Nothing else can be written, Landlock or not: the next program would find it, and root's settings are in /proc.
     closed = [part for path in ("/tmp", "/dev", "/proc", "/") for part in ("--remount-ro", path)]
-    walls = [*_bubblewrap(interpreter, package), "--bind", folder, folder, *closed, "--chdir", folder]
+    read = [part for path in libraries for part in ("--ro-bind", path, path)]
+    walls = [*_bubblewrap(interpreter, package), *read, "--bind", folder, folder, *closed, "--chdir", folder]
     return [*walls, "--", *command]
 
 

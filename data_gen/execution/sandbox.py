@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -87,11 +87,13 @@ class Sandbox:
     """A warmed server that traces one program after another, each in a fork of its own. Use as a context manager.
 
     `again`: it is for second runs, in which all that is of a run and not of a program is to be another: addresses, folder, process.
+    `libraries`: folders that programs may import from.
     """
 
-    def __init__(self, config: TracerConfig | None = None, again: bool = False) -> None:
+    def __init__(self, config: TracerConfig | None = None, again: bool = False, libraries: Sequence[str] = ()) -> None:
         self.config = config or TracerConfig()
         self._again = again
+        self._libraries = tuple(libraries)
         self._server: subprocess.Popen[bytes] | None = None
         self._tree: list[psutil.Process] = []
         self._environment = Environment("", "")
@@ -187,7 +189,7 @@ class Sandbox:
         self._remove = weakref.finalize(self, remove, folder)
         self._served = 0
         self._server = subprocess.Popen(
-            server_command(self.config.python, self.config.isolation, folder),
+            server_command(self.config.python, self.config.isolation, folder, self._libraries),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

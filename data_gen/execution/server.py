@@ -16,7 +16,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from remedy.data_gen.execution import audit as guard
@@ -32,15 +32,16 @@ _MEGABYTE = 1 << 20
 _WATCH_SECONDS = 0.2
 
 
-def serve(base: str, isolation: str) -> None:
-    """Say hello, then answer requests until standard input ends; each program runs in a new folder in `base`, which is emptied."""
+def serve(base: str, isolation: str, *libraries: str) -> None:
+    """Say hello, then answer requests until standard input ends; each program runs in a new folder in `base`, which is emptied, and
+    may read the folders `libraries`."""
     replies = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb")
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
     base = os.path.realpath(base)
-    hello, walls = _walls(base, isolation)
+    hello, walls = _walls(base, isolation, libraries)
     send(replies, json.dumps({"python": _version(), **hello}).encode())
     gc.freeze()  # a collection in a child then leaves the pages it shares with this process alone
     parent = select.poll()
@@ -54,7 +55,7 @@ def serve(base: str, isolation: str) -> None:
     remove(base)
 
 
-def _walls(base: str, isolation: str) -> tuple[dict[str, Any], Walls | None]:
+def _walls(base: str, isolation: str, libraries: Sequence[str]) -> tuple[dict[str, Any], Walls | None]:
     """Return what the hello says of the walls, and the walls; none where none are asked for, or none are needed and none work."""
     try:
         from remedy.data_gen.execution import kernel
@@ -64,7 +65,7 @@ def _walls(base: str, isolation: str) -> tuple[dict[str, Any], Walls | None]:
         if isolation == "none":
             return {"holds": []}, None
         os.chmod(base, 0o711)  # a program under another user id finds its own folder
-        walls = Walls(base, namespaces=isolation == "bubblewrap")
+        walls = Walls(base, namespaces=isolation == "bubblewrap", libraries=libraries)
         return {"holds": walls.holds}, walls
     except (ImportError, AttributeError, OSError) as error:  # no ctypes, another C library or kernel
         return {"problem": str(error)} if isolation == "landlock" else {"holds": []}, None

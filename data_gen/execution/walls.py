@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import site
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 from remedy.data_gen.execution import kernel
@@ -45,18 +45,19 @@ _ROOT = (
 class Walls:
     """Walls that work here, for programs in sub-folders of `base`.
 
-    `namespaces`: the file system is a namespace of the sandbox's own. `most`: no later version of Landlock than this.
+    `namespaces`: the file system is a namespace of the sandbox's own. `libraries`: folders that a program may read too. `most`: no
+    later version of Landlock than this.
 
     Raises:
         OSError: Landlock does not work here, or a program could not run behind it; not so in namespaces, which hold by themselves.
     """
 
-    def __init__(self, base: str, namespaces: bool, most: int = 99) -> None:
+    def __init__(self, base: str, namespaces: bool, libraries: Sequence[str] = (), most: int = 99) -> None:
         self.abi = min(most, kernel.landlock_abi())
         self.rules = -1
         if self.abi:
             self.rules = kernel.ruleset(self.abi, kernel.all_rights(self.abi))
-            for path in readable(base):
+            for path in readable(base, libraries):
                 kernel.allow(self.rules, path, kernel.reading())
             kernel.allow(self.rules, base, kernel.reading() | kernel.writing(self.abi))
             kernel.allow(self.rules, os.devnull, kernel.READ_FILE | kernel.WRITE_FILE | kernel.truncation(self.abi))
@@ -163,8 +164,9 @@ def _refused(call: Callable[[], object]) -> None:
     raise RuntimeError("a wall stands open")
 
 
-def readable(base: str) -> list[str]:
-    """Return what a program may read: its interpreter's libraries and what those need, but no folder that has a user's folder in it."""
+def readable(base: str, more: Sequence[str] = ()) -> list[str]:
+    """Return what a program may read: its interpreter's libraries, what those need, and `more`, but no folder that has a user's folder
+    in it."""
     libraries = os.path.dirname(os.__file__)
     kept = ("site-packages", "dist-packages", "lib-dynload")
     packages = [*site.getsitepackages(), *(path for path in sys.path if os.path.basename(path) in kept)]
@@ -175,6 +177,6 @@ def readable(base: str) -> list[str]:
     private = [os.path.join(path, "") for path in (home, os.path.realpath(base))]
     return [
         path
-        for path in dict.fromkeys(map(os.path.realpath, (*_SYSTEM, *own, *shared)))
+        for path in dict.fromkeys(map(os.path.realpath, (*_SYSTEM, *own, *shared, *more)))
         if not any(folder.startswith(os.path.join(path, "")) for folder in private)
     ]

@@ -50,14 +50,14 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
     """
     if benchmark is not None:
         read = BENCHMARKS[benchmark].cases
-        rows = _lines(path) if path is not None else _from_hub(benchmark)
+        rows = lines(path) if path is not None else _from_hub(benchmark)
         cases = tuple(case for where, row in rows for case in _parsed(read, row, where))
     else:
         assert path is not None
         if Path(path).is_dir() or path.endswith(".py"):
             cases = _files(Path(path))
         else:
-            cases = tuple(case for where, row in _lines(path) for case in _parsed(_own, row, where))
+            cases = tuple(case for where, row in lines(path) for case in _parsed(_own, row, where))
     if not cases:
         raise ConfigError(f"task programs: {path} holds no program: give a .py file, a folder of them, or a JSONL file")
     ids = [case.id for case in cases]
@@ -153,7 +153,12 @@ def _from_hub(benchmark: str) -> Sequence[tuple[str, dict[str, Any]]]:
     return [(f"{hub}:{number}", dict(row)) for number, row in enumerate(rows, start=1)]
 
 
-def _lines(path: str) -> Sequence[tuple[str, dict[str, Any]]]:
+def lines(path: str) -> Sequence[tuple[str, dict[str, Any]]]:
+    """The objects of a JSONL file, each with its place, which is its id unless it has one.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is no object.
+    """
     found = []
     for number, line in enumerate(_read(Path(path)).split("\n"), start=1):
         if not line.strip():

@@ -1,0 +1,195 @@
+"""Self-contained programs: of a package's modules, the statements that one function needs.
+
+What is needed of the standard library is imported; what is needed of the package is copied, from its other modules too.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from remedy.data_gen.harvest.modules import DEFINITIONS, Module, bound, imports, needed, read
+
+MOST_CHARACTERS = 8_000
+"""Of a program."""
+_OF_MODULES = {"__name__", "__doc__", "__package__", "__spec__", "__builtins__", "__debug__"}
+_OWN_NAMES = ("f", "main")
+"""Names that the program's last lines bind."""
+
+
+class Refused(Exception):
+    """Says why a function has no self-contained program."""
+
+
+def closed(root: Path, module: Module, function: ast.FunctionDef) -> str:
+    """A program that defines the function and all that it needs.
+
+    `root`: the folder that the package is imported from. Decorators of the package's that cannot be taken along are left out.
+
+    Raises:
+        Refused: it cannot be made, or is too long.
+    """
+    try:
+        code = _Closure(root, module, function, True).code()
+    except Refused:
+        if not function.decorator_list:
+            raise
+        code = _Closure(root, module, function, False).code()
+    if len(code) > MOST_CHARACTERS:
+        raise Refused(f"longer than {MOST_CHARACTERS:,} characters")
+    return code
+
+
+def called_f(code: str, name: str, iterates: bool) -> str:
+    """The program with its function as `f`; where `iterates`, `f` lists what the function's iterator gives."""
+    if iterates:
+        return f"{code}\ndef f(*arguments, **named):\n    return list({name}(*arguments, **named))\n"
+    return code if name == "f" else f"{code}\nf = {name}\n"
+
+
+class _Closure:
+    """Collects what a function needs, beginning with itself."""
+
+    def __init__(self, root: Path, module: Module, function: ast.FunctionDef, decorated: bool) -> None:
+        self._root, self._top = root, module.name.partition(".")[0]
+        self._function, self._decorated = function, decorated
+        self._modules: dict[str, Module] = {}
+        self._taken: dict[str, set[int]] = defaultdict(set)
+        self._aliases: dict[str, set[str]] = defaultdict(set)
+        self._imports: set[str] = set()
+        self._after: dict[str, set[str]] = defaultdict(set)
+        self._owners: dict[str, str] = {}
+        self._seen: set[tuple[str, str]] = set()
+        self._need(module, function.name)
+        if any(name in self._owners and name != function.name for name in _OWN_NAMES):
+            raise Refused("two modules' names clash")
+
+    def code(self) -> str:
+        """The program's text."""
+        try:
+            order = list(TopologicalSorter(self._after).static_order())
+        except CycleError:
+            raise Refused("modules that import each other") from None
+        parts, annotated = [], False
+        for name in order:
+            module = self._modules[name]
+            parts += sorted(self._aliases[name])
+            for number in sorted(self._taken[name]):
+                statement = module.statements[number]
+                annotated = annotated or _is_annotated(statement)
+                text = module.text(statement, statement is not self._function or self._decorated)
+                parts.append(f"\n{text}\n" if isinstance(statement, DEFINITIONS) else text)
+        head = ["from __future__ import annotations"] if annotated else []
+        text = "\n".join([*head, *sorted(self._imports), *parts]).strip("\n") + "\n"
+        while "\n\n\n" in text:
+            text = text.replace("\n\n\n", "\n\n")
+        return text
+
+    def _need(self, module: Module, name: str) -> None:
+        if (module.name, name) in self._seen:
+            return
+        self._seen.add((module.name, name))
+        self._modules[module.name] = module
+        self._after.setdefault(module.name, set())
+        if name in module.bound:
+            for number in module.bound[name]:
+                self._take(module, number, name)
+            return
+        for star in module.stars:
+            source = self._source(module, star)
+            if source is not None and (name in source.bound or source.stars):
+                self._after[module.name].add(source.name)
+                self._need(source, name)
+                return
+        if name not in _OF_MODULES and not hasattr(builtins, name):
+            raise Refused("a name that is not found")
+
+    def _take(self, module: Module, number: int, name: str) -> None:
+        statement = module.statements[number]
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            self._import(module, statement, name)
+            return
+        if number in self._taken[module.name]:
+            return
+        self._taken[module.name].add(number)
+        for one in imports([statement]):
+            if any(root not in sys.stdlib_module_names for root in _roots(one)):
+                raise Refused("an import inside a statement")
+        names = bound(statement)
+        for own in names:
+            self._claim(own, module.name)
+        if statement is self._function and not self._decorated:
+            statement = ast.FunctionDef(**{**vars(statement), "decorator_list": []})
+        inside = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+        inside |= {one.name for one in ast.walk(statement) if isinstance(one, DEFINITIONS)}
+        for need in sorted(needed(statement)):
+            if need in module.bound or need not in inside:  # a class's own names are looked up like a module's
+                self._need(module, need)
+
+    def _import(self, module: Module, statement: ast.Import | ast.ImportFrom, name: str) -> None:
+        [alias] = [one for one in statement.names if (one.asname or one.name.split(".")[0]) == name][:1]
+        written = f" as {alias.asname}" if alias.asname and alias.asname != alias.name else ""
+        if isinstance(statement, ast.Import):
+            self._whole(alias.name, f"import {alias.name}{written}", name, f"import {name}" if not written else "")
+            return
+        target = _target(module, statement)
+        if target.partition(".")[0] == self._top:
+            source = self._source(module, statement)
+            if source is not None and (alias.name in source.bound or source.stars):
+                self._after[module.name].add(source.name)
+                self._need(source, alias.name)
+                if written:
+                    self._claim(name, module.name)
+                    self._aliases[module.name].add(f"{name} = {alias.name}")
+                return
+        self._whole(target, f"from {target} import {alias.name}{written}", name)
+
+    def _whole(self, target: str, line: str, name: str, owner: str = "") -> None:
+        """Import from the standard library."""
+        root = target.partition(".")[0]
+        if root == "__future__":
+            return
+        if root not in sys.stdlib_module_names:
+            raise Refused("a whole module of its package" if root == self._top else "another package")
+        self._claim(name, owner or line)
+        self._imports.add(line)
+
+    def _source(self, module: Module, statement: ast.ImportFrom) -> Module | None:
+        """The module of the package that something is imported from."""
+        target = _target(module, statement)
+        if target.partition(".")[0] != self._top:
+            return None
+        place = self._root.joinpath(*target.split("."))
+        path = place / "__init__.py" if place.is_dir() else place.with_name(f"{place.name}.py")
+        return read(target, path)
+
+    def _claim(self, name: str, owner: str) -> None:
+        if self._owners.setdefault(name, owner) != owner:
+            raise Refused("two modules' names clash")
+
+
+def _target(module: Module, statement: ast.ImportFrom) -> str:
+    """The full name of the module that something is imported from."""
+    if not statement.level:
+        return statement.module or ""
+    outer = module.package.split(".")
+    return ".".join([*outer[: len(outer) - statement.level + 1], *([statement.module] if statement.module else [])])
+
+
+def _roots(statement: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(statement, ast.Import):
+        return [alias.name.partition(".")[0] for alias in statement.names]
+    return ["" if statement.level else (statement.module or "").partition(".")[0]]
+
+
+def _is_annotated(statement: ast.stmt) -> bool:
+    return any(
+        isinstance(one, ast.AnnAssign)
+        or (isinstance(one, ast.arg) and one.annotation is not None)
+        or (isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.returns is not None)
+        for one in ast.walk(statement)
+    )

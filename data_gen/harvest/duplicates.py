@@ -1,0 +1,138 @@
+"""Duplicates among programs: the same syntax tree but for names of locals, or nearly the same tokens."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from remedy.data_gen.harvest.modules import DEFINITIONS
+from remedy.data_gen.splits import text_hash
+
+SHINGLE = 5
+"""Tokens in a row that are compared."""
+ALIKE = 0.8
+"""The share of two programs' shingles that both have, from which they are near duplicates (Jaccard)."""
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class Found(NamedTuple):
+    """A duplicate: of what, and how much alike, 1 for the same tree."""
+
+    of: str
+    alike: float
+
+
+class Known:
+    """Programs that others are compared with, by their shingles."""
+
+    def __init__(self) -> None:
+        self._labels: list[str] = []
+        self._sizes: list[int] = []
+        self._having: dict[int, list[int]] = defaultdict(list)
+        self._same: dict[str, str] = {}
+
+    def add(self, label: str, texts: Iterable[str]) -> None:
+        """Add a program, given the canonical texts of its parts."""
+        whole = "\n".join(texts)
+        self._same.setdefault(whole, label)
+        shingles = _shingles(whole)
+        for shingle in shingles:
+            self._having[shingle].append(len(self._labels))
+        self._labels.append(label)
+        self._sizes.append(len(shingles))
+
+    def find(self, texts: Iterable[str]) -> Found | None:
+        """The first program that is the same, else the one most alike; None if none is alike."""
+        whole = "\n".join(texts)
+        if whole in self._same:
+            return Found(self._same[whole], 1.0)
+        shingles = _shingles(whole)
+        common = Counter(number for shingle in shingles for number in self._having.get(shingle, ()))
+        alike = {number: both / (len(shingles) + self._sizes[number] - both) for number, both in common.items()}
+        best = max(alike, key=lambda number: (alike[number], -number), default=None)
+        return None if best is None or alike[best] < ALIKE else Found(self._labels[best], round(alike[best], 3))
+
+
+def canonical(code: str) -> list[str]:
+    """The text of each statement of a program that is no import: locals named in their order, no docstrings, annotations or comments.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError: it is no program.
+    """
+    statements = [one for one in ast.parse(code).body if not isinstance(one, ast.Import | ast.ImportFrom)]
+    return [ast.unparse(_Plain(_locals(one)).visit(one)) for one in statements]
+
+
+def functions(code: str) -> Iterator[list[str]]:
+    """The canonical text of each function of a program, as of a program of its own."""
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.FunctionDef):
+            yield canonical(ast.unparse(node))
+
+
+def _shingles(text: str) -> set[int]:
+    tokens = _TOKEN.findall(text)
+    return {
+        text_hash(" ".join(tokens[at : at + SHINGLE])) & 0xFFFFFFFF for at in range(max(1, len(tokens) - SHINGLE + 1))
+    }
+
+
+def _locals(statement: ast.stmt) -> dict[str, str]:
+    """New names for what the functions in a statement bind, in the order in which they stand; and one for a function itself."""
+    names: dict[str, str] = {}
+    for scope in (node for node in ast.walk(statement) if isinstance(node, _SCOPES)):
+        for node in ast.walk(scope):
+            name = None
+            if isinstance(node, ast.arg):
+                name = node.arg
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+                name = node.id
+            elif isinstance(node, ast.ExceptHandler) or (isinstance(node, DEFINITIONS) and node is not scope):
+                name = node.name
+            if name is not None:
+                names.setdefault(name, f"v{len(names)}")
+    if isinstance(statement, ast.FunctionDef):
+        names.setdefault(statement.name, "function")
+    return names
+
+
+class _Plain(ast.NodeTransformer):
+    """Renames, and drops what does not change a run."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self._names.get(node.id, node.id), node.ctx)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(self._names.get(node.arg, node.arg))
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        return ast.keyword(node.arg, self.visit(node.value))
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        node.name = self._names.get(node.name, node.name) if node.name else None
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.name, node.returns = self._names.get(node.name, node.name), None
+        return self._undocumented(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.name = self._names.get(node.name, node.name)
+        return self._undocumented(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        self.generic_visit(node)
+        node.annotation = ast.Constant(None)
+        return node
+
+    def _undocumented(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
+        if ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        return self.generic_visit(node)

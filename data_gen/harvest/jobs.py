@@ -1,0 +1,129 @@
+"""Jobs of a harvest: what runs a package's code, each in a sandbox, and what may come back."""
+
+from __future__ import annotations
+
+import ast
+import json
+import queue
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from remedy.data_gen.execution.program import MARKER, Program, ProgramError
+from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
+
+Word = Literal["ok", "raises", "literal", "long", "unstable", "import"]
+Calls = dict[str, list[str]]
+"""The arguments of calls, as text, of each function."""
+Results = dict[str, list[tuple[Word, str, bool]]]
+"""What became of each call: a word, the result as text, and whether it was an iterator's items."""
+RECORD_SECONDS = 10.0
+"""CPU seconds after which a run of examples or tests is ended; what it has shown is kept."""
+_MOST_SECONDS = 100.0
+"""Seconds after which a job is ended, and lost."""
+_MEMORY_MEGABYTES = 2048
+_AT_A_TIME = 8
+"""Modules whose examples are run in one process, since to import a package takes longer than to run them."""
+_RECORDED = TypeAdapter(dict[str, Calls])
+_EVALUATED = TypeAdapter(Results)
+
+
+class Jobs:
+    """Sandboxes that can import a package. Use as a context manager."""
+
+    def __init__(self, python: str | None, libraries: Sequence[str], workers: int) -> None:
+        config = TracerConfig(python=python, timeout_seconds=_MOST_SECONDS, memory_megabytes=_MEMORY_MEGABYTES)
+        self._boxes = [Sandbox(config, libraries=libraries) for _ in range(workers)]
+        self._free: queue.SimpleQueue[Sandbox] = queue.SimpleQueue()
+        for box in self._boxes:
+            self._free.put(box)
+
+    def __enter__(self) -> Jobs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for box in self._boxes:
+            box.close()
+
+    def record(
+        self, wanted: Mapping[str, Mapping[int, str]], modules: Sequence[str], files: Sequence[str], folder: str
+    ) -> Iterator[list[dict[str, Calls] | ProgramError]]:
+        """The calls of `wanted` functions (module, first line, name) that modules' examples, some at a time, and each file make."""
+        about = {"kind": "record", "wanted": wanted, "seconds": RECORD_SECONDS, "folder": folder}
+        tests = [file for file in files if file.endswith(".py")]
+        texts = [file for file in files if file not in tests]
+        some = [{**about, "modules": group, "files": []} for group in _groups(modules, _AT_A_TIME)]
+        some += [
+            {**about, "modules": [], "files": group} for group in [*_groups(texts, _AT_A_TIME), *_groups(tests, 1)]
+        ]
+        with ThreadPoolExecutor(len(self._boxes)) as pool:
+            yield from pool.map(self._recorded, some)
+
+    def _recorded(self, job: dict[str, Any]) -> list[dict[str, Calls] | ProgramError]:
+        """Return what a job finds; where several modules or texts end it, what each of them alone does."""
+        found = self._found(job, _RECORDED)
+        if not isinstance(found, ProgramError) or len(job["modules"] + job["files"]) < 2:
+            return [found]
+        alone = [(key, one) for key in ("modules", "files") for one in job[key]]
+        return [self._found({**job, "modules": [], "files": [], key: [one]}, _RECORDED) for key, one in alone]
+
+    def evaluate(self, module: str, calls: Calls) -> Results:
+        """Try calls of a module's functions; none of a function that ends the process."""
+        found = self._found({"kind": "evaluate", "module": module, "calls": calls}, _EVALUATED)
+        if not isinstance(found, ProgramError):
+            return {name: found[name] for name in calls if len(found.get(name, ())) == len(calls[name])}
+        if len(calls) == 1:
+            return {}
+        names = list(calls)
+        halves = names[: len(names) // 2], names[len(names) // 2 :]
+        return {
+            name: result
+            for half in halves
+            for name, result in self.evaluate(module, {name: calls[name] for name in half}).items()
+        }
+
+    def _found(self, job: dict[str, Any], form: TypeAdapter[Any]) -> Any:
+        """Return what a job finds, in the form that it must have; else the error that says why there is nothing."""
+        box = self._free.get()
+        try:
+            result = box.trace(_program(job)).result
+            if result is None:
+                return ProgramError("raised", "the job raised")
+            return form.validate_json(ast.literal_eval(result.text))
+        except ProgramError as error:
+            return error
+        except (ValidationError, ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return ProgramError("forged", "what came back is nothing that a job finds")
+        finally:
+            self._free.put(box)
+
+
+def _groups(names: Sequence[str], most: int) -> list[Sequence[str]]:
+    return [names[at : at + most] for at in range(0, len(names), most)]
+
+
+def _program(job: dict[str, Any]) -> Program:
+    given = f"\nimport json\nFOUND = run(json.loads({json.dumps(job)!r}))\n"
+    return Program(f"{_inside()}{given}def main():  {MARKER}\n    return FOUND\n", "harvest")
+
+
+@lru_cache(maxsize=1)
+def _inside() -> str:
+    return resources.files("remedy.data_gen.harvest").joinpath("inside.py").read_text(encoding="utf-8")
+
+
+def are_literals(arguments: str) -> bool:
+    """Say if the arguments of a call are literals and nothing else."""
+    try:
+        call = ast.parse(f"f({arguments})", mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            return False
+        for one in [*call.args, *(named.value for named in call.keywords)]:
+            ast.literal_eval(one)
+        return all(named.arg for named in call.keywords)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return False

@@ -1,0 +1,247 @@
+"""Harvest of one package: its functions, the calls that are made of them, and the programs, with reasons for what is left out."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from remedy.data_gen.execution.pool import trace_all
+from remedy.data_gen.execution.program import Program, ProgramError
+from remedy.data_gen.execution.sandbox import TracerConfig
+from remedy.data_gen.harvest.closure import Refused, called_f, closed
+from remedy.data_gen.harvest.duplicates import Known, canonical, functions
+from remedy.data_gen.harvest.families import families
+from remedy.data_gen.harvest.jobs import Calls, Jobs, Results, are_literals
+from remedy.data_gen.harvest.modules import Module, first_line, read
+from remedy.data_gen.harvest.mutations import mutated
+from remedy.data_gen.harvest.sources import Package
+from remedy.data_gen.splits import split_of, text_hash
+
+MOST_FRAMES = 2_000
+_WORDS = {
+    "raises": "raised",
+    "literal": "its result is no short literal",
+    "long": "it ran too long",
+    "unstable": "another result the second time",
+    "import": "its module cannot be imported",
+}
+Say = Callable[[str], None]
+
+
+class Options(NamedTuple):
+    """Settings of a harvest. `calls`: of one function, at most. `benchmarks`: programs that none may be like."""
+
+    calls: int
+    seed: int
+    python: str | None
+    workers: int
+    benchmarks: Known
+
+
+@dataclass
+class Yield:
+    """Harvest of a package. `functions`, `calls`: how many there were of each reason for leaving out, and `kept`."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    duplicates: list[dict[str, Any]] = field(default_factory=list)
+    functions: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    jobs: Counter[str] = field(default_factory=Counter)
+    """How runs of examples and files of tests ended."""
+
+
+class _Function(NamedTuple):
+    """A function that can be harvested: where it stands, and its program."""
+
+    module: Module
+    node: ast.FunctionDef
+    code: str
+    seen: list[str]
+
+    @property
+    def name(self) -> str:
+        return f"{self.module.name}.{self.node.name}"
+
+
+class _Call(NamedTuple):
+    """A call with its result in the package."""
+
+    arguments: str
+    result: str
+    iterates: bool
+    is_mutated: bool
+
+
+def harvest(package: Package, options: Options, known: Known, say: Say) -> Yield:
+    """The programs of a package, in order of module and line; functions like one in `known` are left out, the others added to it."""
+    found = Yield()
+    with Jobs(options.python, package.libraries, options.workers) as jobs:
+        candidates = list(_candidates(package, _recorded(package, jobs, found, say), found))
+        chosen = _chosen(candidates, jobs, options, found)
+    checked = _checked(package, chosen, options, found)
+    for function, calls in checked:
+        if calls and _is_new(package, function, options.benchmarks, known, found):
+            found.functions["kept"] += 1
+            found.rows += _rows(package, function, calls)
+        elif not calls:
+            found.functions["no call of it can be kept"] += 1
+    found.calls["kept"] = len(found.rows)
+    return found
+
+
+def _recorded(package: Package, jobs: Jobs, found: Yield, say: Say) -> dict[str, Calls]:
+    """The calls of each module's functions that are seen while its examples and tests run."""
+    modules = [one for name, path in package.modules if (one := read(name, path)) is not None]
+    wanted = {one.name: {first_line(node): node.name for node in one.functions()} for one in modules}
+    calls: dict[str, Calls] = {name: {} for name in wanted}
+    files = [str(path) for path in package.tests]
+    with_examples = [one.name for one in modules if ">>> " in one.path.read_text(encoding="utf-8-sig")]
+    outcomes = (one for some in jobs.record(wanted, with_examples, files, package.folder) for one in some)
+    for number, outcome in enumerate(outcomes, start=1):
+        say(f"{package.name}: {number} runs of examples and tests, of at most {len(with_examples) + len(files)}")
+        if isinstance(outcome, ProgramError):
+            found.jobs[outcome.kind] += 1
+            continue
+        found.jobs["ok"] += 1
+        for module, names in wanted.items():
+            for name in names.values():
+                if (seen := outcome.get(module, {}).get(name)) is not None:
+                    noted = calls[module].setdefault(name, [])
+                    noted += [text for text in seen if text not in noted and are_literals(text)]
+    return calls
+
+
+def _candidates(package: Package, calls: Mapping[str, Calls], found: Yield) -> Iterator[_Function]:
+    """The functions that were called with literals and whose programs are self-contained."""
+    for name, path in package.modules:
+        module = read(name, path)
+        for node in module.functions() if module is not None else ():
+            found.functions["all"] += 1
+            seen = calls[name].get(node.name)
+            if not seen:
+                found.functions["never called" if seen is None else "called with objects alone"] += 1
+                continue
+            found.calls["recorded"] += len(seen)
+            try:
+                assert module is not None
+                yield _Function(module, node, closed(package.root, module, node), seen)
+            except Refused as error:
+                found.functions[f"not self-contained: {error}"] += 1
+
+
+def _chosen(
+    candidates: Sequence[_Function], jobs: Jobs, options: Options, found: Yield
+) -> list[tuple[_Function, list[_Call]]]:
+    """For each function the calls to keep: those seen first, then changed ones, different results before others."""
+    tried = [_tried(function, options) for function in candidates]
+    by_module: dict[str, Calls] = {}
+    for function, calls in zip(candidates, tried):
+        by_module.setdefault(function.module.name, {})[function.node.name] = list(calls)
+    with ThreadPoolExecutor(options.workers) as pool:
+        results = dict(zip(by_module, pool.map(lambda one: jobs.evaluate(*one), by_module.items())))
+    chosen = []
+    for function, calls in zip(candidates, tried):
+        evaluated = results[function.module.name].get(function.node.name)
+        if evaluated is None:
+            found.calls["its process ended, or ran too long"] += len(calls)
+        chosen.append((function, _selected(calls, evaluated or [], options.calls, found)))
+    return chosen
+
+
+def _tried(function: _Function, options: Options) -> dict[str, bool]:
+    """The arguments to try, and of each if it was made up."""
+    most = 4 * options.calls
+    seen = function.seen[:: -(-len(function.seen) // most)]  # from all over the tests
+    more = 3 * options.calls - len(seen)
+    made = mutated(seen, more, f"{options.seed} {function.name}") if len(seen) < 2 * options.calls else []
+    return {**dict.fromkeys(seen, False), **dict.fromkeys(made, True)}
+
+
+def _selected(calls: Mapping[str, bool], results: Results | Sequence[Any], most: int, found: Yield) -> list[_Call]:
+    good: list[_Call] = []
+    for (text, is_mutated), (word, result, iterates) in zip(calls.items(), results):
+        if word == "ok" and _is_literal(result):
+            good.append(_Call(text, result, iterates, is_mutated))
+        else:
+            found.calls[f"{'made up, ' if is_mutated else ''}{_WORDS.get(word, _WORDS['literal'])}"] += 1
+    good = [call for call in good if call.iterates == good[0].iterates]
+    new: dict[str, _Call] = {}
+    for call in good:
+        new.setdefault(call.result, call)
+    again = [call for call in good if new[call.result] is not call and not call.is_mutated]
+    return [*new.values(), *again][:most]
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _checked(
+    package: Package, chosen: Sequence[tuple[_Function, list[_Call]]], options: Options, found: Yield
+) -> list[tuple[_Function, list[tuple[_Call, int]]]]:
+    """The calls whose programs come to the result that the package comes to, with the number of their frames."""
+    programs = [
+        Program.from_call(called_f(function.code, function.node.name, call.iterates), call.arguments, function.name)
+        for function, calls in chosen
+        for call in calls
+    ]
+    tracer = TracerConfig(python=options.python, timeout_seconds=5, max_frames=MOST_FRAMES)
+    outcomes = iter(trace_all(programs, tracer, options.workers))
+    checked = []
+    for function, calls in chosen:
+        kept = []
+        for call, outcome in zip(calls, outcomes):
+            if isinstance(outcome, ProgramError):
+                found.calls[f"as a program: {outcome.kind}"] += 1
+            elif outcome.result is None or outcome.result.text != call.result:
+                found.calls["as a program: another result than in the package"] += 1
+            else:
+                kept.append((call, len(outcome.frames)))
+        checked.append((function, kept))
+    return checked
+
+
+def _is_new(package: Package, function: _Function, benchmarks: Known, known: Known, found: Yield) -> bool:
+    """Say if nothing like a function's program is known yet; then it is known from now on."""
+    texts = canonical(function.code)
+    label = f"{package.name}/{function.name}"
+    in_benchmark = next((same for one in functions(function.code) if (same := benchmarks.find(one))), None)
+    same = in_benchmark or known.find(texts)
+    if same is None:
+        known.add(label, texts)
+        return True
+    kind = "in a benchmark" if in_benchmark else "duplicate" if same.alike == 1 else "near duplicate"
+    found.functions[kind] += 1
+    found.duplicates.append({"id": label, "kind": kind, **same._asdict(), "code": function.code})
+    return False
+
+
+def _rows(package: Package, function: _Function, calls: Sequence[tuple[_Call, int]]) -> Iterator[dict[str, Any]]:
+    about = {
+        "split": split_of(text_hash(package.name.split(".")[0])),
+        "package": package.name,
+        "version": package.version,
+        "licence": package.licence,
+        "file": package.line_of(function.module.path),
+        "line": first_line(function.node),
+        "function": function.node.name,
+        "families": families(function.code),
+    }
+    for number, (call, frames) in enumerate(calls):
+        yield {
+            "id": f"{package.name}/{function.name}/{number}",
+            "code": called_f(function.code, function.node.name, call.iterates),
+            "input": call.arguments,
+            "output": call.result,
+            **about,
+            "seen": "made up" if call.is_mutated else "recorded",
+            "frames": frames,
+        }

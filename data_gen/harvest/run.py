@@ -1,0 +1,202 @@
+"""Harvest of several packages into one file, which an interrupted command goes on with."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from remedy.data_gen.harvest.duplicates import Known, canonical, functions
+from remedy.data_gen.harvest.package import Options, Yield, harvest
+from remedy.data_gen.harvest.sources import Package, find, interpreter, is_licensed
+from remedy.data_gen.tasks.program_sources import BENCHMARKS, lines, read_cases
+from remedy.files import replace_file, write_text
+from remedy.messages import shown
+from remedy.settings import UserError
+
+_QUIET = 10.0
+"""Seconds between two lines of progress."""
+_COLUMNS = ("functions", "called with literals", "self-contained", "kept", "programs", "frames")
+
+
+def harvest_all(
+    words: Sequence[str],
+    out: Path,
+    licences: Sequence[str],
+    against: Sequence[str],
+    options: Options,
+    duplicates: Path | None,
+    say: Callable[[str], None],
+) -> None:
+    """Harvest packages in the order of their names; each one's programs are appended to `out` when they are all there. A summary
+    beside it says what is done, and with which options.
+
+    Raises:
+        UserError: a package cannot be found, or `out` was made with other options.
+    """
+    python = interpreter(options.python)
+    packages = {one.name: one for one in (find(word, python) for word in words)}
+    for source in against:
+        _add_benchmark(options.benchmarks, source)
+    settings = {"calls": options.calls, "seed": options.seed, "python": python.version}
+    settings |= {"licences": sorted(licences), "against": sorted(against)}
+    path = out.with_suffix(".summary.json")
+    summary = _summary(path, settings)
+    done: dict[str, Any] = summary["packages"]
+    known = _known(out, done)
+    say(_line("package", _COLUMNS) + "\n" + "|---" * (len(_COLUMNS) + 1) + "|")
+    for name in sorted(packages):
+        package = packages[name]
+        if name not in done:
+            if licences and not is_licensed(package.licence, licences):
+                done[name] = {"licence": package.licence, "left out": "its licence"}
+            else:
+                done[name] = _one(package, out, options, known, duplicates, say)
+            write_text(path, json.dumps(summary, indent=1, sort_keys=True) + "\n")
+        say(_row(name, done[name]))
+    for line in _totals(list(done.values())):
+        say(line)
+
+
+def _one(
+    package: Package, out: Path, options: Options, known: Known, duplicates: Path | None, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Harvest a package, write its programs, and return what the summary says of it."""
+    begin = time.monotonic()
+    found = harvest(package, options, known, _seldom(say))
+    for file, rows in ((out, found.rows), (duplicates, found.duplicates)):
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("a", encoding="utf-8") as lines_:
+                lines_.write("".join(f"{json.dumps(row)}\n" for row in rows))
+    return _said(package, found, round(time.monotonic() - begin, 1))
+
+
+def _said(package: Package, found: Yield, seconds: float) -> dict[str, Any]:
+    families = Counter(family for row in found.rows for family in row["families"])
+    return {
+        "version": package.version,
+        "licence": package.licence,
+        "functions": dict(found.functions),
+        "calls": dict(found.calls),
+        "runs": dict(found.jobs),
+        "families": dict(families),
+        "frames": sum(row["frames"] for row in found.rows),
+        "seconds": seconds,
+    }
+
+
+def _summary(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    if not path.exists():
+        return {"settings": settings, "packages": {}}
+    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    before = summary["settings"]
+    if other := next((name for name in settings if settings[name] != before.get(name)), None):
+        raise UserError(
+            f"{path}: this harvest was begun with {other} {shown(before.get(other))}, not {shown(settings[other])}: "
+            "give the same, or another --out"
+        )
+    return summary
+
+
+def _known(out: Path, done: dict[str, Any]) -> Known:
+    """The programs that a file holds of packages that are done; what else an interrupted command left there is removed."""
+    known = Known()
+    if not out.exists():
+        return known
+    rows, whole = [], True
+    for line in out.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+            whole = whole and row["package"] in done
+        except (ValueError, KeyError):
+            row = None
+        if row and row["package"] in done:
+            rows.append((line, row))
+        else:
+            whole = False
+    if not whole:
+        text = "".join(f"{line}\n" for line, _ in rows)
+        replace_file(out, lambda partial: partial.write_text(text, encoding="utf-8"))
+    for code, label in {row["code"]: row["id"].rpartition("/")[0] for _, row in rows}.items():
+        known.add(label, canonical(_without_f(code)))
+    return known
+
+
+def _without_f(code: str) -> str:
+    """A program without the last statement, which makes its function `f`, as duplicates are compared."""
+    body, _, last = code.rstrip("\n").rpartition("\n\n")
+    return body if last.startswith(("f = ", "def f(*arguments, **named):")) else code
+
+
+def _add_benchmark(known: Known, source: str) -> None:
+    """Add the functions of a benchmark: of its name, or of a file of its own form, or of programs."""
+    if source in BENCHMARKS:
+        codes = [(case.id, case.group) for case in read_cases(source, None)]
+    else:
+        codes = [(where, _code(where, row)) for where, row in lines(source)]
+    for label, code in codes:
+        try:
+            for texts in functions(code):
+                known.add(label, texts)
+        except (SyntaxError, ValueError, RecursionError):
+            continue  # no program can be like it
+
+
+def _code(where: str, row: dict[str, Any]) -> str:
+    code = row.get("code")
+    if code is None and "prompt" in row and "canonical_solution" in row:
+        code = f"{row['prompt']}{row['canonical_solution']}"
+    if not isinstance(code, str):
+        raise UserError(f"{where}: has neither `code` nor `prompt` and `canonical_solution`")
+    return code
+
+
+def _seldom(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Say no more than a line in `_QUIET` seconds."""
+    last = time.monotonic()
+
+    def said(line: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > _QUIET:
+            last = time.monotonic()
+            say(line)
+
+    return said
+
+
+def _figures(one: dict[str, Any]) -> tuple[int, ...]:
+    functions = Counter(one.get("functions", {}))
+    called = functions["all"] - functions["never called"] - functions["called with objects alone"]
+    closed = called - sum(count for reason, count in functions.items() if reason.startswith("not self-contained"))
+    return (
+        functions["all"],
+        called,
+        closed,
+        functions["kept"],
+        one.get("calls", {}).get("kept", 0),
+        one.get("frames", 0),
+    )
+
+
+def _line(name: str, cells: Sequence[object]) -> str:
+    return f"| {name} | " + " | ".join(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells) + " |"
+
+
+def _row(name: str, one: dict[str, Any]) -> str:
+    if "left out" in one:
+        return _line(name, [f"left out: {one['left out']} is {one['licence']}", *[""] * (len(_COLUMNS) - 1)])
+    return _line(name, _figures(one))
+
+
+def _totals(everything: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The row of all packages, and a line for each sort of thing that is counted by reason."""
+    yield _line("all", [sum(column) for column in zip(*map(_figures, everything))])
+    for title, key in (("functions", "functions"), ("calls", "calls"), ("families", "families"), ("runs", "runs")):
+        counts: Counter[str] = Counter()
+        for one in everything:
+            counts.update(one.get(key, {}))
+        yield f"{title}: " + ", ".join(f"{name} {count:,}" for name, count in counts.most_common())

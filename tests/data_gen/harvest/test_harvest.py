@@ -1,0 +1,272 @@
+"""A harvest of a small package: what is kept, and each reason for which something is not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
+from remedy.data_gen.harvest.duplicates import Known
+from remedy.data_gen.harvest.package import Options
+from remedy.data_gen.harvest.run import harvest_all
+from remedy.settings import UserError
+
+FILES = {
+    "PKG-INFO": "Metadata-Version: 2.4\nName: tidy-words\nVersion: 1.2\nLicense-Expression: MIT\n",
+    "tidy/__init__.py": "from .words import squeeze\n",
+    "tidy/_marks.py": "BLANK = ' '\nLIMIT = 3\ndef double(mark):\n    return mark + mark\n",
+    "tidy/words.py": '''"""Words."""
+import functools
+from typing import Iterator, overload
+from ._marks import BLANK, double as twice
+from . import _marks
+
+@overload
+def squeeze(text: str) -> str: ...
+@functools.lru_cache(maxsize=None)
+def squeeze(text: str, mark: str = BLANK) -> str:
+    """Make one of two marks.
+
+    >>> squeeze('a  b    c')
+    'a b c'
+    >>> squeeze('a--b', mark='-')
+    'a-b'
+    """
+    while twice(mark) in text:  # as long as there are two
+        text = text.replace(twice(mark), mark)
+    return text
+
+def pairs(items) -> Iterator[tuple]:
+    """
+    >>> list(pairs([1, 2, 3]))
+    [(1, 2), (2, 3)]
+    """
+    for at in range(len(items) - 1):
+        yield items[at], items[at + 1]
+
+def neighbours(things):
+    for at in range(len(things) - 1):
+        yield things[at], things[at + 1]
+
+def never_called(x):
+    return x
+
+def of_objects(thing):
+    return str(thing)[:1]
+
+def as_object(n):
+    return object()
+
+def fails(x):
+    raise ValueError(x)
+
+def endless(n):
+    while True:
+        yield n
+
+seen = []
+def counts(x):
+    seen.append(x)
+    return len(seen)
+
+def whole(x):
+    return _marks.double(x)
+
+def late(x):
+    from ._marks import double
+    return double(x)
+
+globals()['hidden'] = 3
+def looks(x):
+    return hidden + x
+
+def published(numbers):
+    total = 0
+    for number in numbers:
+        total = total + number * 2
+    return total
+
+TABLE = "'''
+    + "x" * 8000
+    + """"
+def tabled(x):
+    return TABLE[x:x + 1]
+""",
+    "tidy/other.py": """import pytest
+from ._marks import LIMIT
+from .clash import beyond
+
+def foreign(x):
+    return float(pytest.approx(x).expected)
+
+def clashes(x):
+    return beyond(x) + LIMIT
+""",
+    "tidy/clash.py": "LIMIT = 9\ndef beyond(x):\n    return x > LIMIT\n",
+    "tests/test_words.py": """import pytest
+from tidy import other, words
+
+ONE = ['never_called'], ['squeeze']
+CALLS = [words.fails, words.as_object, words.endless, words.counts, words.whole, words.late, words.looks, words.tabled]
+
+@pytest.mark.parametrize('call', [*CALLS, other.foreign, other.clashes])
+def test_one(call):
+    call(1)
+
+def test_more():
+    words.of_objects(object())
+    list(words.neighbours('abc'))
+    assert words.published([1, 2]) == 6
+
+def test_that_ends_nothing():
+    import os, subprocess, threading
+    with pytest.raises(RuntimeError):
+        os.fork()
+    with pytest.raises(RuntimeError):
+        subprocess.run(['true'])
+    with pytest.raises(RuntimeError):
+        threading.Thread(target=print).start()
+""",
+    "tests/test_hostile.py": """import os
+from tidy import words
+
+def test_hostile():
+    words.squeeze('lost')
+    with open(os.environ.get('PLACE', '{place}'), 'w') as file:
+        file.write('escaped')
+""",
+    "tests/test_forger.py": """import gc, json, sys
+from tidy import words
+
+def test_forger():
+    words.squeeze('never said')
+    words.squeeze('never')
+    profile = sys.getprofile()
+    for module in profile.calls.values():
+        for noted in module.values():
+            noted[:] = ['__import__("os").abort()', 'print', '1)(2']
+""",
+}
+PUBLISHED = "def f(xs):\n    '''Says something else.'''\n    s = 0\n    for x in xs:\n        s = s + x * 2  # twice\n    return s\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked project, and beside it a benchmark."""
+    folder = tmp_path_factory.mktemp("harvest")
+    for name, text in FILES.items():
+        path = folder / "tidy_words-1.2" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("{place}", str(folder / "escaped")))
+    (folder / "benchmark.jsonl").write_text(json.dumps({"code": PUBLISHED, "input": "[1]"}) + "\n")
+    return folder
+
+
+def run(folder: Path, out: Path, licences: tuple[str, ...] = (), **changed: Any) -> list[str]:
+    said: list[str] = []
+    options = Options(4, 0, None, 2, Known())._replace(**changed)
+    against = [str(folder / "benchmark.jsonl")]
+    harvest_all([str(folder / "tidy_words-1.2")], out, licences, against, options, folder / "caught.jsonl", said.append)
+    return said
+
+
+@pytest.fixture(scope="module")
+def harvested(folder: Path) -> Path:
+    """The file of a whole harvest."""
+    run(folder, folder / "programs.jsonl")
+    return folder / "programs.jsonl"
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_every_function_is_kept_or_counted_with_its_reason(folder: Path, harvested: Path) -> None:
+    [summary] = json.loads(harvested.with_suffix(".summary.json").read_text())["packages"].values()
+    assert summary["functions"] == {
+        "all": 18,
+        "kept": 4,
+        "never called": 1,
+        "called with objects alone": 1,
+        "no call of it can be kept": 4,
+        "not self-contained: a whole module of its package": 1,
+        "not self-contained: an import inside a statement": 1,
+        "not self-contained: a name that is not found": 1,
+        "not self-contained: another package": 1,
+        "not self-contained: two modules' names clash": 1,
+        "not self-contained: longer than 8,000 characters": 1,
+        "in a benchmark": 1,
+        "duplicate": 1,
+    }
+    assert {"raised", "its result is no short literal", "it ran too long", "another result the second time"} <= set(
+        summary["calls"]
+    )
+    kinds = {row["kind"]: row["of"].rpartition("/")[2] for row in rows(folder / "caught.jsonl")}
+    assert kinds == {"in a benchmark": "benchmark.jsonl:1", "duplicate": "tidy.words.pairs"}
+
+
+def test_a_program_holds_what_its_function_needs_and_no_answer(harvested: Path) -> None:
+    first, second = [row for row in rows(harvested) if row["function"] == "squeeze" and row["seen"] == "recorded"]
+    assert first["code"] == (
+        "from __future__ import annotations\n"
+        "import functools\n"
+        "BLANK = ' '\n\n"
+        "def double(mark):\n"
+        "    return mark + mark\n\n"
+        "twice = double\n\n"
+        "@functools.lru_cache(maxsize=None)\n"
+        "def squeeze(text: str, mark: str = BLANK) -> str:\n"
+        "    while twice(mark) in text:  # as long as there are two\n"
+        "        text = text.replace(twice(mark), mark)\n"
+        "    return text\n\n"
+        "f = squeeze\n"
+    )
+    assert (first["input"], first["output"]) == ("'a  b    c'", "'a b c'")
+    assert (second["input"], second["output"]) == ("'a--b', '-'", "'a-b'")
+    about = {"package": "tidy-words", "version": "1.2", "licence": "MIT", "file": "tidy/words.py", "line": 9}
+    assert about.items() <= first.items()
+    assert first["families"] == ["strings"]
+
+
+def test_an_iterator_is_listed_and_calls_are_made_up_where_few_were_seen(harvested: Path) -> None:
+    found = [row for row in rows(harvested) if row["function"] == "pairs"]
+    assert found[0]["code"].endswith("def f(*arguments, **named):\n    return list(pairs(*arguments, **named))\n")
+    assert [row["seen"] for row in found] == ["recorded", *["made up"] * (len(found) - 1)]
+    assert len({row["output"] for row in found}) == len(found) > 1
+    assert found[0]["families"] == ["generators", "numbers"]
+
+
+def test_hostile_code_writes_nothing_and_loses_its_own_calls_alone(folder: Path, harvested: Path) -> None:
+    assert not (folder / "escaped").exists()
+    [summary] = json.loads(harvested.with_suffix(".summary.json").read_text())["packages"].values()
+    assert summary["runs"] == {"ok": 3, "files": 1}
+    assert not any(word in row["input"] for row in rows(harvested) for word in ("lost", "said", "abort", "print"))
+
+
+def test_the_programs_are_a_task_whose_split_is_their_package_s(harvested: Path) -> None:
+    data = DataConfig.model_validate({"task": {"kind": "programs", "path": str(harvested)}})
+    [split] = {row["split"] for row in rows(harvested)}
+    count = data.task.count(split)
+    assert count == len(rows(harvested))
+    assert {example.outcome for example in examples(data, split, range(count))} == {"ok"}
+
+
+def test_an_interrupted_harvest_goes_on_to_the_same_bytes(folder: Path, harvested: Path) -> None:
+    out = folder / "again.jsonl"
+    whole = harvested.read_bytes()
+    out.write_bytes(whole[: len(whole) // 2])
+    run(folder, out)
+    assert out.read_bytes() == whole
+    before = out.with_suffix(".summary.json").read_bytes()
+    assert run(folder, out)[1].startswith("| tidy-words | 18 | 16 |")
+    assert (out.read_bytes(), out.with_suffix(".summary.json").read_bytes()) == (whole, before)
+    with pytest.raises(UserError, match=r"begun with calls 4, not 5: give the same"):
+        run(folder, out, calls=5)
+
+
+def test_a_package_of_another_licence_is_left_out(folder: Path) -> None:
+    said = run(folder, folder / "bsd.jsonl", licences=("BSD",))
+    assert any("left out: its licence is MIT" in line for line in said)
+    assert not (folder / "bsd.jsonl").exists()

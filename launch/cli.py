@@ -16,7 +16,7 @@ SETTINGS = frozenset({"train", "plan", "generate", "evaluate", "measure", "run"}
 MAIN = {
     "init": ("init", "Write an experiment over your own programs: a baseline, strings by characters, sparse states."),
     "generate": ("generate", "Write a data set as Parquet shards with a data card; run again to continue."),
-    "show": ("show", "Show a program's trace, an example, a training row or a decoded record by role."),
+    "show": ("show", "Show a program's trace, an example or a decoded record by role."),
     "train": ("train", "Train a model in this process (under `torchrun` or `deepspeed`: launch/train.py)."),
     "evaluate": ("evaluate", "Run diagnostics on a checkpoint; run again to continue."),
     "report": ("tools", "Write Markdown and one HTML page with figures and the verdict table."),

@@ -1,24 +1,38 @@
-"""`remedy show`: an example, a row of training, or what a model wrote, token by token and coloured by role."""
+"""`remedy show`: an example, or what a model wrote beside what is true, token by token and coloured by role."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from remedy.data_gen.roles import Role
+from remedy.data_gen.splits import SPLITS
 from remedy.files import write_text
 from remedy.launch.console import MaybeInt, MaybePath, Overrides, target
-from remedy.settings import ConfigError
+from remedy.messages import suggest
+from remedy.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml, resolve
+
+if TYPE_CHECKING:
+    from remedy.eval.view.model import View
+    from remedy.launch.generate import GenerateConfig
+    from remedy.train.config import RunConfig
 
 TAKES = {
     "evaluation.json": ("an evaluation's folder", ("--index", "--condition")),
     "manifest.json": ("a data set's folder", ("--index", "--split")),
-    "": ("a configuration or a program", ("--index", "--split", "--row", "key=value")),
+    "": ("a configuration or a program", ("--index", "--split", "key=value")),
 }
 """What marks a source, what it then is, and the options that go with it."""
 SHOWN = ("evaluation.json", "manifest.json", "evaluation/evaluation.json", "config.yaml", "train.yaml")
 """What a folder that can be shown holds, the first of these first: of an evaluation, a data set, a run, or an experiment's run."""
+OTHERS = {"groups": "an experiment", "diagnostics": "an evaluation", "sources": "a measurement"}
+"""Keys that tell configurations without examples."""
+LEARNT = frozenset(Role) - {Role.CONTEXT}
+"""The roles that runs supervise by default."""
 
 
 def show(
@@ -33,9 +47,6 @@ def show(
     split: Annotated[
         str, typer.Option(help="train, validation or test; all: of given programs (default: the first that there is)")
     ] = "",
-    row: Annotated[
-        MaybeInt, typer.Option(min=0, help="instead: a row of training as the model reads it, counted from 0")
-    ] = None,
     condition: Annotated[
         str,
         typer.Option(help="of an evaluation: words of the condition, for example 'length-8 free' (default: the first)"),
@@ -43,30 +54,26 @@ def show(
     ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
     html: Annotated[MaybePath, target("write a page instead")] = None,
 ) -> None:
-    """Show a program's trace, an example, a training row or a decoded record by role; what is not supervised is grey."""
-    path, kind = _found(Path(source), bool(overrides or split or row is not None))
-    given = {"--condition": condition, "--split": split, "--row": row is not None, "key=value": overrides}
+    """Show a program's trace, an example or a decoded record by role; what is not supervised is grey."""
+    path, kind = _found(Path(source), bool(overrides or split))
+    given = {"--condition": condition, "--split": split, "key=value": overrides}
     what, takes = TAKES[kind]
     if refused := [option for option, value in given.items() if value and option not in takes]:
         raise ConfigError(f"{source}: is {what}, which takes {' and '.join(takes)}: remove {refused[0]}")
     from rich.console import Console  # what follows takes seconds to import
 
     from remedy.eval.view.page import page
-    from remedy.eval.view.records import Opened, record_view
     from remedy.eval.view.terminal import show_view
-    from remedy.launch.views import config_view, data_set_view
 
     console = Console()
     if kind == "evaluation.json":
-        conditions = Opened(path).conditions
-        view = record_view(path, index or 0, condition or conditions[0])
-        if len(conditions) > 1 and not condition:
-            said = f"condition 1 of {len(conditions)}; --condition chooses: {', '.join(conditions)}"
+        view, said = _record_view(path, index or 0, condition)
+        if said:
             console.print(said, markup=False, soft_wrap=True)
     elif kind:
         view = data_set_view(path, index or 0, split)
     else:
-        view = config_view(str(path), overrides or [], index, split, row)
+        view = config_view(path, overrides or [], index or 0, split)
     if html is None:
         show_view(view, console, ids)
     else:
@@ -82,11 +89,113 @@ def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
         passed_over = of_its_data and inside.parent != path
         if inside.exists() and not passed_over:
             return (inside, "") if inside.suffix == ".yaml" else (inside.parent, inside.name)
-    found = {
-        inside.parent
-        for mark in ("train.yaml", "evaluation.json", "manifest.json")
-        for inside in path.glob(f"*/**/{mark}")
-    }
+    marks = ("train.yaml", "evaluation.json", "manifest.json")
+    found = {inside.parent for mark in marks for inside in path.glob(f"*/**/{mark}")}
     below = sorted(str(folder) for folder in found if folder.parent not in found)
     holds = f"; below it are {', '.join(below[:8])}{' and others' if len(below) > 8 else ''}" if below else ""
     raise ConfigError(f"{path}: is the folder of no data set, run or evaluation{holds}")
+
+
+def _record_view(folder: Path, index: int, condition: str) -> tuple[View, str]:
+    """A record of an evaluation, and how to choose another condition where there are several."""
+    from remedy.eval.view.records import Opened, record_view
+
+    conditions = Opened(folder).conditions
+    several = len(conditions) > 1 and not condition
+    said = f"condition 1 of {len(conditions)}; --condition chooses: {', '.join(conditions)}" if several else ""
+    return record_view(folder, index, condition or conditions[0]), said
+
+
+def data_set_view(folder: Path, index: int, split: str) -> View:
+    """One example of a data set, as its shard holds it; supervised is what runs train on by default.
+
+    Raises:
+        UserError: there is no such example, or a file is missing or damaged.
+    """
+    from remedy.data_gen.shards import read_example
+    from remedy.eval.view.model import View, blocks_of, tokens_of
+    from remedy.models.tokenizer import Encoded
+    from remedy.models.tokenizer import load as load_tokenizer
+
+    row, tokenizer = read_example(folder, split, index), load_tokenizer(folder)
+    encoded = Encoded(row["input_ids"], row["roles"], row["frames"], row["strings"])
+    hidden = {"index", "program", "spans", "input_ids", "roles", "frames", "strings"}
+    facts = {name.replace("_", " "): str(value) for name, value in row.items() if name not in hidden}
+    if row["outcome"] == "ok":
+        del facts["outcome"]
+    facts["tokenizer"] = tokenizer.settings.kind
+    return View(f"Example {index} of {folder}", blocks_of(tokens_of(tokenizer, encoded, LEARNT)), facts)
+
+
+def load_source(path: Path, overrides: Sequence[str]) -> GenerateConfig | RunConfig:
+    """The configuration of a data set or of a training run, told by its keys; of a program's file, that of this program alone, where
+    settings may leave out their `data.`.
+
+    Raises:
+        ConfigError: it is of another kind, or does not validate.
+    """
+    from remedy.launch.generate import GenerateConfig
+
+    changes = parse_overrides(overrides)
+    if path.suffix == ".py":
+        given = {"data": {"task": {"kind": "programs", "path": str(path)}}}
+        of_data = {re.sub(r"^(?!data\.|tokenizer\.)", "data.", key): value for key, value in changes.items()}
+        renamed = {key.replace("data.tracer.", "data.task.tracer."): value for key, value in of_data.items()}
+        return resolve(GenerateConfig, given, renamed, str(path), "override")[0]
+    keys = apply_changes(read_yaml(path), changes, "override").keys()
+    if other := next((what for key, what in OTHERS.items() if key in keys), ""):
+        raise ConfigError(f"{path}: is the configuration of {other}; show takes one with `data` and `tokenizer`")
+    if keys <= GenerateConfig.model_fields.keys():
+        return load(GenerateConfig, path, overrides)
+    from remedy.train.config import RunConfig  # this imports PyTorch
+
+    return load(RunConfig, path, overrides)
+
+
+def config_view(path: Path, overrides: Sequence[str], index: int, split: str) -> View:
+    """One example; supervised is what the run trains on, or what runs train on by default.
+
+    Raises:
+        UserError: there is no such split or index, the configuration is of another kind, or the tokenizer cannot be built.
+    """
+    from remedy.eval.view.model import View, blocks_of, tokens_of
+    from remedy.models.encoding import encoded_examples
+    from remedy.models.tokenizer import build_tokenizer
+
+    settings: Any = load_source(path, overrides)
+    data = settings.data
+    split = _split(path, data.task, index, split)
+    tokenizer = build_tokenizer(settings.tokenizer, data)
+    [(example, encoded)] = encoded_examples(data, tokenizer, split, [index])
+    train = getattr(settings, "train", None)
+    tokens = tokens_of(tokenizer, encoded, LEARNT if train is None else train.supervised())
+    facts = {"split": split, "format": data.format, "tokenizer": tokenizer.settings.kind}
+    facts |= {key.replace("_", " "): str(value) for key, value in example.slices.items()}
+    facts |= {} if example.outcome == "ok" else {"outcome": example.outcome}
+    facts |= {"answer": example.answer} if example.answer else {}
+    if data.memory is not None:
+        from remedy.data_gen.window_examples import windows
+
+        found = windows(*encoded[:3], data.memory, tokenizer.special_ids)
+        most = max(window.size for window in found)
+        facts["memory"] = f"{len(found)} windows, in which {most} of {len(encoded.ids)} tokens are seen at most"
+    return View(f"Example {index} of {path.name}", blocks_of(tokens), facts)
+
+
+def _split(path: Path, task: Any, index: int, split: str) -> str:
+    """The split of an example, by default the first that there is.
+
+    Raises:
+        ConfigError: there is no such split, or no such example in it.
+    """
+    given = task.count("all") is not None
+    first = next((name for name in SPLITS if not given or task.count(name)), "all")
+    split = split or ("all" if path.suffix == ".py" else first)
+    if split not in (splits := [*SPLITS, "all"]):
+        raise ConfigError(f"--split {split!r}: {suggest(split, splits)}")
+    count = task.count(split)
+    if split == "all" and count is None:
+        raise ConfigError(f"--split all: of given programs and of small spaces only; here {', '.join(SPLITS)}")
+    if count is not None and index >= count:
+        raise ConfigError(f"--index {index}: the {split} split has {count} examples, numbered from 0")
+    return split

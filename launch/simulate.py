@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from remedy.files import write_text
-from remedy.launch.console import Checkpoint, MaybeInt, MaybePath, MaybeText, Overrides, target
+from remedy.launch.console import Checkpoint, MaybePath, MaybeText, Overrides, target
 from remedy.messages import suggest
 from remedy.settings import ConfigError
+
+if TYPE_CHECKING:
+    from remedy.eval.view.frames import ModelFrame
 
 
 def simulate(
@@ -28,9 +31,6 @@ def simulate(
         str,
         typer.Option(help="control_flow or guided: write only what the program's code, or the written state, allows"),
     ] = "",
-    memory: Annotated[
-        MaybeInt, typer.Option(min=1, help="frames that the model still sees (default: as it was trained)")
-    ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens of the trace")] = 4096,
     html: Annotated[MaybePath, target("write a page too")] = None,
 ) -> None:
@@ -44,42 +44,41 @@ def simulate(
     from rich.console import Console  # what follows takes seconds to import
 
     from remedy.data_gen.prompts import prompt_spans, read_program
-    from remedy.eval import simulate as work
     from remedy.eval.decoding.constraints import check_data, check_interpreter
     from remedy.eval.decoding.forcings import CONSTRAINED
+    from remedy.eval.view import simulate as work
     from remedy.eval.view.page import page
-    from remedy.eval.view.simulation import Screen, how_written, opening, simulation_view, summary
+    from remedy.eval.view.simulation import opening, show_frame, simulation_view, summary
+    from remedy.eval.view.terminal import Terminal
     from remedy.models.loading import load_checkpoint, load_outline
 
     if constrain and constrain not in CONSTRAINED:
         raise ConfigError(f"--constrain {constrain!r}: {suggest(constrain, sorted(CONSTRAINED))}")
     asked = read_program(program, input)
     changes, config = work.read_words(overrides or [])
-    if memory is not None:
-        if any(key.split(".")[0] == "memory" for key in changes):
-            raise ConfigError("--memory and data.memory are one setting: give it once")
-        changes["memory"] = memory
     data = work.data_of(checkpoint, asked, changes)
     if constrain:
         check_data(constrain, data)
         check_interpreter(constrain, data)
     prompt_spans(asked, data)  # what is wrong with the program is said before weights are loaded
     model, tokenizer = load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint)
+    terminal, first = Terminal(Console()), work.first_written(data)
+
+    def show(frame: ModelFrame) -> None:
+        show_frame(terminal, frame, first + frame.number)
+
     with work.generating(model, tokenizer, checkpoint, config.backend) as (generator, calls):
         found = work.prepared(asked, data, tokenizer, check)
-        first = work.first_written(data)
-        screen = Screen(Console(), tokenizer, first)
-        for line in opening(checkpoint, found, data, constrain, config.backend is not None):
-            screen.say(line)
-        screen.legend()
+        facts = opening(found, data, checkpoint, constrain, config.backend is not None)
+        terminal.facts(facts)
+        terminal.steps()
         begin, before = time.perf_counter(), calls()
-        simulation = work.simulate(generator, tokenizer, found, data, constrain, max_new_tokens, screen.frame)
-        said = list(summary(simulation, first, calls() - before, time.perf_counter() - begin))
-    screen.say("")
-    for line in said:
-        screen.say(line)
+        simulation = work.simulate(generator, tokenizer, found, data, constrain, max_new_tokens, show)
+        said = summary(simulation, first, calls() - before, time.perf_counter() - begin)
+    terminal.say()
+    terminal.facts(said)
     if html is not None:
-        about = {"model": checkpoint, "how": how_written(data, constrain), "wrote": said[0]}
-        about |= {key: value for key, _, value in (line.strip().partition(": ") for line in said[1:])}
-        write_text(html, page(simulation_view(simulation, found, data, tokenizer, f"{asked.name}, simulated", about)))
-        screen.say(f"page: {html}")
+        write_text(
+            html, page(simulation_view(simulation, found, data, tokenizer, f"{asked.name}, simulated", facts | said))
+        )
+        terminal.say(f"page: {html}")

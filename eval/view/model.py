@@ -1,10 +1,10 @@
-"""A view before anything is said of colours, terminals or pages: parts, blocks of tokens, counts, and text that is safe to show."""
+"""A trace to look at: its tokens by role, and what a model wrote beside what is true; nothing of colours, terminals or pages."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import groupby
@@ -26,8 +26,8 @@ MEANINGS = {
 }
 """The meaning of each role, for legends."""
 BORDERS = (0.99, 0.9, 0.5)
-"""Probabilities at which the steps begin, the surest first."""
 STEPS = ("0.99 and more", "0.9 to 0.99", "0.5 to 0.9", "below 0.5")
+"""Steps of the model's own probability of a token, and the least of each but the last."""
 _SIGNS = str.maketrans({"\n": "↵", "\t": "⇥"})
 
 
@@ -36,16 +36,10 @@ def visible(text: str) -> str:
     return escaped(text.translate(_SIGNS))
 
 
-def step_of(logprob: float | None) -> int:
-    """The step of its probability of a token by its log-probability; the surest where that is not known."""
-    if logprob is None:
-        return 0
-    return next((step for step, border in enumerate(BORDERS) if math.exp(logprob) >= border), len(BORDERS))
-
-
 class Token(NamedTuple):
     """One token. `text` has nothing escaped; `string`: it overlaps the text of a string value; `supervised`: it is learnt, or the
-    model wrote it; `wrong`: it differs from the true one; `logprob`: the logarithm of the probability that the model gave it."""
+    model wrote it; `wrong`: it differs from the true one; `logprob`: the natural logarithm of the model's own probability of it (NaN:
+    a server does not tell; None: no model chose it); `cut`: the probability of all that a constraint did not allow in its place."""
 
     id: int
     text: str
@@ -56,30 +50,53 @@ class Token(NamedTuple):
     special: bool = False
     wrong: bool = False
     logprob: float | None = None
+    cut: float = 0.0
+
+    @property
+    def step(self) -> int | None:
+        """The step of its probability; None where that is not known."""
+        if self.logprob is None or math.isnan(self.logprob):
+            return None
+        return sum(math.exp(self.logprob) < border for border in BORDERS)
 
 
 @dataclass(frozen=True)
 class Block:
-    """The tokens of the context (`frame` -1), or of one frame. `written`: those of a model, where a record is shown; `probability`: of
-    all that it wrote here; `shows`: changes in the state that is written; `marks`: faults of what is written, as sentences."""
+    """The tokens of the context (`frame` -1), or of one frame. `written`: those of a model beside true ones; `shows`: changes in the
+    state that is written; `marks`: faults of what is written, as sentences; `missing`: true tokens that were not written."""
 
     frame: int
     label: str
     tokens: tuple[Token, ...]
     written: tuple[Token, ...] | None = None
-    note: str = ""
     first_error: bool = False
-    probability: float | None = None
     shows: str = ""
     marks: tuple[str, ...] = ()
+    missing: int = 0
 
+    @property
+    def chosen(self) -> list[Token]:
+        """The tokens that a model chose."""
+        tokens = self.tokens if self.written is None else self.written
+        return [token for token in tokens if token.logprob is not None]
 
-@dataclass(frozen=True)
-class Part:
-    """One example: a view of a packed row has several."""
+    @property
+    def probability(self) -> float | None:
+        """The model's own probability of all that it chose here; NaN where a server does not tell, None where it chose nothing."""
+        logprobs = [token.logprob for token in self.chosen if token.logprob is not None]
+        return math.exp(sum(logprobs)) if logprobs else None
 
-    heading: str
-    blocks: tuple[Block, ...]
+    @property
+    def note(self) -> str:
+        """The least likely token, what a constraint cut, and how many tokens are missing."""
+        known = [token for token in self.chosen if token.step is not None]
+        said = ["probability unknown: a server chose"] if len(known) < len(self.chosen) else []
+        if known:
+            least = min(known, key=lambda token: token.logprob or 0)
+            said.append(f"least likely token {visible(least.text) or '·'!r} {math.exp(least.logprob or 0):.3g}")
+        cut = 1 - math.prod(1 - token.cut for token in self.chosen)
+        said += [f"a probability of {cut:.3g} was cut"] if cut > 0 else []
+        return ", ".join([*said, *([f"{self.missing} tokens not written"] if self.missing else [])])
 
 
 class Piece(NamedTuple):
@@ -101,64 +118,59 @@ class RoleCount(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """All parts with a title and facts. `asked`: the word for tokens that are not grey."""
+    """Blocks with a title and facts. `asked`: the word for tokens that are not grey."""
 
     title: str
-    parts: tuple[Part, ...]
+    blocks: tuple[Block, ...]
     facts: dict[str, str] = field(default_factory=dict)
     asked: str = "supervised"
 
-    def blocks(self) -> list[Block]:
-        """The blocks of all parts."""
-        return [block for part in self.parts for block in part.blocks]
+    @property
+    def compared(self) -> bool:
+        """Say if what a model wrote stands beside what is true."""
+        return any(block.written is not None for block in self.blocks)
 
-    def tokens(self) -> Iterator[Token]:
-        """All tokens in order, without those that a model wrote."""
-        return (token for block in self.blocks() for token in block.tokens)
+    @property
+    def tokens(self) -> list[Token]:
+        """All tokens in order, without those that a model wrote beside them."""
+        return [token for block in self.blocks for token in block.tokens]
 
     def counts(self) -> list[RoleCount]:
         """Tokens by role, for the roles that occur."""
-        by_role = {role: [token for token in self.tokens() if token.role is role] for role in MEANINGS}
+        by_role = {role: [token for token in self.tokens if token.role is role] for role in MEANINGS}
         return [
             RoleCount(role, len(mine), sum(t.supervised for t in mine), sum(t.string for t in mine))
             for role, mine in by_role.items()
             if mine
         ]
 
-    @property
-    def first_error(self) -> int | None:
-        """The frame of the first error, where there is one."""
-        return next((block.frame for block in self.blocks() if block.first_error), None)
-
     def steps(self) -> list[int]:
-        """Written tokens by step of its probability, the surest first; empty where probabilities are not known."""
-        written = [
-            token for block in self.blocks() for token in (block.tokens if block.written is None else block.written)
-        ]
-        steps = [step_of(token.logprob) for token in written if token.logprob is not None]
+        """Tokens that a model chose by the step of their probability; empty where it chose none."""
+        steps = [token.step for block in self.blocks for token in block.chosen if token.step is not None]
         return [steps.count(step) for step in range(len(STEPS))] if steps else []
 
     def supervised_share(self) -> float:
         """The share of the tokens that are supervised."""
-        counts = self.counts()
-        return sum(count.supervised for count in counts) / max(1, sum(count.tokens for count in counts))
+        return sum(token.supervised for token in self.tokens) / max(1, len(self.tokens))
 
 
-def tokens_of(tokenizer: TraceTokenizer, encoded: Encoded, supervised: Sequence[bool]) -> list[Token]:
-    """Tokens with their texts; `supervised` says of each whether it is learnt."""
-    columns = zip(*encoded, token_texts(tokenizer, encoded.ids), supervised)
+def tokens_of(tokenizer: TraceTokenizer, encoded: Encoded, supervised: frozenset[Role]) -> list[Token]:
+    """Tokens with their texts; those of `supervised` roles are learnt."""
     return [
-        Token(token, text, Role(role), frame, string, learnt, tokenizer.is_special(token))
-        for token, role, frame, string, text, learnt in columns
+        Token(token, text, Role(role), frame, string, Role(role) in supervised, tokenizer.is_special(token))
+        for token, role, frame, string, text in zip(*encoded, token_texts(tokenizer, encoded.ids))
     ]
 
 
-def blocks_of(tokens: Sequence[Token], labels: Mapping[int, str] | None = None) -> tuple[Block, ...]:
-    """Tokens in order as one block for each frame; `labels` names frames better than their numbers do."""
-    return tuple(
-        Block(frame, (labels or {}).get(frame, "context" if frame < 0 else f"frame {frame}"), tuple(group))
-        for frame, group in groupby(tokens, key=lambda token: token.frame)
-    )
+def blocks_of(tokens: Sequence[Token]) -> tuple[Block, ...]:
+    """Tokens in order as one block for each frame. A special token alone after the last frame is the end."""
+    found = []
+    for frame, group in groupby(tokens, key=lambda token: token.frame):
+        mine = tuple(group)
+        ends = len(mine) == 1 and mine[0].special and mine[0] is tokens[-1]
+        label = "context" if frame < 0 else "end" if ends else f"frame {frame}"
+        found.append(Block(frame, label, mine))
+    return tuple(found)
 
 
 def lines_of(tokens: Sequence[Token]) -> list[list[Piece]]:
@@ -188,9 +200,10 @@ def frame_at(numbers: Sequence[int], place: int) -> int:
 
 
 def beside(
-    truth: Sequence[Token], runs: Sequence[Run], labels: Mapping[int, str], by_place: bool = False
+    truth: Sequence[Token], runs: Sequence[Run], said: Mapping[int, Block] | None = None, by_place: bool = False
 ) -> tuple[Block, ...]:
-    """A block for every true frame, with what was written of it, and for frames that were written after the last.
+    """A block for every true frame, with what was written of it, and for frames that were written after the last. `said`: blocks that
+    say what is shown and marked of frames, by their numbers.
 
     Tokens that the model did not write are not supervised in this view, and shown grey. `by_place`: every written token stands for
     the true token in its place, as in one-token formats and under teacher forcing; else a frame's are aligned with the true ones.
@@ -201,15 +214,20 @@ def beside(
     for token in _decoded(true, runs, by_place):
         written.setdefault(token.frame, []).append(token)
     align = (lambda true, own: tuple(own)) if by_place else _aligned
-    blocks = []
-    for block in blocks_of(true, labels):
-        here = written.pop(block.frame, [])
-        blocks.append(replace(block, written=align(block.tokens, here) if block.frame >= 0 else None))
-    blocks += [Block(frame, f"frame {frame}", (), align((), here)) for frame, here in sorted(written.items())]
+    blocks = list(blocks_of(true))
+    after = {*written} - {block.frame for block in blocks}
+    blocks += [Block(frame, f"frame {frame}", ()) for frame in sorted(after)]
+    for place, block in enumerate(blocks):
+        if block.frame < 0:
+            continue
+        here, of = written.get(block.frame, []), (said or {}).get(block.frame, block)
+        missing = len(block.tokens) - len(here) if runs and by_place else 0
+        block = replace(block, written=align(block.tokens, here), missing=missing)
+        blocks[place] = replace(block, first_error=of.first_error, shows=of.shows, marks=of.marks)
     return tuple(blocks)
 
 
-def _decoded(true: Sequence[Token], runs: Iterable[Run], by_place: bool) -> Iterator[Token]:
+def _decoded(true: Sequence[Token], runs: Sequence[Run], by_place: bool) -> Iterator[Token]:
     """The decoded sequence: fed tokens are true ones, the others the model's. Nothing, if the model was not run."""
     end = 0
     for run in runs:

@@ -8,12 +8,12 @@ from functools import lru_cache
 import jinja2
 
 from remedy.eval.tables.colours import ROLE_COLOURS, mixed
-from remedy.eval.view.model import MEANINGS, STEPS, Piece, Token, View, lines_of, step_of, visible
+from remedy.eval.view.model import MEANINGS, STEPS, Piece, Token, View, lines_of, visible
 
 SHADES = (0.2, 0.36)
 """The share of a role's colour in the backgrounds of even and odd tokens."""
 STEP_COLOURS = ("", "#f0d000", "#f08c00", "#d81b1b")
-"""The mark above a token by its step of its probability (`model.step`), strings being marked below; nothing above the surest."""
+"""The mark above a token by the step of its probability, strings being marked below; nothing above the surest."""
 
 
 def page(view: View, ids: bool = False) -> str:
@@ -22,18 +22,8 @@ def page(view: View, ids: bool = False) -> str:
         name: {"line": colour, "shades": [mixed(colour, "#ffffff", share) for share in SHADES]}
         for name, colour in ROLE_COLOURS.items()
     }
-    return _template().render(
-        view=view,
-        counts=view.counts(),
-        colours=colours,
-        ids=ids,
-        meanings=MEANINGS,
-        step_colours=STEP_COLOURS,
-        names=STEPS,
-        lines=lines_of,
-        classes=_classes,
-        tip=_tip,
-    )
+    about = {"meanings": MEANINGS, "names": STEPS, "step_colours": STEP_COLOURS, "colours": colours}
+    return _template().render(view=view, ids=ids, lines=lines_of, classes=_classes, tip=_tip, **about)
 
 
 @lru_cache(maxsize=1)
@@ -42,6 +32,7 @@ def _template() -> jinja2.Template:
         loader=jinja2.PackageLoader("remedy.eval.view", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["visible"] = visible
+    environment.tests["nan"] = math.isnan
     return environment.get_template("page.html.j2")
 
 
@@ -53,12 +44,13 @@ def _classes(piece: Piece) -> str:
         "string": token.string,
         "special": token.special,
         "wrong": token.wrong,
-        f"d{step_of(token.logprob)}": token.logprob is not None,
+        f"d{token.step}": token.step is not None,
     }
     return " ".join(["t", token.role.label, *(name for name, marked in marks.items() if marked)])
 
 
 def _tip(token: Token) -> str:
     what = [token.role.label, *(["string"] if token.string else []), *(["wrong"] if token.wrong else [])]
-    what += [] if token.logprob is None else [f"probability {math.exp(token.logprob):.3g}"]
+    if token.logprob is not None:
+        what.append(f"probability {'unknown' if token.step is None else format(math.exp(token.logprob), '.3g')}")
     return f"{token.id} {token.text!r}: {', '.join(what)}"

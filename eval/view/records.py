@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from remedy.checksums import digest_of
-from remedy.data_gen.roles import ROLES
+from remedy.data_gen.roles import ROLES, Role
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.forcings import FORCINGS, TEACHER_FORCED
 from remedy.eval.records.folder import GENERATIONS, RECORDS, read_request, words_of
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
-from remedy.eval.view.model import Block, Part, Run, Token, View, beside, frame_at, visible
+from remedy.eval.view.model import Block, Run, Token, View, beside, frame_at
 from remedy.messages import suggest
 from remedy.settings import ConfigError, UserError
 
@@ -98,76 +96,49 @@ def record_view(folder: Path, index: int, words: str = "") -> View:
 def _view(record: Mapping[str, Any], written: Mapping[str, Any]) -> View:
     form = FORMATS.get(record["format"])
     by_place = (form is not None and form.one_token) or FORCINGS.get(record["forcing"]) == TEACHER_FORCED
-    truth = _tokens(written, "true_", written["true_roles"], written["true_frames"], strings=written["true_strings"])
-    numbers = list(dict.fromkeys(token.frame for token in truth if token.role.label != "context"))
-    end = {numbers[-1]: "end"} if numbers and truth[-1].special else {}
-    runs = _runs(written, numbers)
-    said = {block.frame: block for block in _said(written, numbers)} if numbers else {}
-    blocks = []
-    for block in beside(truth, runs, end, by_place):
-        missing = len(block.tokens) - len(block.written or ()) if runs and by_place and block.frame >= 0 else 0
-        of = said.get(block.frame, block)
-        note = ", ".join(filter(None, [of.note, f"{missing} tokens not written" if missing else ""]))
-        error = 0 <= block.frame == record["first_error_frame"]
-        blocks.append(replace(block, note=note, first_error=error, probability=of.probability, marks=of.marks))
-    title = f"Example {record['index']}, {record['condition'].replace('__', ', ')}"
-    return View(title, (Part("", tuple(blocks)),), _facts(record), "written")
-
-
-def _tokens(
-    row: Mapping[str, Any], prefix: str, roles: Sequence[str], frames: Sequence[int], **columns: Sequence[Any]
-) -> list[Token]:
-    """Tokens from the columns of a generation."""
-    ids, texts, special = (row[f"{prefix}{name}"] for name in ("ids", "texts", "special"))
-    nothing = [False] * len(ids)
-    strings, sure = columns.get("strings", nothing), columns.get("certain", [])
-    sure = sure if len(sure) else nothing
-    logprobs = columns.get("logprobs", [math.nan] * len(ids))
-    return [
-        Token(
-            int(token),
-            str(text),
-            ROLES[role],
-            int(frame),
-            bool(string),
-            not certain,
-            bool(is_special),
-            logprob=None if math.isnan(logprob) or certain else float(logprob),
-        )
-        for token, text, role, frame, string, certain, is_special, logprob in zip(
-            ids, texts, roles, frames, strings, sure, special, logprobs, strict=True
-        )
+    columns = ("ids", "texts", "roles", "frames", "strings", "special")
+    truth = [
+        Token(id, text, ROLES[role], frame, string, special=special)
+        for id, text, role, frame, string, special in zip(*(written[f"true_{name}"].tolist() for name in columns))
     ]
+    numbers = list(dict.fromkeys(token.frame for token in truth if token.role is not Role.CONTEXT))
+    marks = {frame_at(numbers, int(place)): (AGAINST,) for place in _list(written["contradictions"])}
+    error = record["first_error_frame"]
+    said = {
+        frame: Block(frame, "", (), first_error=0 <= frame == error, marks=marks.get(frame, ()))
+        for frame in {*marks, error}
+    }
+    title = f"Example {record['index']}, {record['condition'].replace('__', ', ')}"
+    return View(title, beside(truth, _runs(written, numbers), said, by_place), _facts(record), "written")
+
+
+def _list(column: Any) -> list[Any]:
+    return [] if column is None else list(column)
 
 
 def _runs(written: Mapping[str, Any], numbers: Sequence[int]) -> list[Run]:
-    frames = [frame_at(numbers, int(place)) for place in written["places"]]
-    tokens = _tokens(written, "", written["roles"], frames, logprobs=written["logprobs"], certain=written["certain"])
+    count = len(written["ids"])
+    certain = written["certain"].tolist() or [False] * count
+    cut = written["cut"].tolist() or [0.0] * count
+    columns = (written[name].tolist() for name in ("ids", "texts", "roles", "places", "special", "logprobs"))
+    tokens = [
+        Token(
+            id,
+            text,
+            ROLES[role],
+            frame_at(numbers, place),
+            supervised=not sure,
+            special=special,
+            logprob=None if sure else logprob,
+            cut=mass,
+        )
+        for id, text, role, place, special, logprob, sure, mass in zip(*columns, certain, cut, strict=True)
+    ]
     runs, at = [], 0
     for start, stop, length in zip(written["run_starts"], written["run_stops"], written["run_lengths"]):
         runs.append(Run(int(start), int(stop), tokens[at : at + length]))
         at += length
     return runs
-
-
-def _said(written: Mapping[str, Any], numbers: Sequence[int]) -> Iterator[Block]:
-    """The notes on each frame that the model wrote tokens of: its probability and that of its least likely token, what a constraint
-    cut, and whether it contradicts what was written before."""
-    against = set() if written["contradictions"] is None else {int(place) for place in written["contradictions"]}
-    columns = zip(written["places"], written["logprobs"], written["texts"])
-    text_of = {(place, logprob): text for place, logprob, text in reversed([*columns])}
-    for place, whole, least, cut in zip(
-        *(written[f"frame_{name}"] for name in ("places", "logprob_sum", "logprob_min", "cut"))
-    ):
-        if known := not math.isnan(whole):
-            text = visible(text_of[place, least]) or "·"
-            note = f"p {math.exp(whole):.2g}, least likely token {math.exp(least):.2g} {text}"
-        else:
-            note = "p unknown: a server chose"
-        note += f", cut {cut:.2g}" if cut > 0 else ""
-        marks = (AGAINST,) if int(place) in against else ()
-        probability = math.exp(whole) if known else None
-        yield Block(frame_at(numbers, int(place)), "", (), note=note, probability=probability, marks=marks)
 
 
 def _facts(record: Mapping[str, Any]) -> dict[str, str]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from remedy.data_gen.roles import Role
 from remedy.eval.tables.colours import ROLE_COLOURS, mixed
-from remedy.eval.view.model import MEANINGS, Block, Token, View, lines_of, step_of, visible
+from remedy.eval.view.model import MEANINGS, STEPS, Block, Token, View, lines_of, visible
 
 BORDER = "│"
 INK = "#1b1b1b"
@@ -21,58 +22,104 @@ SHADES = (0.22, 0.38)
 GREYS = ("#eeeeee", "#dddddd")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 STEP_STYLES = (Style(), Style(bold=True), Style(color="#9a4a00", bold=True), Style(color="#c00000", bold=True))
-"""Styles that the steps add to a token's colours (`model.step`)."""
+"""Styles that the steps of a token's probability add to its colours."""
 ERROR = Style(color="#ffffff", bgcolor="#b3261e", bold=True)
+MARK = Style(color="#b3261e", bold=True)
 FAINT = Style(dim=True)
+BAR, LABELS, WITH_BARS = 8, 12, 28
+"""Widths of the bar of a probability, of labels alone, and of labels with such bars."""
 
 
 def show_view(view: View, console: Console, ids: bool = False) -> None:
     """Print the view; without colours where the console has none."""
-    coloured = console.is_terminal and not console.no_color
-    content = _coloured(view, ids) if coloured else [Text(line) for line in _plain(view, ids)]
-    for item in content:
-        console.print(item, markup=False, highlight=False, emoji=False, soft_wrap=not coloured)
+    Terminal(console, ids).view(view)
 
 
-def _coloured(view: View, ids: bool) -> Iterator[RenderableType]:
-    yield Text(visible(view.title), style="bold")
-    yield Text(_facts(view), style=FAINT)
-    yield ""
-    yield _legend(view)
-    yield Text(f"{_share(view)}\n")
-    for part in view.parts:
-        if part.heading:
-            yield Text(f"\n{visible(part.heading)}", style="bold")
-        compared = any(block.written is not None for block in part.blocks)
+def share_said(view: View) -> str:
+    """A sentence on the supervised tokens."""
+    return f"{view.supervised_share():.0%} of {len(view.tokens)} tokens {view.asked}"
+
+
+class Terminal:
+    """Prints lines, blocks and views. What programs and models say is escaped."""
+
+    def __init__(self, console: Console, ids: bool = False) -> None:
+        self._console = console
+        self._ids = ids
+        self.coloured = console.is_terminal and not console.no_color
+        self._labels = WITH_BARS
+
+    def say(self, text: str | Text = "", style: str = "") -> None:
+        """One line, however long."""
+        self._print(Text(text, style=style) if isinstance(text, str) else text, soft_wrap=True)
+
+    def view(self, view: View) -> None:
+        """All of a view."""
+        self.say(visible(view.title), "bold")
+        self.facts(view.facts)
+        self.say()
+        if not self.coloured:
+            for line in _plain(view, self._ids):
+                self.say(line)
+            return
+        self._labels = WITH_BARS if view.steps() else LABELS
+        self._print(_legend(view))
+        self.say(f"{share_said(view)}\n")
+        if view.compared:
+            self._row(Text(), Text("true", style="bold"), Text("written", style="bold"))
+        for block in view.blocks:
+            self.block(block, view.compared)
+
+    def facts(self, facts: Mapping[str, str]) -> None:
+        """A line for each."""
+        for name, fact in facts.items():
+            self.say(f"{name}: {visible(fact)}")
+
+    def block(self, block: Block, compared: bool = False) -> None:
+        """One block in colours, true tokens beside written ones where they are `compared`, with all that is said of it."""
+        head = Text(f"{block.label:<{LABELS}}", style=ERROR if block.first_error else "")
+        if (probability := block.probability) is not None:
+            filled = 0 if math.isnan(probability) else round(BAR * probability)
+            head.append(f" {'█' * filled}{'░' * (BAR - filled)} {probability:.2g}", FAINT)
+        body = self._tokens(block.tokens if block.written is None or not compared else block.written)
+        for text, style in [(block.shows, FAINT), (block.note, FAINT), *((mark, MARK) for mark in block.marks)]:
+            if text:
+                body.append(f"\n{visible(text)}", style=style)
+        if not compared:
+            self._row(head, body)
+        elif block.written is None:
+            self._row(head, body, Text())
+        else:
+            self._row(head, self._tokens(block.tokens), body)
+
+    def steps(self) -> None:
+        """Say what colours say of the model's own probability, where there are any."""
+        if self.coloured:
+            steps = [(f" {name} ", style) for name, style in zip(STEPS, STEP_STYLES)]
+            self.say(Text.assemble(("the model's own probability of a token: ", FAINT), *steps))
+
+    def _tokens(self, tokens: Sequence[Token]) -> Text:
+        """Tokens in their colours."""
+        text = Text()
+        for number, line in enumerate(lines_of(tokens)):
+            text.append("\n" if number else "")
+            for piece in line:
+                style = token_style(piece.token, piece.number)
+                text.append(visible(piece.text) or "·", style=style)
+                if self._ids:
+                    text.append(str(piece.token.id).translate(SUBSCRIPTS), style=style + Style(underline=False))
+        return text
+
+    def _row(self, head: Text, *cells: Text) -> None:
         table = Table.grid(padding=(0, 1), pad_edge=False)
-        table.add_column(style="dim", no_wrap=True, justify="right")
-        table.add_column(overflow="fold", ratio=1)
-        if compared:
+        table.add_column(width=self._labels)
+        for _ in cells:
             table.add_column(overflow="fold", ratio=1)
-            table.add_row("", Text("true", style="bold"), Text("written", style="bold"))
-        for block in part.blocks:
-            label = Text(block.label, style=ERROR) if block.first_error else Text(block.label)
-            cells = [tokens_text(block.tokens, ids)]
-            if compared:
-                written = tokens_text(block.written or (), ids)
-                if block.note:
-                    written.append(f"  {visible(block.note)}", style=FAINT)
-                cells.append(written)
-            table.add_row(label, *cells)
-        yield table
+        table.add_row(head, *cells)
+        self._print(table)
 
-
-def tokens_text(tokens: Sequence[Token], ids: bool = False) -> Text:
-    """Tokens in their colours."""
-    text = Text()
-    for number, line in enumerate(lines_of(tokens)):
-        text.append("\n" if number else "")
-        for piece in line:
-            style = token_style(piece.token, piece.number)
-            text.append(visible(piece.text) or "·", style=style)
-            if ids:
-                text.append(str(piece.token.id).translate(SUBSCRIPTS), style=style + Style(underline=False))
-    return text
+    def _print(self, item: Text | Table, soft_wrap: bool = False) -> None:
+        self._console.print(item, markup=False, highlight=False, emoji=False, soft_wrap=soft_wrap)
 
 
 def token_style(token: Token, number: int) -> Style:
@@ -84,7 +131,7 @@ def token_style(token: Token, number: int) -> Style:
         ground, ink = mixed(colour, "#ffffff", SHADES[number % 2]), INK
     else:
         ground, ink = GREYS[number % 2], mixed(colour, "#808080", 0.5)
-    return Style(color=ink, bgcolor=ground, underline=token.string) + STEP_STYLES[step_of(token.logprob)]
+    return Style(color=ink, bgcolor=ground, underline=token.string) + STEP_STYLES[token.step or 0]
 
 
 def _legend(view: View) -> Table:
@@ -94,50 +141,30 @@ def _legend(view: View) -> Table:
     table.add_row(*(Text(word, style=FAINT) for word in ("role", "", "tokens", view.asked, "in strings")))
     for count in view.counts():
         style = token_style(Token(0, "", count.role, 0, supervised=count.supervised > 0), 0)
-        name, numbers = (
-            Text.assemble((f" {count.role.label} ", style)),
-            (count.tokens, count.supervised, count.strings),
-        )
-        table.add_row(name, MEANINGS[count.role], *map(str, numbers))
+        name = Text.assemble((f" {count.role.label} ", style))
+        table.add_row(name, MEANINGS[count.role], *map(str, (count.tokens, count.supervised, count.strings)))
     grey = token_style(Token(0, "", Role.CONTEXT, 0, supervised=False), 0)
     table.add_row(Text.assemble((" grey ", grey)), f"not {view.asked}")
     table.add_row(Text.assemble(" ", ("underlined", "underline")), "string value")
     return table
 
 
-def _facts(view: View) -> str:
-    return " · ".join(f"{name}: {visible(fact)}" for name, fact in view.facts.items())
-
-
 def _plain(view: View, ids: bool) -> Iterator[str]:
-    yield visible(view.title)
-    yield _facts(view)
-    yield ""
     yield f"{'role':<12}{'tokens':>8}{view.asked:>12}{'in strings':>12}"
     for count in view.counts():
         yield f"{count.role.label:<12}{count.tokens:>8}{count.supervised:>12}{count.strings:>12}"
-    yield _share(view)
+    yield share_said(view)
     yield f"{BORDER} stands between tokens, « » around string values, ✗ before wrong tokens, - before what is not {view.asked}"
-    for part in view.parts:
-        if part.heading:
-            yield f"\n{visible(part.heading)}"
-        for block in part.blocks:
-            yield from _plain_block(block, ids)
-
-
-def _share(view: View) -> str:
-    return f"{view.supervised_share():.0%} of {sum(count.tokens for count in view.counts())} tokens {view.asked}"
-
-
-def _plain_block(block: Block, ids: bool) -> Iterator[str]:
-    yield f"\n{block.label}" + ("  <- first error" if block.first_error else "")
-    if block.written is None:
+    for block in view.blocks:
+        yield f"\n{block.label}" + ("  <- first error" if block.first_error else "")
+        if block.written is not None:
+            yield "  true"
         yield from _plain_tokens(block.tokens, ids)
-        return
-    yield "  true"
-    yield from _plain_tokens(block.tokens, ids)
-    yield "  written" + (f"  ({visible(block.note)})" if block.note else "")
-    yield from _plain_tokens(block.written, ids)
+        if block.written is not None:
+            probability = "" if block.probability is None else f"probability {block.probability:.2g}"
+            said = ", ".join(filter(None, [probability, block.note, *block.marks]))
+            yield "  written" + (f"  ({visible(said)})" if said else "")
+            yield from _plain_tokens(block.written, ids)
 
 
 def _plain_tokens(tokens: Sequence[Token], ids: bool) -> Iterator[str]:

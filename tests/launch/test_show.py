@@ -15,26 +15,20 @@ from remedy.data_gen.roles import Role, spans_text
 from remedy.eval.view.model import Token, View, lines_of
 from remedy.eval.view.page import page
 from remedy.eval.view.terminal import show_view
-from remedy.launch.generate import generate
-from remedy.launch.views import config_view
-from remedy.models.tokenizer import build_tokenizer
-from remedy.settings import load
-from remedy.train.config import RunConfig
-from remedy.train.data import Collator
-from remedy.train.run import build_rows
+from remedy.launch.show import config_view
 from tests.launch.in_process import remedy
 
 STRINGS = {"task": {"kind": "composition", "family": "strings", "depth": 1}, "reveal": {"locals": "diff"}}
 SESSION = {"task": {"kind": "permutation", "n": 3, "length": [2, 4]}, "format": "repl"}
 
 
-def written(folder: Path, data: dict[str, Any], **sections: Any) -> str:
+def written(folder: Path, data: dict[str, Any], **sections: Any) -> Path:
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump({"data": data, "tokenizer": {"kind": "chars"}, **sections}, sort_keys=False))
-    return str(path)
+    return path
 
 
-def of_program(folder: Path, code: str, **sections: Any) -> str:
+def of_program(folder: Path, code: str, **sections: Any) -> Path:
     programs = folder / "programs"
     programs.mkdir()
     (programs / "one.py").write_text(code)
@@ -49,20 +43,20 @@ def output(view: View, ids: bool = False, **options: Any) -> str:
 
 @pytest.mark.parametrize(("data", "kind"), [(STRINGS, "bpe"), (SESSION, "chars")])
 def test_the_tokens_are_the_example_frame_by_frame(tmp_path: Path, data: dict[str, Any], kind: str) -> None:
-    view = config_view(written(tmp_path, data, tokenizer={"kind": kind}), [], 3, "validation", None)
+    view = config_view(written(tmp_path, data, tokenizer={"kind": kind}), [], 3, "validation")
     spans = example(DataConfig.model_validate(data), "validation", 3).spans
-    assert "".join(token.text for token in view.tokens()) == spans_text(spans)
-    for block in view.parts[0].blocks:
+    assert "".join(token.text for token in view.tokens) == spans_text(spans)
+    for block in view.blocks:
         frame = block.tokens[0].frame
         assert {token.frame for token in block.tokens} == {frame}
         assert "".join(t.text for t in block.tokens) == spans_text([span for span in spans if span.frame == frame])
-    assert (view.parts[0].blocks[0].label, view.parts[0].blocks[-1].label) == ("context", "end")
+    assert (view.blocks[0].label, view.blocks[-1].label) == ("context", "end")
 
 
 def test_a_run_supervises_its_loss_roles(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS, train={"loss_roles": ["value"]}), [], 0, "train", None)
-    assert all(token.supervised == (token.role is Role.VALUE) for token in view.tokens())
-    tokens = list(view.tokens())
+    view = config_view(written(tmp_path, STRINGS, train={"loss_roles": ["value"]}), [], 0, "train")
+    assert all(token.supervised == (token.role is Role.VALUE) for token in view.tokens)
+    tokens = view.tokens
     assert view.supervised_share() == sum(token.role is Role.VALUE for token in tokens) / len(tokens)
     assert sum(count.tokens for count in view.counts()) == len(tokens)
 
@@ -79,7 +73,7 @@ HOSTILE = "\x1b[31m[bold]</span><script>alert(1)</script>\N{RIGHT-TO-LEFT OVERRI
 
 def test_programs_are_data_to_terminals_and_browsers(tmp_path: Path) -> None:
     code = f"# {HOSTILE}\ndef main():  # << START_OF_TRACE\n    return {HOSTILE!r}\n"
-    view = config_view(of_program(tmp_path, code), [], 0, "all", None)
+    view = config_view(of_program(tmp_path, code), [], 0, "all")
     html, plain, coloured = page(view), output(view), output(view, force_terminal=True, color_system="truecolor")
     assert "<script" not in html
     assert "&lt;" in html
@@ -93,12 +87,12 @@ def test_programs_are_data_to_terminals_and_browsers(tmp_path: Path) -> None:
 
 
 def test_without_a_terminal_roles_are_named(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS), [], 0, "train", None)
+    view = config_view(written(tmp_path, STRINGS), [], 0, "train")
     text = output(view)
     assert "\x1b" not in text
     assert all(f"  {role.label}" in text for role in (Role.STRUCTURE, Role.ACTION, Role.STATE, Role.VALUE))
     assert "  - context" in text
-    assert f"{view.supervised_share():.0%} of {len(list(view.tokens()))} tokens supervised" in text
+    assert f"{view.supervised_share():.0%} of {len(view.tokens)} tokens supervised" in text
     assert "\x1b" in output(view, force_terminal=True, color_system="truecolor")
     assert "\x1b[38" not in output(view, force_terminal=True, color_system="truecolor", no_color=True)
 
@@ -114,54 +108,6 @@ TRAINING = {
 }
 
 
-def test_a_row_is_what_the_model_reads_and_learns(tmp_path: Path) -> None:
-    row = 9
-    path = written(tmp_path, SESSION, **TRAINING)
-    view = config_view(path, [], None, "", row)
-    config = load(RunConfig, path)
-    tokenizer = build_tokenizer(config.tokenizer, config.data)
-    batch = Collator(tokenizer.pad_id, config.train.supervised())([build_rows(config, tokenizer)[row]])
-    tokens = list(view.tokens())
-    assert [token.id for token in tokens] == batch["input_ids"][0].tolist()
-    labels = [token.id if token.supervised else -100 for token in tokens]
-    assert labels == batch["labels"][0].tolist()
-    names = ["short", "long"] * 2
-    assert [part.heading.split()[0] for part in view.parts] == names[row % 2 :][:3]
-    assert all(part.blocks[0].tokens[0].id == tokenizer.bos_id for part in view.parts)
-    view = config_view(path, [], None, "", 4)
-    assert view.facts == {"step": "3 of 5", "stage": "2 of 2 (reveal.spacing 2)"}
-    assert [part.heading for part in view.parts] == ["short example 6", "long example 6", "short example 7"]
-
-
-def test_a_window_is_shown_as_the_model_reads_and_learns_it(tmp_path: Path) -> None:
-    data = {**SESSION, "format": "symbolic", "memory": 1}
-    path = written(tmp_path, data, tokenizer={"kind": "symbols"}, train={"batch_size": 2})
-    view = config_view(path, [], None, "", 3)
-    config = load(RunConfig, path)
-    tokenizer = build_tokenizer(config.tokenizer, config.data)
-    row = build_rows(config, tokenizer)[3]
-    packed = config_view(path, ["train.pack=3"], None, "", 1)
-    assert packed.parts[0].blocks == view.parts[0].blocks
-    tokens = list(view.tokens())
-    assert [token.id for token in tokens] == row.ids.tolist()
-    assert [token.supervised for token in tokens] == [role != Role.CONTEXT for role in row.roles]
-    whole = config_view(path, [], 3, "train", None)
-    count = len(list(whole.tokens()))
-    assert view.parts[0].heading == f"train example 3, a window of {row.size} of its {count} tokens"
-    assert whole.facts["memory"].endswith(f" of {count} tokens are seen at most")
-
-
-def test_rows_of_shards_are_shown_too(tmp_path: Path) -> None:
-    data = written(tmp_path, SESSION, write={"splits": {"train": 4}, "shard_size": 2})
-    generate(data, [], tmp_path / "shards", "0/1", 1)
-    path = written(tmp_path, SESSION, shards=str(tmp_path / "shards"), train={"batch_size": 2, "max_steps": 9})
-    view = config_view(path, [], None, "", 5)
-    assert view.parts[0].heading == "train example 1"
-    assert [token.id for token in view.tokens()] == [
-        token.id for token in config_view(path, [], 1, "train", None).tokens()
-    ]
-
-
 def test_a_page_is_written_whole(tmp_path: Path) -> None:
     target = tmp_path / "new" / "view.html"
     done = remedy(["show", written(tmp_path, SESSION), "--split", "train", "--html", target])
@@ -175,14 +121,15 @@ def test_a_page_is_written_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "asked", "says"),
     [
-        ("run", ["--row", 10], "--row 10: this run trains on 10 rows, numbered from 0"),
-        ("run", ["--row", 1, "--index", 1], "give one of them"),
         ("run", ["--split", "all"], "--split all"),
         ("run", ["--split", "tset"], "--split 'tset': did you mean 'test'"),
         ("run", ["tokeniser.kind=bpe"], "did you mean 'tokenizer'"),
         ("run", ["--condition", "forcing=free"], "remove --condition"),
-        ("evaluation", ["--row", 1], "an evaluation's folder, which takes --index and --condition: remove --row"),
-        ("evaluation", ["data.seed=1"], "remove key=value"),
+        (
+            "evaluation",
+            ["data.seed=1"],
+            "an evaluation's folder, which takes --index and --condition: remove key=value",
+        ),
         ("configs/experiment/quickstart.yaml", [], "is the configuration of an experiment"),
         ("configs/data/none.yaml", [], "cannot be read"),
     ],

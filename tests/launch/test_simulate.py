@@ -67,7 +67,7 @@ def test_what_a_model_writes_is_printed_frame_by_frame(checkpoint: Path, program
     ]
     assert all(0 < float(row[2]) <= 1 for row in head)
     assert "a = 2, b = 1" in done.output
-    assert re.search(r"\n4 frames, \d+ tokens written, \d+ model calls?, [\d.]+ s\nanswer: 2\n", done.output)
+    assert re.search(r"\nwrote: 4 frames, \d+ tokens written, \d+ model calls?, [\d.]+ s\nanswer: 2\n", done.output)
     assert done.output.endswith("checked: every frame is right, and the answer is right\n")
 
 
@@ -78,8 +78,8 @@ def test_a_wrong_trace_says_what_was_written_and_what_is_true(checkpoint: Path, 
     assert "! first error: the truth differs from here on" in done.output
     place = re.search(r"checked: the answer is \w+; first error at frame (\d+) \((\w+)\)\n", done.output)
     assert place is not None
-    assert "\n  written: " in done.output
-    assert "\n  true:    line" in done.output
+    assert "\nwritten: " in done.output
+    assert "\ntrue: line" in done.output
     assert "were certain" in done.output
 
 
@@ -129,13 +129,15 @@ def test_a_served_model_is_held_to_the_program_too(checkpoint: Path, tmp_path: P
     """The frames are those of the model here; a frame in which it chose is of unknown probability, in the terminal and on the page."""
     (tmp_path / "loop.py").write_text(LOOPING)
     words: list[Any] = ["simulate", checkpoint, tmp_path / "loop.py", "--check", "--constrain", "control_flow"]
-    words += ["--max-new-tokens", 250, "--memory", 2]
+    words += ["--max-new-tokens", 250, "data.memory=2"]
     local = remedy(words)
     with ContractServer(*load_checkpoint(str(checkpoint))).running() as url:
         page = tmp_path / "page.html"
         served = remedy([*words, "--html", page, f"backend.url={url}", "backend.model=tiny"])
     assert served.status == 0, served.errors
-    told = "where several tokens were allowed the server does not tell how likely its choice was, nor what was cut: `unknown`"
+    told = (
+        "unknown: where several tokens were allowed a server does not tell how likely its choice was, nor what was cut"
+    )
     assert told in served.output
     assert told not in local.output
     frames = [re.findall(r"^ +(\d+)  (\w+) +(\S+) *(.*)$", done.output, re.MULTILINE) for done in (local, served)]
@@ -155,7 +157,7 @@ BAD: dict[str, tuple[str | None, list[Any], str]] = {
     "parameters": (SWAP.replace("main()", "main(x=1)"), [], "main has parameters, and only a run tells their values"),
     "constraint": (SWAP, ["--constrain", "contol_flow"], "did you mean 'control_flow'?"),
     "constraint, sparse states": (SWAP, ["--constrain", "guided", "data.reveal.spacing=2"], "do not show all variables"),
-    "memory without frames": (SWAP, ["--memory", "3", "data.format=repl"], "memory 3: nothing that a model writes in the repl"),
+    "memory without frames": (SWAP, ["data.memory=3", "data.format=repl"], "memory 3: nothing that a model writes in the repl"),
     "format": (SWAP, ["data.format=symbolic"], "data.format symbolic: has no end of its own"),
     "not of the data": (SWAP, ["reveal.spacing=2"], "write data.reveal.spacing"),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import zlib
@@ -26,6 +27,7 @@ from remedy.eval.decoding.grammar import LarkGrammar
 from remedy.eval.evaluate import evaluate
 from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, Written, requests
 from remedy.eval.generators.backend import Backend
+from remedy.eval.view.page import page
 from remedy.eval.view.records import record_view
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded
@@ -191,11 +193,12 @@ def test_a_record_of_what_a_server_chose_can_be_looked_at(tmp_path: Path) -> Non
         settings = {"diagnostics": [diagnostic], "backend": {"url": url, "model": "tiny"}}
         described = small_model("gru", CHARACTERS)  # whatever is served
         evaluate(described, CHARACTERS, Subject(made.data), build(EvalConfig, settings, "x"), tmp_path / "out", "x")
-    blocks = record_view(tmp_path / "out", 0).parts[0].blocks
-    unknown = [block for block in blocks if "p unknown: a server chose" in block.note]
-    assert 0 < len(unknown) < len(blocks)
-    assert all(block.probability is None for block in unknown)
-    assert all(token.logprob == token.logprob for block in blocks for token in block.written or ())
+    view = record_view(tmp_path / "out", 0)
+    unknown = [block for block in view.blocks if "probability unknown: a server chose" in block.note]
+    assert 0 < len(unknown) < len(view.blocks)
+    assert all(block.probability is not None and math.isnan(block.probability) for block in unknown)
+    assert "probability unknown" in page(view)
+    assert "probability nan" not in page(view)
 
 
 def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> None:

@@ -1,14 +1,13 @@
 """What a model wrote beside the truth: which frame its tokens belong to, and which of them are wrong."""
 
 import io
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
-from remedy.eval.view.model import Block, Part, Run, Token, View, beside, tokens_of
+from remedy.eval.view.model import Block, Run, Token, View, beside, tokens_of
 from remedy.eval.view.page import page
 from remedy.eval.view.terminal import show_view
 from remedy.models.encoding import encoded_examples
@@ -23,7 +22,7 @@ SYMBOLS = build_tokenizer(TOKENIZERS["symbols"](kind="symbols"), SYMBOLIC)
 
 def truth_of(data: DataConfig, tokenizer: TraceTokenizer) -> list[Token]:
     [(_, encoded)] = encoded_examples(data, tokenizer, "test", [0])
-    return tokens_of(tokenizer, encoded, [True] * len(encoded.ids))
+    return tokens_of(tokenizer, encoded, frozenset(Role))
 
 
 def run(start: int, stop: int, ids: list[int], frames: list[int], tokenizer: TraceTokenizer = CHARS) -> list[Run]:
@@ -49,7 +48,7 @@ def after_context(truth: list[Token]) -> list[int]:
 
 
 def blocks(truth: list[Token], runs: list[Run]) -> tuple[Block, ...]:
-    return beside(truth, runs, {})
+    return beside(truth, runs)
 
 
 def test_a_perfect_trace_is_the_truth_twice() -> None:
@@ -104,7 +103,7 @@ def test_one_token_formats_are_compared_by_place() -> None:
     wrong_id = next(token.id for token in truth if token.role is Role.QUERY)
     at = next(place for place, token in enumerate(truth) if token.role is Role.STATE) - (len(truth) - len(ids))
     ids[at] = wrong_id
-    found = beside(truth, free(truth, ids, SYMBOLS), {}, by_place=True)
+    found = beside(truth, free(truth, ids, SYMBOLS), by_place=True)
     wrong = [(token.id, token.role) for block in found for token in block.written or () if token.wrong]
     assert wrong == [(wrong_id, Role.STATE)]
 
@@ -114,13 +113,13 @@ def test_both_are_shown_and_the_first_error_is_marked(terminal: bool) -> None:
     truth = truth_of(CWM, CHARS)
     ids = after_context(truth)
     ids[-3] = CHARS.backend.text_ids("~")[0]
-    found = blocks(truth, free(truth, ids))
-    marked = [replace(block, first_error=block.frame == truth[-2].frame, note="p 0.5") for block in found]
-    view = View("Record 0", (Part("", tuple(marked)),), {}, "written")
+    said = {truth[-2].frame: Block(truth[-2].frame, "", (), first_error=True, marks=("it \x1b errs",))}
+    view = View("Record 0", beside(truth, free(truth, ids), said), {}, "written")
     stream = io.StringIO()
     show_view(view, Console(file=stream, width=200, force_terminal=terminal, color_system="truecolor"))
     assert "written" in stream.getvalue()
-    assert "p 0.5" in stream.getvalue()
+    assert "least likely token" in stream.getvalue()
+    assert "it \\x1b errs" in stream.getvalue()
     assert terminal or "✗~" in stream.getvalue()
     assert "not supervised" not in stream.getvalue()
     html = page(view)

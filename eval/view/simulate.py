@@ -27,11 +27,11 @@ from remedy.eval.decoding.guided import check_states
 from remedy.eval.diagnostics.condition import refuse_blind
 from remedy.eval.generators import Generator, LocalGenerator, Request, ServedGenerator, Writing, Written
 from remedy.eval.generators.backend import Backend
-from remedy.eval.records.model_frames import Following, FrameStream, ModelFrame
 from remedy.eval.records.schema import Score
 from remedy.eval.scoring.actions import known_of
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
+from remedy.eval.view.frames import Following, FrameStream, ModelFrame
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer

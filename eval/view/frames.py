@@ -1,9 +1,7 @@
-"""The frames of a trace as a model wrote them, each with how sure it was of every token: from tokens as they come, or from a kept
-generation. A frame is known once it is closed; what it means follows from those before it."""
+"""Frames as a model writes them, from tokens as they come: each is known once it is closed, and what it means by those before it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,20 +11,21 @@ from remedy.data_gen.traces.parse import LastShown, ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.control_flow.evaluator.contradiction import Check
 from remedy.eval.decoding.protocol import FREELY, Held
+from remedy.eval.records.generations import token_texts
+from remedy.eval.view.model import Block, Token
+from remedy.messages import cut
 from remedy.models.tokenizer import TraceTokenizer
+
+LONGEST = 240
+"""Characters of a value that a line shows."""
 
 
 class ModelFrame(NamedTuple):
-    """One frame that a model wrote, or what it wrote after the last. Columns have an entry for each of its tokens."""
+    """One frame that a model wrote, or what it wrote after the last."""
 
     number: int
     """Its place among the written frames, counted from 0; one that the prompt gives is none of them."""
-    ids: tuple[int, ...]
-    roles: tuple[Role, ...]
-    logprobs: tuple[float, ...]
-    """Natural logarithms of probabilities; 0 for a token that was certain, NaN where a server chose among several."""
-    held: tuple[Held, ...]
-    """How each came about under a constraint."""
+    tokens: tuple[Token, ...]
     read: ReadFrame | None = None
     """What it says; None: it is no frame, or the end."""
     problem: str = ""
@@ -41,11 +40,6 @@ class ModelFrame(NamedTuple):
     """Where the truth is known: whether it is the first frame that differs."""
 
     @property
-    def event(self) -> Event | None:
-        """None where the format writes none, and of what is no frame."""
-        return self.read.event if self.read is not None else None
-
-    @property
     def is_end(self) -> bool:
         """Say if it is the end of the text, after the last frame."""
         return self.read is None and not self.problem
@@ -55,30 +49,23 @@ class ModelFrame(NamedTuple):
         """Name its kind in a word."""
         if self.read is None:
             return "unread" if self.problem else "end"
-        return self.event.value if self.event is not None else "frame"
+        return self.read.event.value if self.read.event is not None else "frame"
 
-    @property
-    def asked(self) -> int:
-        """Count the tokens that the model wrote; the others were certain."""
-        return sum(not one.certain for one in self.held)
-
-    @property
-    def probability(self) -> float:
-        """Multiply the probabilities of the tokens that the model wrote, each given those before it; NaN where that is unknown."""
-        return math.exp(sum(self.logprobs))
-
-    @property
-    def least(self) -> int | None:
-        """The place of its least likely token, of those whose probability is known; None where there is none."""
-        written = [
-            place for place, one in enumerate(self.held) if not one.certain and not math.isnan(self.logprobs[place])
-        ]
-        return min(written, key=lambda place: self.logprobs[place], default=None)
-
-    @property
-    def cut(self) -> float:
-        """Give the probability that the model would have left a constraint in this frame; NaN where that is unknown."""
-        return 1 - math.prod(1 - one.cut for one in self.held)
+    def block(self, number: int) -> Block:
+        """The frame to look at. `number`: its own in the trace."""
+        faults = (
+            f"no frame: {self.problem}" if self.problem else "",
+            "first error: the truth differs from here on" if self.wrong else "",
+            self.contradiction,
+        )
+        return Block(
+            number,
+            "end" if self.is_end else f"frame {number}",
+            tuple(token._replace(frame=number) for token in self.tokens),
+            first_error=self.wrong,
+            shows=", ".join(f"{name} = {cut(text, LONGEST)}" for name, text in self.changed.items()),
+            marks=tuple(filter(None, faults)),
+        )
 
 
 class FrameStream:
@@ -114,13 +101,23 @@ class FrameStream:
         stop = max((at for at, one in enumerate(self._open, start=1) if last or one.place <= number), default=0)
         mine, self._open = self._open[:stop], self._open[stop:]
         self._closed = number + 1
-        ids = tuple(one.id for one in mine)
-        # The role of a token may be known only once what follows it is read.
-        roles = tuple(self._reader.roles[one.pieces - 1] if one.pieces else Role.STRUCTURE for one in mine)
-        read = None if last else self._read(number, ids)
+        ids = [one.id for one in mine]
+        tokens = tuple(
+            Token(
+                one.id,
+                text,
+                # The role of a token may be known only once what follows it is read.
+                self._reader.roles[one.pieces - 1] if one.pieces else Role.STRUCTURE,
+                number,
+                supervised=not one.held.certain,
+                special=self._tokenizer.is_special(one.id),
+                logprob=None if one.held.certain else one.logprob,
+                cut=one.held.cut,
+            )
+            for one, text in zip(mine, token_texts(self._tokenizer, ids))
+        )
         problem = self._reader.trace().problem or ("" if self._reader.ended else "the end is missing") if last else ""
-        logprobs, held = tuple(one.logprob for one in mine), tuple(one.held for one in mine)
-        return ModelFrame(number, ids, roles, logprobs, held, read, problem)
+        return ModelFrame(number, tokens, None if last else self._read(number, ids), problem)
 
     def _read(self, number: int, ids: Sequence[int]) -> ReadFrame:
         """The frame, read in one piece: a character may lie in several tokens."""

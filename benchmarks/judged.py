@@ -85,7 +85,7 @@ def verdicts(question: Path) -> list[Verdict]:
     records = records[records["group"].isin(config.groups) & (records["failure"] != UNTRACED)]
     records = records.drop(columns=list(packed.OWN)).assign(variant=records["run"].map(variants))
     decided = decide(config.comparisons, records, [one["run"] for one in requests if as_it_is(one)])
-    return [judged(item, requests, variants) for item in decided]
+    return [judged(item, requests) for item in decided]
 
 
 def report(question: Path, out: Path) -> Path:

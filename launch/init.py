@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from remedy.data_gen.tasks.programs import ProgramsTask
-from remedy.eval.report.evidence import programs_for
+from remedy.eval.stats.power import programs_for
 from remedy.files import file_name, write_text
 from remedy.launch.console import MaybePath, target
 from remedy.settings import UserError

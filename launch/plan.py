@@ -17,9 +17,8 @@ from remedy.eval.diagnostics import Condition
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.defaults import default_comparisons
-from remedy.eval.report.evidence import decidable, seeds_for_fixed
 from remedy.eval.report.verdicts import ALONE
-from remedy.eval.stats.power import CORRELATION, RATE, SPREAD
+from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, decidable, seeds_for_fixed
 from remedy.launch.experiment import ExperimentConfig, Job, conditions, expand, trials
 from remedy.models.config import DecoderSettings
 from remedy.models.flops import training_flops

@@ -92,11 +92,9 @@ def compare(
     ] = 0.95,
 ) -> None:
     """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example: the difference, its interval and the verdict."""
-    from remedy.eval.report.compare import compare_logs, side_names
-    from remedy.eval.report.evidence import undecidable
-    from remedy.eval.report.harness_logs import Reading
+    from remedy.eval.report.compare import Reading, compare_logs, side_names
     from remedy.eval.report.render import write_pages
-    from remedy.eval.report.wording import headline
+    from remedy.eval.report.wording import headline, undecidable
     from remedy.owner import owned
 
     found = compare_logs(baseline, treatment, Reading(metric, cluster, right_from), margin, solved_at)

@@ -15,6 +15,7 @@ from remedy.data_gen.execution.pool import environment, trace_one
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks.program_sources import Case
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
+from remedy.eval.costs import CUTS, REQUEST, TOKENS
 from remedy.eval.costs.split_patterns import cut_rows
 from remedy.eval.costs.token_costs import CostSettings, token_rows
 from remedy.models import tokenizer as tokenizers
@@ -23,8 +24,6 @@ from remedy.models.tokenizer_backends import AnyTokenizer
 from remedy.owner import owned
 from remedy.processes import worker_pool
 from remedy.settings import Configuration, UserError
-
-REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
 
 
 class MeasureConfig(Configuration):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condit
 from remedy.eval.records.schema import MEMORY, LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import BAR
-from remedy.eval.tables.sections import Line, Rows, Section, in_order, lines, text, title, varying
+from remedy.eval.tables.sections import Rows, Section, in_order, text, title, varying
 from remedy.settings import ConfigError
 
 LENGTH = label("length", "Commands of a permutation program.")
@@ -96,17 +96,17 @@ def horizon(length: int, reveal: RevealConfig) -> int:
 
 AXIS = "horizon"
 NOTE = (
-    f"The largest horizon at which the lower end of the 95 % interval is at least {BAR:.0%}, run by run; in small print, what was "
-    "tested, and smaller horizons that do not reach it. Horizon: commands since the last state that shows all variables."
+    "The largest horizon (commands since the last state that shows all variables) at which the lower end of the 95 % interval is at "
+    f"least {BAR:.0%}, run by run; in small print, what was tested, and smaller horizons that do not reach it."
 )
 
 
 class SolvedHorizon(TypedDict):
-    """Horizon up to which one run follows a state."""
+    """Horizon up to which one run follows a state, at all lengths that have it."""
 
     run: str
     labels: dict[str, LabelValue]
-    """What the conditions have in common, of the labels that tell conditions apart."""
+    """The labels that tell its conditions from others, but for length and horizon."""
     solved: int | None
     """The largest horizon whose interval's lower bound is at least `BAR`; None if there is none."""
     tested: list[int]
@@ -116,21 +116,21 @@ class SolvedHorizon(TypedDict):
 
 
 def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizon]:
-    """One for every run and line along the horizon: conditions that differ in spacing or forcing are never one."""
+    """One for every run and set of its conditions that differ in nothing but length and horizon."""
     scored = [one for one in in_order(conditions) if AXIS in one["labels"] and one["right"] is not None]
-    return [_solved(line) for line in lines(scored, varying(scored), AXIS)]
-
-
-def _solved(line: Line) -> SolvedHorizon:
-    low = {int(one["labels"][AXIS]): one["right"]["low"] for one in line.conditions if one["right"] is not None}
-    solved = max((at for at, bound in low.items() if bound >= BAR), default=None)
-    return {
-        "run": line.run,
-        "labels": dict(line.labels),
-        "solved": solved,
-        "tested": sorted(low),
-        "failed_below": [at for at in sorted(low) if solved is not None and at < solved and low[at] < BAR],
-    }
+    names = [name for name in varying(scored) if name not in (AXIS, LENGTH.name)]
+    lines: dict[tuple[object, ...], list[ConditionSummary]] = {}
+    for one in scored:
+        lines.setdefault((one["run"], *(one["labels"].get(name, "") for name in names)), []).append(one)
+    found: list[SolvedHorizon] = []
+    for (run, *values), line in lines.items():
+        missed = {int(one["labels"][AXIS]) for one in line if one["right"] and one["right"]["low"] < BAR}
+        tested = sorted({int(one["labels"][AXIS]) for one in line})
+        solved = max((at for at in tested if at not in missed), default=None)
+        below = [at for at in sorted(missed) if solved is not None and at < solved]
+        labels: Any = dict(zip(names, values))
+        found.append({"run": str(run), "labels": labels, "solved": solved, "tested": tested, "failed_below": below})
+    return found
 
 
 def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
@@ -138,14 +138,9 @@ def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) ->
     found = solved_horizons(conditions)
     if not found:
         return []
-    labels = list(dict.fromkeys(label for one in found for label in one["labels"]))
-    rows: Rows = [["Run", *map(title, labels), "Solved horizon"]]
+    rows: Rows = [["Run", *map(title, found[0]["labels"]), "Solved horizon"]]
     for one in found:
-        rows.append([one["run"], *(text(one["labels"].get(label, "")) for label in labels), _said(one)])
+        said = f"{one['solved'] or 'none'}\ntested: {', '.join(map(str, one['tested']))}"
+        said += f"\nbut not {', '.join(map(str, one['failed_below']))}" if one["failed_below"] else ""
+        rows.append([one["run"], *map(text, one["labels"].values()), said])
     return [Section(f"{name}: solved horizon", rows=rows, note=NOTE)]
-
-
-def _said(found: SolvedHorizon) -> str:
-    said = "none" if found["solved"] is None else str(found["solved"])
-    said += f"\ntested: {', '.join(map(str, found['tested']))}"
-    return said + (f"\nbut not {', '.join(map(str, found['failed_below']))}" if found["failed_below"] else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -12,8 +11,8 @@ if TYPE_CHECKING:
 
 Shares = Mapping[str, Mapping[float, float]]
 """The share of each baseline at every value of an axis."""
-STYLES = {"chance": ("-", "_"), "start": ("--", "x"), "majority": (":", "+")}
-"""Their lines, and their markers where they stand apart."""
+STYLES = {"chance": "-", "start": "--", "majority": ":"}
+"""Their lines."""
 NAMES = {"chance": "chance", "start": "answering with the start", "majority": "most frequent answer"}
 """How reports call them."""
 
@@ -65,22 +64,7 @@ def along(conditions: Iterable[tuple[float, Mapping[str, Any]]]) -> dict[str, di
     return {name: points for name, points in found.items() if points}
 
 
-def by(rows: pd.DataFrame, at: str) -> dict[str, dict[float, float]]:
-    """The share of each baseline among the rows of every value of a column. The most frequent answer is that of a row's condition: of
-    a few rows alone it would be right for being few."""
-    answers = rows["true_answer"].where(rows["true_answer"] != "")
-    frequent = answers.groupby([rows["run"], rows["condition"]]).transform(
-        lambda mine: mine.value_counts().index[0] if mine.notna().any() else None
-    )
-    hits = (answers == frequent).astype(float) if answers.notna().any() else math.nan
-    shares = rows.assign(majority=hits).rename(columns={"start_right": "start"}).groupby(at)[list(NAMES)]
-    means = shares.agg(lambda values: values.mean(skipna=False))
-    return {name: means[name].dropna().to_dict() for name in NAMES if means[name].notna().any()}
-
-
-def draw(panel: Axes, shares: Shares, joined: bool = True) -> None:
-    """Draw the baselines' shares in grey: as lines, or where they are not `joined` as marks."""
+def draw(panel: Axes, shares: Shares) -> None:
+    """Draw the baselines' shares as grey lines."""
     for name, points in shares.items():
-        line, marker = STYLES[name]
-        style: Mapping[str, Any] = {"ls": line, "lw": 1.2} if joined else {"ls": "", "marker": marker, "ms": 5}
-        panel.plot(*zip(*sorted(points.items())), color="0.6", label=NAMES[name], zorder=1, **style)
+        panel.plot(*zip(*sorted(points.items())), color="0.6", lw=1.2, ls=STYLES[name], label=NAMES[name], zorder=1)

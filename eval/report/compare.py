@@ -1,27 +1,70 @@
-"""Verdicts on results of other harnesses: two sides' logs, paired by example, one comparison a task."""
+"""Verdicts on results by example that other harnesses wrote: lm-evaluation-harness samples, inspect_ai logs, or a table of one's own.
+
+Two sides' logs are paired by example, and make one comparison a task.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+import zipfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from remedy.eval.records.schema import TRACE_COLUMNS
 from remedy.eval.report.comparison import Comparison, Side
-from remedy.eval.report.harness_logs import Log, Reading, read_logs
 from remedy.eval.report.render import Report
-from remedy.eval.report.verdicts import Verdict, worded
-from remedy.eval.stats import BAR, MARGIN, compare, over_seeds, weigh
+from remedy.eval.report.verdicts import decide
+from remedy.eval.stats import BAR, MARGIN
+from remedy.messages import suggest
 from remedy.settings import UserError
+
+TABLES = (".csv", ".jsonl", ".parquet")
+KINDS = (*TABLES, ".json", ".eval")
+ZSTANDARD = 93
+"""The number of zstd among the compressions of ZIP archives, which Python's `zipfile` reads from 3.14 on."""
+INSPECT = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+"""Letters of inspect_ai's scores, with the values that its own metrics give them."""
+
+
+NEUTRAL: dict[str, Any] = {
+    **dict.fromkeys(("split", "condition", "forcing", "diagnostic", "true_answer"), ""),
+    **dict.fromkeys(("chance", "start_right"), math.nan),
+    **dict.fromkeys(TRACE_COLUMNS, 0),
+    "index": 0,
+    "truncated": False,
+}
+"""What records have that logs do not tell."""
+
+
+class Reading(NamedTuple):
+    """Choices in reading logs. `metric`: the name of a score, with lm-eval's filter where it has several (`exact_match,strict-match`);
+    `cluster`: the field whose equal values belong together; `right_from`: the least score that counts as right, where scores are
+    neither 0 nor 1."""
+
+    metric: str = ""
+    cluster: str = ""
+    right_from: float | None = None
+
+
+class Row(NamedTuple):
+    """One example of a log before it is judged."""
+
+    task: str
+    seed: str
+    example: str
+    scores: Mapping[str, Any]
+    fields: Mapping[str, Any]
+    within: str
+    """The cluster that it is in unless a field is named: the example that repeats are of."""
 
 
 def compare_logs(
-    baseline: Path,
-    treatment: Path,
-    how: Reading | None = None,
-    margin: float = MARGIN,
-    solved_at: float = BAR,
+    baseline: Path, treatment: Path, how: Reading | None = None, margin: float = MARGIN, solved_at: float = BAR
 ) -> Report:
     """Compare two logs, or two folders of logs, task by task. Several logs of a task are trainings with several seeds.
 
@@ -31,33 +74,44 @@ def compare_logs(
     Raises:
         UserError: as `read_logs`; the sides share no task, or no example of one.
     """
-    sides = [read_logs(path, how or Reading()) for path in (baseline, treatment)]
-    tasks = [task for task in sides[0] if task in sides[1]]
+    names = side_names(baseline, treatment)
+    sides = [
+        read_logs(path, how or Reading()).assign(variant=side)
+        for path, side in ((baseline, "baseline"), (treatment, "treatment"))
+    ]
+    every = [list(side["task"].unique()) for side in sides]
+    tasks = [task for task in every[0] if task in every[1]]
     if not tasks:
-        names = [", ".join(map(repr, side)) for side in sides]
-        raise UserError(
-            f"{treatment}: has results of {names[1]}, and {baseline} of {names[0]}: the sides share no task"
-        )
+        said = [", ".join(map(repr, one)) for one in every]
+        raise UserError(f"{treatment}: has results of {said[1]}, and {baseline} of {said[0]}: the sides share no task")
     remarks = [
         f"{task} is in {path} alone: left out."
-        for path, side in zip((baseline, treatment), sides)
-        for task in side
+        for path, mine in zip((baseline, treatment), every)
+        for task in mine
         if task not in tasks
     ]
-    found = []
-    named = side_names(baseline, treatment)
+    records = pd.concat(sides).assign(**NEUTRAL)
+    records["run"] = records["variant"] + " " + records["run"]
+    comparisons = []
     for task in tasks:
-        about = Comparison(
-            mitigation=task if len(tasks) > 1 else f"{named[1]} in place of {named[0]} on {task}",
-            baseline=Side(run=named[0]),
-            treatment=Side(run=named[1]),
-            margin=margin,
-            solved_at=solved_at,
-        )
-        verdict, remark = _verdict(about, sides[0][task], sides[1][task], solved_at)
-        found.append(verdict)
-        remarks += remark
-    return Report(worded(found), remarks, [], pd.DataFrame(), [])
+        about = task if len(tasks) > 1 else f"{names[1]} in place of {names[0]} on {task}"
+        before, after = (Side(run=side, where={"task": task}) for side in ("baseline", "treatment"))
+        one = Comparison(mitigation=about, baseline=before, treatment=after, margin=margin, solved_at=solved_at)
+        comparisons.append(one)
+        mine = records[records["task"] == task]
+        if mine["metric"].nunique() > 1:
+            scored = " and ".join(f"{name!r}" for name in mine["metric"].unique())
+            raise UserError(f"{one.where}: the sides are scored by {scored}: name one by --metric")
+        logs = mine["example"].value_counts()
+        left_out = int((logs < mine["run"].nunique()).sum())
+        if left_out == len(logs):
+            raise UserError(f"{one.where}: {baseline} and {treatment} share no example")
+        if left_out:
+            remarks.append(f"{about}: {left_out} of {len(logs)} examples are not in every log: left out.")
+    shown = {"baseline": Side(run=names[0]), "treatment": Side(run=names[1])}
+    found = decide(comparisons, records.drop(columns="metric"))
+    verdicts = [item._replace(comparison=item.comparison.model_copy(update=shown)) for item in found]
+    return Report(verdicts, remarks, [], pd.DataFrame(), [])
 
 
 def side_names(first: Path, second: Path) -> tuple[str, str]:
@@ -67,26 +121,160 @@ def side_names(first: Path, second: Path) -> tuple[str, str]:
     return first.stem, second.stem
 
 
-def _verdict(
-    about: Comparison, before: Sequence[Log], after: Sequence[Log], solved_at: float
-) -> tuple[Verdict, list[str]]:
-    """One task's comparison before its word, and what was left out of it."""
-    logs = [*before, *after]
-    if len({log.metric for log in logs}) > 1:
-        raise UserError(
-            f"{about.where}: {before[0].path} is scored by {before[0].metric}, {after[0].path} by {after[0].metric}"
+def read_logs(path: Path, how: Reading) -> pd.DataFrame:
+    """The results in a log, or in all logs below a folder: `run`, `task`, `metric`, `example`, `cluster` and whether it is `right`.
+
+    Raises:
+        UserError: no log is found, a log cannot be read or did not end well, a score or cluster must be named, or a score is neither
+            right nor wrong.
+    """
+    files = [path]
+    if path.is_dir():
+        files = sorted(
+            one for one in path.rglob("*") if one.suffix in KINDS and not one.name.startswith((".", "results_"))
         )
-    shared = [name for name in before[0].outcomes if all(name in log.outcomes for log in logs)]
-    if not shared:
-        raise UserError(f"{about.where}: {before[0].path} and {after[0].path} share no example")
-    left_out = len({name for log in logs for name in log.outcomes}) - len(shared)
-    clusters = [before[0].outcomes[name][0] for name in shared]
-    outcomes = [
-        np.array([[log.outcomes[name][1] for name in shared] for log in side], dtype=float) for side in (before, after)
+    tables = [table for file in files if len(table := _read_log(file, how))]
+    if not tables:
+        raise UserError(
+            f"{path}: has no results by example: give lm-eval samples (--log_samples), inspect_ai logs, or a table with the "
+            "columns id and right (CSV, JSON lines or Parquet)"
+        )
+    return pd.concat(tables)
+
+
+def _read_log(path: Path, how: Reading) -> pd.DataFrame:
+    try:
+        rows = list(_rows(path))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: cannot be read as results by example ({type(error).__name__}: {error})") from None
+    tasks = dict.fromkeys(row.task for row in rows)
+    metrics = {task: _metric(path, [row for row in rows if row.task == task], how.metric) for task in tasks}
+    found = []
+    for row in rows:
+        metric = metrics[row.task]
+        if metric in row.scores:  # not another filter's row, nor an example that was not scored
+            right = _right(path, row, metric, how.right_from)
+            names = row.task, metric, row.example, _cluster(path, row, how.cluster)
+            found.append((f"{path} {row.seed}", *names, right, "" if right else "wrong"))
+    table = pd.DataFrame(found, columns=["run", "task", "metric", "example", "cluster", "right", "failure"])
+    twice = table.loc[table.duplicated(["run", "task", "example"]), "example"]
+    if len(twice):
+        raise UserError(
+            f"{path}: example {twice.iloc[0]!r} is there twice: give each seed or repeat a file, or a `seed`"
+        )
+    return table
+
+
+def _rows(path: Path) -> Iterable[Row]:
+    if path.suffix == ".eval":
+        with zipfile.ZipFile(path) as archive:
+            about, samples = (json.loads(_member(path, archive, name)) for name in ("header.json", "summaries.json"))
+        return _inspect_rows(path, about, samples)
+    if path.suffix == ".json":
+        log = json.loads(path.read_text(encoding="utf-8"))
+        return _inspect_rows(path, log, log["samples"])
+    if path.suffix not in TABLES:
+        raise UserError(f"{path}: is no log that is known here: {', '.join(KINDS)}")
+    if path.suffix == ".jsonl":
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if lines and "doc_id" in lines[0]:
+            return [_lm_eval_row(path, line) for line in lines]
+        return _table_rows(path, pd.DataFrame(lines))
+    return _table_rows(path, pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path))
+
+
+def _lm_eval_row(path: Path, line: Mapping[str, Any]) -> Row:
+    """A line of `samples_TASK_DATE.jsonl`. Documents are paired by number and content."""
+    task = path.stem.removeprefix("samples_")
+    task = task.rpartition("_")[0] or task
+    key = f"{line['doc_id']}-{str(line.get('doc_hash', ''))[:8]}"
+    filter_ = line.get("filter", "none")
+    scores = {f"{name},{filter_}": line[name] for name in line.get("metrics", ()) if name in line}
+    return Row(task, "", key, scores, line.get("doc", {}), key)
+
+
+def _inspect_rows(path: Path, about: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """The samples of an inspect_ai log; epochs of a sample are one cluster."""
+    if about["status"] != "success":
+        raise UserError(f"{path}: the log's status is {about['status']!r}: give one that ended")
+    return [
+        Row(
+            about["eval"]["task"],
+            "",
+            f"{sample['id']}-{sample['epoch']}",
+            {name: score["value"] for name, score in (sample.get("scores") or {}).items()},
+            sample.get("metadata") or {},
+            str(sample["id"]),
+        )
+        for sample in samples
     ]
-    found = compare(outcomes[0], outcomes[1], clusters)
-    baseline, treatment = (over_seeds(side, clusters, solved_at) for side in outcomes)
-    evidence = weigh(found, baseline, treatment)
-    verdict = Verdict(about, found, baseline, treatment, evidence, programs=len(shared))
-    note = f"{about.mitigation}: {left_out} of {left_out + len(shared)} examples are not in every log: left out."
-    return verdict, [note] if left_out else []
+
+
+def _table_rows(path: Path, table: pd.DataFrame) -> list[Row]:
+    """A table with a line for each example: `id`, `right`, and where there are any `task`, `seed` and clusters."""
+    if missing := {"id", "right"} - set(table):
+        raise UserError(f"{path}: has no column {min(missing)!r}; {suggest(min(missing), map(str, table.columns))}")
+    return [
+        Row(
+            str(row.get("task", "")),
+            str(row.get("seed", "")),
+            str(row["id"]),
+            {"right": row["right"]},
+            row,
+            str(row["id"]),
+        )
+        for row in table.to_dict("records")
+    ]
+
+
+def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    """A file of an archive; zstd's are decompressed by pyarrow."""
+    info = archive.getinfo(name)
+    if info.compress_type != ZSTANDARD:
+        return archive.read(info)
+    with path.open("rb") as file:
+        file.seek(info.header_offset + 26)  # lengths of the local header's name and extra field
+        name_length, extra_length = (int.from_bytes(file.read(2), "little") for _ in range(2))
+        file.seek(name_length + extra_length, 1)
+        packed = file.read(info.compress_size)
+    return bytes(pa.input_stream(pa.py_buffer(packed), compression="zstd").read())
+
+
+def _metric(path: Path, rows: Iterable[Row], asked: str) -> str:
+    """The one score that is meant."""
+    names = list(dict.fromkeys(name for row in rows for name in row.scores))
+    fitting = [name for name in names if not asked or asked in (name, name.partition(",")[0])]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        raise UserError(
+            f"{path}: has no score {asked!r}; {suggest(asked, names)}" if names else f"{path}: has no scores"
+        )
+    raise UserError(f"{path}: has several scores: name one by --metric: {', '.join(fitting)}")
+
+
+def _cluster(path: Path, row: Row, field: str) -> str:
+    if not field:
+        return row.within
+    if field not in row.fields:
+        raise UserError(
+            f"{path}: example {row.example!r} has no field {field!r}; {suggest(field, map(str, row.fields))}"
+        )
+    return str(row.fields[field])
+
+
+def _right(path: Path, row: Row, metric: str, right_from: float | None) -> bool:
+    value = row.scores[metric]
+    value = INSPECT.get(value, value) if isinstance(value, str) else value
+    try:
+        score = float(value)
+    except (TypeError, ValueError):
+        raise UserError(f"{path}: example {row.example!r}: {metric} is {value!r}, which is no number") from None
+    if right_from is None and score not in (0.0, 1.0):
+        raise UserError(
+            f"{path}: example {row.example!r}: {metric} is {score:g}, neither right (1) nor wrong (0): say from which score on an "
+            "example is right (--right-from)"
+        )
+    return score >= (1.0 if right_from is None else right_from)

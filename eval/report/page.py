@@ -1,29 +1,30 @@
-"""The report: what was found first, all else folded away, from the evaluations and measurements in folders."""
+"""The report: what was found first, all else folded away, from the evaluations and measurements in folders.
+
+Records (a row for every example, condition and run) are compared side by side (`verdicts`), and put together by recipe and condition
+(`groups`); of these are made sections, and of all a page (`render`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
 
 from remedy.eval.records.schema import label_columns
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison
-from remedy.eval.report.costs import measure_sections, token_sections
-from remedy.eval.report.defaults import baseline_of, by_diagnostic, default_comparisons, diagnoses
-from remedy.eval.report.failures import failure_sections, moved_section
+from remedy.eval.report.failures import failure_sections, moved_sections
 from remedy.eval.report.fairness import as_it_is, judged
+from remedy.eval.report.groups import grouped
+from remedy.eval.report.measured import measured_sections
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import Missing, missing_runs, named, read_selection
-from remedy.eval.report.reading import find, read_evaluations, read_measurement, read_readings, variants_of
+from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, read_readings, variants_of
 from remedy.eval.report.render import Report, write_pages
-from remedy.eval.report.results import held_out_section, result_sections
+from remedy.eval.report.results import result_sections, token_section
 from remedy.eval.report.runs import losses, run_sections
 from remedy.eval.report.verdicts import decide
 from remedy.eval.report.wording import diagnosis_rows
-from remedy.eval.tables.sections import Section, folded
+from remedy.eval.tables.sections import Section
 from remedy.messages import suggest
 from remedy.owner import owned
 from remedy.settings import UserError
@@ -33,7 +34,7 @@ def report(
     directories: Sequence[Path],
     output: Path,
     comparisons: Sequence[Comparison] | None = None,
-    title: str = "Report",
+    title: str = "",
     baselines: Sequence[str] = (),
     partial: bool = False,
 ) -> Path:
@@ -42,8 +43,7 @@ def report(
 
     Without `comparisons`, every variant is compared with the baseline, condition by condition, and on real programs every
     condition with the plainest of its variant. `baselines`: variants or runs that are baselines; of a diagnostic without one, it
-    is the first found. `partial`: judge recipes of
-    which runs are missing, by the others.
+    is the first found. `partial`: judge recipes of which runs are missing, by the others.
 
     Raises:
         UserError: no evaluation or measurement is found, a comparison does not fit the records, there is no such baseline, it is to be
@@ -68,6 +68,8 @@ def compose(
     Raises:
         UserError: as `report`.
     """
+    from remedy.eval.report.defaults import default_comparisons, diagnoses
+
     folders, measured, selections = find(directories)
     found = read_evaluations(folders)
     missing = [*found.missing, *missing_runs(folders)]
@@ -82,21 +84,20 @@ def compose(
     as_they_are = [one["run"] for one in found.requests if as_it_is(one)]
     requests = read_readings(folders, found.requests)
     decided = decide(comparisons, found.records, as_they_are, losses(found.requests))
-    decided = [judged(item, requests, variants, missing, partial) for item in decided]
+    decided = [judged(item, requests, missing, partial) for item in decided]
     verdicts, fed = ([item for item in decided if (item.word is None) is diagnosis] for diagnosis in (False, True))
     sections = []
     if fed:
         title = "Diagnosis: what feeding the truth changes"
         sections.append(Section(title, rows=diagnosis_rows(fed), note=NOTES["diagnosis"]))
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in found.conditions):
-        conditions = [condition for condition in found.conditions if condition["diagnostic"] == diagnostic]
-        records = found.records[found.records["diagnostic"] == diagnostic]
-        sections += diagnostic_sections(diagnostic, conditions, records, found.requests)
-    sections += moved_section([item.comparison for item in verdicts], found.records)
-    sections += token_sections(found.conditions)
-    sections += measure_sections([read_measurement(folder) for folder in measured])
+        sections += diagnostic_sections(diagnostic, found)
+    sections += moved_sections(verdicts)
+    sections += measured_sections([read_measurement(folder) for folder in measured])
     sections += run_sections(found, [read_selection(one) for one in selections], missing)
-    return Report(verdicts, remarks, _noted_once(sections), found.records, found.conditions)
+    first = {one.note: one.title for one in reversed(sections)}  # each note stands where it is first needed
+    sections = [one if first[one.note] == one.title else one._replace(note="") for one in sections]
+    return Report(verdicts, remarks, sections, found.records, found.conditions)
 
 
 def missing_said(missing: Sequence[Missing], partial: bool) -> list[str]:
@@ -113,6 +114,8 @@ def missing_said(missing: Sequence[Missing], partial: bool) -> list[str]:
 
 def chosen_baselines(conditions: Sequence[ConditionSummary], baselines: Sequence[str]) -> list[str]:
     """A sentence on each baseline that several variants are compared with because it comes first."""
+    from remedy.eval.report.defaults import baseline_of, by_diagnostic
+
     found = []
     for diagnostic, mine in by_diagnostic(conditions).items():
         first = baseline_of(mine, baselines)
@@ -125,33 +128,20 @@ def chosen_baselines(conditions: Sequence[ConditionSummary], baselines: Sequence
     return found
 
 
-def _noted_once(sections: Sequence[Section]) -> list[Section]:
-    """The sections, each note only where it is first given."""
-    first = {one.note: one.title for one in reversed(sections)}
-    return [one if first[one.note] == one.title else one._replace(note="") for one in sections]
-
-
-def diagnostic_sections(
-    diagnostic: str,
-    conditions: Sequence[ConditionSummary],
-    records: pd.DataFrame,
-    requests: Sequence[dict[str, Any]],
-) -> list[Section]:
+def diagnostic_sections(diagnostic: str, found: Evaluations) -> list[Section]:
     """The sections on one diagnostic: its own, and those that any diagnostic has."""
     from remedy.eval.diagnostics import DIAGNOSTICS
 
-    others = [name for name in label_columns(records) if records[name].isna().all()]  # labels of other diagnostics
-    records = records.drop(columns=others)
-    kind, sections = DIAGNOSTICS.get(diagnostic), []
-    if kind is not None:
-        variants = {one["run"]: one["variant"] for one in conditions}
-        for section in kind.headline(conditions):  # a table of runs as one of recipes
-            head, *rows = section.rows or [[]]
-            rows = [["Recipe", *head[1:]], *([variants[row[0]], *row[1:]] for row in rows)]
-            sections.append(section._replace(rows=folded(rows, len(head) - 1)[0]))
-        sections += kind.sections(conditions, records) or []
-    name, published = (kind.title, kind.published) if kind is not None else (diagnostic.capitalize(), ())
-    axis = kind.axis if kind is not None and all(kind.axis in one["labels"] for one in conditions) else None
-    sections += result_sections(name, axis, conditions, records, published)
-    sections += held_out_section(name, conditions, records, requests)
-    return sections + failure_sections(name, conditions, records)
+    conditions = [condition for condition in found.conditions if condition["diagnostic"] == diagnostic]
+    records = found.records[found.records["diagnostic"] == diagnostic]
+    records = records.drop(columns=[name for name in label_columns(records) if records[name].isna().all()])
+    groups = grouped(conditions, records)
+    if diagnostic in DIAGNOSTICS:
+        kind = DIAGNOSTICS[diagnostic]
+        name, axis, published = kind.title, kind.axis, kind.published
+        sections = [*kind.headline(conditions), *(kind.sections(conditions, records) or [])]
+    else:
+        name, axis, published, sections = diagnostic.capitalize(), None, (), []
+    axis = axis if all(axis in one["labels"] for one in conditions) else None
+    sections += result_sections(name, axis, groups, found.requests, published)
+    return [*sections, *failure_sections(name, groups), token_section(name, groups)]

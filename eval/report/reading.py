@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from remedy.checksums import digest_of, read_json, read_table
-from remedy.eval.costs.measure import CUTS, TOKENS
-from remedy.eval.costs.measure import REQUEST as MEASURED
+from remedy.eval.costs import CUTS, TOKENS
+from remedy.eval.costs import REQUEST as MEASURED
 from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records.remarks import untrained
 from remedy.eval.records.schema import LabelValue, read_records, traced_only

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import io
+import base64
 import math
 import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 import pandas as pd
 
 from remedy.checksums import write_json
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.evidence import EVIDENCE_HEAD, evidence_row, undecidable
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import (
+    EVIDENCE_HEAD,
     VERDICT_HEAD,
-    Found,
     counted,
     difference_of,
     dots,
-    effect,
+    evidence_row,
     headline,
     leading,
+    metric_of,
     scope,
+    undecidable,
     verdict_row,
 )
 from remedy.eval.tables.colours import WORD_COLOURS
@@ -35,12 +36,7 @@ from remedy.eval.tables.sections import GROUPS, Section, tidied
 from remedy.files import replace_file, writing
 from remedy.messages import as_markdown
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 PAGE = "report.html"
-ROOM = 1.06
-"""Width of a forest plot over that of its content."""
 
 
 class Report(NamedTuple):
@@ -54,24 +50,15 @@ class Report(NamedTuple):
     conditions: list[ConditionSummary]
 
 
-class Rendered(NamedTuple):
-    """A section ready for a page: a table, or a figure's SVG source."""
-
-    section: Section
-    anchor: str
-    svg: str
-
-
 class Row(NamedTuple):
-    """A comparison in a forest plot: the places of its interval, mean and seeds in percent of the width."""
+    """A comparison in a forest plot. `places`: of its mean and the ends of its interval, `before` and `after`: of its seeds, in percent
+    of the width."""
 
     name: str
     word: str
     text: str
     scope: str
-    place: float
-    low: float
-    high: float
+    places: list[float]
     before: list[float]
     after: list[float]
 
@@ -90,51 +77,48 @@ def write_pages(found: Report, output: Path, title: str) -> Path:
     Raises:
         OSError: a file cannot be written.
     """
-    plots = forests(found.verdicts)
     with writing(output):
-        rendered = [render(section, output / "figures") for section in found.sections]
-    shown = [one for one in rendered if one.svg or (one.section.rows and len(one.section.rows) > 1)]
-    names = list(dict.fromkeys(one.section.group for one in shown))
-    names.sort(key=lambda name: GROUPS.index(name) if name in GROUPS else len(GROUPS) - 1.5)
+        rendered = [(section, *drawn(section, output / "figures")) for section in found.sections]
+    groups = {
+        name: [
+            (section._replace(rows=tidied(section.rows or [[]])), anchor, image)
+            for section, anchor, image in rendered
+            if section.group == name and (image or len(section.rows or []) > 1)
+        ]
+        for name in GROUPS
+    }
     word, sentence = headline(found.verdicts)
-    about: dict[str, Any] = {"title": title, "word": word, "sentence": sentence}
     why = undecidable(leading(found.verdicts)) if found.verdicts else ""
-    about["remarks"] = [*filter(None, [why, counted(found.verdicts)]), *found.remarks]
+    remarks = [*filter(None, [why, counted(found.verdicts)]), *found.remarks]
+    about: dict[str, Any] = {"title": title or "Report", "word": word, "sentence": sentence, "remarks": remarks}
     made = f"Report made with cwm-remedy {version('cwm-remedy')}."
     content = {
         **about,
         "colours": WORD_COLOURS,
-        "forests": plots,
+        "forests": forests(found.verdicts),
         "verdicts": [VERDICT_HEAD, *map(verdict_row, found.verdicts)],
         "words": [item.word for item in found.verdicts],
         "evidence": tidied([EVIDENCE_HEAD, *map(evidence_row, found.verdicts)]),
-        "groups": {name: [one for one in shown if one.section.group == name] for name in names},
+        "groups": {name: shown for name, shown in groups.items() if shown},
         "methods": NOTES["methods"],
         "made": made,
     }
-    records = {
+    tables = {
         "verdicts": [*map(verdict_record, found.verdicts)],
         "conditions": [*map(condition_record, found.conditions)],
     }
     for name in (PAGE, "report.md"):
         write_text(output / name, _environment(name).get_template(f"{name}.j2").render(content))
-    for name, rows in records.items():
-        write_text(
-            output / f"{name}.csv",
-            pd.DataFrame([{key: _plain(row[key]) for key in row} for row in rows], dtype=object).to_csv(index=False),
-        )
-    write_json(output / "report.json", {**about, **records, "made": made})
+    for name, rows in tables.items():
+        plain = pd.DataFrame([{key: _plain(value) for key, value in row.items()} for row in rows], dtype=object)
+        write_text(output / f"{name}.csv", plain.to_csv(index=False))
+    write_json(output / "report.json", {**about, **tables, "made": made})
     return output / PAGE
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file, the whole of it or none."""
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
-
-
-def _save(figure: Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight", dpi=150)
 
 
 def _environment(name: str) -> jinja2.Environment:
@@ -151,36 +135,34 @@ def _environment(name: str) -> jinja2.Environment:
     return environment
 
 
-def render(section: Section, folder: Path) -> Rendered:
-    """The section without what says nothing, its figure written to a folder, too."""
+def drawn(section: Section, folder: Path) -> tuple[str, str]:
+    """The name of a section's place and file, and its figure as a data URL, which is written to a file too; empty without one."""
     anchor = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
     figure = section.draw() if section.draw is not None else None
     if figure is None:
-        rows = tidied(section.rows) if section.rows else None
-        return Rendered(section._replace(rows=rows), anchor, "")
-    _save(figure, folder / f"{anchor}.png")
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
-    text = buffer.getvalue()
-    return Rendered(section, anchor, text[text.index("<svg") :])
+        return anchor, ""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{anchor}.png"
+    figure.savefig(path, bbox_inches="tight", dpi=150)
+    return anchor, f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def forests(verdicts: Sequence[Verdict]) -> list[Forest]:
     """The comparisons by their scale."""
-    found: dict[str, list[tuple[Verdict, Found]]] = {}
-    for item in verdicts:
-        one = effect(item)
-        found.setdefault(one.scale, []).append((item, one))
-    return [_forest(scale, items) for scale, items in found.items()]
+    scales = dict.fromkeys(metric_of(item).scale for item in verdicts)
+    return [_forest(scale, [item for item in verdicts if metric_of(item).scale == scale]) for scale in scales]
 
 
-def _forest(scale: str, items: Sequence[tuple[Verdict, Found]]) -> Forest:
-    ends = [0.0]
-    for item, one in items:
-        ends += [one.centre, one.low, one.high, *(value for side in dots(item) for value in side)]
-    reach = ROOM * max(1e-9, *(abs(end) for end in ends if math.isfinite(end)))
-    left, right = (min(0.0, *ends), max(0.0, *ends))
-    left, right = max(left * ROOM, -reach) - 0.04 * reach, min(right * ROOM, reach) + 0.04 * reach
+def _forest(scale: str, items: Sequence[Verdict]) -> Forest:
+    unit = metric_of(items[0]).unit
+    found = [[unit * value for value in (item.better, *item.interval)] for item in items]
+    ends = [
+        0.0,
+        *(value for one in found for value in one),
+        *(end for item in items for side in dots(item) for end in side),
+    ]
+    reach = max(1e-9, *(abs(end) for end in ends if math.isfinite(end)))
+    left, right = max(min(ends), -reach) - 0.1 * reach, min(max(ends), reach) + 0.1 * reach
 
     def place(value: float) -> float:
         return round(100 * (min(max(value, left), right) - left) / (right - left), 2)
@@ -194,19 +176,17 @@ def _forest(scale: str, items: Sequence[tuple[Verdict, Found]]) -> Forest:
             str(item.word),
             difference_of(item),
             scope(item),
-            place(one.centre),
-            place(one.low),
-            place(one.high),
+            [place(value) for value in one],
             *([place(value) for value in side] for side in dots(item)),
         )
-        for item, one in items
+        for item, one in zip(items, found)
     ]
     return Forest(scale, [(f"{mark:+.10g}" if mark else "0", place(mark)) for mark in marks], rows)
 
 
 def verdict_record(item: Verdict) -> dict[str, Any]:
     """A verdict for machines; rates and differences as shares."""
-    about, found = item.comparison, effect(item)
+    about = item.comparison
     record: dict[str, Any] = {"comparison": about.mitigation, "word": str(item.word), "primary": about.primary}
     record |= {"failure": about.failure, "metric": about.metric}
     sides = {"baseline": (about.baseline, item.baseline), "treatment": (about.treatment, item.treatment)}
@@ -216,7 +196,7 @@ def verdict_record(item: Verdict) -> dict[str, Any]:
     low, high, ratio = (one if math.isfinite(one) else None for one in (*item.interval, item.token_ratio))
     return {
         **record,
-        "difference": item.found.difference if found.scale.startswith("points") else found.centre,
+        "difference": item.better,
         "low": low,
         "high": high,
         "level": item.level,

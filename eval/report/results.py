@@ -1,4 +1,4 @@
-"""Right answers by condition, whatever the diagnostic is: one table over recipes, a figure, held-out programs."""
+"""Right answers by condition, whatever the diagnostic is: a table over recipes, a figure, held-out programs, and tokens."""
 
 from __future__ import annotations
 
@@ -10,39 +10,31 @@ import pandas as pd
 
 from remedy.eval.records import baselines
 from remedy.eval.records.remarks import remarks
-from remedy.eval.records.schema import LABELS, answered
+from remedy.eval.records.schema import LABELS, ROLE_COLUMNS, answered
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.evidence import solved_of
+from remedy.eval.report.groups import Group, all_runs, table
 from remedy.eval.report.notes import NOTES
-from remedy.eval.report.verdicts import outcomes_of
-from remedy.eval.stats import Repeated, over_seeds, rate
+from remedy.eval.report.wording import solved_of
+from remedy.eval.stats import rate
 from remedy.eval.tables.sections import (
+    TOKENS,
     WITHOUT,
-    Group,
     Published,
     Rows,
     Section,
     constant,
-    grouped,
-    in_order,
-    lines,
     mean_of,
+    named,
     rated,
-    table,
     telling,
     text,
     title,
-    varying,
 )
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AXES = {
-    "horizon": "commands since the last full state",
-    "length": "commands",
-    "depth": "functions composed",
-}
+AXES = {"horizon": "commands since the last full state", "length": "commands", "depth": "functions composed"}
 """Axes in plain words."""
 FED = {
     "free": "written freely",
@@ -64,40 +56,34 @@ SHARES = {
 }
 
 
-def fed(forcing: object) -> str:
-    """A forcing in plain words."""
-    return FED.get(str(forcing), str(forcing))
-
-
 def result_sections(
     name: str,
     axis: str | None,
-    conditions: Sequence[ConditionSummary],
-    records: pd.DataFrame,
+    groups: Sequence[Group],
+    requests: Sequence[Mapping[str, Any]],
     published: Sequence[Published] = (),
 ) -> list[Section]:
-    """The sections on right answers of one diagnostic. `axis`: the label that figures have on their x axis, if one is a quantity."""
-    scored = [condition for condition in conditions if condition["right"] is not None]
+    """The sections on right answers of one diagnostic. `axis`: the label that the figure has on its x axis, if one is a quantity."""
+    scored = [group for group in groups if group.scored]
+    steps = [group for group in groups if not group.scored and group.runs[0]["per_frame"]]
     found = []
-    if scored and axis is not None and len({one["labels"][axis] for one in scored}) > 1:
+    if scored and axis is not None:
         about = f"{title(axis)}: {LABELS[axis].meaning} " if axis in LABELS else ""
-        draw = partial(accuracy_along, scored, records, axis)
+        draw = partial(curves, scored, axis)
         found.append(Section(f"{name}: right answers by {axis}", draw=draw, note=about + NOTES["drawn"]))
     if scored:
-        notes = [
-            NOTES["right"],
-            constant(scored),
-            *(f"{one.name}: {one.unlike}" for one in published if one.beside(scored)),
-        ]
-        if left_out := untraced(conditions):
+        conditions = all_runs(scored)
+        beside = [one for one in published if one.beside(conditions)]
+        notes = [NOTES["right"], constant(conditions), *(f"{one.name}: {one.unlike}" for one in beside)]
+        if left_out := untraced(all_runs(groups)):
             notes.append(f"Left out, since they could not be run: {left_out}.")
-        rows = right_table(scored, records, published)
-        found.append(Section(f"{name}: right answers", rows=rows, note=" ".join(filter(None, notes))))
-    steps = [condition for condition in conditions if condition["right"] is None and condition["per_frame"]]
+        note = " ".join(filter(None, notes))
+        found.append(Section(f"{name}: right answers", rows=right_table(scored, beside), note=note))
     if steps:
         title_ = f"{name}: right by frame, where answers are fed"
         found.append(Section(title_, rows=step_table(steps), note=NOTES["fed"]))
-    return found
+    held = held_out_table(scored, requests)
+    return found + [Section(f"{name}: held out from training", rows=held, note=NOTES["held_out"])] * (len(held) > 1)
 
 
 def untraced(conditions: Sequence[ConditionSummary]) -> str:
@@ -106,132 +92,134 @@ def untraced(conditions: Sequence[ConditionSummary]) -> str:
     return ", ".join(f"{outcome} {count:.0f}" for outcome, count in most.items())
 
 
-def rates_of(records: pd.DataFrame) -> Repeated:
-    """The rates of the runs of one condition on the programs that all of them have."""
-    outcomes, clusters = outcomes_of(answered(records), "right")
-    return over_seeds(outcomes, clusters)
-
-
-def right_table(
-    conditions: Sequence[ConditionSummary], records: pd.DataFrame, published: Sequence[Published] = ()
-) -> Rows:
+def right_table(groups: Sequence[Group], published: Sequence[Published] = ()) -> Rows:
     """A row for every recipe and condition, then what is published on conditions like these."""
-    groups = grouped(conditions, records)
-    found = {id(group): rates_of(group.records) for group in groups}
     several = any(len(group.runs) > 1 for group in groups)
 
     def right(group: Group) -> str:
-        estimate = found[id(group)].estimate[:3]
+        estimate = group.rates.estimate[:3]
         return "\n".join([rated(*estimate), *remarks(group.runs, estimate)])
 
     def seeds(group: Group) -> str:
-        rates = found[id(group)].points
-        return ", ".join(f"{100 * one:.0f}" for one in rates) + " %" if len(rates) > 1 else ""
+        return ", ".join(f"{100 * one:.0f}" for one in group.rates.points) + " %" if len(group.runs) > 1 else ""
 
-    def share(key: str, group: Group) -> str:
-        return mean_of(run[key] for run in group.runs)  # type: ignore[literal-required]
-
-    columns: dict[str, Callable[[Group], str]] = {
+    columns: dict[str, Callable[[Group], object]] = {
         "Right": right,
         "Each seed": seeds,
-        "Solved": lambda group: solved_of(found[id(group)]) if several else "",
+        "Solved": lambda group: solved_of(group.rates) if several else "",
         WITHOUT: lambda group: baselines.best(group.runs),
-        **{head: partial(share, key) for head, key in SHARES.items()},
-        "Tokens": lambda group: f"{group.total('trace_tokens') / len(group.runs):.0f}",
+        **{head: partial(Group.share, key=key) for head, key in SHARES.items()},
         "Examples": lambda group: sized(group.runs[0]),
     }
     shown = table(groups, columns)
     for one in published:
-        if one.beside(conditions):
-            about = {"Recipe": one.name, "Right": one.metrics.get("Answer right", ""), **one.metrics}
-            about |= {title(key): text(value) for key, value in one.labels.items()}
-            about |= {"States": one.metrics.get("State exact", ""), "Actions": one.metrics.get("Action exact", "")}
-            shown.append([about.get(head, "") for head in shown[0]])
+        about = {"Recipe": one.name, "Right": one.metrics.get("Answer right", ""), **one.metrics}
+        about |= {title(key): text(value) for key, value in one.labels.items()}
+        about |= {"States": one.metrics.get("State exact", ""), "Actions": one.metrics.get("Action exact", "")}
+        shown.append([about.get(head, "") for head in shown[0]])
     return shown
 
 
 def sized(condition: ConditionSummary) -> str:
-    """Count the examples; in small print, how many programs, and as how many they count, where that is fewer."""
-    said, right = str(condition["examples"]), condition["right"]
+    """Count the examples; in small print, how many programs, and how many of them are independent, where that is fewer."""
+    said = str(condition["examples"])
     if condition["programs"] < condition["examples"]:
         said += f"\n{condition['programs']} programs"
-    if condition["clusters"] < condition["programs"]:
-        said += f"\nin {condition['clusters']} clusters"
-    if condition["clusters"] < condition["examples"] and right is not None:
-        said += f"\nas good as {right['effective']:.0f}"
-    return said
+    return said + f"\n{condition['clusters']} independent" * (condition["clusters"] < condition["programs"])
 
 
-def step_table(conditions: Sequence[ConditionSummary]) -> Rows:
+def step_table(groups: Sequence[Group]) -> Rows:
     """Right states, actions and values per frame, where answers are not the model's."""
 
     def share(kind: str, group: Group) -> str:
         return mean_of(run["per_frame"].get(kind) for run in group.runs)
 
     columns = {kind.capitalize(): partial(share, kind) for kind in ("states", "actions", "returns")}
-    return table(grouped(conditions), {**columns, "Examples": lambda group: str(group.runs[0]["examples"])})
+    return table(groups, {**columns, "Examples": lambda group: str(group.runs[0]["examples"])})
 
 
-def accuracy_along(conditions: Sequence[ConditionSummary], records: pd.DataFrame, axis: str) -> Figure:
-    """Right answers against a label: a panel for every forcing, a colour for every recipe, a style for every kind of line."""
+def curves(groups: Sequence[Group], axis: str) -> Figure | None:
+    """Right answers against a label: a panel for every set of the other labels, but for those that grow with the axis, and a line for
+    every recipe. None where no line has two points."""
     from remedy.eval.tables import plotting
 
-    ordered, rows = in_order(conditions), dict(list(records.groupby(["run", "condition"], sort=False)))
-    found: dict[tuple[str, str, str], list[ConditionSummary]] = {}
-    for line in lines(ordered, [*telling(ordered), "forcing"], axis):
-        key = line.conditions[0]["variant"], line.kind, fed(line.labels["forcing"])
-        found.setdefault(key, []).extend(line.conditions)
-    drawn = []
-    places: dict[str, list[tuple[float, ConditionSummary]]] = {}
-    for (name, kind, forcing), group in found.items():
-        at: dict[float, list[pd.DataFrame]] = {}
-        for one in sorted(group, key=lambda one: float(one["labels"][axis])):
-            at.setdefault(float(one["labels"][axis]), []).append(rows[one["run"], one["condition"]])
-            places.setdefault(forcing, []).append((float(one["labels"][axis]), one))
-        rates = {place: rates_of(pd.concat(mine)) for place, mine in at.items()}
-        seeds = [(place, point) for place, one in rates.items() for point in one.points if len(one.points) > 1]
-        drawn.append(
-            plotting.Line(forcing, name, kind, {place: one.estimate[:3] for place, one in rates.items()}, seeds)
-        )
-    without = {forcing: baselines.along(mine) for forcing, mine in places.items()}
-    numbers = partial(plotting.numbers, values=[float(one["labels"][axis]) for one in ordered])
-    return plotting.along(drawn, list(without), AXES.get(axis, title(axis).lower()), numbers, without)
+    through = (axis, "forcing", *(LABELS[axis].along if axis in LABELS else ()))
+    others = [name for name in telling(all_runs(groups)) if name not in through]
+    found: dict[str, dict[str, dict[float, Group]]] = {}
+    for group in sorted(groups, key=lambda group: float(group.labels[axis])):
+        forcing, at = str(group.labels["forcing"]), float(group.labels[axis])
+        said = "\n".join(filter(None, [FED.get(forcing, forcing), named(group.labels, others)]))
+        found.setdefault(said, {}).setdefault(group.variant, {})[at] = group
+    found = {said: lines for said, lines in found.items() if max(map(len, lines.values())) > 1}
+    if not found:
+        return None
+    names = list(dict.fromkeys(group.variant for group in groups))
+    figure, axes = plotting.panels(len(found))
+    for panel, (said, lines) in zip(axes, found.items()):
+        for name, points in lines.items():
+            number = names.index(name)
+            plotting.line(panel, {at: group.rates.estimate[:3] for at, group in points.items()}, name, number)
+            seeds = [(at, one) for at, group in points.items() for one in group.rates.points if len(group.runs) > 1]
+            if seeds:
+                xs, ys = zip(*seeds)
+                panel.scatter(xs, ys, s=9, color=plotting.colour(number), alpha=0.6, zorder=3)
+        shown = [(at, run) for points in lines.values() for at, group in points.items() for run in group.runs]
+        baselines.draw(panel, baselines.along(shown))
+        plotting.numbers(panel, [at for at, _ in shown])
+        plotting.rates(panel)
+        panel.set(xlabel=AXES.get(axis, title(axis).lower()), title=said)
+    axes[0].set_ylabel("right answers")
+    plotting.legend(figure, axes)
+    return figure
 
 
-def _rate(rows: pd.DataFrame) -> tuple[float, float, float]:
-    return rate(rows["right"].astype(bool).tolist(), rows["cluster"].tolist())[:3]
-
-
-def held_out_section(
-    name: str, conditions: Sequence[ConditionSummary], records: pd.DataFrame, requests: Sequence[Mapping[str, Any]]
-) -> list[Section]:
-    """Programs with and without what was held out from training; nothing where no run has held anything out."""
+def held_out_table(groups: Sequence[Group], requests: Sequence[Mapping[str, Any]]) -> Rows:
+    """Programs with and without what was held out from training; a head alone where no run has held anything out."""
     tasks = {request["run"]: request.get("trained_on") or {} for request in requests}
-    labels = [label for label in varying(conditions) if label != "function"]
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for one in in_order(conditions):
-        key = one["run"], *(text(one["labels"].get(label, "")) for label in labels)
-        groups.setdefault(key, []).append(one["condition"])
-    found = [["Run", *map(title, labels), "Depth held out", "Of trained functions", "With one held out", WITHOUT]]
-    for (run, *values), slugs in groups.items():
-        functions, depths = (tasks.get(run, {}).get(f"held_out_{what}") or () for what in ("functions", "depths"))
-        if not functions and not depths:
-            continue
-        rows = answered(records[(records["run"] == run) & records["condition"].isin(slugs)])
+    names = [name for name in telling(all_runs(groups)) if name != "function"]
+    found: dict[tuple[str, ...], list[pd.DataFrame]] = {}
+    for group in groups:
+        task = tasks.get(group.runs[0]["run"], {})
+        functions, depths = (task.get(f"held_out_{what}") or () for what in ("functions", "depths"))
+        rows = answered(group.records)
         rows = rows[rows["functions"] != ""]
-        used = rows["functions"].str.split()
-        new, deep = ~used.map(set(functions).isdisjoint).astype(bool), used.map(len).isin(depths)
-        for mine, said in ((rows[~deep], "no"), (rows[deep], "yes")):
-            if len(mine):
-                without = baselines.best([{"baselines": baselines.baselines(mine)}])
-                held = new[mine.index]
-                found.append([run, *values, said, _held(mine[~held]), _held(mine[held]), without])
-    return [Section(f"{name}: held out from training", rows=found, note=NOTES["held_out"])] if len(found) > 1 else []
+        if (functions or depths) and len(rows):
+            used = rows["functions"].str.split()
+            rows = rows.assign(new=~used.map(set(functions).isdisjoint).astype(bool), deep=used.map(len).isin(depths))
+            found.setdefault((group.variant, named(group.labels, names)), []).append(rows)
+    table_ = [["Recipe", "Condition", "Depth held out", "Of trained functions", "With one held out", WITHOUT]]
+    for start, parts in found.items():
+        for deep, mine in pd.concat(parts).groupby("deep"):
+            without = baselines.best([{"baselines": baselines.baselines(mine)}])
+            cells = (_held(mine[mine["new"] == new]) for new in (False, True))
+            table_.append([*start, "yes" if deep else "no", *cells, without])
+    return table_
 
 
 def _held(rows: pd.DataFrame) -> str:
+    """The rate of records, of all runs together, and how many they are."""
     if rows.empty:
         return ""
+    found = rate(rows["right"].astype(bool).tolist(), rows["cluster"].tolist())
     programs = rows["example"].nunique()
-    of = f"of {len(rows)}" + (f"\n{programs} programs" if programs < len(rows) else "")
-    return f"{rated(*_rate(rows))}\n{of}"
+    return f"{rated(*found[:3])}\nof {len(rows)}" + (f"\n{programs} programs" if programs < len(rows) else "")
+
+
+def token_section(name: str, groups: Sequence[Group]) -> Section:
+    """Mean tokens of a true trace by role, and of what the model wrote and read."""
+
+    def mean(column: str, group: Group) -> str:
+        return f"{group.records[column].mean():,.1f}" if group.records[column].any() else ""
+
+    def ratio(group: Group) -> str:
+        written = group.records["written_tokens"].sum()
+        return f"{group.records['read_tokens'].sum() / written:,.1f}" if written else ""
+
+    columns: dict[str, Callable[[Group], object]] = {
+        **{role.label.capitalize(): partial(mean, column) for role, column in ROLE_COLUMNS.items()},
+        "Trace": lambda group: f"{group.total('trace_tokens') / len(group.runs):,.1f}",
+        "Written": partial(mean, "written_tokens"),
+        "Read": partial(mean, "read_tokens"),
+        "Read for one written": ratio,
+    }
+    return Section(f"{name}: tokens", rows=table(groups, columns), note=NOTES["tokens"], group=TOKENS)

@@ -1,4 +1,4 @@
-"""The runs of a report: the model and training of each recipe, validation, and trials of settings."""
+"""The runs of a report: the model and training of each recipe, validation while training, and trials of settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from remedy.eval.report.notes import NOTES
 from remedy.eval.report.numbers import Loss
 from remedy.eval.report.planned import Missing, SelectionRecord
 from remedy.eval.report.reading import Evaluations, variants_of
-from remedy.eval.tables.sections import RUNS, Rows, Section, folded
+from remedy.eval.tables.sections import RUNS, Rows, Section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ def run_sections(found: Evaluations, trials: Sequence[SelectionRecord], missing:
     """The sections on runs. `missing`: the runs, and conditions of runs, that are not there."""
     sections = []
     if found.requests:
-        rows, shared = runs_table(found)
+        rows, shared = runs_table(found.requests)
         trained = any(request.get("training") for request in found.requests)
         note = " ".join(filter(None, [shared, NOTES["recipes"] if trained else ""]))
         sections.append(Section("Recipes", rows=rows, note=note))
@@ -39,68 +39,68 @@ def run_sections(found: Evaluations, trials: Sequence[SelectionRecord], missing:
     return [section._replace(group=RUNS) for section in sections]
 
 
-def runs_table(found: Evaluations) -> tuple[Rows, str]:
-    """A row for every recipe, with what its runs differ in, and a sentence on what all recipes share."""
-    head = [
-        "Recipe",
-        "Model",
-        "Parameters",
-        "State",
-        "Training",
-        "Learning rate",
-        "Seeds",
-        "Tokenizer",
-        "Data",
-        "Examples",
-    ]
-    rows = [head]
-    for request in found.requests:
-        about: Mapping[str, Any] = request["checkpoint"]
-        mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in about["mixers"].items())
-        count = sum(condition["examples"] for condition in found.conditions if condition["run"] == request["run"])
-        model = [
-            mixers or about["model_type"],
-            f"{about['num_hidden_layers']} layers, width {about['hidden_size']}",
-            *(f"{name} {said(value)}" for name, value in about.get("decoder", {}).items()),
-            quantised(request),
-            served(request.get("backend")),
-        ]
-        rows.append(
-            [
-                request.get("variant") or request["run"],
-                "\n".join(filter(None, model)),
-                f"{about['parameters']:,}",
-                state(about),
-                *_training(request.get("training")),
-                phrase(about["tokenizer"]),
-                _data(request["data"]),
-                f"{count:,}",
-            ]
-        )
-    kept = [place for place in range(len(head)) if any(row[place] for row in rows[1:])]
-    return folded([[row[place] for place in kept] for row in rows])
+def runs_table(requests: Sequence[Mapping[str, Any]]) -> tuple[Rows, str]:
+    """A row for every recipe with a column for everything that runs differ in, and a sentence on what all share."""
+    recipes: dict[str, list[dict[str, Any]]] = {}
+    for request in requests:
+        recipes.setdefault(request.get("variant") or request["run"], []).append(_about(request))
+    heads = list(dict.fromkeys(head for runs in recipes.values() for run in runs for head in run))
+    cells = {head: [_together([run.get(head, "") for run in runs]) for runs in recipes.values()] for head in heads}
+    shared = {head: mine[0] for head, mine in cells.items() if len(recipes) > 1 and len({*mine}) == 1}
+    shown = [head for head in heads if head not in shared and any(cells[head])] or heads[:1]
+    rows = [[name, *(cells[head][at] for head in shown)] for at, name in enumerate(recipes)]
+    note = "; ".join(f"{head.lower()} {value}" for head, value in shared.items() if value and head in heads)
+    return [["Recipe", *shown], *rows], f"All recipes: {note}." if note else ""
 
 
-def _training(training: Mapping[str, Any] | None) -> list[str]:
-    """Training, learning rate and seed, as cells."""
-    if training is None:
-        return ["", "", ""]
+def _about(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's model, data and training by the heads of columns: numbers as they are, and texts."""
+    about: Mapping[str, Any] = request["checkpoint"]
+    training: Mapping[str, Any] = request.get("training") or {}
+    mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in about["mixers"].items())
+    decoder = (f"{name} {said(value)}" for name, value in about.get("decoder", {}).items())
+    data, memory = request["data"], request["data"].get("memory")
+    found = {
+        "Model": mixers or about["model_type"],
+        "Layers": about["num_hidden_layers"],
+        "Width": about["hidden_size"],
+        "Parameters": about["parameters"],
+        "State": state(about),
+        "Otherwise": "; ".join(filter(None, [*decoder, quantised(request), served(request.get("backend"))])),
+        "Tokenizer": phrase(about["tokenizer"]),
+        "Data": phrase(data["task"]),
+        "Reveals": phrase({"kind": "", **data["reveal"]}) if "reveal" in data else "",
+        "Memory": str(Memory.model_validate(memory)) if memory is not None else "",
+    }
+    if not training:
+        return found
     if not training["steps"]:
-        return ["not trained\n0 steps\n0 tokens", "", str(training["seed"])]
-    mixers: Mapping[str, str] = (training.get("computed") or {}).get("mixers", {})
-    lines = [
-        f"{training['steps']:,} steps",
-        f"{training['examples']:,} examples",
-        f"{training['tokens']:,} tokens",
-        f"{training['flops']:.2g} FLOPs",
-        f"the best kept, of step {training['kept_step']:,}" if training["kept_step"] != training["steps"] else "",
-        "stopped early" if training["stopped_early"] else "",
-        _stages(training.get("curriculum", ())),
-        *(f"{name}: {path}" for name, path in mixers.items() if " by " in path and "no CUDA device" not in path),
-    ]
-    rate = f"{training['learning_rate']:g}" + ("\nchosen" if LEARNING_RATE in training["chosen"] else "")
-    seed, data_seed = training["seed"], training["data_seed"]
-    return ["\n".join(filter(None, lines)), rate, str(seed) if seed == data_seed else f"{seed}, data {data_seed}"]
+        return {**found, "Steps": "0, not trained", "Seed": training["seed"]}
+    computed: Mapping[str, str] = (training.get("computed") or {}).get("mixers", {})
+    kernels = [f"{mixer}: {how}" for mixer, how in computed.items() if " by " in how and "no CUDA device" not in how]
+    kept = f"of step {training['kept_step']:,}" if training["kept_step"] != training["steps"] else ""
+    chosen = " (chosen)" if LEARNING_RATE in training["chosen"] else ""
+    return {
+        **found,
+        "Steps": training["steps"],
+        "Examples": training["examples"],
+        "Tokens": training["tokens"],
+        "FLOPs": f"{training['flops']:.2g}",
+        "Learning rate": f"{training['learning_rate']:g}{chosen}",
+        "Stages": _stages(training.get("curriculum", ())),
+        "Best kept": ", ".join(filter(None, [kept, "stopped early" if training["stopped_early"] else ""])),
+        "Kernels": "; ".join(kernels),
+        "Seed": training["seed"],
+        "Data seed": training["data_seed"] if training["data_seed"] != training["seed"] else "",
+    }
+
+
+def _together(values: Sequence[Any]) -> str:
+    """Values of several runs in one cell: each once, and of many numbers the least and the largest."""
+    different = list(dict.fromkeys(value for value in values if value != ""))
+    if len(different) > 4 and all(isinstance(value, int) for value in different):
+        return f"{min(different):,} to {max(different):,}"
+    return ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in different)
 
 
 def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
@@ -109,17 +109,7 @@ def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
     for stage in curriculum:
         changes = ", ".join(f"{key.rpartition('.')[2]} {said(value)}" for key, value in stage.get("set", {}).items())
         found.append(f"{stage['steps']:,} steps" + (f" of {changes}" if changes else ""))
-    return f"in stages: {'; '.join(found)}" if found else ""
-
-
-def _data(data: Mapping[str, Any]) -> str:
-    memory = data.get("memory")
-    lines = [
-        phrase(data["task"]),
-        phrase({"kind": "reveals", **data["reveal"]}) if "reveal" in data else "",
-        f"memory {Memory.model_validate(memory)}" if memory is not None else "",
-    ]
-    return "\n".join(filter(None, lines))
+    return "; then ".join(found)
 
 
 def phrase(settings: Mapping[str, Any]) -> str:
@@ -131,7 +121,7 @@ def phrase(settings: Mapping[str, Any]) -> str:
             value = (" to " if ends else ", ").join(map(str, value))
         if key != "kind" and value not in ("", None, False) and not isinstance(value, dict):
             words.append(key if value is True else f"{key} {value}")
-    return f"{settings['kind']}: {'; '.join(words)}" if words else str(settings["kind"])
+    return ": ".join(filter(None, [str(settings["kind"]), "; ".join(words)]))
 
 
 def _curve(request: Mapping[str, Any]) -> Sequence[Sequence[float]]:
@@ -162,7 +152,7 @@ def curves_figure(found: Mapping[str, Sequence[Sequence[float]]], variants: Mapp
         number = names.index(variants[run])
         steps, *values = zip(*curve)
         for panel, ys in zip(panels, values):
-            panel.plot(steps, ys, plotting.style(number), color=plotting.colour(number), label=names[number])
+            panel.plot(steps, ys, color=plotting.colour(number), label=names[number])
     panels[0].set(xlabel="training step", ylabel="validation loss of a token", ylim=(0, None))
     panels[1].set(xlabel="training step", ylabel="validation examples without an error")
     plotting.rates(panels[1])

@@ -6,13 +6,13 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.records import baselines
 from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, label_columns
 from remedy.eval.report.comparison import FRAMES, NUMBERS, Comparison, Side, one_primary, refuse_idle
+from remedy.eval.report.groups import PAIRED, outcomes_of
 from remedy.eval.report.numbers import Compared, Loss, compare_losses, compare_tokens, word_of_numbers
 from remedy.eval.stats import (
     Difference,
@@ -26,15 +26,12 @@ from remedy.eval.stats import (
     word,
     word_of_runs,
 )
-from remedy.eval.stats.clusters import Floats
 from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
 from remedy.messages import suggest
 from remedy.settings import ConfigError
 
 ALONE = 0.05
 """The level of one comparison by itself."""
-PAIRED = ["example", "index", "split", "cluster"]
-"""The columns that name one example in every run."""
 
 
 class Verdict(NamedTuple):
@@ -43,8 +40,9 @@ class Verdict(NamedTuple):
     several seeds, else of these runs, None of a diagnosis, where the sides are fed different roles; `of_runs`: of these runs alone;
     `programs`: distinct ones among the examples; `without`: the name and the share of the best that is right on them without a
     model; `runs`, `conditions`, `truncated`: of each side, its runs, the slugs of its conditions, and the share of examples that a
-    limit cut; `losses`: of each side, the mean validation loss where it is known; `remarks`: on the sides, as lines; `refused`: why
-    there is no word but inconclusive."""
+    limit cut; `losses`: of each side, the mean validation loss where it is known; `moved`: examples by their failure class with the
+    baseline (rows) and with the treatment, empty of right ones; `remarks`: on the sides, as lines; `refused`: why there is no word but
+    inconclusive."""
 
     comparison: Comparison
     found: Difference
@@ -61,17 +59,27 @@ class Verdict(NamedTuple):
     conditions: tuple[frozenset[str], ...] = ()
     truncated: tuple[float, ...] = (0.0, 0.0)
     losses: tuple[float, ...] = ()
+    moved: pd.DataFrame = pd.DataFrame()
     remarks: tuple[str, ...] = ()
     refused: str = ""
 
     @property
+    def better(self) -> float:
+        """The gain of the treatment: as a share, in nats of a loss, or as the share of tokens that it saves."""
+        return (self.found.recipes or self.found.runs).centre if self.is_number else self.found.difference
+
+    @property
     def interval(self) -> tuple[float, float]:
         """The ends of the interval that it is judged by."""
-        if self.comparison.metric not in NUMBERS:
+        if not self.is_number:
             return self.found.interval(self.level)
-        spread = self.found.recipes or self.found.runs
-        half = spread.half(self.level)
-        return spread.centre - half, spread.centre + half
+        half = (self.found.recipes or self.found.runs).half(self.level)
+        return self.better - half, self.better + half
+
+    @property
+    def is_number(self) -> bool:
+        """Say if it compares numbers that are no rates."""
+        return self.comparison.metric in NUMBERS
 
 
 def decide(
@@ -90,11 +98,11 @@ def decide(
             asked of too few seeds, or the metric makes no sense of these sides.
     """
     one_primary(comparisons)
-    return worded([_compared(comparison, records, untrained, losses or {}) for comparison in comparisons])
-
-
-def worded(found: Sequence[Verdict]) -> list[Verdict]:
-    """The verdicts with their words: all but the primary one share the level of one (Holm)."""
+    if not comparisons:
+        return []
+    pair = records.groupby(PAIRED).ngroup()  # one number for each example, in the order of their names
+    numbered = records.assign(pair=pair, cost=records[TRACE_COLUMNS].sum(axis=1))
+    found = [_compared(comparison, numbered, untrained, losses or {}) for comparison in comparisons]
     sharing = [number for number, one in enumerate(found) if not (one.comparison.primary or one.word is None)]
     at = dict(zip(sharing, levels([found[number].evidence.p_value for number in sharing], ALONE)))
     return [one if one.word is None else _worded(one, at.get(number, ALONE)) for number, one in enumerate(found)]
@@ -102,13 +110,12 @@ def worded(found: Sequence[Verdict]) -> list[Verdict]:
 
 def _worded(item: Verdict, level: float) -> Verdict:
     """A verdict with its words, at a level."""
-    about = item.comparison
-    if about.metric in NUMBERS:
+    if item.is_number:
         said = word_of_numbers(item.evidence, level)
         return item._replace(level=level, word=said, of_runs=said)
-    sides = item.found, item.baseline, item.treatment
-    words = [word(*sides, item.evidence, level, about.margin), word_of_runs(*sides, level, about.margin)]
-    if about.solved_at == "above chance":  # more than a guess is no failure gone
+    sides, margin = (item.found, item.baseline, item.treatment), item.comparison.margin
+    words = [word(*sides, item.evidence, level, margin), word_of_runs(*sides, level, margin)]
+    if item.comparison.solved_at == "above chance":  # more than a guess is no failure gone
         words = [VerdictWord.HELPED if one is VerdictWord.FIXED else one for one in words]
     return item._replace(level=level, word=words[0], of_runs=words[1])
 
@@ -118,19 +125,20 @@ def _compared(
 ) -> Verdict:
     """The comparison by itself; its word is still to be found, unless it is a diagnosis."""
     if comparison.metric == "loss":
-        both = [_of_run(side, records, comparison) for side in (comparison.baseline, comparison.treatment)]
-        runs = [sorted(side["run"].unique()) for side in both]
+        chosen = [_of_run(side, records, comparison) for side in (comparison.baseline, comparison.treatment)]
+        runs = [sorted(side["run"].unique()) for side in chosen]
         found = compare_losses(comparison.where, *([losses.get(run) for run in side] for side in runs))
         return Verdict(comparison, *found, runs=tuple(map(frozenset, runs)))
-    pair = before, after = sides(comparison, records)
-    diagnosis = len({frozenset(map(fed_as, side["forcing"])) for side in pair}) > 1
+    sides = before, after = _sides(comparison, records)
+    diagnosis = len({frozenset(map(fed_as, side["forcing"].unique())) for side in sides}) > 1
     if diagnosis:
         refuse_idle(comparison)
-    examples, together = before.drop_duplicates(PAIRED), paired(before, after)
-    written = together[
-        (together["cost_before"] > 0) & (together["cost_after"] > 0)
-    ]  # else their tokens compare nothing
-    without = ("", 0.0)
+    # Runs are paired in their order, as many as the side with fewer has; a run on both sides with itself.
+    keys, compared = ["place", "pair"], ["cost", "failure"]
+    second = after[[*keys, *compared]]
+    both = before.merge(second, on=keys, suffixes=("_before", "_after"), validate="1:1")
+    written = both[(both["cost_before"] > 0) & (both["cost_after"] > 0)]  # else their tokens compare nothing
+    examples, without = before.drop_duplicates("pair"), ("", 0.0)
     if comparison.metric == "answer":
         name, share = baselines.highest([{"baselines": baselines.baselines(examples)}])
         without = baselines.NAMES.get(name, ""), share
@@ -145,10 +153,11 @@ def _compared(
         word=None if diagnosis else VerdictWord.INCONCLUSIVE,
         programs=examples["example"].nunique(),
         without=without,
-        runs=tuple(frozenset(side["run"]) for side in pair),
-        conditions=tuple(frozenset(side["condition"]) for side in pair),
-        truncated=tuple(float(side["truncated"].mean()) for side in pair),
-        losses=tuple(_mean_loss(side["run"].unique(), losses) for side in pair),
+        runs=tuple(frozenset(side["run"]) for side in sides),
+        conditions=tuple(frozenset(side["condition"]) for side in sides),
+        truncated=tuple(float(side["truncated"].mean()) for side in sides),
+        losses=tuple(_mean_loss(side["run"].unique(), losses) for side in sides),
+        moved=pd.crosstab(both["failure_before"], both["failure_after"]),
     )
 
 
@@ -161,7 +170,7 @@ def _rates(
 ) -> Compared:
     """Two sides of rates by the judge's two questions."""
     where, (share, count) = comparison.where, FRAMES.get(comparison.metric, ("right", ""))
-    if count and (pd.concat([before, after]).groupby(PAIRED)[count].nunique() > 1).any():
+    if count and (pd.concat([before, after]).groupby("pair")[count].nunique() > 1).any():
         raise ConfigError(
             f"{where}: metric {comparison.metric}: the sides show other numbers of {count}, whose shares cannot be paired"
         )
@@ -184,49 +193,23 @@ def _rates(
         ) from None
 
 
-def outcomes_of(rows: pd.DataFrame, column: str, count: str = "") -> tuple[Floats, list[str]]:
-    """Right ones of runs (runs, examples), in the order of `rows`, on the examples that all of them have; and the examples' clusters.
-
-    `count`: of a share of frames, the column with their number. Then every frame of a trace is an example, all of a program in its
-    cluster: a trace's right ones are counted first, since only their number is known.
-    """
-    runs = list(dict.fromkeys(rows["run"]))
-    wide = rows.pivot(index=PAIRED, columns="run", values=column).dropna()[runs]
-    right, clusters = wide.to_numpy(dtype=float).T, wide.index.get_level_values("cluster")
-    if not count:
-        return right, clusters.tolist()
-    of = rows.drop_duplicates(PAIRED).set_index(PAIRED)[count][wide.index].to_numpy(dtype=int)
-    place = np.concatenate([np.arange(number) for number in of])
-    return (place < np.repeat(np.round(right * of), of, axis=1)).astype(float), np.repeat(clusters, of).tolist()
-
-
 def _mean_loss(runs: Sequence[str], losses: Mapping[str, Loss]) -> float:
     known = [losses[run].value for run in runs if run in losses]
     return sum(known) / len(known) if len(known) == len(runs) else math.nan
 
 
-def sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The records of both sides on the examples that all of their runs have, run by run, examples in the same order.
-
-    Raises:
-        ConfigError: a side names a run or label that the records do not have, or no example is shared.
-    """
-    found = [_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment)]
-    counts = pd.concat(found).groupby(PAIRED).size()
-    shared = counts[counts == sum(side["run"].nunique() for side in found)].index
+def _sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The records of both sides on the examples that all of their runs have, run by run, examples in the same order."""
+    before, after = (_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment))
+    counts = pd.concat([before["pair"], after["pair"]]).value_counts()
+    shared = counts.index[counts == before["run"].nunique() + after["run"].nunique()]
     if shared.empty:
         raise ConfigError(
             f"{comparison.where}: the two sides share no example; "
             "they are paired by program, and another task, seed, length or repertoire draws others"
         )
-    before, after = (side[pd.MultiIndex.from_frame(side[PAIRED]).isin(shared)] for side in found)
-    return before.sort_values(["place", *PAIRED]), after.sort_values(["place", *PAIRED])
-
-
-def paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Both sides, one row for each example and pair of runs, as `..._before` and `..._after`. Runs are paired in their order, as
-    many as the side with fewer has; a run on both sides with itself."""
-    return before.merge(after, on=["place", *PAIRED], suffixes=("_before", "_after"), validate="1:1")
+    before, after = (side[side["pair"].isin(shared)].sort_values(["place", "pair"]) for side in (before, after))
+    return before, after
 
 
 def _of_run(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
@@ -241,30 +224,30 @@ def _of_run(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
 
 def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
     """One row for each run and example; `place` numbers the runs of the side."""
-    where = comparison.where
+    where, labels = comparison.where, label_columns(records.drop(columns=["pair", "cost"]))
     chosen = _of_run(side, records, comparison)
     for key, value in side.where.items():
         if key not in records:
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
         chosen = chosen[chosen[key] == value]
-    for name in [
-        one.name for one in LABELS.values() if one.asked and one.name in chosen and one.name not in side.where
-    ]:
-        if chosen[name].isna().any():
+    for name in labels:
+        if name in LABELS and LABELS[name].asked and name not in side.where and chosen[name].isna().any():
             chosen = chosen[chosen[name].isna()]  # none is named: the checkpoint's own
     if chosen.empty:
         raise ConfigError(f"{where}: {side.run!r} has no records where {side.where}")
-    if chosen.duplicated(["run", *PAIRED]).any():
-        free = [key for key in ["diagnostic", *label_columns(chosen)] if chosen[key].nunique() > 1]
+    if chosen.duplicated(["run", "pair"]).any():
+        free = [key for key in ["diagnostic", *labels] if chosen[key].nunique() > 1]
         raise ConfigError(f"{where}: {side.where} leaves several conditions of {side.run!r}; also fix {free}")
     needed = FRAMES.get(comparison.metric, ("right",))[0]
     if comparison.metric != "tokens" and chosen[needed].isna().any():
         forcing = chosen[chosen[needed].isna()]["forcing"].iloc[0]
-        what = {
-            "right": "right or wrong answers: what they are read from is fed. Compare its frames (metric: state, or action)"
-        }.get(needed, f"own {comparison.metric}s: they are fed, or there are none")
+        what = f"own {comparison.metric}s: they are fed, or there are none"
+        if needed == "right":
+            what = (
+                "right or wrong answers: what they are read from is fed. Compare its frames (metric: state, or action)"
+            )
         raise ConfigError(
             f"{where}: {side.run!r} under forcing {forcing} has no {what}, or compare conditions in which the model writes them"
         )
     places = {run: place for place, run in enumerate(sorted(chosen["run"].unique()))}
-    return chosen.assign(cost=chosen[TRACE_COLUMNS].sum(axis=1), place=chosen["run"].map(places))
+    return chosen.assign(place=chosen["run"].map(places))

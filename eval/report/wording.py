@@ -1,4 +1,4 @@
-"""The words of verdicts: the sentence on a comparison, and cells of tables."""
+"""The words of verdicts: the sentence on a comparison, and the cells of tables."""
 
 from __future__ import annotations
 
@@ -6,54 +6,53 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from remedy.eval.report.comparison import NUMBERS
 from remedy.eval.report.verdicts import ALONE, Verdict
-from remedy.eval.stats import Repeated, VerdictWord
-from remedy.eval.tables.sections import Rows, interval, places, points
+from remedy.eval.stats import BAR, Question, Repeated, VerdictWord
+from remedy.eval.stats.differences import SEEDS_A_SIDE
+from remedy.eval.stats.exact import most_failing
+from remedy.eval.stats.power import decidable, seeds_for_fixed
+from remedy.eval.tables.sections import WITHOUT, Rows, interval, places
 
 NOTHING = "Nothing is compared: a verdict takes two recipes, or two runs, that were evaluated on the same programs."
 FLOOR, CEILING = "too hard, or too little trained", "too easy to tell them apart"
-RATES = {"answer": "right", "state": "states right", "action": "actions right"}
-METRICS = {
-    "answer": "right answers",
-    "state": "right states, by frame",
-    "action": "right actions, by frame",
-    "loss": "validation loss",
-    "tokens": "tokens of a trace",
-}
+OF: dict[Question, str] = {"solved": "solved trainings", "rates": "the seeds' rates"}
 VERDICT_HEAD = ["Compared", "Verdict", "Baseline", "With it", "Difference", "Tokens"]
+EVIDENCE_HEAD = ["Compared", "p", "Baseline solved", "With it solved", WITHOUT, "Programs", "Bounds", "Unequal"]
 DIAGNOSIS_HEAD = ["Fed", "Without", "With it", "Difference", "Tokens"]
 
 
-class Found(NamedTuple):
-    """A number with the ends of its interval, and the scale of a forest plot that it stands on."""
+class Metric(NamedTuple):
+    """The words of a metric: `noun` in a sentence, `name` in a table, `scale` of a forest plot, and `unit`: what one of `Verdict.better`
+    counts on it."""
 
-    centre: float
-    low: float
-    high: float
+    noun: str
+    name: str
     scale: str
+    unit: float
 
 
-def effect(item: Verdict) -> Found:
-    """The effect of a comparison; to the right of 0 is better. Of rates in points, of losses in nats, of tokens in percent fewer."""
-    low, high = item.interval
-    match item.comparison.metric:
-        case "loss":
-            return Found(-item.found.difference, low, high, "lower validation loss")
-        case "tokens":
-            return Found(100 * item.found.runs.centre, 100 * low, 100 * high, "% fewer tokens")
-    scale = f"points more {METRICS[item.comparison.metric]}"
-    return Found(100 * item.found.difference, 100 * low, 100 * high, scale)
+METRICS = {
+    "answer": Metric("right", "", "points more right answers", 100.0),
+    "state": Metric("states right", "right states, by frame", "points more right states, by frame", 100.0),
+    "action": Metric("actions right", "right actions, by frame", "points more right actions, by frame", 100.0),
+    "loss": Metric("validation loss", "validation loss", "lower validation loss", 1.0),
+    "tokens": Metric("tokens of a trace", "tokens of a trace", "% fewer tokens", 100.0),
+}
+
+
+def metric_of(item: Verdict) -> Metric:
+    """The words of a comparison's metric."""
+    return METRICS[item.comparison.metric]
 
 
 def dots(item: Verdict) -> list[list[float]]:
-    """Each seed of the baseline and of the treatment as its distance from the baseline's mean, on the scale of `effect`; none of
+    """Each seed of the baseline and of the treatment as its distance from the baseline's mean, on the scale of a forest plot; none of
     one."""
     sides = item.baseline, item.treatment
     if item.comparison.metric == "tokens" or sum(len(side.points) for side in sides) <= 2:
         return [[], []]
-    scale = -1.0 if item.comparison.metric == "loss" else 100.0
-    return [[scale * (point - item.baseline.estimate.mean) for point in side.points] for side in sides]
+    unit = -1.0 if item.comparison.metric == "loss" else 100.0
+    return [[unit * (point - item.baseline.estimate.mean) for point in side.points] for side in sides]
 
 
 def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
@@ -64,8 +63,7 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
     low, high = (_signed(item, end) for end in item.interval)
     known = f" ({confidence(item)} CI {low} to {high})" if not math.isinf(item.interval[1]) else ""
     aim = "" if item.comparison.failure == "any" else f" (meant for {item.comparison.failure})"
-    what = RATES.get(item.comparison.metric, METRICS[item.comparison.metric]) + aim
-    sides = f"{side_of(item, item.treatment)} against {side_of(item, item.baseline)} {what}"
+    sides = f"{_number(item, item.treatment)} against {_number(item, item.baseline)} {metric_of(item).noun}{aim}"
     parts = [sides, difference_of(item) + known, scope(item), f"not judged: {item.refused}" if item.refused else ""]
     return item.word, f"{item.comparison.mitigation}: {', '.join(filter(None, parts))}."
 
@@ -73,12 +71,7 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
 def leading(verdicts: Sequence[Verdict]) -> Verdict:
     """The primary comparison, or else the one with the least p-value."""
     primary = next((one for one in verdicts if one.comparison.primary), None)
-    return primary or min(verdicts, key=lambda one: (one.evidence.p_value, -abs(effect(one).centre)))
-
-
-def confidence(item: Verdict) -> str:
-    """The confidence of the interval that a comparison is judged by: `95 %`."""
-    return f"{100 * (1 - item.level):.3g} %"
+    return primary or min(verdicts, key=lambda one: (one.evidence.p_value, -abs(metric_of(one).unit * one.better)))
 
 
 def counted(verdicts: Sequence[Verdict]) -> str:
@@ -91,37 +84,19 @@ def counted(verdicts: Sequence[Verdict]) -> str:
     return f"This is the {which} of {len(verdicts)} comparisons: {said}."
 
 
-def _signed(item: Verdict, value: float) -> str:
-    return f"{value:+.2f}" if item.comparison.metric == "loss" else f"{100 * value:+.0f}"
+def undecidable(item: Verdict) -> str:
+    """A sentence on a comparison that could have shown nothing, whatever its runs did; else empty."""
+    said = bounds(item)
+    return f"It {said}." if item.word is VerdictWord.INCONCLUSIVE and said.startswith("could show nothing") else ""
 
 
-def side_of(item: Verdict, side: Repeated) -> str:
-    """The mean of a side: `77 %`, a loss, or tokens."""
-    return _number(item, side.estimate.mean, places(side.estimate.low, side.estimate.high))
-
-
-def _number(item: Verdict, value: float, decimals: int = 0) -> str:
-    match item.comparison.metric:
-        case "loss":
-            return f"{value:.3g}"
-        case "tokens":
-            return f"{value:,.0f}"
-    return f"{100 * value:.{decimals}f} %"
-
-
-def difference_of(item: Verdict) -> str:
-    """The difference in a few words: `+62 points`, `0.4 lower`, `12 % fewer`."""
-    found = effect(item).centre
-    match item.comparison.metric:
-        case "loss":
-            return f"{abs(found):.3g} {'lower' if found >= 0 else 'higher'}"
-        case "tokens":
-            return f"{abs(found):.0f} % {'fewer' if found >= 0 else 'more'}"
-    return f"{found:+.0f} points" if round(found) else "0 points"
+def confidence(item: Verdict) -> str:
+    """The confidence of the interval that a comparison is judged by: `95 %`."""
+    return f"{100 * (1 - item.level):.3g} %"
 
 
 def scope(item: Verdict) -> str:
-    """The runs that a verdict speaks of: `4 seeds each`, `3 seeds against 1`, `in this run`."""
+    """The runs that a verdict speaks of: `4 seeds each`, `3 seeds against a model as it is`, `one run each, not for other seeds`."""
     before, after = item.found.seeds
     if item.comparison.metric == "tokens":
         return f"on {drawn(item)}"
@@ -139,14 +114,13 @@ def scope(item: Verdict) -> str:
 
 
 def drawn(item: Verdict) -> str:
-    """The programs of a comparison: `100 programs`, or `100 examples of 40 programs in 10 clusters`."""
-    found, programs = item.found, item.programs
-    said = plural(programs, "program")
+    """The programs of a comparison: `100 programs`, or `100 examples of 40 programs, 10 of them independent`."""
+    said = plural(item.programs, "program")
     if item.comparison.metric in ("state", "action"):
         return said
-    if programs != found.examples:
-        said = f"{found.examples} examples of {said}"
-    return said if found.clusters == programs else f"{said} in {plural(found.clusters, 'cluster')}"
+    if item.programs != item.found.examples:
+        said = f"{item.found.examples} examples of {said}"
+    return said if item.found.clusters == item.programs else f"{said}, {item.found.clusters} of them independent"
 
 
 def plural(count: int, noun: str) -> str:
@@ -154,69 +128,141 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def difference_of(item: Verdict) -> str:
+    """The difference in a few words: `+62 points`, `0.4 lower`, `12 % fewer`."""
+    found = metric_of(item).unit * item.better
+    match item.comparison.metric:
+        case "loss":
+            return f"{abs(found):.3g} {'lower' if found >= 0 else 'higher'}"
+        case "tokens":
+            return f"{abs(found):.0f} % {'fewer' if found >= 0 else 'more'}"
+    return f"{found:+.0f} points" if round(found) else "0 points"
+
+
+def _signed(item: Verdict, value: float) -> str:
+    return f"{value:+.2f}" if item.comparison.metric == "loss" else f"{100 * value:+.0f}"
+
+
+def _number(item: Verdict, side: Repeated, value: float | None = None) -> str:
+    """The mean of a side, or one of its seeds: `77 %`, a loss, or tokens."""
+    mean, low, high = side.estimate[:3]
+    match item.comparison.metric:
+        case "loss":
+            return f"{mean if value is None else value:.3g}"
+        case "tokens":
+            return f"{mean:,.0f}"
+    return f"{100 * mean:.{places(low, high)}f} %" if value is None else f"{100 * value:.0f}"
+
+
 def verdict_row(item: Verdict) -> list[str]:
     """One line of the verdict table, under `VERDICT_HEAD`."""
     about = item.comparison
-    metric = METRICS[about.metric] if about.metric != "answer" else ""
     aim = f"meant for {about.failure}" if about.failure != "any" else ""
-    small = ", ".join(filter(None, [metric, aim, "the primary comparison" if about.primary else ""]))
-    cells = ["\n".join(filter(None, [about.mitigation, small])), verdict_cell(item), *_sides(item)]
-    return cells[:-1] + ["" if about.metric == "tokens" else cells[-1]]
+    small = ", ".join(filter(None, [metric_of(item).name, aim, "the primary comparison" if about.primary else ""]))
+    return [_lines(about.mitigation, small), verdict_cell(item), *_sides(item)]
 
 
 def verdict_cell(item: Verdict) -> str:
-    """The word, and in small print the runs that it speaks of and what bounds it."""
-    return "\n".join(filter(None, [str(item.word).capitalize(), scope(item), in_these_runs(item), both_ends(item)]))
-
-
-def _sides(item: Verdict) -> list[str]:
-    """The cells on both sides, their difference, and their tokens."""
-    ratio = "" if math.isnan(item.token_ratio) else f"x {item.token_ratio:.2f}"
-    return [side_cell(item, 0), side_cell(item, 1), difference_cell(item), ratio]
+    """The word, and in small print the runs that it speaks of, the word of these runs where nothing is said of their recipes, and a
+    floor or a ceiling of both sides."""
+    of_runs = both = ""
+    undecided = item.word is VerdictWord.INCONCLUSIVE and item.found.repeated and not item.is_number
+    if undecided and item.of_runs is not VerdictWord.INCONCLUSIVE:
+        low, high = item.found.interval_of_runs(item.level)
+        of_runs = f"in these runs {item.of_runs} ({100 * low:+.1f} to {100 * high:+.1f})"
+    means = item.baseline.estimate.mean, item.treatment.estimate.mean
+    if not item.is_number and means[0] == means[1] and means[0] in (0.0, 1.0):
+        both = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
+        known = [loss for loss in item.losses if not math.isnan(loss)]
+        both += f"; validation loss {known[1]:.2g} against {known[0]:.2g}" if len(known) == 2 else ""
+    return _lines(str(item.word).capitalize(), scope(item), of_runs, both)
 
 
 def side_cell(item: Verdict, place: int) -> str:
     """The rate of the baseline (0) or the treatment (1) with its interval, each seed's, and remarks that belong beside it."""
     side = (item.baseline, item.treatment)[place]
     low, high = side.estimate.low, side.estimate.high
-    lines = [side_of(item, side), interval(low, high) if item.comparison.metric not in NUMBERS else ""]
+    lines = [_number(item, side), "" if item.is_number else interval(low, high)]
     if len(side.points) > 1:
-        lines.append(f"seeds {', '.join(_number(item, point).removesuffix(' %') for point in side.points)}")
+        lines.append(f"seeds {', '.join(_number(item, side, point) for point in side.points)}")
     if cut := item.truncated[place]:
         lines.append(f"{'all' if cut == 1 else f'{100 * cut:.0f} %'} truncated by the limit on tokens")
     name, share = item.without
-    if share >= 0.01 and (high < share or low <= share):
+    if share >= 0.01 and low <= share:
         lines.append(f"{'below' if high < share else 'no better than'} {name} ({share:.0%})")
-    return "\n".join(filter(None, lines))
+    return _lines(*lines)
 
 
-def difference_cell(item: Verdict) -> str:
-    """The difference with the interval that it is judged by."""
-    if math.isinf(item.interval[1]):
-        return f"{difference_of(item)}\none seed"
-    low, high = (_signed(item, end) for end in item.interval)
-    return f"{difference_of(item)}\n{low} to {high}" + ("" if item.level == ALONE else f" ({confidence(item)})")
-
-
-def in_these_runs(item: Verdict) -> str:
-    """The word of these runs where nothing is said of their recipes."""
-    silent = item.word is not VerdictWord.INCONCLUSIVE or not item.found.repeated or item.comparison.metric in NUMBERS
-    if silent or item.of_runs is VerdictWord.INCONCLUSIVE:
-        return ""
-    low, high = item.found.interval_of_runs(item.level)
-    return f"in these runs {item.of_runs} ({points(low)} to {points(high)})"
-
-
-def both_ends(item: Verdict) -> str:
-    """A floor or a ceiling of both sides, with the losses where they are known."""
-    means = item.baseline.estimate.mean, item.treatment.estimate.mean
-    if item.comparison.metric in NUMBERS or means[0] != means[1] or means[0] not in (0.0, 1.0):
-        return ""
-    said = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
-    known = [loss for loss in item.losses if not math.isnan(loss)]
-    return said + (f"; validation loss {known[1]:.2g} against {known[0]:.2g}" if len(known) == 2 else "")
+def _sides(item: Verdict) -> list[str]:
+    """The cells on both sides, their difference with the interval that it is judged by, and their tokens."""
+    known = "one seed"
+    if not math.isinf(item.interval[1]):
+        low, high = (_signed(item, end) for end in item.interval)
+        known = f"{low} to {high}" + ("" if item.level == ALONE else f" ({confidence(item)})")
+    ratio = "" if math.isnan(item.token_ratio) or item.comparison.metric == "tokens" else f"x {item.token_ratio:.2f}"
+    return [side_cell(item, 0), side_cell(item, 1), _lines(difference_of(item), known), ratio]
 
 
 def diagnosis_rows(items: Sequence[Verdict]) -> Rows:
     """The table of diagnoses."""
     return [DIAGNOSIS_HEAD, *([item.comparison.mitigation, *_sides(item)] for item in items)]
+
+
+def evidence_row(item: Verdict) -> list[str]:
+    """One line on what a word rests on, under `EVIDENCE_HEAD`."""
+    asked, found, (name, share), p = item.evidence.asked, item.found, item.without, item.evidence.p_value
+    tests = [
+        f"{p:.3f}" if p >= 0.001 else "<\N{NO-BREAK SPACE}0.001",
+        " and ".join(OF[question] for question in asked),
+        "level shared" if len(asked) > 1 else "",
+        "" if item.level == ALONE else f"judged at {item.level:.2g}",
+    ]
+    moved = f"{found.gained:.0f} gained, {found.lost:.0f} lost" if item.comparison.metric == "answer" else ""
+    return [
+        item.comparison.mitigation,
+        _lines(*tests) if asked or not found.repeated else "",
+        *(solved_of(side) if found.repeated and not item.is_number else "" for side in (item.baseline, item.treatment)),
+        f"{100 * share:.0f} %\n{name}" if name else "",
+        _lines(drawn(item) if item.programs else "", moved),
+        bounds(item),
+        "\n".join(remark.removeprefix("unequal: ").replace("; ", "\n") for remark in item.remarks),
+    ]
+
+
+def solved_of(side: Repeated) -> str:
+    """The trainings that solve the task, and the share of all trainings that would: `3 of 4`, `19 to 99 % of all`."""
+    at = "" if side.solved_at == BAR else f" (at {100 * side.solved_at:.0f} %)"
+    if not side.reachable:
+        return f"unknown: too few programs{at}"
+    return f"{side.solved} of {len(side.runs)}{at}\n{interval(*side.share)} of all"
+
+
+def bounds(item: Verdict) -> str:
+    """The bounds of a word: what the comparison could have said, and what it takes to say more."""
+    found, about = item.found, item.comparison
+    match item.word:
+        case VerdictWord.INCONCLUSIVE if item.refused:
+            return f"not judged: {item.refused}"
+        case VerdictWord.INCONCLUSIVE if item.is_number:
+            few = about.metric == "loss" and not item.evidence.tests
+            return f"losses are judged from {SEEDS_A_SIDE} seeds a side on" if few else ""
+        case VerdictWord.INCONCLUSIVE:
+            matched = found.same_runs or min(found.seeds) == 1 < max(found.seeds)
+            seen = decidable(about.asks, item.baseline.solved_at, found.seeds, matched, found.clusters, item.level)
+            return f"could show {seen}" + ("" if seen.startswith("nothing") or "power" in seen else " (power 80 %)")
+        case VerdictWord.AS_GOOD:
+            return f"loses less than {100 * about.margin:g} points"
+        case VerdictWord.WORSE if not found.repeated and item.interval[0] > -about.margin:
+            return f"by less than {100 * about.margin:g} points"
+        case VerdictWord.HELPED | VerdictWord.FIXED if found.repeated and not item.is_number:
+            count, needed = len(item.treatment.runs), seeds_for_fixed(item.level)
+            share = f"up to {100 * most_failing(0, count):.0f} % of trainings may do what none of these {count} did"
+            solves = item.treatment.solved == count and about.solved_at != "above chance"
+            fewer = item.word is VerdictWord.HELPED and solves and count < needed
+            return f"all seeds solve it; to say fixed takes {needed}\n{share}" if fewer else share
+    return ""
+
+
+def _lines(*parts: str) -> str:
+    """A cell: its first line, and small print."""
+    return "\n".join(filter(None, parts))

@@ -1,11 +1,16 @@
-"""Power of a comparison, before anything is trained."""
+"""Power of a comparison, before anything is trained: the smallest difference, and how many seeds and programs a word takes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from remedy.eval.stats.clusters import LEVEL, quantile
+from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
+from remedy.eval.stats.exact import clopper_pearson, power_of_solved
+from remedy.eval.stats.rates import rate as rate_of
 from remedy.eval.stats.seeds import crossed
+from remedy.eval.stats.words import Question, least_p
 
 SPREAD = 0.1
 """Standard deviation of seeds that is assumed; four seeds of one DeltaNet recipe lay 9 points apart at 16 commands and 28 at 64."""
@@ -34,3 +39,46 @@ def smallest_difference(
     else:
         variance, degrees = crossed([(spread**2 / count, count - 1) for count in seeds], among, 0.0)
     return min((quantile(level, degrees) + quantile(2 * (1 - power), degrees)) * math.sqrt(variance), 1.0)
+
+
+def decidable(
+    asks: Sequence[Question],
+    solved_at: float | str,
+    seeds: tuple[float, float],
+    matched: bool,
+    clusters: int,
+    level: float = LEVEL,
+    rate: float = RATE,
+    spread: float = SPREAD,
+) -> str:
+    """The difference that so many seeds and programs can show, before a training and after it alike. `seeds`: of the baseline, of the
+    treatment, infinite of a model that is not trained; `matched`: each run has one on the other side."""
+    whole = tuple(1 if math.isinf(count) else int(count) for count in seeds)
+    points_seen = f"{100 * smallest_difference(seeds, clusters, rate, spread, level):.0f} points"
+    if max(whole) < 2 or (min(whole) < 2 and not matched):
+        return points_seen
+    few = max(whole) < RUNS_ON_BOTH if matched else min(whole) < SEEDS_A_SIDE
+    asks = tuple(asks) or (("solved",) if few else ("rates",))
+    level /= len(asks)
+    if asks == ("solved",) and not isinstance(solved_at, str) and rate_of([True] * clusters).low < solved_at:
+        return f"nothing: {clusters} programs cannot show {solved_at:.0%}, even if all are right; {programs_for(solved_at)} can"
+    if all(least_p(question, (whole[0], whole[1]), matched) >= level for question in asks):
+        return "nothing: too few seeds"
+    if "rates" in asks:
+        return points_seen
+    if matched:
+        return "trainings that solve it on one side alone"
+    return f"0 against 90 % of trainings that solve it (power {power_of_solved((0.0, 0.9), (whole[0], whole[1]), level):.0%})"
+
+
+def programs_for(solved_at: float) -> int:
+    """The programs that show a rate of `solved_at` if all are right."""
+    least, most = 0, 1
+    while rate_of([True] * most).low < solved_at:
+        least, most = most, 2 * most
+    return next(count for count in range(least + 1, most + 1) if rate_of([True] * count).low >= solved_at)
+
+
+def seeds_for_fixed(level: float = LEVEL) -> int:
+    """The seeds that must solve a task, if all do, for more than half of all trainings to, with confidence 1 - `level`."""
+    return next(count for count in range(1, 100) if clopper_pearson(count, count, level)[0] > 0.5)

@@ -7,7 +7,7 @@ import pytest
 
 from remedy import __version__
 from remedy.data_gen.tasks import TASKS
-from remedy.eval.report.evidence import programs_for
+from remedy.eval.stats.power import programs_for
 from remedy.launch.choices import REGISTRIES
 from remedy.launch.experiment import ExperimentConfig, expand
 from remedy.launch.generate import generate

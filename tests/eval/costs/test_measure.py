@@ -9,7 +9,7 @@ import pytest
 
 from remedy.eval.costs.measure import MeasureConfig, measure
 from remedy.eval.costs.token_costs import CostSettings
-from remedy.eval.report.costs import measure_sections, with_total
+from remedy.eval.report.measured import measured_sections, with_total
 from remedy.eval.report.reading import Measurement, read_measurement
 from remedy.models.tokenizer import TokenizerError, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, Llama3Settings
@@ -107,7 +107,7 @@ def test_every_setting_changes_what_is_measured(tmp_path: Path) -> None:
     for number, change in enumerate([{}, *(change for changes in CHANGES.values() for change in changes)]):
         folder = tmp_path / str(number)
         measure(build(MeasureConfig, {**base, **change}, "test"), folder)
-        sections = measure_sections([read_measurement(folder)])
+        sections = measured_sections([read_measurement(folder)])
         shown = [section.rows for section in sections]
         assert shown not in seen, change
         seen.append(shown)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from remedy.eval.report.compare import compare_logs
-from remedy.eval.report.harness_logs import Reading, read_logs
+from remedy.eval.report.compare import Reading, compare_logs, read_logs
 from remedy.eval.stats import VerdictWord
 from remedy.settings import UserError
 
@@ -58,8 +57,11 @@ def test_json_logs_read_as_archives_do(tmp_path: Path) -> None:
     }
     path = tmp_path / "log.json"
     path.write_text(json.dumps(log))
-    (found,) = read_logs(path, Reading(cluster="family"))["reverse"]
-    assert found.outcomes == {"a-1": ("x", True), "b-1": ("x", False)}
+    found = read_logs(path, Reading(cluster="family"))
+    assert found[["task", "example", "cluster", "right"]].to_numpy().tolist() == [
+        ["reverse", "a-1", "x", True],
+        ["reverse", "b-1", "x", False],
+    ]
     path.write_text(json.dumps({**log, "status": "cancelled"}))
     with pytest.raises(UserError, match="status is 'cancelled'"):
         read_logs(path, Reading())
@@ -119,8 +121,7 @@ def test_what_cannot_be_judged_is_said(tmp_path: Path, right: list, columns: dic
 
 def test_scores_between_take_a_threshold(tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", [0.2, 0.5, 0.9])
-    (log,) = read_logs(path, Reading(right_from=0.5))[""]
-    assert [right for _, right in log.outcomes.values()] == [False, True, True]
+    assert list(read_logs(path, Reading(right_from=0.5))["right"]) == [False, True, True]
 
 
 @pytest.mark.parametrize("text", ["", "not json", '{"doc_id": 1}', '{"id": 1}', "[1, 2]"])

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from remedy.checksums import write_json
-from remedy.eval.report.evidence import evidence_row
 from remedy.eval.report.fairness import same_weights, unequal, unequal_evaluations
 from remedy.eval.report.page import compose
 from remedy.eval.report.planned import Missing, missing_runs, write_plan
 from remedy.eval.report.verdicts import Verdict
+from remedy.eval.report.wording import evidence_row
 from remedy.eval.stats import VerdictWord
 from remedy.settings import UserError
 from tests.eval.made_records import made, write_evaluation

@@ -33,8 +33,8 @@ def test_every_run_is_compared_and_a_diagnostic_with_an_axis_is_drawn_along_it(t
         "Permutation programs: right answers by horizon",
         "Permutation programs: right answers",
         "Permutation programs: failure classes",
+        "Permutation programs: tokens",
         "What moved which failures",
-        "Tokens written and read",
         "Recipes",
     ]
     sides = {side: Side(run=run, where={"length": 4}) for side, run in (("baseline", "b"), ("treatment", "a"))}

@@ -29,8 +29,8 @@ def failed(count: int, run: str = "a", spacing: int = 1, **columns: object) -> p
 
 def test_conditions_of_all_runs_take_turns_and_no_cluster_is_shown_twice() -> None:
     records = pd.concat([failed(40, run, spacing) for run in "ab" for spacing in (1, 2)])
-    found = turns(records)
-    assert [turn.number for turn in found] == list(range(1, MOST + 1))
+    found = list(turns(records))
+    assert [turn.name for turn in found] == [f"wrong-state-{number}" for number in range(1, MOST + 1)]
     key = [(turn.run, "spacing=2" in turn.condition) for turn in found]
     assert key[:5] == [("a", False), ("b", False), ("a", True), ("b", True), ("a", False)]
     shown = [record["cluster"] for turn in found for record in turn.records]
@@ -43,7 +43,7 @@ def test_conditions_of_all_runs_take_turns_and_no_cluster_is_shown_twice() -> No
 
 def test_the_shortest_come_first_and_long_ones_never() -> None:
     records = failed(30).assign(written_tokens=[100 - number for number in range(29)] + [LONGEST])
-    found = turns(records)
+    found = list(turns(records))
     sizes = [record["size"] for turn in found for record in turn.records]
     assert sizes == sorted(sizes)
     assert max(sizes) < LONGEST

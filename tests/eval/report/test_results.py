@@ -5,72 +5,77 @@ from typing import Any
 import pytest
 
 from remedy.eval.diagnostics.programs import ProgramsDiagnostic
-from remedy.eval.report.results import (
-    accuracy_along,
-    held_out_section,
-    result_sections,
-    right_table,
-)
+from remedy.eval.report.groups import grouped
+from remedy.eval.report.results import curves, held_out_table, result_sections, right_table, token_section
 from remedy.eval.tables.sections import Published
 from tests.eval.made_records import made, together
 
 MOSTLY = [True] * 9 + [False]
 VARIANTS = {"a-0": "a", "a-1": "a", "b-0": "b"}
 SHARES = {"a-0": 0.5, "a-1": 0.75, "b-0": 0.25}
-CONDITIONS, RECORDS = together(
-    *(
-        made([True] * int(80 * share) + [False] * int(80 - 80 * share), run=run, labels={"length": length})
-        for run, share in SHARES.items()
-        for length in (4, 8)
-    ),
-    variants=VARIANTS,
+GROUPS = grouped(
+    *together(
+        *(
+            made([True] * int(80 * share) + [False] * int(80 - 80 * share), run=run, labels={"length": length})
+            for run, share in SHARES.items()
+            for length in (4, 8)
+        ),
+        variants=VARIANTS,
+    )
 )
 
 
 def test_a_row_for_every_recipe_and_condition() -> None:
-    head, *rows = right_table(CONDITIONS, RECORDS)
+    head, *rows = right_table(GROUPS)
     assert head[:4] == ["Recipe", "Length", "Right", "Each seed"]
     assert [row[:2] for row in rows] == [["a", "4"], ["a", "8"], ["b", "4"], ["b", "8"]]
     shown = [dict(zip(head, row, strict=True)) for row in rows]
     assert (shown[0]["Right"], shown[0]["Each seed"]) == ("62 %\n0 to 100 %", "50, 75 %")
     assert (shown[2]["Right"], shown[2]["Each seed"]) == ("25 %\n17 to 35 %", "")
     assert [one["Solved"] for one in shown[::2]] == ["0 of 2\n0 to 84 % of all", "0 of 1\n0 to 98 % of all"]
-    assert {one["Tokens"] for one in shown} == {"23"}
 
 
-def test_a_line_for_every_recipe_and_other_label_and_a_panel_for_every_forcing() -> None:
-    conditions, records = together(
-        *(
-            made(MOSTLY, run=run, labels={"length": length, "forcing": forcing, "spacing": spacing})
-            for run in ("a", "b")
-            for length in (4, 8, 32)
-            for forcing in ("free", "action_forced")
-            for spacing in (1.0, 4.0)
-        )
-    )
-    figure = accuracy_along(conditions, records, "length")
-    assert [panel.get_title() for panel in figure.axes] == ["written freely", "actions given"]
-    for panel in figure.axes:
-        assert [line.get_label() for line in panel.get_lines()] == [
-            f"{run}, spacing {spacing}" for run in "ab" for spacing in (1, 4)
-        ]
-        assert all(list(line.get_xdata()) == [4, 8, 32] for line in panel.get_lines())
-        assert all(set(line.get_ydata()) == {0.9} for line in panel.get_lines())
-        assert (panel.get_xlabel(), [tick.get_text() for tick in panel.get_xticklabels()]) == (
-            "commands",
-            ["4", "8", "32"],
-        )
-    drawn, in_numbers = result_sections("Sorting", "length", conditions, records)
+def test_a_line_for_every_recipe_with_its_seeds_and_a_panel_for_every_other_label() -> None:
+    labels = [
+        {"length": n, "forcing": f, "spacing": k}
+        for n in (4, 32)
+        for f in ("free", "action_forced")
+        for k in (1.0, 4.0)
+    ]
+    parts = [made(MOSTLY, run=run, labels=one) for run in VARIANTS for one in labels]
+    alone = made(MOSTLY, run="b-0", labels={"length": 4, "forcing": "guided", "spacing": 1.0})
+    groups = grouped(*together(*parts, alone, variants=VARIANTS))
+    figure = curves(groups, "length")
+    assert figure is not None
+    assert [panel.get_title() for panel in figure.axes if panel.get_visible()] == [
+        f"{said}\nspacing {k}" for k in (1, 4) for said in ("written freely", "actions given")
+    ]
+    for panel in figure.axes[:4]:
+        lines = {str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata())) for line in panel.get_lines()}
+        assert lines == {name: ([4, 32], pytest.approx([0.9, 0.9])) for name in "ab"}
+        dots = [tuple(dot) for part in panel.collections for dot in part.get_offsets()]
+        assert dots.count((4, 0.9)) == dots.count((32, 0.9)) == 2
+        assert (panel.get_xlabel(), [tick.get_text() for tick in panel.get_xticklabels()]) == ("commands", ["4", "32"])
+    assert curves(groups[-1:], "length") is None
+    drawn, in_numbers = result_sections("Sorting", "length", groups, [])
     assert (drawn.title, in_numbers.title) == ("Sorting: right answers by length", "Sorting: right answers")
     assert drawn.note.startswith("Length: Commands of a permutation program. ")
 
 
-def test_seeds_are_small_dots_beside_their_mean() -> None:
-    (panel,) = accuracy_along(CONDITIONS, RECORDS, "length").axes
-    lines = {str(line.get_label()): list(line.get_ydata()) for line in panel.get_lines()}
-    assert lines == {"a": pytest.approx([0.625, 0.625]), "b": pytest.approx([0.25, 0.25])}
-    dots = [tuple(dot) for part in panel.collections for dot in part.get_offsets()]
-    assert set(dots) >= {(4, 0.5), (4, 0.75), (8, 0.5), (8, 0.75)}
+def test_tokens_of_a_trace_stand_by_role_beside_what_was_written_and_read() -> None:
+    head, row = token_section("Sorting", grouped(*together(made(MOSTLY)))).rows or []
+    assert dict(zip(head, row)) == {
+        "Recipe": "run",
+        "Context": "9.0",
+        "Structure": "1.0",
+        "Action": "12.0",
+        "State": "8.0",
+        "Value": "2.0",
+        "Trace": "23.0",
+        "Written": "10.0",
+        "Read": "25.0",
+        "Read for one written": "2.5",
+    }
 
 
 def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs() -> None:
@@ -88,7 +93,8 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
     published = Published(
         "a paper", {"benchmark": "cruxeval", "forcing": "free"}, {"Answer right": "88.0%"}, "other code."
     )
-    head, *rows = right_table(conditions, records, [published])
+    groups = grouped(conditions, records)
+    head, *rows = right_table(groups, [published])
     shown = [dict(zip(head, row)) for row in rows]
     assert [(row["Recipe"], row["Benchmark"], row["Right"].split("\n")[0]) for row in shown] == [
         ("run", "cruxeval", "90 %"),
@@ -98,10 +104,9 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
     assert shown[0]["States"] == ""  # no state was shown
     assert shown[1]["Examples"] == "1"
     # It never stands there without a word on how it was made, and not beside other programs.
-    (table,) = result_sections("Programs", None, conditions, records, [published])
+    (table,) = result_sections("Programs", None, groups, [], [published])
     assert "a paper: other code. Left out, since they could not be run: network 1." in table.note
-    own = records[records["benchmark"] == "own"]
-    (table,) = result_sections("Programs", None, conditions[1:], own, [published])
+    (table,) = result_sections("Programs", None, groups[1:], [], [published])
     assert "a paper" not in table.note
     assert len(table.rows or []) == 2
 
@@ -146,12 +151,10 @@ def test_held_out_functions_and_depths_stand_apart() -> None:
         functions=["old older", "older old", "old new", "new new"],
     )
     conditions, records = together(*single, nested)
-    (section,) = held_out_section("Composed functions", conditions, records, [request(**TASK)])
-    assert section.title == "Composed functions: held out from training"
-    head, *rows = section.rows or []
-    assert head == ["Run", "Depth", "Depth held out", "Of trained functions", "With one held out", "Without a model"]
+    _, *rows = held_out_table(grouped(conditions, records), [request(**TASK)])
     assert [[cell.split("\n")[0] for cell in row[:-1]] for row in rows] == [
-        ["run", "1", "no", "50 %", "100 %"],
-        ["run", "2", "yes", "50 %", "0 %"],
+        ["run", "depth 1", "no", "50 %", "100 %"],
+        ["run", "depth 2", "yes", "50 %", "0 %"],
     ]
     assert [row[3].split("\n")[2:] for row in rows] == [["of 10", "8 programs"], ["of 2"]]
+    assert len(held_out_table(grouped(conditions, records), [request()])) == 1

@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from remedy.eval.records.folder import read_request
-from remedy.eval.report.evidence import evidence_row
 from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.page import compose
-from remedy.eval.report.reading import Evaluations
 from remedy.eval.report.runs import losses, runs_table
+from remedy.eval.report.wording import evidence_row
 from remedy.eval.tables.sections import Section
-from tests.eval.made_records import made, together, write_evaluation
+from tests.eval.made_records import made, write_evaluation
 
 TRAINING: dict[str, Any] = {
     "steps": 800,
@@ -39,21 +38,21 @@ def section(folders: list[Path], title: str) -> Section:
 
 def test_a_verdict_between_unequal_arms_says_so_and_the_table_shows_what_training_took(tmp_path: Path) -> None:
     folders = [
-        evaluation(tmp_path, run, right, steps=steps, kept_step=400)
-        for run, right, steps in (("a", False, 800), ("b", True, 1600), ("c", True, 800))
+        evaluation(tmp_path, f"{name}{seed}", right, name, steps=steps, kept_step=400, tokens=1000 + seed, seed=seed)
+        for name, right, steps in (("a", False, 800), ("b", True, 1600), ("c", True, 800))
+        for seed in range(6)
     ]
-    assert evidence_row(compose(folders[:2]).verdicts[0])[-1] == "steps 1,600 against 800"
-    assert evidence_row(compose(folders[::2]).verdicts[0])[-1] == ""
-    found = section(folders[:2], "Recipes")
-    assert found.rows is not None
-    assert found.note.startswith("All rows: model gru, 1 layers, width 2; parameters 7; learning rate 0.004; seeds 0; ")
-    first = dict(zip(found.rows[0], found.rows[1], strict=True))
-    took = ["800 steps", "25,600 examples", "1,200,000 tokens", "3.4e+12 FLOPs", "the best kept, of step 400"]
-    assert first["Training"].splitlines() == took
+    assert evidence_row(compose(folders[:12]).verdicts[0])[-1] == "steps 1,600 against 800"
+    assert evidence_row(compose(folders[:6] + folders[12:]).verdicts[0])[-1] == ""
+    found = section(folders[:12], "Recipes")
+    assert found.rows == [["Recipe", "Steps"], ["a", "800"], ["b", "1,600"]]
+    said = "model gru; layers 1; width 2; parameters 7; tokenizer chars; data permutation; examples 25,600; "
+    assert found.note.startswith(f"All recipes: {said}tokens 1,000 to 1,005; flops 3.4e+12; learning rate 0.004; ")
+    assert "best kept of step 400; seed 0 to 5; data seed 0." in found.note
 
 
 def row_of(request: dict[str, Any]) -> dict[str, str]:
-    (head, row), _ = runs_table(Evaluations([request], *together(made([True], labels=LABELS)), []))
+    (head, row), _ = runs_table([request])
     return dict(zip(head, row, strict=True))
 
 
@@ -64,36 +63,20 @@ def test_what_tells_two_models_or_their_training_apart_stands_in_the_table(tmp_p
     request["checkpoint"]["decoder"] = {"window": [16, None], "positions": "none", "short_convolution": True}
     request["data"] |= {"reveal": {"spacing": 4.0, "locals": "full"}, "memory": {"frames": 2, "open_calls": True}}
     found = row_of(request)
-    assert found["Model"].splitlines()[2:] == ["window 16, null", "positions none", "short_convolution true"]
-    assert found["Training"].splitlines()[-2:] == [
-        "in stages: 200 steps of spacing 1, length 2, 8; 450 steps",
-        "deltanet: delta_rule by fla.ops 0.6.0",
-    ]
-    assert found["Data"] == "permutation\nreveals: spacing 4.0; locals full\nmemory 2 with open calls"
+    assert found["Otherwise"] == "window 16, null; positions none; short_convolution true"
+    assert found["Stages"] == "200 steps of spacing 1, length 2, 8; then 450 steps"
+    assert found["Kernels"] == "deltanet: delta_rule by fla.ops 0.6.0"
+    assert (found["Reveals"], found["Memory"]) == ("spacing 4.0; locals full", "2 with open calls")
 
 
 def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
     request = read_request(evaluation(tmp_path, "run", steps=0, examples=0, tokens=0, flops=0.0, kept_step=0))
     found = row_of(request)
-    assert found["Training"].splitlines() == ["not trained", "0 steps", "0 tokens"]
+    assert found["Steps"] == "0, not trained"
     assert "Learning rate" not in found
     assert not as_it_is(request)  # one of our decoders: random weights, of a seed
     request["checkpoint"]["mixers"] = {}
     assert as_it_is(request)
-
-
-def test_runs_that_differ_in_one_number_are_one_row_with_what_differs(tmp_path: Path) -> None:
-    folders = [
-        evaluation(tmp_path, f"{name}{seed}", variant=name, seed=seed, data_seed=seed, tokens=1000 + seed, steps=steps)
-        for name, steps in (("a", 800), ("b", 900))
-        for seed in range(6)
-    ]
-    found = section(folders, "Recipes")
-    assert found.rows is not None
-    head, first, _ = found.rows
-    assert (head, first[0]) == (["Recipe", "Training"], "a")
-    assert first[1].splitlines()[:3] == ["800 steps", "25,600 examples", "1,000 to 1,005 tokens"]
-    assert "seeds 0 to 5" in found.note
 
 
 CURVE = [[100, 2.0, 0.0], [200, 1.0, 0.5]]

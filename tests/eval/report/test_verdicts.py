@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from remedy.eval.report.comparison import Comparison
-from remedy.eval.report.evidence import EVIDENCE_HEAD, evidence_row
 from remedy.eval.report.numbers import Loss
 from remedy.eval.report.verdicts import Verdict, decide
-from remedy.eval.report.wording import headline, side_cell, verdict_cell, verdict_row
+from remedy.eval.report.wording import EVIDENCE_HEAD, evidence_row, headline, side_cell, verdict_cell, verdict_row
 from remedy.eval.stats import VerdictWord
 from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
@@ -124,7 +123,7 @@ def test_programs_that_stand_or_fall_together_are_one() -> None:
     found = decided(records, "a", "b")
     assert (found.found.examples, found.found.clusters) == (100, 10)
     assert found.word is VerdictWord.INCONCLUSIVE
-    assert evidence(found)["Programs"].startswith("100 programs in 10 clusters\n10 gained, 0 lost")
+    assert evidence(found)["Programs"].startswith("100 programs, 10 of them independent\n10 gained, 0 lost")
     _, records = together(made(before, run="a"), made(BETTER, run="b"))
     assert decided(records, "a", "b").word is not VerdictWord.INCONCLUSIVE
 

@@ -1,15 +1,13 @@
 """Holds how labels and rates of conditions are said in reports."""
 
+from remedy.eval.report.groups import grouped, table
 from remedy.eval.tables.sections import (
     constant,
-    folded,
-    grouped,
     in_order,
     mean_of,
     named,
     ordered_labels,
     percent,
-    table,
     telling,
     text,
     varying,
@@ -53,7 +51,7 @@ def test_conditions_are_in_the_order_of_their_labels_values() -> None:
 
 
 def test_no_condition_is_lost_in_a_table() -> None:
-    conditions, _ = together(
+    conditions, records = together(
         *(
             made(HALF, run=run, labels={"length": length, "forcing": forcing})
             for run in ("a-0", "a-1", "b")
@@ -62,7 +60,7 @@ def test_no_condition_is_lost_in_a_table() -> None:
         ),
         variants={"a-0": "a", "a-1": "a"},
     )
-    groups = grouped(conditions)
+    groups = grouped(conditions, records)
     rows = table(groups, {"Examples": lambda group: str(group.total("examples")), "Nothing": lambda group: "0"})
     assert rows[0] == ["Recipe", "Length", "Forcing", "Examples"]  # a column of zeros is left out
     assert rows[1:] == [
@@ -74,21 +72,3 @@ def test_no_condition_is_lost_in_a_table() -> None:
     assert mean_of([run["right"] for run in groups[0].runs]) == "50 %"
     assert mean_of([groups[0].runs[0]["right"]]) == percent(conditions[0]["right"])
     assert mean_of([None]) == ""
-
-
-def test_rows_that_differ_in_one_number_become_one() -> None:
-    rows = [["Recipe", "Steps", "Seed"], *(["a", "600 steps\n1,200 tokens", str(seed)] for seed in range(6))]
-    rows += [["b", "600 steps\n900 tokens", "0"], ["b", "600 steps\n950 tokens", "1"]]
-    assert folded(rows) == (
-        [
-            ["Recipe", "Steps", "Seed"],
-            ["a", "600 steps\n1,200 tokens", "0 to 5"],
-            ["b", "600 steps\n900, 950 tokens", "0, 1"],
-        ],
-        "",
-    )
-    three = [["Recipe", "Model", "Seed"], ["a", "gru", "0"], ["b", "gru", "1"]]
-    assert folded(three) == ([["Recipe", "Seed"], ["a", "0"], ["b", "1"]], "All rows: model gru.")
-    two = [["Recipe", "Model"], ["a", "gru"], ["b", "gru"]]
-    assert folded(two) == (two, "")  # else nothing would be left
-    assert folded([["Recipe", "Model"], ["a", "x"], ["a", "y"]])[0][1:] == [["a", "x / y"]]

@@ -5,11 +5,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from remedy.eval.report.costs import (
+from remedy.eval.report.measured import (
     DENSITIES,
     cut_table,
     densest_table,
-    measure_sections,
+    measured_sections,
     token_table,
     with_total,
 )
@@ -23,7 +23,7 @@ def test_tables_on_ones_own_programs(own: Path, tmp_path: Path) -> None:  # noqa
     assert [row[-1] for row in token_table(tokens, [1000]) if row[4:6] == ["full", "1"]] == ["2\n66.7%"]
     kinds = {row[4]: row[5] for row in densest_table(tokens)[1:]}
     assert kinds == {"every state in full": "1", "wider spacing": "1", "nothing fits": "1"}
-    sections = measure_sections([found])
+    sections = measured_sections([found])
     assert [section.title for section in sections] == [
         "Tokens of traces",
         "How programs are written in 3,000 tokens",

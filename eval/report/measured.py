@@ -1,56 +1,25 @@
-"""Tokens: written and read by models, and measurements of traces without a model."""
+"""Measurements of traces without a model: tokens by how they are written, what fits a limit, and how tokenizers cut strings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from remedy.eval.records.schema import TRACE_COLUMNS
-from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.reading import Measurement
 from remedy.eval.stats import rate
-from remedy.eval.tables.sections import TOKENS, Group, Rows, Section, grouped, interval, table
+from remedy.eval.tables.sections import TOKENS, Rows, Section, interval, text
 
 _SET = ["benchmark", "tokenizer", "format", "string_encoding"]
 _HEAD = ["Programs", "Tokenizer", "Format", "String encoding"]
-DENSITIES = (
-    "every state in full",
-    "every state as a diff",
-    "wider spacing",
-    "calls stepped over",
-    "nothing fits",
-)
+DENSITIES = ("every state in full", "every state as a diff", "wider spacing", "calls stepped over", "nothing fits")
 """What is given up for a program to fit into a limit."""
 
 
-def token_sections(conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """The sections on the tokens of models; nothing where none was evaluated."""
-    if not conditions:
-        return []
-
-    def mean(key: str, group: Group) -> str:
-        return f"{group.total(key) / len(group.runs):,.1f}"
-
-    def ratio(group: Group) -> str:
-        written = group.total("written_tokens")
-        return f"{group.total('read_tokens') / written:,.1f}" if written else ""
-
-    columns: dict[str, Callable[[Group], str]] = {
-        "Diagnostic": lambda group: group.runs[0]["diagnostic"],
-        "Written": partial(mean, "written_tokens"),
-        "Read": partial(mean, "read_tokens"),
-        "Read for one written": ratio,
-    }
-    rows = table(grouped(conditions), columns)
-    return [Section("Tokens written and read", rows=rows, note=NOTES["tokens"], group=TOKENS)]
-
-
-def measure_sections(measurements: Sequence[Measurement]) -> list[Section]:
+def measured_sections(measurements: Sequence[Measurement]) -> list[Section]:
     """The sections on measurements."""
     found: list[Section] = []
     for number, measurement in enumerate(measurements, start=1):
@@ -77,24 +46,18 @@ def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> Rows:
     """Quantiles, and programs over each limit, for every variant."""
     head = [*_HEAD, "Locals", "Spacing", "Count", "Median", "90 %", "Longest"]
     rows = [[*head, *(f"Over {limit:,}" for limit in limits)]]
-    for values, mine in tokens.groupby(_SET, sort=False):
-        fixed, fitted = mine[mine["variant"] == "fixed"], mine[mine["variant"] == "densest"]
-        for variant, group in fixed.groupby(["locals", "spacing"], sort=False):
-            rows.append([*_texts((*values, *variant)), *_quantiles(group["tokens"], limits)])
-        if len(fitted):
-            rows.append([*_texts(values), "densest", "", *_quantiles(fitted["tokens"], limits)])
+    dense = tokens["variant"] == "densest"
+    ways = tokens.assign(locals=tokens["locals"].mask(dense, "densest"), spacing=tokens["spacing"].mask(dense, -1.0))
+    for _, mine in ways.groupby(_SET, sort=False):
+        mine = mine.sort_values("variant", key=lambda variant: variant == "densest", kind="stable")
+        for values, group in mine.groupby([*_SET, "locals", "spacing"], sort=False):
+            counts = group["tokens"]
+            middle, most, longest = counts.quantile(0.5), counts.quantile(0.9), counts.max()
+            shown = [f"{middle:,.1f}", f"{most:,.0f}", f"{longest:,.0f}"] if counts.notna().any() else ["", "", ""]
+            over = [int((counts.isna() | (counts > limit)).sum()) for limit in limits]
+            about = ["" if value == -1.0 else text(value) for value in values]
+            rows.append([*about, str(len(group)), *shown, *(f"{one}\n{one / len(group):.1%}" for one in over)])
     return rows
-
-
-def _texts(values: tuple[Any, ...]) -> list[str]:
-    return [f"{v:g}" if isinstance(v, float) else str(v) for v in values]
-
-
-def _quantiles(counts: pd.Series, limits: Sequence[int]) -> list[str]:
-    middle, most = counts.quantile([0.5, 0.9])
-    shown = [f"{middle:,.1f}", f"{most:,.0f}", f"{counts.max():,.0f}"] if counts.notna().any() else ["", "", ""]
-    over = [int((counts.isna() | (counts > limit)).sum()) for limit in limits]
-    return [str(len(counts)), *shown, *(f"{count}\n{count / len(counts):.1%}" for count in over)]
 
 
 def densest_table(tokens: pd.DataFrame) -> Rows:
@@ -106,15 +69,14 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
     full, diff, spaced, stepped_over, nothing = DENSITIES
     given_up = [~fitted["written"].astype(bool), fitted["call_depth"].notna(), fitted["spacing"] > 1]
     given_up.append(fitted["locals"] == "full")
-    fitted = fitted.assign(density=np.select(given_up, [nothing, stepped_over, spaced, full], diff))
+    density = np.select(given_up, [nothing, stepped_over, spaced, full], diff)
+    fitted = fitted.assign(density=pd.Categorical(density, DENSITIES))
     rows = [[*_HEAD, "Written with", "Count", "Median tokens", "Each state in full"]]
-    for values, mine in fitted.groupby(_SET, sort=False):
-        for kind in DENSITIES:
-            group = mine[mine["density"] == kind]
-            if len(group):
-                medians = (group["tokens"].median(), group["tokens_whole"].median())
-                shown = ("" if pd.isna(median) else f"{median:,.0f}" for median in medians)
-                rows.append([*_texts(values), kind, str(len(group)), *shown])
+    for _, mine in fitted.groupby(_SET, sort=False):
+        for values, group in mine.groupby([*_SET, "density"], observed=True):
+            medians = (group["tokens"].median(), group["tokens_whole"].median())
+            shown = ("" if pd.isna(median) else f"{median:,.0f}" for median in medians)
+            rows.append([*map(str, values), str(len(group)), *shown])
     return rows
 
 

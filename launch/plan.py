@@ -183,7 +183,7 @@ def _print_comparisons(
             decidable(one.asks, one.solved_at, assumed, matched, clusters, level, rate, spread)
             for level in (ALONE, ALONE if one.primary else ALONE / others)
         )
-        size = str(examples) if clusters == examples else f"{examples} in {clusters} clusters"
+        size = str(examples) if clusters == examples else f"{examples}, {clusters} independent"
         table.add_row(one.mitigation, seeds, size, alone, worst)
     console.print(table)
     if left := len(comparisons) - len(judged):

@@ -18,7 +18,7 @@ from remedy.eval.report.groups import grouped
 from remedy.eval.report.measured import measured_sections
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import Missing, missing_runs, named, read_selection
-from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, read_readings, variants_of
+from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
 from remedy.eval.report.render import Report, write_pages
 from remedy.eval.report.results import result_sections, token_section
 from remedy.eval.report.runs import losses, run_sections
@@ -82,9 +82,8 @@ def compose(
         remarks += chosen_baselines(found.conditions, baselines)
         comparisons = default_comparisons(found.conditions, baselines) + diagnoses(found.conditions)
     as_they_are = [one["run"] for one in found.requests if as_it_is(one)]
-    requests = read_readings(folders, found.requests)
     decided = decide(comparisons, found.records, as_they_are, losses(found.requests))
-    decided = [judged(item, requests, missing, partial) for item in decided]
+    decided = [judged(item, found.requests, missing, partial) for item in decided]
     verdicts, fed = ([item for item in decided if (item.word is None) is diagnosis] for diagnosis in (False, True))
     sections = []
     if fed:

@@ -14,7 +14,7 @@ from remedy.eval.costs import CUTS, TOKENS
 from remedy.eval.costs import REQUEST as MEASURED
 from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records.remarks import untrained
-from remedy.eval.records.schema import LabelValue, read_records, traced_only
+from remedy.eval.records.schema import CURE, LabelValue, read_records, traced_only
 from remedy.eval.records.summary import ConditionSummary, summarise
 from remedy.eval.report.planned import SELECTION, Missing, named
 from remedy.settings import UserError
@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 
 class Evaluations(NamedTuple):
-    """The requests, their conditions, the traced programs' records with their `variant`, and what is missing."""
+    """The requests (with how the model was read, as `reading`, where that was kept), their conditions, the traced programs' records with
+    their `variant`, and what is missing."""
 
     requests: list[dict[str, Any]]
     conditions: list[ConditionSummary]
@@ -98,7 +99,8 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
                     f"{other} and {folder} hold the same conditions of a run {condition['run']!r}: "
                     "evaluate one of them anew with another --name"
                 )
-        found.requests.append(request)
+        path = folder / READING
+        found.requests.append({**request, "reading": read_json(path, CURE) if path.exists() else {}})
     if folders and not records:
         raise UserError(f"{folders[0]}: no condition is evaluated yet; `remedy evaluate`, run again, goes on")
     if not records:
@@ -106,17 +108,6 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
     together = pd.concat(records, ignore_index=True)
     together = together.astype(dict.fromkeys(together.select_dtypes("string"), object))  # its rows are taken faster
     return found._replace(records=traced_only(together))
-
-
-def read_readings(folders: Sequence[Path], requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The requests of these folders, each with how its model was read as `reading`; empty where that was not kept.
-
-    Raises:
-        UserError: a file is damaged.
-    """
-    paths = [folder / READING for folder in folders]
-    readings = [read_json(path, "evaluate again, which writes it anew") if path.exists() else {} for path in paths]
-    return [{**request, "reading": reading} for request, reading in zip(requests, readings, strict=True)]
 
 
 def variants_of(requests: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -22,8 +22,7 @@ DIAGNOSIS_HEAD = ["Fed", "Without", "With it", "Difference", "Tokens"]
 
 
 class Metric(NamedTuple):
-    """The words of a metric: `noun` in a sentence, `name` in a table, `scale` of a forest plot, and `unit`: what one of `Verdict.better`
-    counts on it."""
+    """The words of a metric: in a sentence, in a table, and of the scale of a forest plot; `unit`: what a gain of 1 counts on it."""
 
     noun: str
     name: str

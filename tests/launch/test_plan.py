@@ -89,7 +89,7 @@ def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
     )
     row = next(line for line in text.splitlines() if "5 to 5" in line)
     seen = f"{100 * smallest_difference((5, 5), 10):.0f} points"
-    assert [cell.strip() for cell in row.split("│")[3:5]] == ["40 in 10 clusters", seen]
+    assert [cell.strip() for cell in row.split("│")[3:5]] == ["40, 10 independent", seen]
 
 
 def test_speed_is_that_of_a_run_of_the_variant_where_one_has_logged_it(tmp_path: Path) -> None:

@@ -148,19 +148,6 @@ def test_a_run_that_is_taken_out_of_a_plan_is_missing_while_its_folder_is_there(
         missing_runs(evaluations[1:])
 
 
-def test_only_what_lacks_the_condition_is_not_judged(tmp_path: Path) -> None:
-    for run, right in (("a", False), ("b", True)):
-        parts = [made([right] * 100, run=run, labels={"length": n, "horizon": n}) for n in (4, 8)]
-        folder = write_evaluation(tmp_path / run, *parts, variant=run)
-    also = [made([True] * 100, run="b2", labels={"length": n, "horizon": n}) for n in (4, 8)]
-    folder = write_evaluation(tmp_path / "b2", *also, variant="b")
-    (folder / "summary.json").unlink()
-    next((folder / "records").glob("*length=8*")).unlink()
-    short, long = compose([tmp_path]).verdicts
-    assert (short.refused, long.word) == ("", VerdictWord.INCONCLUSIVE)
-    assert long.refused == "missing: b2 (1 condition) (--partial judges the others)"
-
-
 CHOSEN = {"chosen": {"train.learning_rate": 0.004}}
 
 

@@ -1,6 +1,5 @@
 """Pages of failures beside a report: which are chosen, that they are what `show` shows, and that a report stands without them."""
 
-import math
 import re
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from remedy.eval.evaluate import evaluate
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
 from remedy.eval.report.page import report
-from remedy.eval.report.records import LONGEST, MOST, TITLE, surest, turns
+from remedy.eval.report.records import LONGEST, MOST, TITLE, chosen
 from remedy.eval.view.page import page
 from remedy.eval.view.records import record_view
 from remedy.settings import build
@@ -27,40 +26,14 @@ def failed(count: int, run: str = "a", spacing: int = 1, **columns: object) -> p
     return made([False] * count, run=run, labels={"spacing": spacing}, **about)
 
 
-def test_conditions_of_all_runs_take_turns_and_no_cluster_is_shown_twice() -> None:
-    records = pd.concat([failed(40, run, spacing) for run in "ab" for spacing in (1, 2)])
-    found = list(turns(records))
-    assert [turn.name for turn in found] == [f"wrong-state-{number}" for number in range(1, MOST + 1)]
-    key = [(turn.run, "spacing=2" in turn.condition) for turn in found]
-    assert key[:5] == [("a", False), ("b", False), ("a", True), ("b", True), ("a", False)]
-    shown = [record["cluster"] for turn in found for record in turn.records]
-    assert len(shown) == len(set(shown))
-    assert {len(turn.records) for turn in found} == {4}  # 40 clusters for ten turns
-    mixed = records.sample(frac=1, random_state=1).sort_values(["run", "condition"], kind="stable")
-    again = [(turn.name, turn.run, [record["index"] for record in turn.records]) for turn in turns(mixed)]
-    assert again == [(turn.name, turn.run, [record["index"] for record in turn.records]) for turn in found]
-
-
-def test_the_shortest_come_first_and_long_ones_never() -> None:
-    records = failed(30).assign(written_tokens=[100 - number for number in range(29)] + [LONGEST])
-    found = list(turns(records))
-    sizes = [record["size"] for turn in found for record in turn.records]
-    assert sizes == sorted(sizes)
-    assert max(sizes) < LONGEST
-    assert len(found[0].records) == 2
-
-
-def test_the_surest_of_a_turn_is_chosen() -> None:
-    [turn, *_] = turns(failed(20))
-    least = {record["index"]: [-9.0, -0.1 * (1 + at)] for at, record in enumerate(reversed(turn.records))}
-    written = pd.DataFrame(
-        {"frame_places": [[0, 1]] * len(least), "frame_logprob_min": list(least.values())}, index=list(least)
-    )
-    found = surest(turn, written)
-    assert found.record == turn.records[-1]
-    assert found.least == math.exp(-0.1)
-    empty = written.assign(frame_places=[[]] * len(least))
-    assert math.isnan(surest(turn, empty).least)
+def test_conditions_of_all_runs_take_turns_short_ones_first_and_no_cluster_is_shown_twice() -> None:
+    records = pd.concat([failed(40, run, spacing) for run in "ab" for spacing in (1, 2)], ignore_index=True)
+    records = records.assign(written_tokens=[LONGEST if place % 40 > 30 else 40 - place % 40 for place in range(160)])
+    found = chosen(records)
+    assert list(found["name"]) == [f"wrong-state-{number}" for number in range(1, MOST + 1)]
+    assert list(zip(found["run"], found["spacing"]))[:5] == [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 1)]
+    assert list(found["cluster"]) == [f"{place:04}" for place in range(30, 20, -1)]
+    pd.testing.assert_frame_equal(chosen(records[::-1][::-1]), found)
 
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 2}, "reveal": {"locals": "diff"}})

@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 
 
 class Evaluations(NamedTuple):
-    """The requests (with how the model was read, as `reading`, where that was kept), their conditions, the traced programs' records with
-    their `variant`, and what is missing."""
+    """The requests, with how each model was read as `reading` where that was kept; their conditions; the records of traced programs
+    with their `variant`; and what is missing."""
 
     requests: list[dict[str, Any]]
     conditions: list[ConditionSummary]

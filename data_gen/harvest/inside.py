@@ -11,6 +11,7 @@ import importlib
 import itertools
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -27,6 +28,8 @@ MOST_CALLS = 64
 """Different ones that are noted of a function."""
 MOST_LINES = 100_000
 """Events of a call that is tried."""
+MOST_SECONDS = 2.0
+"""CPU seconds of such a call, which can be one C function that never ends: then the process does."""
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
@@ -252,11 +255,14 @@ def _bounded() -> Iterator[None]:
         return step
 
     random.seed(0)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     sys.settrace(step)
     try:
         yield
     finally:
         sys.settrace(None)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _refuse(*_: Any, **__: Any) -> Any:

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
 
+T = TypeVar("T")
 Word = Literal["ok", "raises", "literal", "long", "unstable", "import"]
 Calls = dict[str, list[str]]
 """The arguments of calls, as text, of each function."""
@@ -56,10 +57,8 @@ class Jobs:
         about = {"kind": "record", "wanted": wanted, "seconds": RECORD_SECONDS, "folder": folder}
         tests = [file for file in files if file.endswith(".py")]
         texts = [file for file in files if file not in tests]
-        some = [{**about, "modules": group, "files": []} for group in _groups(modules, _AT_A_TIME)]
-        some += [
-            {**about, "modules": [], "files": group} for group in [*_groups(texts, _AT_A_TIME), *_groups(tests, 1)]
-        ]
+        some = [{**about, "modules": group, "files": []} for group in groups(modules, _AT_A_TIME)]
+        some += [{**about, "modules": [], "files": group} for group in [*groups(texts, _AT_A_TIME), *groups(tests, 1)]]
         with ThreadPoolExecutor(len(self._boxes)) as pool:
             yield from pool.map(self._recorded, some)
 
@@ -102,8 +101,9 @@ class Jobs:
             self._free.put(box)
 
 
-def _groups(names: Sequence[str], most: int) -> list[Sequence[str]]:
-    return [names[at : at + most] for at in range(0, len(names), most)]
+def groups(items: Sequence[T], most: int) -> list[Sequence[T]]:
+    """The items in their order, at most so many together."""
+    return [items[at : at + most] for at in range(0, len(items), most)]
 
 
 def _program(job: dict[str, Any]) -> Program:

@@ -15,13 +15,15 @@ from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.harvest.closure import Refused, called_f, closed
 from remedy.data_gen.harvest.duplicates import Known, canonical, functions
 from remedy.data_gen.harvest.families import families
-from remedy.data_gen.harvest.jobs import Calls, Jobs, Results, are_literals
+from remedy.data_gen.harvest.jobs import Calls, Jobs, Results, are_literals, groups
 from remedy.data_gen.harvest.modules import Module, first_line, read
 from remedy.data_gen.harvest.mutations import mutated
 from remedy.data_gen.harvest.sources import Package
 from remedy.data_gen.splits import split_of, text_hash
 
 MOST_FRAMES = 2_000
+_AT_A_TIME = 12
+"""Functions whose calls are tried in one process."""
 _WORDS = {
     "raises": "raised",
     "literal": "its result is no short literal",
@@ -138,14 +140,18 @@ def _chosen(
 ) -> list[tuple[_Function, list[_Call]]]:
     """For each function the calls to keep: those seen first, then changed ones, different results before others."""
     tried = [_tried(function, options) for function in candidates]
-    by_module: dict[str, Calls] = {}
+    by_module: dict[str, list[tuple[str, list[str]]]] = {}
     for function, calls in zip(candidates, tried):
-        by_module.setdefault(function.module.name, {})[function.node.name] = list(calls)
+        by_module.setdefault(function.module.name, []).append((function.node.name, list(calls)))
+    some = [(name, dict(part)) for name, all_ in by_module.items() for part in groups(all_, _AT_A_TIME)]
     with ThreadPoolExecutor(options.workers) as pool:
-        results = dict(zip(by_module, pool.map(lambda one: jobs.evaluate(*one), by_module.items())))
+        evaluated_of = pool.map(lambda one: jobs.evaluate(*one), some)
+        results = {
+            (name, one): result for (name, _), results_ in zip(some, evaluated_of) for one, result in results_.items()
+        }
     chosen = []
     for function, calls in zip(candidates, tried):
-        evaluated = results[function.module.name].get(function.node.name)
+        evaluated = results.get((function.module.name, function.node.name))
         if evaluated is None:
             found.calls["its process ended, or ran too long"] += len(calls)
         chosen.append((function, _selected(calls, evaluated or [], options.calls, found)))

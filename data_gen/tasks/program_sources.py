@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 class Case(NamedTuple):
     """One program, its name, and the repr of its result where that is known.
 
-    `identity`: its text before any rewriting. `group`: what executions of one function share. `split`: the one that its source gives
-    it, if any.
+    `identity`: its text before any rewriting. `group`: what executions of one function share. `split`, `licence`: those that its
+    source gives it, if any.
     """
 
     id: str
@@ -32,6 +32,7 @@ class Case(NamedTuple):
     group: str
     expected: str | None = None
     split: str | None = None
+    licence: str | None = None
 
 
 class Benchmark(NamedTuple):
@@ -64,10 +65,13 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
     if len(set(ids)) < len(ids):
         twice = next(id for id in ids if ids.count(id) > 1)
         raise ConfigError(f"task programs: {path}: the id {twice!r} is given twice")
-    if without := next((case.id for case in cases if case.split is None and any(one.split for one in cases)), None):
-        raise ConfigError(
-            f"task programs: {path}: {without} has no split, and others have: give one to all, or to none"
-        )
+    for key in ("split", "licence"):
+        given = [getattr(case, key) is not None for case in cases]
+        if any(given) and not all(given):
+            without = cases[given.index(False)].id
+            raise ConfigError(
+                f"task programs: {path}: {without} has no {key}, and others have: give one to all, or to none"
+            )
     return cases
 
 
@@ -122,10 +126,12 @@ def _humaneval(row: dict[str, Any]) -> Iterable[Case]:
 
 
 def _own(row: dict[str, Any]) -> Iterable[Case]:
-    name, split = str(row["id"]), row.get("split")
+    name, split, licence = str(row["id"]), row.get("split"), row.get("licence")
+    if licence is not None and not isinstance(licence, str):
+        raise TypeError(f"licence is to be text, not {shown(licence)}")
     if split is not None and split not in SPLITS:
         raise ValueError(f"split {shown(split)} is none: {', '.join(SPLITS)}")
-    return [_called(name, row["code"], row["input"], row.get("output"))._replace(split=split)]
+    return [_called(name, row["code"], row["input"], row.get("output"))._replace(split=split, licence=licence)]
 
 
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark")

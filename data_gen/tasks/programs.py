@@ -161,6 +161,8 @@ class ProgramsTask(Task):
 
     def _drawn(self, case: Case, python: str) -> Drawn:
         slices: dict[str, int | str] = {"source": case.id, "python": python}
+        if case.licence is not None:
+            slices["licence"] = case.licence
         return Drawn(
             case.program,
             case.identity,

@@ -250,7 +250,8 @@ def test_the_programs_are_a_task_whose_split_is_their_package_s(harvested: Path)
     [split] = {row["split"] for row in rows(harvested)}
     count = data.task.count(split)
     assert count == len(rows(harvested))
-    assert {example.outcome for example in examples(data, split, range(count))} == {"ok"}
+    made = list(examples(data, split, range(count)))
+    assert {(example.outcome, example.slices["licence"]) for example in made} == {("ok", "MIT")}
 
 
 def test_an_interrupted_harvest_goes_on_to_the_same_bytes(folder: Path, harvested: Path) -> None:

@@ -60,6 +60,7 @@ class _Closure:
         self._modules: dict[str, Module] = {}
         self._taken: dict[str, set[int]] = defaultdict(set)
         self._aliases: dict[str, set[str]] = defaultdict(set)
+        self._attributes: dict[tuple[str, int], list[ast.Attribute]] = defaultdict(list)
         self._imports: set[str] = set()
         self._after: dict[str, set[str]] = defaultdict(set)
         self._owners: dict[str, str] = {}
@@ -70,24 +71,33 @@ class _Closure:
 
     def code(self) -> str:
         """The program's text."""
-        try:
-            order = list(TopologicalSorter(self._after).static_order())
-        except CycleError:
-            raise Refused("modules that import each other") from None
         parts, annotated = [], False
-        for name in order:
+        for name in self._order():
             module = self._modules[name]
             parts += sorted(self._aliases[name])
             for number in sorted(self._taken[name]):
                 statement = module.statements[number]
                 annotated = annotated or _is_annotated(statement)
-                text = module.text(statement, statement is not self._function or self._decorated)
+                text = module.text(
+                    statement, statement is not self._function or self._decorated, self._attributes[name, number]
+                )
                 parts.append(f"\n{text}\n" if isinstance(statement, DEFINITIONS) else text)
         head = ["from __future__ import annotations"] if annotated else []
-        text = "\n".join([*head, *sorted(self._imports), *parts]).strip("\n") + "\n"
-        while "\n\n\n" in text:
-            text = text.replace("\n\n\n", "\n\n")
-        return text
+        return "\n".join([*head, *sorted(self._imports), *parts]).strip("\n") + "\n"
+
+    def _order(self) -> list[str]:
+        """The modules, each after those that it takes something from, where they do not take from each other."""
+        for name in [name for name in self._after if not self._taken[name] and not self._aliases[name]]:
+            further = self._after.pop(name)  # it hands on what others have
+            for after in self._after.values():
+                if name in after:
+                    after |= further
+        for name, after in self._after.items():
+            after &= self._after.keys() - {name}
+        try:
+            return list(TopologicalSorter(self._after).static_order())
+        except CycleError:
+            return list(reversed(self._after))
 
     def _need(self, module: Module, name: str) -> None:
         if (module.name, name) in self._seen:
@@ -100,10 +110,9 @@ class _Closure:
                 self._take(module, number, name)
             return
         for star in module.stars:
-            source = self._source(module, star)
+            source = self._read(_target(module, star))
             if source is not None and (name in source.bound or source.stars):
-                self._after[module.name].add(source.name)
-                self._need(source, name)
+                self._from(module, source, name)
                 return
         if name not in _OF_MODULES and not hasattr(builtins, name):
             raise Refused("a name that is not found")
@@ -127,8 +136,29 @@ class _Closure:
         inside = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
         inside |= {one.name for one in ast.walk(statement) if isinstance(one, DEFINITIONS)}
         for need in sorted(needed(statement)):
-            if need in module.bound or need not in inside:  # a class's own names are looked up like a module's
+            if (whole := self._submodule(module, need)) is not None:
+                for attribute in _attributes(statement, need, inside):
+                    self._attributes[module.name, number].append(attribute)
+                    self._from(module, whole, attribute.attr)
+            elif need in module.bound or need not in inside:  # a class's own names are looked up like a module's
                 self._need(module, need)
+
+    def _from(self, module: Module, source: Module, name: str) -> None:
+        self._after[module.name].add(source.name)
+        self._need(source, name)
+
+    def _submodule(self, module: Module, name: str) -> Module | None:
+        """The module of the package that a name stands for, which is imported as a whole."""
+        numbers = module.bound.get(name, [])
+        statement = module.statements[numbers[0]] if len(numbers) == 1 else None
+        if not isinstance(statement, ast.Import | ast.ImportFrom):
+            return None
+        alias = next(one for one in statement.names if (one.asname or one.name.split(".")[0]) == name)
+        if isinstance(statement, ast.Import):
+            return self._read(alias.name) if alias.asname or "." not in alias.name else None
+        source = self._read(target := _target(module, statement))
+        is_bound = source is not None and source is not module and alias.name in source.bound
+        return None if is_bound else self._read(f"{target}.{alias.name}")
 
     def _import(self, module: Module, statement: ast.Import | ast.ImportFrom, name: str) -> None:
         [alias] = [one for one in statement.names if (one.asname or one.name.split(".")[0]) == name][:1]
@@ -138,10 +168,9 @@ class _Closure:
             return
         target = _target(module, statement)
         if target.partition(".")[0] == self._top:
-            source = self._source(module, statement)
+            source = self._read(target)
             if source is not None and (alias.name in source.bound or source.stars):
-                self._after[module.name].add(source.name)
-                self._need(source, alias.name)
+                self._from(module, source, alias.name)
                 if written:
                     self._claim(name, module.name)
                     self._aliases[module.name].add(f"{name} = {alias.name}")
@@ -158,9 +187,8 @@ class _Closure:
         self._claim(name, owner or line)
         self._imports.add(line)
 
-    def _source(self, module: Module, statement: ast.ImportFrom) -> Module | None:
-        """The module of the package that something is imported from."""
-        target = _target(module, statement)
+    def _read(self, target: str) -> Module | None:
+        """A module of the package, by its full name."""
         if target.partition(".")[0] != self._top:
             return None
         place = self._root.joinpath(*target.split("."))
@@ -170,6 +198,20 @@ class _Closure:
     def _claim(self, name: str, owner: str) -> None:
         if self._owners.setdefault(name, owner) != owner:
             raise Refused("two modules' names clash")
+
+
+def _attributes(statement: ast.stmt, module: str, inside: set[str]) -> list[ast.Attribute]:
+    """The places where a statement takes something from a module that it knows as a whole."""
+    nodes = list(ast.walk(statement))
+    found = [
+        one
+        for one in nodes
+        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == module
+    ]
+    others = sum(isinstance(one, ast.Name) and one.id == module for one in nodes) - len(found)
+    if others or module in inside or any(isinstance(one, ast.arg) and one.arg == module for one in nodes):
+        raise Refused("a whole module of its package")
+    return found
 
 
 def _target(module: Module, statement: ast.ImportFrom) -> str:

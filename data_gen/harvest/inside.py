@@ -61,6 +61,19 @@ def literal(value: Any) -> str:
     return text
 
 
+def values(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments that a text writes, by place and by name.
+
+    Raises:
+        ValueError, SyntaxError, TypeError, RecursionError, MemoryError: they are no literals.
+    """
+    call = ast.parse(f"f({text})", mode="eval").body
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or None in [n.arg for n in call.keywords]:
+        raise ValueError("no arguments")
+    given = [ast.literal_eval(one) for one in call.args]
+    return given, {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
+
+
 def arguments(frame: types.FrameType, defaults: dict[str, Any]) -> str:
     """The arguments of a call that begins, as it would be written; those that are the default are left out.
 
@@ -222,10 +235,7 @@ def _twice(function: Any, text: str) -> tuple[str, str, bool]:
 
 
 def _result(function: Any, text: str) -> tuple[str, str, bool]:
-    call = ast.parse(f"f({text})", mode="eval").body
-    assert isinstance(call, ast.Call)
-    given = [ast.literal_eval(one) for one in call.args]
-    named = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
+    given, named = values(text)
     try:
         with _bounded():
             value = function(*given, **named)

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
+from remedy.data_gen.harvest.inside import values
 
 T = TypeVar("T")
 Word = Literal["ok", "raises", "literal", "long", "unstable", "import"]
@@ -119,11 +120,7 @@ def _inside() -> str:
 def are_literals(arguments: str) -> bool:
     """Say if the arguments of a call are literals and nothing else."""
     try:
-        call = ast.parse(f"f({arguments})", mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            return False
-        for one in [*call.args, *(named.value for named in call.keywords)]:
-            ast.literal_eval(one)
-        return all(named.arg for named in call.keywords)
+        values(arguments)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return False
+    return True

@@ -7,7 +7,7 @@ import ast
 import dis
 import types
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -52,8 +52,8 @@ class Module:
         }
         yield from last.values()
 
-    def text(self, statement: ast.stmt, decorated: bool = True) -> str:
-        """A statement as it is written, but for docstrings, in which a call's result may stand."""
+    def text(self, statement: ast.stmt, decorated: bool = True, attributes: Sequence[ast.Attribute] = ()) -> str:
+        """A statement as it is written, but for docstrings, in which a call's result may stand; of `attributes` the last part."""
         begin = first_line(statement) if decorated else statement.lineno
         end = statement.end_lineno or begin
         before = self._lines[statement.lineno - 1].encode()[: statement.col_offset].strip()
@@ -61,6 +61,12 @@ class Module:
         if before or (after and not after.startswith(b"#")):  # several on one line
             return ast.unparse(statement)
         lines: dict[int, str] = {number: self._lines[number - 1] for number in range(begin, end + 1)}
+        for one in sorted(attributes, key=lambda one: -one.col_offset):
+            line = lines[one.lineno].encode()
+            if (
+                line[one.col_offset : one.end_col_offset] == ast.unparse(one).encode()
+            ):  # an f-string's places can be wrong
+                lines[one.lineno] = (line[: one.col_offset] + one.attr.encode() + line[one.end_col_offset :]).decode()
         for node in ast.walk(statement):
             if isinstance(node, DEFINITIONS) and ast.get_docstring(node, clean=False) is not None:
                 said = node.body[0]

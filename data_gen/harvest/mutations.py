@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from remedy.data_gen.harvest.inside import values
 from remedy.data_gen.harvest.jobs import are_literals
 
 
@@ -16,32 +16,18 @@ def mutated(seen: Sequence[str], count: int, seed: str) -> list[str]:
     They are a function of what is seen and of the seed.
     """
     draw = random.Random(seed)
-    calls = [ast.parse(f"f({text})", mode="eval").body for text in seen]
-    pool = [value for call in calls for value in _values(call)]
+    pool = [value for given, named in map(values, seen) for value in [*given, *named.values()]]
     found: dict[str, None] = {}
     for _ in range(4 * count if pool else 0):
-        call = draw.choice(calls)
-        assert isinstance(call, ast.Call)
-        given = [ast.literal_eval(one) for one in call.args]
-        named = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
-        if not given and not named:
-            continue
-        at = draw.randrange(len(given) + len(named))
-        if at < len(given):
-            given[at] = _changed(given[at], pool, draw)
-        else:
-            name = list(named)[at - len(given)]
-            named[name] = _changed(named[name], pool, draw)
+        given, named = values(draw.choice(seen))
+        if places := [*range(len(given)), *named]:
+            at = draw.choice(places)
+            held: Any = given if isinstance(at, int) else named
+            held[at] = _changed(held[at], pool, draw)
         text = ", ".join([*map(repr, given), *(f"{name}={value!r}" for name, value in named.items())])
         if text not in seen and len(found) < count and are_literals(text):
             found[text] = None
     return list(found)
-
-
-def _values(call: ast.expr) -> Iterator[Any]:
-    assert isinstance(call, ast.Call)
-    for one in [*call.args, *(named.value for named in call.keywords)]:
-        yield ast.literal_eval(one)
 
 
 def _changed(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:

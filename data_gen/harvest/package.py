@@ -170,7 +170,7 @@ def _tried(function: _Function, options: Options) -> dict[str, bool]:
 def _selected(calls: Mapping[str, bool], results: Results | Sequence[Any], most: int, found: Yield) -> list[_Call]:
     good: list[_Call] = []
     for (text, is_mutated), (word, result, iterates) in zip(calls.items(), results):
-        if word == "ok" and _is_literal(result):
+        if word == "ok" and are_literals(result):
             good.append(_Call(text, result, iterates, is_mutated))
         else:
             found.calls[f"{'made up, ' if is_mutated else ''}{_WORDS.get(word, _WORDS['literal'])}"] += 1
@@ -180,14 +180,6 @@ def _selected(calls: Mapping[str, bool], results: Results | Sequence[Any], most:
         new.setdefault(call.result, call)
     again = [call for call in good if new[call.result] is not call and not call.is_mutated]
     return [*new.values(), *again][:most]
-
-
-def _is_literal(text: str) -> bool:
-    try:
-        ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def _checked(

@@ -72,7 +72,10 @@ def counts(x):
     return len(seen)
 
 def whole(x):
-    return _marks.double(x)
+    return vars(_marks)['double'](x)
+
+def through(text):
+    return [text, _marks.double(text), _marks.double(_marks.BLANK), 'ß', _marks.LIMIT]
 
 def late(x):
     from ._marks import double
@@ -117,6 +120,7 @@ def test_one(call):
 
 def test_more():
     words.of_objects(object())
+    words.through('a')
     list(words.neighbours('abc'))
     assert words.published([1, 2]) == 6
 
@@ -186,8 +190,8 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def test_every_function_is_kept_or_counted_with_its_reason(folder: Path, harvested: Path) -> None:
     [summary] = json.loads(harvested.with_suffix(".summary.json").read_text())["packages"].values()
     assert summary["functions"] == {
-        "all": 18,
-        "kept": 4,
+        "all": 19,
+        "kept": 5,
         "never called": 1,
         "called with objects alone": 1,
         "no call of it can be kept": 4,
@@ -228,6 +232,13 @@ def test_a_program_holds_what_its_function_needs_and_no_answer(harvested: Path) 
     about = {"package": "tidy-words", "version": "1.2", "licence": "MIT", "file": "tidy/words.py", "line": 9}
     assert about.items() <= first.items()
     assert first["families"] == ["strings"]
+    [through, *_] = [row for row in rows(harvested) if row["function"] == "through"]
+    assert through["code"] == (
+        "BLANK = ' '\nLIMIT = 3\n\n"
+        "def double(mark):\n    return mark + mark\n\n\n"
+        "def through(text):\n    return [text, double(text), double(BLANK), 'ß', LIMIT]\n\n"
+        "f = through\n"
+    )
 
 
 def test_an_iterator_is_listed_and_calls_are_made_up_where_few_were_seen(harvested: Path) -> None:
@@ -261,7 +272,7 @@ def test_an_interrupted_harvest_goes_on_to_the_same_bytes(folder: Path, harveste
     run(folder, out)
     assert out.read_bytes() == whole
     before = out.with_suffix(".summary.json").read_bytes()
-    assert run(folder, out)[1].startswith("| tidy-words | 18 | 16 |")
+    assert run(folder, out)[1].startswith("| tidy-words | 19 | 17 |")
     assert (out.read_bytes(), out.with_suffix(".summary.json").read_bytes()) == (whole, before)
     with pytest.raises(UserError, match=r"begun with calls 4, not 5: give the same"):
         run(folder, out, calls=5)

@@ -13,7 +13,7 @@ from remedy.data_gen.harvest.duplicates import Known, canonical, functions
 from remedy.data_gen.harvest.package import Options, Yield, harvest
 from remedy.data_gen.harvest.sources import Package, find, interpreter, is_licensed
 from remedy.data_gen.tasks.program_sources import BENCHMARKS, lines, read_cases
-from remedy.files import replace_file, write_text
+from remedy.files import write_text
 from remedy.messages import shown
 from remedy.settings import UserError
 
@@ -70,8 +70,8 @@ def _one(
     for file, rows in ((out, found.rows), (duplicates, found.duplicates)):
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("a", encoding="utf-8") as lines_:
-                lines_.write("".join(f"{json.dumps(row)}\n" for row in rows))
+            with file.open("a", encoding="utf-8") as written:
+                written.write("".join(f"{json.dumps(row)}\n" for row in rows))
     return _said(package, found, round(time.monotonic() - begin, 1))
 
 
@@ -107,23 +107,21 @@ def _known(out: Path, done: dict[str, Any]) -> Known:
     known = Known()
     if not out.exists():
         return known
-    rows, whole = [], True
-    for line in out.read_text(encoding="utf-8").splitlines():
-        try:
-            row = json.loads(line)
-            whole = whole and row["package"] in done
-        except (ValueError, KeyError):
-            row = None
-        if row and row["package"] in done:
-            rows.append((line, row))
-        else:
-            whole = False
-    if not whole:
-        text = "".join(f"{line}\n" for line, _ in rows)
-        replace_file(out, lambda partial: partial.write_text(text, encoding="utf-8"))
-    for code, label in {row["code"]: row["id"].rpartition("/")[0] for _, row in rows}.items():
+    written = out.read_text(encoding="utf-8").splitlines()
+    rows = {line: row for line in written if (row := _row_of(line)) and row.get("package") in done}
+    if len(rows) < len(written):
+        write_text(out, "".join(f"{line}\n" for line in rows))
+    for code, label in {row["code"]: row["id"].rpartition("/")[0] for row in rows.values()}.items():
         known.add(label, canonical(_without_f(code)))
     return known
+
+
+def _row_of(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+        return row if isinstance(row, dict) else {}
+    except ValueError:  # cut off
+        return {}
 
 
 def _without_f(code: str) -> str:

@@ -96,8 +96,9 @@ def _library(word: str, python: Interpreter) -> Package:
     root = Path(python.library)
     place = root / word.replace(".", "/")
     modules = _modules(root, [place, place.with_name(f"{place.name}.py")])
-    name = word.replace(".", "_")
-    tests = [*root.glob(f"test/test_{name}.py"), *root.glob(f"test/test_{name}/test*.py")]
+    name = word.replace(".", "_").lstrip("_")
+    patterns = (f"test_{name}.py", f"test_{name}_*.py", f"test_{name}/test*.py")
+    tests = [file for pattern in patterns for file in (root / "test").glob(pattern)]
     return Package(word, f"Python {python.version}", PYTHON_LICENCE, root, modules, tuple(sorted(tests)), ())
 
 

@@ -282,11 +282,13 @@ def _refuse(*_: Any, **__: Any) -> Any:
 def _soften() -> None:
     """Have what the sandbox forbids raise first, so that one test that tries it does not end all others."""
     import _thread
+    import socket
     import subprocess
 
     _thread.start_new_thread = threading._start_new_thread = _refuse  # type: ignore[attr-defined]
     subprocess.Popen.__init__ = _refuse  # type: ignore[method-assign]
     os.fork = os.kill = os.system = _refuse
+    socket.socket.__new__ = socket.getaddrinfo = socket.gethostbyname = socket.gethostname = _refuse  # type: ignore
     time.sleep = lambda _: None
 
 

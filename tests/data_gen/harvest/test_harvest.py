@@ -125,13 +125,15 @@ def test_more():
     assert words.published([1, 2]) == 6
 
 def test_that_ends_nothing():
-    import os, subprocess, threading
+    import os, socket, subprocess, threading
     with pytest.raises(RuntimeError):
         os.fork()
     with pytest.raises(RuntimeError):
         subprocess.run(['true'])
     with pytest.raises(RuntimeError):
         threading.Thread(target=print).start()
+    with pytest.raises(RuntimeError):
+        socket.create_connection(('localhost', 80))
 """,
     "tests/test_hostile.py": """import os
 from tidy import words

@@ -96,8 +96,8 @@ def horizon(length: int, reveal: RevealConfig) -> int:
 
 AXIS = "horizon"
 NOTE = (
-    "The largest horizon (commands since the last state that shows all variables) at which the lower end of the 95 % interval is at "
-    f"least {BAR:.0%}, run by run; in small print, what was tested, and smaller horizons that do not reach it."
+    "Of each run, the largest horizon (commands since the last state that shows all variables) at which the lower end of the 95 % "
+    f"interval is at least {BAR:.0%}; in small print, what was tested, and smaller horizons that some run does not reach."
 )
 
 
@@ -134,13 +134,21 @@ def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizo
 
 
 def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """A table of the solved horizons; nothing where nothing was scored."""
-    found = solved_horizons(conditions)
-    if not found:
-        return []
-    rows: Rows = [["Run", *map(title, found[0]["labels"]), "Solved horizon"]]
-    for one in found:
-        said = f"{one['solved'] or 'none'}\ntested: {', '.join(map(str, one['tested']))}"
-        said += f"\nbut not {', '.join(map(str, one['failed_below']))}" if one["failed_below"] else ""
-        rows.append([one["run"], *map(text, one["labels"].values()), said])
-    return [Section(f"{name}: solved horizon", rows=rows, note=NOTE)]
+    """A table of the solved horizons, a row for every recipe; nothing where nothing was scored."""
+    variants = {one["run"]: one["variant"] for one in conditions}
+    found: dict[tuple[str, ...], list[SolvedHorizon]] = {}
+    for one in solved_horizons(conditions):
+        found.setdefault((variants[one["run"]], *map(text, one["labels"].values())), []).append(one)
+    rows: Rows = []
+    for key, runs in found.items():
+        solved = ", ".join(str(one["solved"] or "none") for one in runs)
+        missed = sorted({at for one in runs for at in one["failed_below"]})
+        but = f"not always {', '.join(map(str, missed))}" if missed else ""
+        tested = f"tested: {', '.join(map(str, runs[0]['tested']))}"
+        rows.append([*key, "\n".join(filter(None, [solved, tested, but]))])
+    labels = [title(label) for one in solved_horizons(conditions)[:1] for label in one["labels"]]
+    return (
+        [Section(f"{name}: solved horizon", rows=[["Recipe", *labels, "Solved horizon"], *rows], note=NOTE)]
+        if rows
+        else []
+    )

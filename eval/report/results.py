@@ -74,11 +74,11 @@ def result_sections(
     if scored:
         conditions = all_runs(scored)
         beside = [one for one in published if one.beside(conditions)]
-        notes = [NOTES["right"], constant(conditions), *(f"{one.name}: {one.unlike}" for one in beside)]
+        notes = [constant(conditions), *(f"{one.name}: {one.unlike}" for one in beside)]
         if left_out := untraced(all_runs(groups)):
             notes.append(f"Left out, since they could not be run: {left_out}.")
-        note = " ".join(filter(None, notes))
-        found.append(Section(f"{name}: right answers", rows=right_table(scored, beside), note=note))
+        rows, own = right_table(scored, beside), " ".join(filter(None, notes))
+        found.append(Section(f"{name}: right answers", rows=rows, note=NOTES["right"], own=own))
     if steps:
         title_ = f"{name}: right by frame, where answers are fed"
         found.append(Section(title_, rows=step_table(steps), note=NOTES["fed"]))

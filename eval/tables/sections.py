@@ -24,7 +24,7 @@ Rows = list[list[str]]
 class Section(NamedTuple):
     """A part of a report: a table or a figure. Its title, which no other section has, names the figure's file. `draw`: makes the
     figure; None where there is nothing to draw, and then the section is left out. `links`: where cells lead to that are one of these
-    texts, files beside the report."""
+    texts, files beside the report; `own`: said after the note, which stands only where it is first needed."""
 
     title: str
     rows: Rows | None = None
@@ -32,6 +32,7 @@ class Section(NamedTuple):
     note: str = ""
     links: Mapping[str, str] = {}
     group: str = RIGHT
+    own: str = ""
 
 
 class Published(NamedTuple):

@@ -99,8 +99,8 @@ def test_the_solved_horizon_is_the_largest_that_is_surely_at_the_bar() -> None:
     (section,) = solved_horizon_section("Permutation programs", conditions)
     # 96 % of 400 reaches 95 % as an estimate, but with an interval from 93.6 %.
     assert section.rows == [
-        ["Run", "Solved horizon"],
-        ["a", "32\ntested: 8, 16, 32, 64\nbut not 16"],
+        ["Recipe", "Solved horizon"],
+        ["a", "32\ntested: 8, 16, 32, 64\nnot always 16"],
         ["b", "none\ntested: 8, 16"],
     ]
 
@@ -110,7 +110,7 @@ def test_a_horizon_is_solved_at_all_of_its_lengths_and_spacings_stand_apart() ->
     parts = [outcomes(share, "a", n, horizon=at, spacing=k) for n, k, at, share in grid]
     (section,) = solved_horizon_section("Permutation programs", together(*parts)[0])
     assert section.rows == [
-        ["Run", "Spacing", "Solved horizon"],
+        ["Recipe", "Spacing", "Solved horizon"],
         ["a", "4", "none\ntested: 4"],
         ["a", "inf", "64\ntested: 16, 64"],
     ]

@@ -5,14 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from remedy.eval.report.measured import (
-    DENSITIES,
-    cut_table,
-    densest_table,
-    measured_sections,
-    token_table,
-    with_total,
-)
+from remedy.eval.report.measured import DENSITIES, cut_table, densest_table, measured_sections, token_table, with_total
 from tests.eval.costs.test_measure import measured, own  # noqa: F401 (a fixture)
 
 

@@ -43,20 +43,7 @@ def test_every_run_is_compared_and_a_diagnostic_with_an_axis_is_drawn_along_it(t
 
 def test_a_diagnostic_that_is_not_known_here_is_reported_all_the_same(tmp_path: Path) -> None:
     found = titles([evaluation(tmp_path, "a", False, diagnostic="sorting")])
-    assert found[:2] == [
-        "Sorting: right answers",
-        "Sorting: failure classes",
-    ]
-
-
-def test_runs_of_one_variant_are_put_together_and_compared_as_one(tmp_path: Path) -> None:
-    folders = [evaluation(tmp_path, f"{name}-{seed}", name == "b", variant=name) for name in "ab" for seed in range(4)]
-    found = compose(folders)
-    assert [(verdict.word, verdict.found.seeds) for verdict in found.verdicts] == [(VerdictWord.HELPED, (4, 4))] * 2
-    (rows,) = [section.rows for section in found.sections if section.title == "Permutation programs: right answers"]
-    assert rows is not None
-    assert [row[0] for row in rows[1:]] == ["a", "a", "b", "b"]
-    assert compose(folders[:4]).verdicts == []
+    assert found[:2] == ["Sorting: right answers", "Sorting: failure classes"]
 
 
 def test_the_baseline_is_named_or_said_to_be_the_first(tmp_path: Path) -> None:

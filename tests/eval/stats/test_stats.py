@@ -326,13 +326,6 @@ def test_runs_on_both_sides_are_paired_with_themselves() -> None:
         compare(before, after[:, :9])
 
 
-def test_a_model_as_it_is_does_not_vary() -> None:
-    kept, forgot = runs(0.9), runs(*np.linspace(0.4, 0.6, 6))
-    assert said(kept, forgot, standing=(True, False)) == "worse"
-    assert said(kept, forgot[:5], standing=(True, False)) == "inconclusive"
-    assert not compare(kept, forgot).repeated
-
-
 def test_no_run_solves_what_one_that_is_always_right_is_not_shown_to() -> None:
     of = [number // 5 for number in range(300)]  # 60 clusters of programs that are all alike
     nearly, all_right = (over_seeds(runs(share, share, programs=300), of) for share in (298 / 300, 1.0))

@@ -1,6 +1,5 @@
 """Holds how labels and rates of conditions are said in reports."""
 
-from remedy.eval.report.groups import grouped, table
 from remedy.eval.tables.sections import (
     constant,
     in_order,
@@ -40,6 +39,15 @@ def test_values_are_said_as_configurations_write_them() -> None:
     assert named({"answer_only": False}, ["answer_only"]) == ""
 
 
+def test_a_share_of_several_runs_is_their_mean_with_the_lowest_and_highest() -> None:
+    (first,), _ = together(made(HALF))
+    (second,), _ = together(made([True, True]))
+    assert mean_of([first["right"]]) == percent(first["right"])
+    assert mean_of([first["right"], first["right"]]) == "50 %"
+    assert mean_of([first["right"], second["right"]]) == "75 %\nruns 50 to 100 %"
+    assert mean_of([None]) == ""
+
+
 def test_conditions_are_in_the_order_of_their_labels_values() -> None:
     labels = [{"length": 16}, {"length": 4, "forcing": "teacher_forced"}, {"length": 4}]
     conditions, _ = together(*(made(HALF, labels=one) for one in labels))
@@ -48,27 +56,3 @@ def test_conditions_are_in_the_order_of_their_labels_values() -> None:
         (4, "teacher_forced"),
         (16, "free"),
     ]
-
-
-def test_no_condition_is_lost_in_a_table() -> None:
-    conditions, records = together(
-        *(
-            made(HALF, run=run, labels={"length": length, "forcing": forcing})
-            for run in ("a-0", "a-1", "b")
-            for length in (4, 8)
-            for forcing in ("free", "action_forced")
-        ),
-        variants={"a-0": "a", "a-1": "a"},
-    )
-    groups = grouped(conditions, records)
-    rows = table(groups, {"Examples": lambda group: str(group.total("examples")), "Nothing": lambda group: "0"})
-    assert rows[0] == ["Recipe", "Length", "Forcing", "Examples"]  # a column of zeros is left out
-    assert rows[1:] == [
-        [name, length, forcing, count]
-        for name, count in (("a", "16"), ("b", "8"))
-        for length in ("4", "8")
-        for forcing in ("free", "action_forced")
-    ]
-    assert mean_of([run["right"] for run in groups[0].runs]) == "50 %"
-    assert mean_of([groups[0].runs[0]["right"]]) == percent(conditions[0]["right"])
-    assert mean_of([None]) == ""

@@ -199,17 +199,12 @@ def _inspect_rows(path: Path, about: Mapping[str, Any], samples: Iterable[Mappin
     """The samples of an inspect_ai log; epochs of a sample are one cluster."""
     if about["status"] != "success":
         raise UserError(f"{path}: the log's status is {about['status']!r}: give one that ended")
-    return [
-        Row(
-            about["eval"]["task"],
-            "",
-            f"{sample['id']}-{sample['epoch']}",
-            {name: score["value"] for name, score in (sample.get("scores") or {}).items()},
-            sample.get("metadata") or {},
-            str(sample["id"]),
-        )
-        for sample in samples
-    ]
+    rows = []
+    for sample in samples:
+        scores = {name: score["value"] for name, score in (sample.get("scores") or {}).items()}
+        name, fields = f"{sample['id']}-{sample['epoch']}", sample.get("metadata") or {}
+        rows.append(Row(about["eval"]["task"], "", name, scores, fields, str(sample["id"])))
+    return rows
 
 
 def _table_rows(path: Path, table: pd.DataFrame) -> list[Row]:

@@ -13,12 +13,9 @@ from remedy.eval.stats import VerdictWord
 
 Request = Mapping[str, Any]
 """The content of an evaluation's request: `checkpoint` and, of runs that were trained here, `training`."""
-BUDGETS = {"steps": (0.0, ",.0f"), "examples": (0.0, ",.0f"), "tokens": (0.05, ".2g"), "flops": (0.05, ".2g")}
-"""Budgets of training, with the share by which equal ones may differ (with random lengths no two seeds read the same number), and how
-they are written."""
-SIZE_TOLERANCE = 0.1
-"""Parameters and states that differ by less than this share are called equal: widths matched to a multiple of the heads miss by as
-much. Of equal width, mixers differ by up to 60 %."""
+TOLERANCES = {"tokens": 0.05, "FLOPs": 0.05, "parameters": 0.1, "state": 0.1, "state a token": 0.1}
+"""Numbers that differ by less than these shares are called equal: with random lengths no two seeds read the same number of tokens, and
+widths matched to a multiple of the heads miss by some parameters. All others are equal or not."""
 MOST_CUT = 0.05
 """Where the sides have other limits, no more than this share of either side's examples may be cut by its own."""
 LIMITS = ("max_new_tokens", "longest sequence of the server")
@@ -38,7 +35,7 @@ def judged(
         [one for one in requests if one["run"] in runs and (slugs is None or not slugs.isdisjoint(one["conditions"]))]
         for runs, slugs in zip(item.runs, item.conditions or (None, None))
     )
-    differing = unequal(before, after) + unequal_evaluations(before, after)
+    differing = unequal(before, after)
     remarks = [f"unequal: {'; '.join(differing)}"] if differing else []
     refused = _cut(item, before, after) or _counted_twice(before, after)
     refused = refused or ("" if partial else _incomplete(item, missing))
@@ -48,82 +45,54 @@ def judged(
 
 
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """The budgets of two recipes, each with the requests of its runs, that were unequal: `steps 1,600 against 800`, of the treatment
-    first. Empty where they were equal, or of neither side anything is known."""
-    sides = treatment, baseline
-    return [
-        *_unequal_training([[one.get("training") for one in side] for side in sides]),
-        *_unequal_sizes([[one["checkpoint"] for one in side if one.get("checkpoint")] for side in sides]),
-        *_apart("", [[served(one.get("backend")) or "no server" for one in side] for side in sides]),
-        *_apart("", [[quantised(one) or "weights as they are" for one in side] for side in sides]),
-    ]
-
-
-def _unequal_training(sides: Sequence[Sequence[Request | None]]) -> list[str]:
-    learnt = [any(one and one["steps"] for one in side) for side in sides]
-    if learnt[0] != learnt[1]:
-        return [f"only the {'treatment' if learnt[0] else 'baseline'} was trained here"]
-    known = [[one for one in side if one] for side in sides]
-    if not all(learnt) or [*map(len, known)] != [*map(len, sides)]:
-        return []
-    found = [
-        said
-        for key, (tolerance, form) in BUDGETS.items()
-        for said in _numbers(known, key, key.replace("flops", "FLOPs"), tolerance, form)
-    ]
-    # Learning rates are equal if both were chosen on validation, or neither and they are the same.
-    chosen = [any(LEARNING_RATE in one["chosen"] for one in side) for side in known]
-    if chosen[0] != chosen[1]:
-        found.append(f"learning rate chosen on validation for the {'treatment' if chosen[0] else 'baseline'} alone")
-    elif not any(chosen):
-        rates = _apart("learning rate", [[f"{one['learning_rate']:g}" for one in side] for side in known])
-        found += [f"{one}, neither chosen on validation here" for one in rates]
+    """What differs between two recipes, each with the requests of its runs, of all that is known of each run: `steps 1,600 against
+    800`, of the treatment first; of numbers the means."""
+    trained = [any((one.get("training") or {}).get("steps") for one in side) for side in (treatment, baseline)]
+    found = []
+    if trained[0] != trained[1]:
+        found.append(f"only the {'treatment' if trained[0] else 'baseline'} was trained here")
+    sides = [[facts(one, all(trained)) for one in side] for side in (treatment, baseline)]
+    every = [one for side in sides for one in side]
+    for name in every[-1] if all(sides) else ():
+        if not all(name in one for one in every):
+            continue
+        values = [[one[name] for one in side] for side in sides]
+        if isinstance(values[0][0], str):
+            first, second = (", ".join(sorted(set(side))) for side in values)
+            equal = first == second
+        else:
+            means = [sum(side) / len(side) for side in values]
+            equal = math.isclose(*means, rel_tol=TOLERANCES.get(name, 0.0))
+            first, second = (f"{one:,.0f}" if one < 1e9 else f"{one:.2g}" for one in means)
+        found += [] if equal else [f"{name} {first} against {second}"]
     return found
 
 
-def _unequal_sizes(sides: Sequence[Sequence[Request]]) -> list[str]:
-    """Parameters, and what is carried from token to token: of a fixed size, or growing with the text."""
-    if not all(sides):
-        return []
-    found = _numbers(sides, "parameters", "parameters", SIZE_TOLERANCE, ",.0f")
-    sizes = [(side[0].get("state_floats") or 0, side[0].get("state_by_length") or 0) for side in sides]
-    states = [state(side[0]) for side in sides]
-    if all(states) and not all(math.isclose(*pair, rel_tol=SIZE_TOLERANCE) for pair in zip(*sizes)):
-        found.append(f"state {states[0]} against {states[1]}")
-    return found
-
-
-def _numbers(sides: Sequence[Sequence[Request]], key: str, name: str, tolerance: float, form: str) -> list[str]:
-    """Name the means of two sides, the treatment first, where they differ by more than a share."""
-    first, second = (sum(one[key] for one in side) / len(side) for side in sides)
-    return [] if math.isclose(first, second, rel_tol=tolerance) else [f"{name} {first:{form}} against {second:{form}}"]
-
-
-def _apart(name: str, sides: Sequence[Sequence[str]]) -> list[str]:
-    """Name what two sides, the treatment first, have of one kind, where that differs."""
-    first, second = (", ".join(sorted(set(side))) for side in sides)
-    return [f"{name} {first} against {second}".strip()] if first != second else []
-
-
-def unequal_evaluations(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """The settings of two sides' evaluations that differ, of what is known of all their runs: `max_new_tokens 4,096 against 4`."""
-    sides = [[_settings(request) for request in side] for side in (treatment, baseline)]
-    if not all(sides):
-        return []
-    known = [key for key in sides[1][0] if all(key in one for side in sides for one in side)]
-    if not any("bfloat16" in one.get("precision", "") for side in sides for one in side):
-        known = [key for key in known if key != "batch_size"]  # it rounds nothing
-    return [said for key in known for said in _apart(key, [[one[key] for one in side] for side in sides])]
+def facts(request: Request, trained: bool) -> dict[str, Any]:
+    """What is known of a run that a comparison should hold equal, as numbers and texts. `trained`: say what its training took."""
+    training, about = request.get("training") or {}, request.get("checkpoint", {})
+    found: dict[str, Any] = {}
+    if trained and training:
+        found = {"FLOPs" if key == "flops" else key: training[key] for key in ("steps", "examples", "tokens", "flops")}
+        chosen = LEARNING_RATE in training["chosen"]
+        found["learning rate"] = "chosen on validation" if chosen else f"{training['learning_rate']:g}"
+    numbers = {"parameters": "parameters", "state_floats": "state", "state_by_length": "state a token"}
+    found |= {name: about[key] for key, name in numbers.items() if about.get(key) is not None}
+    found |= {
+        "model": served(request.get("backend")) or "run here",
+        "weights": quantised(request).removeprefix("weights ") or "as they are",
+    }
+    return found | _settings(request)
 
 
 def _settings(request: Request) -> dict[str, str]:
-    """The settings of an evaluation by name, as they are said."""
+    """The settings of an evaluation by name, as they are said; batches only where they round otherwise."""
     asked: Mapping[str, object] = request.get("evaluation", {})
     found = {key: value for key, value in asked.items() if key not in _OTHERWISE_SAID}
     read = request.get("reading", {}).get("precision", _PRECISIONS.get(str(asked.get("precision"))))
     batch, backend = asked.get("batch_size"), request.get("backend")
     found |= {"precision": read} if read else {}
-    found |= {"batch_size": batch} if batch and not backend else {}
+    found |= {"batch_size": batch} if batch and not backend and "bfloat16" in str(read) else {}
     found |= {LIMITS[1]: backend["longest"]} if backend else {}
     return {key: f"{value:,}" if isinstance(value, int) else said(value) for key, value in found.items()}
 

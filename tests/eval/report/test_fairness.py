@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remedy.checksums import write_json
-from remedy.eval.report.fairness import same_weights, unequal, unequal_evaluations
+from remedy.eval.report.fairness import same_weights, unequal
 from remedy.eval.report.page import compose
 from remedy.eval.report.planned import Missing, missing_runs, write_plan
 from remedy.eval.report.verdicts import Verdict
@@ -20,6 +20,7 @@ from tests.eval.report.test_runs import TRAINING
 
 LABELS = {"length": 4, "horizon": 4}
 ASKED: dict[str, Any] = {"max_new_tokens": 4096, "batch_size": 100, "split": "test", "set": {}, "threads": 1}
+VLLM = {"server": "vllm", "version": "0.32.0", "model": "m", "longest": 4096, "batch_invariant": "on"}
 
 
 def compared(folder: Path, cut: tuple[float, float], *limits: int, **request: Any) -> Verdict:
@@ -69,8 +70,8 @@ def read_as(precision: str, **evaluation: Any) -> Mapping[str, Any]:
         (read_as("float32"), read_as("float32", batch_size=8), []),  # rounds alike, but for ties
         (read_as("bfloat16"), read_as("bfloat16", batch_size=8), ["batch_size 8 against 100"]),
         (
-            {"evaluation": ASKED, "backend": {"longest": 4096}},
-            {"evaluation": ASKED, "backend": {"longest": 2048}},
+            {"evaluation": ASKED, "backend": VLLM},
+            {"evaluation": ASKED, "backend": {**VLLM, "longest": 2048}},
             ["longest sequence of the server 2,048 against 4,096"],
         ),
         (
@@ -81,9 +82,9 @@ def read_as(precision: str, **evaluation: Any) -> Mapping[str, Any]:
     ],
 )
 def test_evaluations_that_differ_are_said_to(baseline: Any, treatment: Any, says: list[str]) -> None:
-    assert unequal_evaluations([baseline], [treatment]) == says
-    assert unequal_evaluations([baseline] * 3, [treatment] * 2) == says
-    assert bool(unequal_evaluations([treatment], [baseline])) == bool(says)
+    assert unequal([baseline], [treatment]) == says
+    assert unequal([baseline] * 3, [treatment] * 2) == says
+    assert bool(unequal([treatment], [baseline])) == bool(says)
 
 
 def test_one_model_under_two_names_is_named() -> None:
@@ -157,11 +158,11 @@ CHOSEN = {"chosen": {"train.learning_rate": 0.004}}
         ({}, {}, []),
         ({}, {"tokens": 1_230_000, "flops": 3.5e12, "seed": 1}, []),
         ({}, {"steps": 1600, "examples": 51_200}, ["steps 1,600 against 800", "examples 51,200 against 25,600"]),
-        ({}, {"tokens": 400_000}, ["tokens 4e+05 against 1.2e+06"]),
+        ({}, {"tokens": 400_000}, ["tokens 400,000 against 1,200,000"]),
         ({}, {"flops": 5e12}, ["FLOPs 5e+12 against 3.4e+12"]),
-        ({}, {"learning_rate": 0.002}, ["learning rate 0.002 against 0.004, neither chosen on validation here"]),
-        ({}, CHOSEN, ["learning rate chosen on validation for the treatment alone"]),
-        (CHOSEN, {}, ["learning rate chosen on validation for the baseline alone"]),
+        ({}, {"learning_rate": 0.002}, ["learning rate 0.002 against 0.004"]),
+        ({}, CHOSEN, ["learning rate chosen on validation against 0.004"]),
+        (CHOSEN, {}, ["learning rate 0.004 against chosen on validation"]),
         (CHOSEN, {"learning_rate": 0.002, "chosen": {"train.learning_rate": 0.002}}, []),
         (None, {}, ["only the treatment was trained here"]),
         (None, None, []),
@@ -179,18 +180,17 @@ def test_what_is_unequal_is_said_and_nothing_else(
 
 
 def test_another_server_and_fewer_bits_are_said_to_be() -> None:
-    vllm = {"server": "vllm", "version": "0.32.0", "model": "m", "longest": 4096, "batch_invariant": "on"}
     here, there, later, four = (
         [{}],
-        [{"backend": vllm}],
-        [{"backend": {**vllm, "version": "0.33.0"}}],
+        [{"backend": VLLM}],
+        [{"backend": {**VLLM, "version": "0.33.0"}}],
         [{"quantization": "nf4"}],
     )
     assert unequal(here, here) == unequal(there, there) == unequal(four, four) == []
     said = "served by vllm 0.32.0, batch-invariant"
-    assert unequal(here, there) == [f"{said} against no server"]
-    assert unequal(later, there) == [f"{said} against {said.replace('0.32', '0.33')}"]
-    assert unequal(here, four) == ["weights in 4 bits (NF4) against weights as they are"]
+    assert unequal(here, there) == [f"model {said} against run here"]
+    assert unequal(later, there) == [f"model {said} against {said.replace('0.32', '0.33')}"]
+    assert unequal(here, four) == ["weights in 4 bits (NF4) against as they are"]
 
 
 def sized(**changes: Any) -> list[dict[str, Any]]:
@@ -204,8 +204,8 @@ def sized(**changes: Any) -> list[dict[str, Any]]:
         ({}, []),
         ({"parameters": 110_000}, []),
         ({"parameters": 167_440}, ["parameters 167,440 against 104,512"]),
-        ({"state_floats": 2048, "state_by_length": 0}, ["state 2,048 against 256 a token"]),
-        ({"state_by_length": 512}, ["state 512 a token against 256 a token"]),
+        ({"state_floats": 2048, "state_by_length": 0}, ["state 2,048 against 0", "state a token 0 against 256"]),
+        ({"state_by_length": 512}, ["state a token 512 against 256"]),
         ({"state_floats": None, "state_by_length": None}, []),
     ],
 )

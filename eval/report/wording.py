@@ -162,8 +162,8 @@ def verdict_row(item: Verdict) -> list[str]:
 
 
 def verdict_cell(item: Verdict) -> str:
-    """The word, and in small print the runs that it speaks of, the word of these runs where nothing is said of their recipes, and a
-    floor or a ceiling of both sides."""
+    """The word, and in small print the runs that it speaks of, the word of these runs where nothing is said of their recipes, a floor
+    or a ceiling of both sides, and whether their budgets differ."""
     of_runs = both = ""
     undecided = item.word is VerdictWord.INCONCLUSIVE and item.found.repeated and not item.is_number
     if undecided and item.of_runs is not VerdictWord.INCONCLUSIVE:
@@ -174,7 +174,8 @@ def verdict_cell(item: Verdict) -> str:
         both = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
         known = [loss for loss in item.losses if not math.isnan(loss)]
         both += f"; validation loss {known[1]:.2g} against {known[0]:.2g}" if len(known) == 2 else ""
-    return _lines(str(item.word).capitalize(), scope(item), of_runs, both)
+    unequal = "budgets differ: see Evidence" if any(one.startswith("unequal") for one in item.remarks) else ""
+    return _lines(str(item.word).capitalize(), scope(item), of_runs, both, unequal)
 
 
 def side_cell(item: Verdict, place: int) -> str:

@@ -82,8 +82,9 @@ def result_sections(
     if steps:
         title_ = f"{name}: right by frame, where answers are fed"
         found.append(Section(title_, rows=step_table(steps), note=NOTES["fed"]))
-    held = held_out_table(scored, requests)
-    return found + [Section(f"{name}: held out from training", rows=held, note=NOTES["held_out"])] * (len(held) > 1)
+    if len(held := held_out_table(scored, requests)) > 1:
+        found.append(Section(f"{name}: held out from training", rows=held, note=NOTES["held_out"]))
+    return found
 
 
 def untraced(conditions: Sequence[ConditionSummary]) -> str:
@@ -125,7 +126,9 @@ def sized(condition: ConditionSummary) -> str:
     said = str(condition["examples"])
     if condition["programs"] < condition["examples"]:
         said += f"\n{condition['programs']} programs"
-    return said + f"\n{condition['clusters']} independent" * (condition["clusters"] < condition["programs"])
+    if condition["clusters"] < condition["programs"]:
+        said += f"\n{condition['clusters']} independent"
+    return said
 
 
 def step_table(groups: Sequence[Group]) -> Rows:

@@ -47,9 +47,9 @@ def runs_table(requests: Sequence[Mapping[str, Any]]) -> tuple[Rows, str]:
     heads = list(dict.fromkeys(head for runs in recipes.values() for run in runs for head in run))
     cells = {head: [_together([run.get(head, "") for run in runs]) for runs in recipes.values()] for head in heads}
     shared = {head: mine[0] for head, mine in cells.items() if len(recipes) > 1 and len({*mine}) == 1}
-    shown = [head for head in heads if head not in shared and any(cells[head])] or heads[:1]
+    shown = [head for head in heads if head not in shared and any(cells[head])]
     rows = [[name, *(cells[head][at] for head in shown)] for at, name in enumerate(recipes)]
-    note = "; ".join(f"{head.lower()} {value}" for head, value in shared.items() if value and head in heads)
+    note = "; ".join(f"{head.lower()} {value}" for head, value in shared.items() if value)
     return [["Recipe", *shown], *rows], f"All recipes: {note}." if note else ""
 
 

@@ -45,7 +45,7 @@ def judged(
 
 
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """What differs between two recipes, each with the requests of its runs, of all that is known of each run: `steps 1,600 against
+    """Differences between two recipes, each with the requests of its runs, of all that is known of each run: `steps 1,600 against
     800`, of the treatment first; of numbers the means."""
     trained = [any((one.get("training") or {}).get("steps") for one in side) for side in (treatment, baseline)]
     found = []
@@ -69,7 +69,7 @@ def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[s
 
 
 def facts(request: Request, trained: bool) -> dict[str, Any]:
-    """What is known of a run that a comparison should hold equal, as numbers and texts. `trained`: say what its training took."""
+    """Properties of a run that a comparison should hold equal, as numbers and texts. `trained`: say what its training took."""
     training, about = request.get("training") or {}, request.get("checkpoint", {})
     found: dict[str, Any] = {}
     if trained and training:

@@ -128,6 +128,7 @@ def test_nothing_lies_outside_the_page_and_the_word_is_on_the_first_screen(
     if chromium is None:
         pytest.skip("no Chromium here")
     opened = page.read_text().replace("<details>", "<details open>").replace("</body>", f"{LOOK}</body>")
+    opened = opened.replace("default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'")  # for what looks
     look = tmp_path / "look.html"  # in a frame, since no window is as narrow as a phone
     frame = f'<iframe srcdoc="{html.escape(opened)}" width="{size[0]}" height="{size[1]}" style="border: 0"></iframe>'
     look.write_text(f'<!doctype html><body style="margin: 0">{frame}</body>')

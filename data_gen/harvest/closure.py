@@ -41,6 +41,10 @@ def closed(root: Path, module: Module, function: ast.FunctionDef) -> str:
         code = _Closure(root, module, function, False).code()
     if len(code) > MOST_CHARACTERS:
         raise Refused(f"longer than {MOST_CHARACTERS:,} characters")
+    try:
+        ast.parse(code)
+    except SyntaxError:
+        raise Refused("its text cannot be cut out") from None
     return code
 
 

@@ -82,15 +82,19 @@ def harvest(package: Package, options: Options, known: Known, say: Say) -> Yield
     """The programs of a package, in order of module and line; functions like one in `known` are left out, the others added to it."""
     found = Yield()
     with Jobs(options.python, package.libraries, options.workers) as jobs:
-        candidates = list(_candidates(package, _recorded(package, jobs, found, say), found))
+        known_here = (options.benchmarks, known, Known())
+        candidates = [
+            function
+            for function in _candidates(package, _recorded(package, jobs, found, say), found)
+            if _is_new(package, function, known_here, found)
+        ]
         chosen = _chosen(candidates, jobs, options, found)
-    checked = _checked(package, chosen, options, found)
+    checked = _checked(package, chosen, options, found, say)
     for function, calls in checked:
-        if calls and _is_new(package, function, options.benchmarks, known, found):
-            found.functions["kept"] += 1
+        found.functions["kept" if calls else "no call of it can be kept"] += 1
+        if calls:
+            known.add(f"{package.name}/{function.name}", canonical(function.code))
             found.rows += _rows(package, function, calls)
-        elif not calls:
-            found.functions["no call of it can be kept"] += 1
     found.calls["kept"] = len(found.rows)
     return found
 
@@ -183,7 +187,7 @@ def _selected(calls: Mapping[str, bool], results: Results | Sequence[Any], most:
 
 
 def _checked(
-    package: Package, chosen: Sequence[tuple[_Function, list[_Call]]], options: Options, found: Yield
+    package: Package, chosen: Sequence[tuple[_Function, list[_Call]]], options: Options, found: Yield, say: Say
 ) -> list[tuple[_Function, list[tuple[_Call, int]]]]:
     """The calls whose programs come to the result that the package comes to, with the number of their frames."""
     programs = [
@@ -193,8 +197,9 @@ def _checked(
     ]
     tracer = TracerConfig(python=options.python, timeout_seconds=5, max_frames=MOST_FRAMES)
     outcomes = iter(trace_all(programs, tracer, options.workers))
-    checked = []
+    checked: list[tuple[_Function, list[tuple[_Call, int]]]] = []
     for function, calls in chosen:
+        say(f"{package.name}: {len(checked)} of {len(chosen)} functions run as programs")
         kept = []
         for call, outcome in zip(calls, outcomes):
             if isinstance(outcome, ProgramError):
@@ -207,14 +212,14 @@ def _checked(
     return checked
 
 
-def _is_new(package: Package, function: _Function, benchmarks: Known, known: Known, found: Yield) -> bool:
-    """Say if nothing like a function's program is known yet; then it is known from now on."""
-    texts = canonical(function.code)
+def _is_new(package: Package, function: _Function, known: tuple[Known, Known, Known], found: Yield) -> bool:
+    """Say if nothing like a function's program is in a benchmark, in an earlier package, or in this one, of which it is part then."""
+    texts, (benchmarks, earlier, own) = canonical(function.code), known
     label = f"{package.name}/{function.name}"
     in_benchmark = next((same for one in functions(function.code) if (same := benchmarks.find(one))), None)
-    same = in_benchmark or known.find(texts)
+    same = in_benchmark or earlier.find(texts) or own.find(texts)
     if same is None:
-        known.add(label, texts)
+        own.add(label, texts)
         return True
     kind = "in a benchmark" if in_benchmark else "duplicate" if same.alike == 1 else "near duplicate"
     found.functions[kind] += 1

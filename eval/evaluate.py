@@ -64,15 +64,18 @@ def evaluate_checkpoint(
     directory: str | Path,
     name: str = "",
     progress: Callable[[Progress], None] = lambda done: print(done, flush=True),
+    rank: Rank | None = None,
 ) -> Path:
-    """Evaluate a run's folder, or a model of the hub, as `remedy evaluate` does; returns the summary's path.
+    """Evaluate a run's folder, or a model of the hub, as `remedy evaluate` does; returns the summary's path. `rank`: as of `evaluate`.
 
     Raises:
         UserError: the checkpoint cannot be read, does not fit the configuration, or as `evaluate`.
     """
+    config.refuse_on((rank or Rank()).process.world_size)
     subject = for_checkpoint(str(checkpoint), config)
+    conditions_of(config, subject)  # what does not fit the data is said before weights are loaded
     model, tokenizer = load_evaluated(str(checkpoint), config)
-    return evaluate(model, tokenizer, subject, config, Path(directory), name or str(checkpoint), progress)
+    return evaluate(model, tokenizer, subject, config, Path(directory), name or str(checkpoint), progress, rank=rank)
 
 
 def evaluate(

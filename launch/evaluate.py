@@ -83,18 +83,12 @@ def evaluate(
 ) -> None:
     """Run diagnostics on a checkpoint, as one of the processes that `torchrun` started (launch/evaluate.py) or alone; run again to
     continue."""
-    from remedy.eval.checkpoint import for_checkpoint, load_evaluated
-    from remedy.eval.conditions import conditions_of
     from remedy.eval.config import EvalConfig
-    from remedy.eval.evaluate import evaluate as run
+    from remedy.eval.evaluate import evaluate_checkpoint
 
     with together() as rank:
         settings = load_one(EvalConfig, config, overrides)
-        settings.refuse_on(rank.process.world_size)
-        subject = for_checkpoint(checkpoint, settings)
-        conditions_of(settings, subject)  # what does not fit the data is said before weights are loaded
-        model, tokenizer = load_evaluated(checkpoint, settings)
-        summary = run(model, tokenizer, subject, settings, out, name or checkpoint, say, rank=rank)
+        summary = evaluate_checkpoint(checkpoint, settings, out, name, say, rank)
         if rank.is_main:
             print(f"summary: {summary}")
 

@@ -19,7 +19,7 @@ from remedy.data_gen.roles import Role, Special, spans_text
 from remedy.data_gen.traces.judge import TraceScore, judge, pieces
 from remedy.data_gen.traces.parse import Piece
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.scoring.answers import answer_places
+from remedy.eval.scoring.frames import answer_places
 from remedy.messages import suggest
 from remedy.settings import UserError
 

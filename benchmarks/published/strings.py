@@ -14,7 +14,7 @@ from benchmarks.published.tables import Table, per_cent, times
 from benchmarks.published.truths import KINDS, LIMIT, Shown
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.tasks.program_sources import Case
-from remedy.eval.costs.split_patterns import cut_rows
+from remedy.eval.costs.split_patterns import pattern_rows
 from remedy.models.tokenizer import TraceTokenizer
 
 FIFTHS = 5
@@ -176,6 +176,6 @@ def cut_uses(cases: Sequence[Case], tokenizer: TraceTokenizer) -> dict[str, list
     """By execution, whether the vocabulary cuts the pattern of each different use of a string operation."""
     found = {}
     for case in cases:
-        rows = cut_rows(case.program, TracerConfig(), {"": tokenizer})
+        rows = pattern_rows(case.program, TracerConfig(), {"": tokenizer})
         found[case.id] = [bool(row["discontinuous"]) for row in rows]
     return found

@@ -55,7 +55,7 @@ def judge(
     answer_only: bool = False,
 ) -> TraceScore:
     """The score of what was written after a program's context, beside what should have been. `places`: the frames that say the
-    answer, counted from the end (`eval.scoring.answers.answer_places`); the text alone does not tell them.
+    answer, counted from the end (`eval.scoring.frames.answer_places`); the text alone does not tell them.
 
     Raises:
         ValueError: the true text does not read as a trace.

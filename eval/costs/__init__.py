@@ -1,4 +1,4 @@
 """Costs: what traces cost in tokens, measured without a model."""
 
-REQUEST, TOKENS, CUTS = "measure.json", "tokens.parquet", "cuts.parquet"
+REQUEST, TOKENS, PATTERNS = "measure.json", "tokens.parquet", "patterns.parquet"
 """The files of a measurement, which reports read."""

@@ -15,8 +15,8 @@ from remedy.data_gen.execution.pool import environment, trace_one
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.tasks.program_sources import Case
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
-from remedy.eval.costs import CUTS, REQUEST, TOKENS
-from remedy.eval.costs.split_patterns import cut_rows
+from remedy.eval.costs import PATTERNS, REQUEST, TOKENS
+from remedy.eval.costs.split_patterns import pattern_rows
 from remedy.eval.costs.token_costs import CostSettings, token_rows
 from remedy.models import tokenizer as tokenizers
 from remedy.models.tokenizer import TraceTokenizer
@@ -67,7 +67,7 @@ def source_name(source: ProgramsTask) -> str:
 def measure(
     config: MeasureConfig, directory: Path, workers: int = 1, progress: Callable[[str], None] = lambda message: None
 ) -> Path:
-    """Measure every program and write `tokens.parquet`, `cuts.parquet` and `measure.json`; returns the last one's path.
+    """Measure every program and write `tokens.parquet`, `patterns.parquet` and `measure.json`; returns the last one's path.
 
     Raises:
         UserError: the folder holds another measurement, or another process writes there; or programs or a tokenizer cannot be read.
@@ -84,10 +84,10 @@ def _measure(config: MeasureConfig, directory: Path, workers: int, progress: Cal
     counters = load_tokenizers(config)
     cases = [(source, case) for source in config.sources for case in load_cases(source)]
     tokens: list[dict[str, Any]] = []
-    cuts: list[dict[str, Any]] = []
-    for done, (token_part, cut_part) in enumerate(_measured(config, cases, workers), start=1):
+    patterns: list[dict[str, Any]] = []
+    for done, (token_part, pattern_part) in enumerate(_measured(config, cases, workers), start=1):
         tokens += token_part
-        cuts += cut_part
+        patterns += pattern_part
         if done % 100 == 0 or done == len(cases):
             progress(f"{done}/{len(cases)} programs")
     ran = list(dict.fromkeys(environment(source.tracer) for source in config.sources))
@@ -97,9 +97,9 @@ def _measure(config: MeasureConfig, directory: Path, workers: int, progress: Cal
         "python": ", ".join(dict.fromkeys(found.python for found in ran)),
         "isolation": ", ".join(dict.fromkeys(found.isolation for found in ran)),
     }
-    cut_table = pd.DataFrame(cuts, columns=None if cuts else ["tokenizer"])
+    pattern_table = pd.DataFrame(patterns, columns=None if patterns else ["tokenizer"])
     write_table(directory / TOKENS, pa.Table.from_pandas(pd.DataFrame(tokens)), digest_of(about))
-    write_table(directory / CUTS, pa.Table.from_pandas(cut_table), digest_of(about))
+    write_table(directory / PATTERNS, pa.Table.from_pandas(pattern_table), digest_of(about))
     write_json(path, about)
     return path
 
@@ -140,8 +140,8 @@ def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], sou
         "outcome": getattr(outcome, "kind", "ok"),
     }
     tokens = token_rows(outcome, case.program, config.costs, source.tracer, counters)
-    cuts = cut_rows(case.program, source.tracer, counters)
-    return [about | row for row in tokens], [about | row for row in cuts]
+    patterns = pattern_rows(case.program, source.tracer, counters)
+    return [about | row for row in tokens], [about | row for row in patterns]
 
 
 def load_tokenizers(config: MeasureConfig) -> dict[str, TraceTokenizer]:

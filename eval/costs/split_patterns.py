@@ -46,7 +46,9 @@ class Use(NamedTuple):
     pattern: str
 
 
-def cut_rows(program: Program, tracer: TracerConfig, counters: Mapping[str, TraceTokenizer]) -> list[dict[str, Any]]:
+def pattern_rows(
+    program: Program, tracer: TracerConfig, counters: Mapping[str, TraceTokenizer]
+) -> list[dict[str, Any]]:
     """One row for every tokenizer and different use in the program's run whose pattern occurs in its subject."""
     # With every intermediate value in a variable of its own, a trace shows what an operation was run on.
     outcome = trace_one(rewrite_program(program, ["chains", "temporaries"]), tracer)
@@ -57,8 +59,8 @@ def cut_rows(program: Program, tracer: TracerConfig, counters: Mapping[str, Trac
         if not use.pattern or use.pattern not in use.subject:
             continue
         for name, counter in counters.items():
-            cut = discontinuous(use, counter)
-            rows.append({"tokenizer": name, "operation": use.operation, "discontinuous": cut})
+            split = discontinuous(use, counter)
+            rows.append({"tokenizer": name, "operation": use.operation, "discontinuous": split})
     return rows
 
 

@@ -15,9 +15,11 @@ def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, fl
     """Say what would mislead in one rate of these conditions, as its mean and the ends of its interval; None where there is none."""
     found = list(dict.fromkeys(said for one in conditions if (said := one.get("untrained", ""))))
     examples = sum(one["examples"] for one in conditions)
-    cut = round(sum(one["truncated"] * one["examples"] for one in conditions))
-    if cut:
-        found.append(f"{'all' if cut == examples else f'{cut} of {examples}'} truncated by a limit on tokens")
+    truncated = round(sum(one["truncated"] * one["examples"] for one in conditions))
+    if truncated:
+        found.append(
+            f"{'all' if truncated == examples else f'{truncated} of {examples}'} truncated by a limit on tokens"
+        )
     if rate is None or not examples:
         return found
     mean, low, high = rate

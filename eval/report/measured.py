@@ -31,9 +31,9 @@ def measured_sections(measurements: Sequence[Measurement]) -> list[Section]:
         if (tokens["variant"] == "densest").any():
             title = f"How programs are written in {costs['max_tokens']:,} tokens{which}"
             found.append(Section(title, rows=densest_table(tokens), note=NOTES["densest"]))
-        if len(measurement.cuts):
+        if len(measurement.patterns):
             title = f"How tokenizers cut strings{which}"
-            found.append(Section(title, rows=cut_table(measurement.cuts), note=NOTES["cuts"]))
+            found.append(Section(title, rows=pattern_table(measurement.patterns), note=NOTES["patterns"]))
     return [section._replace(group=TOKENS) for section in found]
 
 
@@ -80,12 +80,12 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
     return rows
 
 
-def cut_table(cuts: pd.DataFrame) -> Rows:
+def pattern_table(patterns: pd.DataFrame) -> Rows:
     """Share of uses whose pattern is cut, by benchmark, operation and tokenizer, with intervals over clusters: executions of one
     function use the same patterns."""
-    names = list(dict.fromkeys(cuts["tokenizer"]))
+    names = list(dict.fromkeys(patterns["tokenizer"]))
     rows = [["Benchmark", "Operation", "Uses", *names]]
-    for benchmark, those in cuts.groupby("benchmark", sort=False):
+    for benchmark, those in patterns.groupby("benchmark", sort=False):
         for operation, group in [*those.groupby("operation", sort=True), ("all", those)]:
             cells = []
             for name in names:

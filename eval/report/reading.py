@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from remedy.checksums import digest_of, read_json, read_table
-from remedy.eval.costs import CUTS, TOKENS
+from remedy.eval.costs import PATTERNS, TOKENS
 from remedy.eval.costs import REQUEST as MEASURED
 from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records.remarks import untrained
@@ -37,7 +37,7 @@ class Measurement(NamedTuple):
 
     request: Mapping[str, Any]
     tokens: pd.DataFrame
-    cuts: pd.DataFrame
+    patterns: pd.DataFrame
 
 
 class Found(NamedTuple):
@@ -123,5 +123,5 @@ def read_measurement(folder: Path) -> Measurement:
     """
     cure = "delete the folder and measure again"
     request = read_json(folder / MEASURED, cure)
-    tokens, cuts = (read_table(folder / name, cure, digest_of(request)).to_pandas() for name in (TOKENS, CUTS))
-    return Measurement(request, tokens, cuts)
+    tokens, patterns = (read_table(folder / name, cure, digest_of(request)).to_pandas() for name in (TOKENS, PATTERNS))
+    return Measurement(request, tokens, patterns)

@@ -18,7 +18,7 @@ from remedy.eval.records.schema import Score
 from remedy.eval.scoring.actions import contradictions
 from remedy.eval.scoring.common import Decoded, not_decoded
 from remedy.eval.scoring.frames import score_frames
-from remedy.eval.scoring.places import generated_places
+from remedy.eval.scoring.reading import generated_places
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.judge import same_answer, same_frame
@@ -14,7 +15,6 @@ from remedy.data_gen.traces.values import same_value
 from remedy.eval.records.failures import Failure
 from remedy.eval.records.schema import Matches, Score
 from remedy.eval.scoring.actions import ENDED, wrong_action
-from remedy.eval.scoring.answers import answer_places, answer_text
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
     Decoded,
@@ -25,8 +25,7 @@ from remedy.eval.scoring.common import (
     operation_behind,
     storable,
 )
-from remedy.eval.scoring.places import first_difference
-from remedy.eval.scoring.reading import Reading, read, read_part
+from remedy.eval.scoring.reading import Reading, first_difference, read, read_part
 from remedy.models.tokenizer import TraceTokenizer
 
 FAILURE_ROLES: Mapping[Failure, Role] = {
@@ -62,12 +61,12 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         example.reveal.answer_only,
     )
     error = _first_error(decoded, true, found)
-    cut = not decoded.structure_fed and not runs[-1].complete
+    truncated = not decoded.structure_fed and not runs[-1].complete
     score: Score = {
         **errorless(decoded, len(true.frames), tokenizer),
         "right": None if decoded.answer_fed else right,
         "valid_format": found.whole,
-        "truncated": cut,
+        "truncated": truncated,
         "answer": storable(answer_text(example, spelled, answered.frames)[:ANSWER_CHARACTERS]),
         **_matches(decoded, true, found, tokenizer),
     }
@@ -84,10 +83,33 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         score["wrong_action"] = wrong_action(decoded, error.place, _written_up_to(found, error.place)) or ""
     if not right and not decoded.answer_fed:
         failure = Failure.WRONG_ACTION if decoded.structure_fed and role is Role.EVENT else error.failure
-        score["failure"] = Failure.RUNAWAY if cut else failure
+        score["failure"] = Failure.RUNAWAY if truncated else failure
         score["value_type"] = error.value_type
         score["operation"] = operation_behind(example, number, role)
     return score
+
+
+def answer_places(example: Example) -> list[int]:
+    """The frames that say the answer, counted from the end (-1): the last, and before it that of the exception which left the
+    program, if one did. Its last frame alone is a RETURN of None, as if nothing had happened. Of a program that returns nothing,
+    it is the last frame that shows a state."""
+    if example.answer_in_state:
+        shown = [place for place, frame in enumerate(example.frames) if frame.locals is not None]
+        return [shown[-1] - len(example.frames)]
+    raised = example.trace.exception_frame
+    found = [place - len(example.frames) for place, frame in enumerate(example.frames) if frame.number == raised]
+    return [*found, -1]
+
+
+def answer_text(example: Example, true: Sequence[ReadFrame], read: Sequence[ReadFrame | None]) -> str:
+    """Read the written answer in the words of the true one: a value, or `name=value` for each variable; empty if there is none."""
+    place = answer_places(example)[0]
+    found = read[place] if len(read) >= -place else None
+    if found is None:
+        return ""
+    if true[place].value is not None:
+        return found.value or ""
+    return ",".join(f"{name}={text}" for name, text in (found.locals or {}).items())
 
 
 def _written_up_to(found: Reading, place: int) -> list[ReadFrame | None]:

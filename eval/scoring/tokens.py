@@ -61,7 +61,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         and separators[0] == separators[1]
         and (all(last) or whole[answer - len(truth.ids) :] == list(truth.ids[answer:]))
     )
-    cut = any(not run.complete for run in runs)
+    truncated = any(not run.complete for run in runs)
     specials_right = all(
         place.written is not None and tokenizer.is_special(place.token) == tokenizer.is_special(place.written)
         for place in places
@@ -69,8 +69,8 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     score: Score = {
         **errorless(decoded, len(numbers), tokenizer),
         "right": None if decoded.answer_fed else right,
-        "valid_format": not cut and specials_right,
-        "truncated": cut,
+        "valid_format": not truncated and specials_right,
+        "truncated": truncated,
         "answer": storable(_answer(truth, whole, answer, tokenizer)[:ANSWER_CHARACTERS]),
         **_matches(decoded, places),
     }
@@ -85,7 +85,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         score["followed_another"] = followed_another(commands, at.index(error.position), error.written)
     if right or decoded.answer_fed:
         return score
-    score["failure"] = Failure.RUNAWAY if cut else ROLE_FAILURES[error.role]
+    score["failure"] = Failure.RUNAWAY if truncated else ROLE_FAILURES[error.role]
     score["operation"] = operation_behind(example, number, error.role)
     if score["failure"] == Failure.WRONG_STATE:
         state = example.trace.frames[number].locals or {}

@@ -61,8 +61,8 @@ def test_costs_of_ones_own_programs(own: Path, tmp_path: Path) -> None:
     totals = fitted["tokens"] + fitted["tokens_context"]
     assert (totals.dropna() <= 3000).all()
     assert not fitted.loc["frames", "written"]  # it never ends, so no result can be written
-    cuts = found.cuts[["operation", "discontinuous"]].to_dict("records")
-    assert cuts == [{"operation": "split", "discontinuous": False}]
+    patterns = found.patterns[["operation", "discontinuous"]].to_dict("records")
+    assert patterns == [{"operation": "split", "discontinuous": False}]
     assert found.request["python"].startswith("CPython")
 
 

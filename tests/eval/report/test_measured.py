@@ -5,7 +5,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from remedy.eval.report.measured import DENSITIES, cut_table, densest_table, measured_sections, token_table, with_total
+from remedy.eval.report.measured import (
+    DENSITIES,
+    densest_table,
+    measured_sections,
+    pattern_table,
+    token_table,
+    with_total,
+)
 from tests.eval.costs.test_measure import measured, own  # noqa: F401 (a fixture)
 
 
@@ -41,7 +48,7 @@ def test_what_was_given_up_for_a_variant_to_fit_is_in_its_columns() -> None:
 
 def test_patterns_that_executions_of_one_function_share_count_by_function_and_benchmark() -> None:
     """Twenty executions of two functions, one of which is always cut, say no more than two programs do; benchmarks are not pooled."""
-    cuts = pd.DataFrame(
+    patterns = pd.DataFrame(
         [
             {"tokenizer": "a", "operation": "split", "discontinuous": number % 2 == 0, "benchmark": benchmark}
             | {"cluster": f"{number % 2 if benchmark == 'shared' else number}"}
@@ -49,7 +56,7 @@ def test_patterns_that_executions_of_one_function_share_count_by_function_and_be
             for number in range(20)
         ]
     )
-    found = {(row[0], row[1]): row[3] for row in cut_table(cuts)[1:]}
+    found = {(row[0], row[1]): row[3] for row in pattern_table(patterns)[1:]}
     assert set(found) == {(benchmark, of) for benchmark in ("shared", "apart") for of in ("split", "all")}
     assert found["apart", "all"] == "50%\n30 to 70 %"
     assert found["shared", "all"] == "50%\n0 to 100 %"

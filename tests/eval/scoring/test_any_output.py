@@ -17,7 +17,7 @@ from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles, feeds_answe
 from remedy.eval.records.generations import generation
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
-from remedy.eval.scoring.places import generated_places
+from remedy.eval.scoring.reading import generated_places
 from remedy.models.tokenizer import Encoded, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.settings import build

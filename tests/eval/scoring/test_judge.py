@@ -16,9 +16,8 @@ from remedy.data_gen.traces.judge import judge, pieces
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
-from remedy.eval.scoring.answers import answer_places
 from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.frames import score_frames
+from remedy.eval.scoring.frames import answer_places, score_frames
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.settings import build

@@ -11,7 +11,7 @@ from remedy.data_gen.roles import Role, Special
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.places import generated_places
+from remedy.eval.scoring.reading import generated_places
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS

@@ -20,7 +20,7 @@ from remedy.eval.decoding.forcings import FREE
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, Writing
 from remedy.eval.records.generations import generation
 from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.places import places_written
+from remedy.eval.scoring.reading import places_written
 from remedy.eval.view.frames import Following, FrameStream, ModelFrame
 from remedy.eval.view.simulate import Prepared, prepared, simulate
 from remedy.models.chunks import Kind

@@ -26,17 +26,6 @@ from remedy.settings import ConfigError, Settings
 MOST_EXAMPLES = 10_000_000
 
 
-def written_labels(data: DataConfig) -> dict[str, LabelValue]:
-    """The labels that say how traces are written."""
-    return {
-        "format": data.format,
-        "string_encoding": data.string_encoding,
-        "locals": data.reveal.locals,
-        "spacing": float(data.reveal.spacing),
-        "answer_only": data.reveal.answer_only,
-    }
-
-
 class Condition(Settings):
     """One cell of a diagnostic's grid: the data to decode, and how."""
 
@@ -50,7 +39,16 @@ class Condition(Settings):
     @property
     def labels(self) -> dict[str, LabelValue]:
         """Tell the condition from every other: its diagnostic's labels, and those that all conditions have."""
-        return {**self.own_labels, **written_labels(self.data), "forcing": forcing_name(self.forcing)}
+        data = self.data
+        return {
+            **self.own_labels,
+            "format": data.format,
+            "string_encoding": data.string_encoding,
+            "locals": data.reveal.locals,
+            "spacing": float(data.reveal.spacing),
+            "answer_only": data.reveal.answer_only,
+            "forcing": forcing_name(self.forcing),
+        }
 
     @property
     def slug(self) -> str:

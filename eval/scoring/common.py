@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
@@ -132,14 +132,12 @@ def out_of(decoded: Decoded, error: int | None = None, role: Role | None = None)
     )
     if role is not None:
         counts[role] = max(counts[role], 1)
-    return {
-        "out_of_structure": counts[Role.STRUCTURE],
-        "out_of_event": counts[Role.EVENT],
-        "out_of_action": counts[Role.ACTION],
-        "out_of_query": counts[Role.QUERY],
-        "out_of_state": counts[Role.STATE],
-        "out_of_value": counts[Role.VALUE],
-    }
+    return _out_of(counts)
+
+
+def _out_of(counts: Mapping[int, int]) -> OutOf:
+    found = {f"out_of_{role.label}": counts.get(role, 0) for role in Role if role is not Role.CONTEXT}
+    return cast(OutOf, found)
 
 
 def constrained(runs: Sequence[Generated]) -> Constrained:
@@ -226,12 +224,7 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "returns": 0,
         "respelled": 0,
         **constrained(()),
-        "out_of_structure": 0,
-        "out_of_event": 0,
-        "out_of_action": 0,
-        "out_of_query": 0,
-        "out_of_state": 0,
-        "out_of_value": 0,
+        **_out_of({}),
     }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -89,6 +90,21 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
     assert "floor: none right" in "".join(beside)
 
 
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation that is done."""
+    model, tokenizer = model_for(PERMUTATION, "symbols")
+    folder: Path = tmp_path_factory.mktemp("done")
+    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, folder, "gru")
+    return folder
+
+
+@pytest.fixture
+def again(done: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(done, tmp_path / "again"))
+
+
 def test_interrupted_and_rerun_it_continues(tmp_path: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
 
@@ -107,39 +123,35 @@ def test_interrupted_and_rerun_it_continues(tmp_path: Path) -> None:
         evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS.changed({"max_new_tokens": 9}), tmp_path, "other")
 
 
-def test_records_of_other_weights_are_not_taken_for_this_models(tmp_path: Path) -> None:
-    model, tokenizer = model_for(PERMUTATION, "symbols")
-    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
-    retrained, _ = model_for(PERMUTATION, "symbols", seed=1)
+def test_records_of_other_weights_are_not_taken_for_this_models(done: Path) -> None:
+    retrained, tokenizer = model_for(PERMUTATION, "symbols", seed=1)
     with pytest.raises(UserError, match="another evaluation"):
-        evaluate(retrained, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+        evaluate(retrained, tokenizer, Subject(PERMUTATION), SETTINGS, done, "gru")
 
 
-def test_damaged_records_and_generations_are_evaluated_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_records_and_generations_are_evaluated_again(again: Path, caplog: pytest.LogCaptureFixture) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
-    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
-    kept = {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
-    first, second, third, *_ = sorted((tmp_path / "records").iterdir())
+    kept = {path: path.read_bytes() for path in sorted(again.rglob("*")) if path.is_file()}
+    first, second, third, *_ = sorted((again / "records").iterdir())
     first.write_bytes(kept[first][:-9])
     second.write_bytes(kept[third])  # of another condition
-    (tmp_path / "generations" / third.name).unlink()
-    (tmp_path / "summary.json").write_bytes(b"[")
-    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+    (again / "generations" / third.name).unlink()
+    (again / "summary.json").write_bytes(b"[")
+    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, again, "gru")
     assert {path: path.read_bytes() for path in kept} == kept
     assert caplog.text.count("the condition is evaluated again") == 3
 
 
-def test_records_without_their_evaluation_are_not_another_ones(tmp_path: Path) -> None:
+def test_records_without_their_evaluation_are_not_another_ones(again: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
-    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
-    (tmp_path / "evaluation.json").write_bytes(b"null")
+    (again / "evaluation.json").write_bytes(b"null")
     with pytest.raises(UserError, match=r"evaluation\.json: is damaged .*delete the file and evaluate again"):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
-    (tmp_path / "evaluation.json").unlink()
+        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, again, "gru")
+    (again / "evaluation.json").unlink()
     with pytest.raises(UserError, match="belongs to another evaluation"):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "other")
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "records").iterdir()}
-    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, again, "other")
+    kept = {path: path.stat().st_mtime_ns for path in (again / "records").iterdir()}
+    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, again, "gru")
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 

@@ -1,19 +1,15 @@
-"""An evaluation that is killed (SIGKILL) and given again has the records of one that was not, to the byte, with a server or without."""
+"""An evaluation that is killed (SIGKILL) and given again has the records of one that was not, to the byte."""
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from remedy.eval.records.folder import GENERATIONS, RECORDS, UNFINISHED
+from remedy.eval.records.folder import GENERATIONS, RECORDS, REQUEST, UNFINISHED
 from remedy.models.loading import load_checkpoint
 from tests.contract_server import ContractServer
 from tests.evaluations import assert_the_same, of_random_weights, unfinished
@@ -50,17 +46,16 @@ cli.main()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("served", [False, True], ids=["local", "served"])
-def test_killed_it_goes_on(inputs: tuple[Path, Path], tmp_path: Path, served: bool) -> None:
+def test_killed_it_goes_on_and_asks_its_server_for_what_is_missing(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     checkpoint, config = inputs
     server = ContractServer(*load_checkpoint(str(checkpoint)))
-    with server.running() if served else nullcontext("") as url:
-        backend = [f"backend.url={url}", "backend.model=tiny"] if served else []
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    with server.running() as url:
 
         def command(out: Path) -> list[str]:
+            backend = [f"backend.url={url}", "backend.model=tiny"]
             return ["evaluate", str(checkpoint), str(config), "--out", str(out), "--name", "x", *backend]
 
-        whole, torn = tmp_path / "whole", tmp_path / "torn"
         assert remedy(command(whole), 120).status == 0
         asked = server.posts
         child = subprocess.run([sys.executable, "-c", KILLED, *command(torn)], stdout=subprocess.DEVNULL, timeout=300)
@@ -69,21 +64,16 @@ def test_killed_it_goes_on(inputs: tuple[Path, Path], tmp_path: Path, served: bo
         server.posts = 0
         ended = remedy(command(torn), 120)
         assert ended.status == 0, ended.errors
-        assert server.posts < asked or not served
-    (records,) = (path.relative_to(whole) for path in (whole / RECORDS).iterdir())
-    assert (whole / records).read_bytes() == (torn / records).read_bytes()
-    if served:  # in this process other examples share a batch then, which rounds log-probabilities otherwise
-        assert (whole / GENERATIONS / records.name).read_bytes() == (torn / GENERATIONS / records.name).read_bytes()
-    assert_the_same(whole, torn)
-    assert request(whole) == request(torn)
-    assert not (torn / UNFINISHED).exists()
-    if not served:  # killed after the records, before what led to them was cleared away
-        (torn / UNFINISHED / records.stem).mkdir(parents=True)
-        (torn / UNFINISHED / records.stem / "0.jsonl").write_text("half a li")
+        assert server.posts < asked
+        for folder in (RECORDS, GENERATIONS):
+            (written,) = (path.relative_to(whole) for path in (whole / folder).iterdir())
+            assert (whole / written).read_bytes() == (torn / written).read_bytes()
+        assert_the_same(whole, torn)
+        assert (whole / REQUEST).read_bytes() == (torn / REQUEST).read_bytes()
+        assert not (torn / UNFINISHED).exists()
+        # Killed after the records, before what led to them was cleared away.
+        left = torn / UNFINISHED / written.stem
+        left.mkdir(parents=True)
+        (left / "0.jsonl").write_text("half a li")
         assert remedy(command(torn), 120).status == 0
         assert not (torn / UNFINISHED).exists()
-
-
-def request(folder: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads((folder / "evaluation.json").read_text())
-    return found

@@ -2,6 +2,8 @@
 
 import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +149,11 @@ def test_what_is_not_there_or_goes_with_another_source_is_named(
     assert done.status == 2
     assert done.errors.count("\n") == 1
     assert says in done.errors
+
+
+def test_a_program_is_shown_without_pytorch() -> None:
+    command = "from remedy.launch.cli import app\napp(['show', 'examples/reverse.py'], standalone_mode=False)\n"
+    code = f"import sys\n{command}assert not {{'torch', 'transformers'}} & {{*sys.modules}}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert "value" in done.stdout

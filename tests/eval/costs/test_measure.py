@@ -48,7 +48,10 @@ def own(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_costs_of_ones_own_programs(own: Path, tmp_path: Path) -> None:
-    found = measured(own, tmp_path / "out", max_frames=500, costs={"max_tokens": 3000})
+    build_tokenizer(CharacterSettings()).save(tmp_path / "run")
+    settings = {"tokenizers": {}, "checkpoints": [str(tmp_path / "run")], "costs": {"max_tokens": 3000}}
+    found = measured(own, tmp_path / "out", max_frames=500, **settings)
+    assert set(found.tokens["tokenizer"]) == {str(tmp_path / "run")}
     tokens = with_total(found.tokens)
     fixed = tokens[tokens["variant"] == "fixed"]
     assert len(fixed) == 3 * 4 * 2
@@ -78,8 +81,7 @@ def test_a_program_traced_to_a_call_depth_only_is_written_to_that_depth(tmp_path
 
 @pytest.mark.slow
 def test_the_same_measurement_continues_and_another_is_refused(own: Path, tmp_path: Path) -> None:
-    first = measured(own, tmp_path / "out", max_frames=500).tokens
-    again = measured(own, tmp_path / "out", max_frames=500).tokens
+    first, again = (measured(own, tmp_path / "out", max_frames=500).tokens for _ in range(2))
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(UserError, match="another measurement"):
         measured(own, tmp_path / "out", max_frames=400)
@@ -95,7 +97,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "costs.limits": [{"costs": {"limits": [3]}}],
     "costs.max_tokens": [{"costs": {"max_tokens": None}}, {"costs": {"max_tokens": 100}}],
 }
-"""Fields, with changes that must each show in what is measured and reported; `test_a_runs_tokenizer` holds `checkpoints`, and
+"""Fields, with changes that must each show in what is measured and reported; `test_costs_of_ones_own_programs` holds `checkpoints`, and
 tests/launch/test_first_steps.py holds `plugins`."""
 
 
@@ -113,17 +115,9 @@ def test_every_setting_changes_what_is_measured(tmp_path: Path) -> None:
         seen.append(shown)
 
 
-@pytest.mark.slow
-def test_a_runs_tokenizer_is_measured_too(own: Path, tmp_path: Path) -> None:
-    build_tokenizer(CharacterSettings()).save(tmp_path / "run")
-    found = measured(own, tmp_path / "out", max_frames=500, tokenizers={}, checkpoints=[str(tmp_path / "run")])
-    assert set(found.tokens["tokenizer"]) == {str(tmp_path / "run")}
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"costs": {"locals": ["dif"]}}, "'full', 'diff' or 'one_in_turn'"),
         ({"costs": {"spacings": [1.5]}}, "whole number"),
         ({"costs": {"spacings": [4, 4]}}, "4 is given twice"),
         ({"tokenizers": {"b": {"kind": "bpe"}}}, "belongs to a run's data"),

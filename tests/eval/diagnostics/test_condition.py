@@ -48,37 +48,29 @@ def symbols() -> Iterator[type[Diagnostic]]:
     del LABELS["values"]
 
 
-def evaluated(folder: Path) -> Path:
-    data = PERMUTATION.changed({"task.n": 4})
-    model, tokenizer = model_for(data, "symbols")
-    settings = build(EvalConfig, {"diagnostics": [{"kind": "symbols", "forcing": ["action_forced"]}]}, "x")
-    evaluate(model, tokenizer, Subject(data), settings, folder, "gru")
-    return folder
-
-
-def test_its_axis_is_drawn_and_its_conditions_are_compared(symbols: type[Diagnostic], tmp_path: Path) -> None:
-    found = compose([evaluated(tmp_path)])
-    titles = [section.title for section in found.sections]
-    assert "Numbers of values: right answers by values" in titles
-    table = next(section.rows for section in found.sections if section.title == "Numbers of values: right answers")
-    assert table is not None
-    assert table[0][:3] == ["Recipe", "Values", "Spacing"]
-    assert len(table) == 1 + 4
-    assert {verdict.comparison.mitigation for verdict in found.verdicts} == {
-        f"gru, values {n}: spacing 2 in place of 1" for n in (3, 4)
-    }
-
-
-def test_it_may_bring_sections_of_its_own(
+def test_its_axis_is_drawn_its_conditions_are_compared_and_it_may_bring_sections(
     symbols: type[Diagnostic], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sections(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
         return [Section("Mine", rows=[[f"{len(conditions)} conditions"], [f"{len(records)} records"]])]
 
     monkeypatch.setattr(symbols, "sections", sections)
-    found = {section.title: section.rows for section in compose([evaluated(tmp_path)]).sections}
+    data = PERMUTATION.changed({"task.n": 4})
+    model, tokenizer = model_for(data, "symbols")
+    settings = build(EvalConfig, {"diagnostics": [{"kind": "symbols", "forcing": ["action_forced"]}]}, "x")
+    evaluate(model, tokenizer, Subject(data), settings, tmp_path, "gru")
+    composed = compose([tmp_path])
+    found = {section.title: section.rows for section in composed.sections}
+    assert "Numbers of values: right answers by values" in found
+    table = found["Numbers of values: right answers"]
+    assert table is not None
+    assert table[0][:3] == ["Recipe", "Values", "Spacing"]
+    assert len(table) == 1 + 4
     assert found["Mine"] == [["4 conditions"], ["12 records"]]
     assert list(found).index("Mine") < list(found).index("Numbers of values: right answers")
+    assert {verdict.comparison.mitigation for verdict in composed.verdicts} == {
+        f"gru, values {n}: spacing 2 in place of 1" for n in (3, 4)
+    }
 
 
 def test_conditions_carry_the_labels_that_are_declared(symbols: type[Diagnostic]) -> None:

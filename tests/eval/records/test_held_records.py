@@ -82,8 +82,9 @@ def test_a_task_that_says_wrongly_that_its_programs_return_is_named() -> None:
         starts_of("control_flow", [example], made.data, CHARACTERS)
 
 
-@pytest.mark.parametrize("shown", [True, False], ids=["all shown", "one in turn"])
-@pytest.mark.parametrize(("format", "first"), [("cwm", 1), ("cwm_numbered", 1), ("cwm_numbered", 40)])
+@pytest.mark.parametrize(
+    ("format", "first", "shown"), [("cwm", 1, True), ("cwm_numbered", 1, False), ("cwm_numbered", 40, True)]
+)
 def test_a_wrong_action_is_told_by_what_the_program_allows(
     loops: Prepared, format: str, first: int, shown: bool
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,13 @@ FORCINGS: list[Any] = [
 CONDITIONS = [
     ("cwm", True, "free", "plain"),
     *(
-        pytest.param(form, False, forcing, list(ENCODINGS)[(place + number) % len(ENCODINGS)], marks=pytest.mark.slow)
-        for number, form in enumerate(("cwm", "repl"))
-        for place, forcing in enumerate(FORCINGS)
+        pytest.param(("cwm", "repl")[place % 2], False, forcing, encoding, marks=pytest.mark.slow)
+        for place, (forcing, encoding) in enumerate(zip(FORCINGS, cycle(ENCODINGS)))
     ),
     ("cwm", True, "free", "list"),
     ("cwm", True, "free", "indexed"),
 ]
-"""Every forcing in either format, and with them every encoding."""
+"""Every forcing, and with them both formats and the encodings."""
 
 
 def said(score: dict[str, Any], forcing: Any) -> bool:
@@ -173,8 +173,7 @@ def test_in_a_trace_the_last_frame_answers_and_must_be_a_return(programs: Path) 
     assert not score(Special.EXCEPTION_SEP)["right"]
 
 
-@pytest.mark.parametrize("form", ["cwm", "repl"])
-@pytest.mark.parametrize("forcing", FORCINGS)
+@pytest.mark.parametrize(("form", "forcing"), [("repl", "free"), *zip(cycle(["cwm", "repl"]), FORCINGS)])
 def test_the_answer_of_a_program_that_raised_is_its_exception(tmp_path: Path, form: str, forcing: Any) -> None:
     path = tmp_path / "own.jsonl"
     codes = ["def f(x):\n    raise ValueError('a')", "def f(x):\n    raise KeyError('a')", "def f(x):\n    return None"]
@@ -223,8 +222,10 @@ def outputs(rng: random.Random, truth: Encoded) -> Iterator[tuple[list[int], boo
         yield found, rng.random() < 0.8
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize(("form", "answer_only"), [("cwm", False), ("cwm", True), ("repl", False)])
+@pytest.mark.parametrize(
+    ("encoding", "form", "answer_only"),
+    [(encoding, *form) for encoding, form in zip(ENCODINGS, cycle([("cwm", False), ("cwm", True), ("repl", False)]))],
+)
 def test_no_output_makes_a_scorer_raise(programs: Path, encoding: str, form: str, answer_only: bool) -> None:
     data = data_of(programs, format=form, string_encoding=encoding, reveal={"answer_only": answer_only})
     rng = random.Random(f"{encoding} {form} {answer_only}")

@@ -85,7 +85,7 @@ def changed(draw: st.DrawFn, text: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form["format"])
 @given(draws=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_equal_to_what_evaluation_says(form: dict[str, Any], programs: Path, draws: st.DataObject) -> None:
     config = build(DataConfig, {"task": {"kind": "programs", "path": str(programs)}, **form}, "test")
     split = "all" if config.task.kind == "programs" else "test"

@@ -122,8 +122,10 @@ def test_a_right_model_is_right_and_its_frames_are_the_true_ones(format: str) ->
     assert told["n"] == "3"
 
 
-@pytest.mark.parametrize("role", [Role.EVENT, Role.ACTION, Role.STATE, Role.VALUE])
-@pytest.mark.parametrize("format", ["cwm", "cwm_numbers"])
+@pytest.mark.parametrize(
+    ("format", "role"),
+    [("cwm", Role.EVENT), ("cwm_numbers", Role.ACTION), ("cwm", Role.STATE), ("cwm_numbers", Role.VALUE)],
+)
 def test_the_first_error_is_the_scorers(format: str, role: Role) -> None:
     data = data_for(format=format)
     found = prepared(looping(1), data, CHARACTERS, run=True)

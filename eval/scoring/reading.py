@@ -1,4 +1,4 @@
-"""What a model wrote, read: which frame each of its tokens is of, and all of it, or one part of every frame, as frames."""
+"""Reading of what a model wrote: which frame each token is of, and all of it, or one part of every frame, as frames."""
 
 from __future__ import annotations
 

@@ -69,11 +69,14 @@ def report(
 ) -> None:
     """Write Markdown and one HTML page with figures and the verdict table."""
     from remedy.eval.report.page import report as write
-    from remedy.launch.experiment import ExperimentConfig
 
     if comparisons and baseline:
         raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
-    chosen = load(ExperimentConfig, comparisons).comparisons if comparisons else None
+    chosen = None
+    if comparisons:
+        from remedy.launch.experiment import ExperimentConfig  # takes seconds
+
+        chosen = load(ExperimentConfig, comparisons).comparisons
     print(f"report: {write(directories, out, chosen, title, [baseline] if baseline else [], partial)}")
 
 

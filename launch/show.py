@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,18 +112,17 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
     Raises:
         UserError: there is no such example, or a file is missing or damaged.
     """
-    from remedy.data_gen.shards import read_example
+    from remedy.data_gen.shards import read_example, read_manifest
     from remedy.eval.view.model import View, blocks_of, tokens_of
     from remedy.models.tokenizer import Encoded
     from remedy.models.tokenizer import load as load_tokenizer
 
     row, tokenizer = read_example(folder, split, index), load_tokenizer(folder)
     encoded = Encoded(row["input_ids"], row["roles"], row["frames"], row["strings"])
-    hidden = {"index", "program", "spans", "input_ids", "roles", "frames", "strings"}
-    facts = {name.replace("_", " "): str(value) for name, value in row.items() if name not in hidden}
-    if row["outcome"] == "ok":
-        del facts["outcome"]
-    facts["tokenizer"] = tokenizer.settings.kind
+    kept = {"index", "split", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
+    slices = {name: value for name, value in row.items() if name not in kept}
+    of_data = read_manifest(folder)["data"]["format"], tokenizer.settings.kind
+    facts = _facts(row["split"], *of_data, slices, row["outcome"], row["answer"])
     return View(f"Example {index} of {folder}", blocks_of(tokens_of(tokenizer, encoded, LEARNT)), facts)
 
 
@@ -169,10 +168,7 @@ def config_view(path: Path, overrides: Sequence[str], index: int, split: str) ->
     [(example, encoded)] = encoded_examples(data, tokenizer, split, [index])
     train = getattr(settings, "train", None)
     tokens = tokens_of(tokenizer, encoded, LEARNT if train is None else train.supervised())
-    facts = {"split": split, "format": data.format, "tokenizer": tokenizer.settings.kind}
-    facts |= {key.replace("_", " "): str(value) for key, value in example.slices.items()}
-    facts |= {} if example.outcome == "ok" else {"outcome": example.outcome}
-    facts |= {"answer": example.answer} if example.answer else {}
+    facts = _facts(split, data.format, tokenizer.settings.kind, example.slices, example.outcome, example.answer)
     if data.memory is not None:
         from remedy.data_gen.window_examples import windows
 
@@ -180,6 +176,15 @@ def config_view(path: Path, overrides: Sequence[str], index: int, split: str) ->
         most = max(window.size for window in found)
         facts["memory"] = f"{len(found)} windows, in which {most} of {len(encoded.ids)} tokens are seen at most"
     return View(f"Example {index} of {path.name}", blocks_of(tokens), facts)
+
+
+def _facts(
+    split: str, format_name: str, tokenizer: str, slices: Mapping[str, object], outcome: str, answer: str
+) -> dict[str, str]:
+    facts = {"split": split, "format": format_name, "tokenizer": tokenizer}
+    facts |= {name.replace("_", " "): str(value) for name, value in slices.items()}
+    facts |= {"outcome": outcome} if outcome != "ok" else {}
+    return facts | ({"answer": answer} if answer else {})
 
 
 def _split(path: Path, task: Any, index: int, split: str) -> str:

@@ -24,16 +24,6 @@ from remedy.eval.records.schema import CURE
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
-class FrameProbability(NamedTuple):
-    """Probability of what the model wrote of one frame."""
-
-    place: int
-    tokens: int
-    logprob_sum: float
-    logprob_min: float
-    cut: float
-
-
 class Generation(TypedDict):
     """Text and tokens that a model wrote for one example; all lists are empty for one that was not decoded."""
 
@@ -107,7 +97,12 @@ def generation(
     """The row of one example. `places`: of the tokens of all runs, one after another; `contradictions`: as `Generation`;
     `tokenizer`, `truth`: for the texts and the true sequence."""
     tokens = [one for run in runs for one in zip(run.logprobs, run.held or repeat(FREELY))]
-    frames = frame_probabilities(tokens, places)
+    by_frame: dict[int, list[tuple[float, Held]]] = {}
+    for place, one in zip(places, tokens, strict=True):
+        if not one[1].certain:  # what was certain is not the model's
+            by_frame.setdefault(place.frame, []).append(one)
+    frames = sorted(by_frame.items())
+    logprobs = [[logprob for logprob, _ in part] for _, part in frames]
     written = [token for run in runs for token in run.ids]
     ids, roles, numbers, strings = truth if truth is not None else Encoded([], [], [], [])
     texts, special = _shown(tokenizer, written)
@@ -118,11 +113,11 @@ def generation(
         "run_starts": [run.start for run in runs],
         "run_stops": [run.stop for run in runs],
         "run_lengths": [len(run.ids) for run in runs],
-        "frame_places": [frame.place for frame in frames],
-        "frame_tokens": [frame.tokens for frame in frames],
-        "frame_logprob_sum": [frame.logprob_sum for frame in frames],
-        "frame_logprob_min": [frame.logprob_min for frame in frames],
-        "frame_cut": [frame.cut for frame in frames],
+        "frame_places": [place for place, _ in frames],
+        "frame_tokens": [len(part) for _, part in frames],
+        "frame_logprob_sum": [sum(part) for part in logprobs],
+        "frame_logprob_min": [float(np.min(part)) for part in logprobs],
+        "frame_cut": [1 - math.prod(1 - held.cut for _, held in part) for _, part in frames],
         "ids": written,
         "texts": texts,
         "special": special,
@@ -178,24 +173,6 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
     if run:
         texts[-1] += tokenizer.decode(run)[known:]
     return texts
-
-
-def frame_probabilities(tokens: Sequence[tuple[float, Held]], places: Sequence[TokenPlace]) -> list[FrameProbability]:
-    """Return how sure the model was of each frame that it wrote tokens of, in the order of their places. `tokens`: the
-    log-probability of each, and how it came about; those that were certain are not the model's."""
-    found: dict[int, list[tuple[float, Held]]] = {}
-    for place, one in zip(places, tokens, strict=True):
-        if not one[1].certain:
-            found.setdefault(place.frame, []).append(one)
-    return [_probability(place, part) for place, part in sorted(found.items())]
-
-
-def _probability(place: int, tokens: Sequence[tuple[float, Held]]) -> FrameProbability:
-    logprobs = [logprob for logprob, _ in tokens]
-    total = sum(logprobs)
-    least = total if math.isnan(total) else min(logprobs)
-    cut = 1 - math.prod(1 - held.cut for _, held in tokens)
-    return FrameProbability(place, len(tokens), total, least, cut)
 
 
 def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -> None:

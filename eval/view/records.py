@@ -17,7 +17,7 @@ from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
 from remedy.eval.view.model import Block, Run, Token, View, beside, frame_at
 from remedy.messages import suggest
-from remedy.settings import ConfigError, UserError
+from remedy.settings import ConfigError
 
 AGAINST = "the states written before lead elsewhere, or the program cannot come here"
 """The mark of a frame that contradicts what was written before it."""
@@ -61,13 +61,9 @@ class Opened:
         """The generations of a condition, by index.
 
         Raises:
-            UserError: they are damaged, or hold no true sequences.
+            UserError: they are damaged.
         """
-        path = self.folder / GENERATIONS / f"{condition}.parquet"
-        found = read_generations(path, self.evaluation)
-        if "true_ids" not in found:
-            raise UserError(f"{path}: holds no true sequences: evaluate again to look at records")
-        return found
+        return read_generations(self.folder / GENERATIONS / f"{condition}.parquet", self.evaluation)
 
     def views(self, condition: str, indices: Sequence[int], kept: pd.DataFrame | None = None) -> list[View]:
         """Records of a condition. `kept`: its generations, if they are read already.
@@ -87,7 +83,7 @@ def record_view(folder: Path, index: int, words: str = "") -> View:
     """One record. `words`: parts of the condition's name, with spaces between them, that no other condition has.
 
     Raises:
-        UserError: the folder holds no such condition or record, or no true sequences.
+        UserError: the folder holds no such condition or record.
     """
     opened = Opened(folder)
     return opened.views(opened.named(words), [index])[0]

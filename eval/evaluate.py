@@ -164,7 +164,7 @@ def _done(number: int, of: int, condition: Condition, summary: ConditionSummary)
     remarks, left_out = of_condition(summary), sum(summary["untraced"].values())
     remarks += [f"{left_out} programs that could not be run are left out"] if left_out else []
     result = f"{', '.join([condition.diagnostic, *filter(None, words)])}: {rate}"
-    return Progress(number, of, number, result, "; ".join(remarks))
+    return Progress(number, of, result, "; ".join(remarks))
 
 
 @dataclass

@@ -13,11 +13,10 @@ QUIET = 10.0
 
 
 class Progress(NamedTuple):
-    """A condition that is evaluated, or done: which of how many. `finished`: how many are done, with the part of this one."""
+    """A condition that is evaluated, or done: which of how many."""
 
     number: int
     of: int
-    finished: float
     result: str
     """`300 of 800 traces, 1.9 traces/s, 4 min 23 s left`, or `permutation, length 16, spacing 4, action_forced: 93.0%`."""
     remarks: str = ""
@@ -62,5 +61,4 @@ class Meter:
         rate = self._speed.rate(written)
         left = duration(self._speed.left(written, written + self.traces - done))
         said = [f"{done:,} of {self.traces:,} traces", f"{rate:.3g} traces/s" if rate else "", left and f"{left} left"]
-        finished = self._number - 1 + done / self.traces
-        self._say(Progress(self._number, self._of, finished, ", ".join(filter(None, said))))
+        self._say(Progress(self._number, self._of, ", ".join(filter(None, said))))

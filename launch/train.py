@@ -66,9 +66,9 @@ def train(
     from remedy.train.checkpoints import checkpoints
     from remedy.train.processes import leave
     from remedy.train.run import train as run
-    from remedy.train.stacked import seeds_of, train_stacked
+    from remedy.train.stacked import train_stacked
 
-    runs = seeds_of(settings)
+    runs = settings.runs()
     if resume and this_process().is_main and not any(checkpoints(Path(one.output)) for one in runs):
         print(f"{settings.output}: no checkpoint to resume from; training begins at step 0", flush=True)
     try:
@@ -92,8 +92,7 @@ def train(
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
     """Around a training: one that a signal ends leaves with the status that says so."""
-    from remedy.train.processes import leave
-    from remedy.train.stopping import Stopped
+    from remedy.train.processes import Stopped, leave
 
     try:
         yield

@@ -9,8 +9,7 @@ from transformers import TrainingArguments
 
 from remedy.settings import UserError
 from remedy.train.config import RunConfig, TrainSettings
-from remedy.train.deepspeed import deepspeed_json, join, refuse_mismatches
-from remedy.train.resume import LOAD_UNIVERSAL
+from remedy.train.deepspeed import LOAD_UNIVERSAL, deepspeed_json, join, refuse_mismatches
 
 
 def rows_at_once(settings: TrainSettings, world_size: int) -> int:

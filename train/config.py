@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -288,6 +289,24 @@ class RunConfig(Configuration):
                 "event, or leave out action for a model that is held to the control flow or fed both"
             )
         return self
+
+    def runs(self) -> list[RunConfig]:
+        """The runs that this stands for: itself, or with `train.stacked` one of each seed."""
+        if self.train.stacked is None:
+            return [self]
+        seeds = range(self.train.seed, self.train.seed + self.train.stacked)
+        return [
+            self.changed(
+                {
+                    "name": f"{self.name},seed={seed}",
+                    "output": str(Path(self.output, f"seed-{seed}")),
+                    "train.seed": seed,
+                    "train.data_seed": self.train.data_seed + seed - self.train.seed,
+                    "train.stacked": None,
+                }
+            )
+            for seed in seeds
+        ]
 
     def stage_data(self) -> list[DataConfig]:
         """The data of each stage; of the whole run without a curriculum."""

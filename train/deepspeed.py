@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainingArguments
+from transformers import TrainerCallback, TrainingArguments
 
 from remedy.models.block import Block
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.processes import this_process
-from remedy.settings import ConfigError
+from remedy.settings import ConfigError, UserError
 from remedy.train.config import DeepSpeedSettings, TrainSettings
-from remedy.train.processes import ensure_launched
 
 JSON_FILE = "deepspeed.json"
 FILLED: dict[str, Any] = {
@@ -29,6 +33,9 @@ FILLED: dict[str, Any] = {
 }
 """What a JSON holds beside ZeRO's section; Transformers puts the training arguments' values in place of `auto`."""
 OFFLOADED = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
+
+LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
+"""The section of DeepSpeed's JSON that makes it load a universal checkpoint."""
 
 
 def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
@@ -67,6 +74,16 @@ def refuse_mismatches(arguments: TrainingArguments, file: str | None) -> None:
         raise ConfigError(f'{file}: {said}: make them agree, or write "auto" in the file')
 
 
+def _ensure_launched() -> None:
+    """Make this process a world of one, as a launcher would, unless a launcher has made a world."""
+    if "RANK" in os.environ:
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+
 def join(on_cpu: bool) -> None:
     """Join the other processes through DeepSpeed; a world of one where no launcher made a larger one.
 
@@ -81,7 +98,7 @@ def join(on_cpu: bool) -> None:
 
     if on_cpu:  # this op would be compiled for half a minute at first use; gloo does the same work
         __compatible_ops__["deepspeed_shm_comm"] = False
-    ensure_launched()
+    _ensure_launched()
     if not on_cpu:
         torch.cuda.set_device(this_process().local_rank)
     # Before any weights are made: ZeRO-3 divides them over the processes it knows of then.
@@ -108,3 +125,40 @@ def _read(file: str) -> dict[str, Any]:
         if section in data:
             raise ConfigError(f"{file}: `{section}` is set by {why} here; remove the section")
     return data
+
+
+def to_universal(checkpoint: Path, step: int) -> None:
+    """Write the universal form beside a checkpoint's own files, anew each time: an earlier try may have been cut off.
+
+    Raises:
+        UserError: DeepSpeed cannot convert it; the message ends on its reason.
+    """
+    source, target = checkpoint / f"global_step{step}", checkpoint / f"global_step{step}_universal"
+    shutil.rmtree(target, ignore_errors=True)
+    command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
+    command += ["--input_folder", str(source), "--output_folder", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+        raise UserError(
+            f"{checkpoint}: cannot be read by another number of processes ({lines[-1].strip()}); resume on as many as wrote it"
+        )
+
+
+class FixUniversalOptimizerState(TrainerCallback):
+    """Works around two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8).
+
+    All parameters share one step counter, which each then advances, so that Adam's bias correction runs ahead; and every group
+    gets the first one's hyperparameters, so that norms and biases decay like weights.
+    """
+
+    def on_train_begin(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
+        optimizer = kwargs["optimizer"]
+        while hasattr(optimizer, "optimizer"):  # Accelerate's wrapper, then DeepSpeed's
+            optimizer = optimizer.optimizer
+        for values in optimizer.state.values():
+            if torch.is_tensor(values.get("step")):
+                values["step"] = values["step"].clone()
+        # Trainer makes two groups: what decays, and what does not.
+        for group, decay in zip(optimizer.param_groups, (args.weight_decay, 0.0)):
+            group["weight_decay"] = decay

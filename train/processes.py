@@ -1,26 +1,24 @@
-"""The processes of a run: what they agree on, and how they leave."""
+"""The processes of a run: what they agree on, how a signal stops them, and how they leave."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import socket
+import signal
 import sys
 from datetime import timedelta
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from transformers import TrainerCallback, TrainerState
 
-
-def ensure_launched() -> None:
-    """Make this process a world of one, as a launcher would, unless a launcher has made a world."""
-    if "RANK" in os.environ:
-        return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+INTERRUPTED = 130
+"""Exit status of a command that SIGINT ended, as shells have it."""
+RESUMABLE = 75
+"""Exit status of a run that a signal stopped: EX_TEMPFAIL of sysexits.h, "try again"."""
 
 
 _host_group: Any = None
@@ -43,6 +41,59 @@ def _agreed(values: torch.Tensor, how: Any) -> torch.Tensor:
             _host_group = dist.new_group(backend="gloo", timeout=timedelta(hours=2))
         dist.all_reduce(values, op=how, group=_host_group)
     return values
+
+
+class Stopped(Exception):
+    """A run that a signal ended; its last checkpoint is at the step it stopped at. `status`: of the process that says so."""
+
+    def __init__(self, says: str, status: int = RESUMABLE) -> None:
+        super().__init__(says)
+        self.status = status
+
+
+class StopOnSignal(TrainerCallback):
+    """Ends training after the step in which any process got SIGTERM, SIGUSR1 or SIGINT, with a checkpoint of that step.
+
+    A second SIGINT does not wait for the step. Used as a context around training: however that ends, the handlers are then
+    those of before.
+    """
+
+    def __init__(self) -> None:
+        self.received: str | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._before = {number: signal.signal(number, self._note) for number in (*SIGNALS, signal.SIGINT)}
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        # Every process must stop at the same step, whichever of them the signal reached first.
+        if largest(int(self.received is not None)):
+            self.received = self.received or "a signal to another process"
+            control.should_save = control.should_training_stop = True
+
+    def __enter__(self) -> None:
+        """The handlers are replaced when training begins, not before: nothing is lost until then."""
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def check(self, state: TrainerState, again: str) -> None:
+        """Say that training was stopped, if it was before its last step, and how it goes on: by the command `again`.
+
+        Raises:
+            Stopped: it was.
+        """
+        if self.received and state.global_step < state.max_steps:
+            raise Stopped(
+                f"{self.received} after step {state.global_step} of {state.max_steps}, with a checkpoint; go on with: {again} --resume",
+                INTERRUPTED if self.received == "SIGINT" else RESUMABLE,
+            )
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received = signal.Signals(number).name
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)
 
 
 def leave(status: int = 0) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import PrinterCallback, TrainerCallback, TrainerState, TrainingArguments, set_seed
+from transformers import TrainerCallback, TrainerState, TrainingArguments, set_seed
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
@@ -22,7 +22,6 @@ from remedy.files import replace_file
 from remedy.models.config import DecoderSettings, matched
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.flops import device_peak
 from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
 from remedy.models.packing import refuse_unpackable
@@ -33,18 +32,13 @@ from remedy.owner import owned
 from remedy.processes import Process, this_process
 from remedy.settings import ConfigError, UserError, dump
 from remedy.train.arguments import training_arguments
-from remedy.train.checkpoints import Checkpoints, Sealed, copy_model, quarantine
+from remedy.train.checkpoints import Checkpoints, NewSchedule, Sealed, copy_model, quarantine, starting_point
 from remedy.train.config import DIVERGED, RunConfig
-from remedy.train.data import Collator, Rows, TraceDataset
-from remedy.train.deepspeed import JSON_FILE, gather_by_layer, zero_section
-from remedy.train.failing import explained
-from remedy.train.progress import ProgressLine
-from remedy.train.resume import FixUniversalOptimizerState, NewSchedule, starting_point, to_universal
-from remedy.train.shards import ShardDataset
-from remedy.train.stopping import StopOnSignal
-from remedy.train.tracking import Tracking
-from remedy.train.trainer import RowTrainer
-from remedy.train.validation import Validation, validation_rows
+from remedy.train.data import Rows, ShardDataset, TraceDataset
+from remedy.train.deepspeed import JSON_FILE, FixUniversalOptimizerState, gather_by_layer, to_universal, zero_section
+from remedy.train.processes import StopOnSignal
+from remedy.train.tracking import ProgressLine, Tracking
+from remedy.train.trainer import RowTrainer, explained
 from remedy.train.wandb_runs import WandbLogger
 
 log = logging.getLogger(__name__)
@@ -61,23 +55,21 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         Stopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint to resume from.
     """
     output, process = Path(config.output), this_process()
-    with owned(output) if process.is_main else contextlib.nullcontext():
-        _train(config, output, process, resume)
-    return output
-
-
-def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> None:
     if config.train.stacked is not None:
         raise ConfigError(
             f"train.stacked {config.train.stacked}: this is one run's training; `remedy train` makes them all"
         )
-    if not config.train.total_steps and not process.is_main:
-        return
     quieten(config)
+    with owned(output) if process.is_main else contextlib.nullcontext():
+        if config.train.total_steps:
+            _train(config, output, process, resume)
+        elif process.is_main:
+            _keep_untrained(config, output, resume)
+    return output
+
+
+def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> None:
     checkpoint, damaged = starting_point(config, output, resume)
-    if not config.train.total_steps:
-        _keep_untrained(config, output)
-        return
     resharded = (
         checkpoint is not None and checkpoint.world_size != process.world_size and config.train.deepspeed is not None
     )
@@ -103,19 +95,17 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
         callbacks.append(FixUniversalOptimizerState())
     if checkpoint is not None:
         callbacks.append(NewSchedule(checkpoint))
-    shown = (tokenizer, wandb.samples) if config.tracking.wandb else None
-    given = parts(config, tokenizer, arguments)
-    trainer = RowTrainer(**given, model=model, train_dataset=rows, callbacks=callbacks, shown=shown)
-    trainer.remove_callback(PrinterCallback)
+    show = wandb.samples if config.tracking.wandb else None
+    trainer = RowTrainer(config, tokenizer, rows, show, model=model, args=arguments, callbacks=callbacks)
     if process.is_main:
         announce(config, model, arguments.device)
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
-        with stop, progress, explained(trainer, rows, config):
+        with stop, progress, explained(trainer):
             trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
     alone = f"remedy train {shlex.quote(str(output / CONFIG_FILE))}"
     stop.check(trainer.state, alone if process.world_size == 1 else "the same command, and")
     mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
-    keep_trained(config, trainer, tokenizer, {"mixers": mixers, "all_logits": trainer.all_logits})
+    keep_trained(trainer, {"mixers": mixers, "all_logits": trainer.all_logits})
 
 
 def quieten(config: RunConfig) -> None:
@@ -131,41 +121,21 @@ def records(config: RunConfig, wandb: WandbLogger) -> list[TrainerCallback]:
     return [Tracking(Path(config.output), wandb), Checkpoints(config)]
 
 
-def parts(config: RunConfig, tokenizer: TraceTokenizer, arguments: TrainingArguments) -> dict[str, Any]:
-    """Make the parts of a run's trainer, but for the model, the rows and the callbacks.
-
-    Raises:
-        ConfigError: as `validation_rows`.
-    """
-    supervised, validation = config.train.supervised(), None
-    if config.train.evaluate_every is not None:
-        held_out = validation_rows(config, tokenizer)
-        validation = Validation(held_out, tokenizer.pad_id, supervised, arguments.per_device_train_batch_size)
-    return {
-        "args": arguments,
-        "data_collator": Collator(tokenizer.pad_id, supervised),
-        "peak": device_peak(config.tracking.peak_tflops),
-        "validation": validation,
-        "patience": config.train.patience,
-        "pack": config.train.pack,
-        "smoothing": config.train.label_smoothing_factor,
-    }
-
-
-def keep_trained(config: RunConfig, trainer: RowTrainer, tokenizer: TraceTokenizer, computed: Computed) -> None:
+def keep_trained(trainer: RowTrainer, computed: Computed) -> None:
     """The model of a training that has ended, the last or the best by validation, and what stands beside it, on every process."""
-    output = Path(config.output)
+    config, output = trainer.config, Path(trainer.config.output)
     best = trainer.state.best_global_step if config.train.keep_best else None
     if best is None:
         trainer.save_model(str(output))
     if this_process().is_main:
         if best is not None:
             copy_model(output / f"{PREFIX_CHECKPOINT_DIR}-{best}", output)
-        _finish(config, output, tokenizer, trainer.state, computed)
+        _finish(config, output, trainer.tokenizer, trainer.state, computed)
 
 
-def _keep_untrained(config: RunConfig, output: Path) -> None:
+def _keep_untrained(config: RunConfig, output: Path, resume: bool) -> None:
     """Save the model as it is. Adapters begin at zero: what they change is nothing."""
+    starting_point(config, output, resume)
     _begin(config, output)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     set_seed(config.train.seed)

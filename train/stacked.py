@@ -1,73 +1,57 @@
-"""Runs of one recipe that differ in their seeds, trained at once: the folders and files that each alone would have made."""
+"""Runs of one recipe that differ in their seeds, trained at once (`models/stacked.py`): one loop of steps, and for each seed all the
+rest, so that its folder holds what it would hold alone."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
-from functools import partial
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
-from torch.utils.data import StackDataset
-from transformers import PrinterCallback, set_seed
+from torch import Tensor
+from torch.utils.data import DataLoader, StackDataset
+from transformers import TrainerControl, TrainerState, set_seed
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
+from remedy.data_gen.tokens import Tokens
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.mixers import find_kernels, kernels_of
 from remedy.models.model_manifest import SEAL
-from remedy.models.stacked import stack
+from remedy.models.stacked import clip_by_member, losses, stack
 from remedy.models.tokenizer import build_tokenizer
 from remedy.owner import owned
 from remedy.processes import this_process
-from remedy.settings import ConfigError, UserError
+from remedy.settings import UserError
 from remedy.train.arguments import training_arguments
-from remedy.train.checkpoints import checkpoints, integrity_error
+from remedy.train.checkpoints import checkpoints, integrity_error, starting_point
 from remedy.train.config import DIVERGED, RunConfig
-from remedy.train.failing import diverged, explained
-from remedy.train.members import Member, StackedTrainer, collated
-from remedy.train.progress import ProgressLine
-from remedy.train.resume import starting_point
+from remedy.train.data import Collator, Rows, example_lengths
+from remedy.train.processes import StopOnSignal
 from remedy.train.run import (
     DTYPES,
     announce,
     build_model,
     build_rows,
     keep_trained,
-    parts,
     prepare,
     quieten,
     records,
 )
-from remedy.train.stopping import StopOnSignal
+from remedy.train.tracking import ProgressLine
+from remedy.train.trainer import NonFiniteLoss, RowTrainer, diverged, explained, out_of_patience
 from remedy.train.wandb_runs import WandbLogger
 
 log = logging.getLogger(__name__)
 ON_A_CPU = "gru"
-"""The mixer whose members are trained faster together on a CPU core: of the others, products or PyTorch's own fused recurrence (LSTM)
+"""The mixer whose seeds are trained faster together on a CPU core: of the others, products or PyTorch's own fused recurrence (LSTM)
 are at the core's limit already."""
 
 
-def seeds_of(config: RunConfig) -> list[RunConfig]:
-    """The runs that a configuration stands for: itself, or with `train.stacked` one of each seed."""
-    if config.train.stacked is None:
-        return [config]
-    return [
-        config.changed(
-            {
-                "name": f"{config.name},seed={config.train.seed + number}",
-                "output": str(Path(config.output) / f"seed-{config.train.seed + number}"),
-                "train.seed": config.train.seed + number,
-                "train.data_seed": config.train.data_seed + number,
-                "train.stacked": None,
-            }
-        )
-        for number in range(config.train.stacked)
-    ]
-
-
-def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False, on_any_cpu: bool = False) -> None:
+def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False) -> None:
     """Train runs that differ in their seeds alone, and save each. One whose loss becomes NaN or infinite leaves the others.
 
     With `resume` those that have ended are left as they are, and the others go on from the last step at which each has a checkpoint.
@@ -76,9 +60,12 @@ def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False,
         UserError: as `train`, of any of them; or these runs cannot be trained at once here. The others are saved before.
         Stopped: a signal ended them after a step, with checkpoints to resume from.
     """
+    if this_process().world_size > 1:
+        raise UserError(
+            "train.stacked: seeds are trained at once by one process: start it alone, or remove train.stacked"
+        )
     quieten(configs[0])
-    _refuse_here(configs[0], on_any_cpu)
-    left = [config for config in configs if not (resume and _has_ended(Path(config.output)))]
+    left = [config for config in configs if not (resume and _has_ended(config))]
     with contextlib.ExitStack() as folders:
         for config in left:
             folders.enter_context(owned(Path(config.output)))
@@ -100,86 +87,261 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
     for config in configs:
         set_seed(config.train.seed)
         models.append(cast(DecoderForCausalLM, build_model(config, tokenizer)))
-    device, dtype = arguments[0].device, DTYPES[configs[0].train.precision]
-    find_kernels(models[0].mixers(), device, dtype)
-    together = stack(models)
-    rows = [build_rows(config, tokenizer) for config in configs]
-    made = [parts(config, tokenizer, own) for config, own in zip(configs, arguments)]
+    find_kernels(models[0].mixers(), arguments[0].device, DTYPES[configs[0].train.precision])
+    together = stack(models)  # before members change what their models' heads answer
     members = [
         Member(
-            **made[n],
-            model=models[n],
-            train_dataset=rows[n],
+            config,
+            tokenizer,
+            build_rows(config, tokenizer),
+            checkpoint=place,
+            model=model,
+            args=own,
             callbacks=records(config, WandbLogger(config)),
-            checkpoint=places[n],
         )
-        for n, config in enumerate(configs)
+        for config, place, own, model in zip(configs, places, arguments, models)
     ]
-
-    finished: set[int] = set()
-
-    def finish(number: int) -> None:
-        finished.add(number)
-        paths = kernels_of(models[number].mixers(), device, dtype)
-        how = f"stacked with {len(configs) - 1} other seeds"
-        if device.type == "cuda":
-            how += ": short convolutions by PyTorch, and no scan by mamba-ssm"
-        computed = {mixer: f"{path}; {how}" for mixer, path in paths.items()}
-        why = "seeds are stacked, and each has a loss of its own"
-        keep_trained(configs[number], members[number], tokenizer, {"mixers": computed, "all_logits": why})
-
     stop, progress = StopOnSignal(), ProgressLine(name)
-    trainer = StackedTrainer(
-        members,
-        configs[0].train.label_smoothing_factor,
-        finish,
-        model=together,
-        train_dataset=StackDataset(*rows),  # row i of every member, each in the order of its own seed
-        data_collator=partial(collated, made[0]["data_collator"]),
-        callbacks=[stop, progress],
-    )
-    for one in (trainer, *members):
-        one.remove_callback(PrinterCallback)
     log.info("%s: %d seeds at once", name, len(configs))
-    announce(configs[0], models[0], device)
-    with stop, progress, explained(trainer, rows[0], configs[0]):
+    assert isinstance(configs[0].model, DecoderSettings)
+    if arguments[0].device.type == "cpu" and set(configs[0].model.mixers) != {ON_A_CPU}:
+        log.info("on a CPU that is no faster than one seed after another: only %s gains", ON_A_CPU)
+    announce(configs[0], models[0], arguments[0].device)
+    with stop, progress, explained(members[0]):
         try:
-            trainer.train(resume_from_checkpoint=str(places[0]) if places[0] else None)
+            _steps(members, together, stop, progress)
         except (torch.OutOfMemoryError, MemoryError):
             raise UserError(f"out of memory with {len(configs)} seeds at once: lower train.stacked") from None
-    stop.check(trainer.state, "the same command, and")
-    for number, (config, member, read) in enumerate(zip(configs, members, rows)):
-        if member.lost is not None:
-            text = diverged(member.lost, read, config)
-            Path(config.output, DIVERGED).write_text(f"{text}\n", encoding="utf-8")
-        elif number not in finished:  # cut off after the last checkpoint
-            finish(number)
+    for member in members:
+        if not _has_ended(member.config):  # cut off after the last checkpoint
+            member.keep(len(members))
 
 
-def _refuse_here(config: RunConfig, on_any_cpu: bool) -> None:
-    """Refuse processes and devices on which members are not to be stacked."""
-    if this_process().world_size > 1:
-        raise UserError("train.stacked: members are trained by one process: start it alone, or remove train.stacked")
-    assert isinstance(config.model, DecoderSettings)
-    slow = [mixer for mixer in config.model.mixers if mixer != ON_A_CPU]
-    if slow and not torch.cuda.is_available() and not on_any_cpu:
-        raise ConfigError(
-            f"train.stacked: on a CPU, seeds with {slow[0]} are trained no faster at once than one after another (only those with "
-            f"{ON_A_CPU} are): remove it, or train on a GPU"
-        )
-
-
-def _has_ended(output: Path) -> bool:
-    return (output / SEAL).exists() or (output / DIVERGED).exists()
+def _has_ended(config: RunConfig) -> bool:
+    return Path(config.output, SEAL).exists() or Path(config.output, DIVERGED).exists()
 
 
 def _common_checkpoints(configs: Sequence[RunConfig]) -> list[Path | None]:
     """The checkpoints of the last step at which each run has an intact one; none: all begin anew."""
-    intact = [{f.name for f in checkpoints(Path(c.output)) if not integrity_error(f)} for c in configs]
-    common = set.intersection(*intact)
-    if not common:
-        if any(intact):
-            log.warning("there is no step at which each of %d runs has a checkpoint: all begin anew", len(configs))
-        return [None] * len(configs)
-    latest = max(common, key=lambda name: int(name.rsplit("-", 1)[1]))
-    return [Path(config.output) / latest for config in configs]
+    intact = [[f.name for f in checkpoints(Path(c.output)) if not integrity_error(f)] for c in configs]
+    latest = next((name for name in intact[0] if all(name in others for others in intact)), None)
+    if latest is None and any(intact):
+        log.warning("there is no step at which each of %d runs has a checkpoint: all begin anew", len(configs))
+    return [Path(config.output, latest) if latest else None for config in configs]
+
+
+class Member(RowTrainer):
+    """All of one seed's run but its steps: its state, records, validation, patience and files, which are those of a run alone.
+
+    Its model's weights are views of the stacked ones. `checkpoint`: what it goes on from. It is `running` until its last step, until
+    its patience is out, or until its loss becomes NaN or infinite; what the steps make of its weights after that is not kept.
+    """
+
+    def __init__(self, *given: Any, checkpoint: Path | None, **kwargs: Any) -> None:
+        super().__init__(*given, **kwargs)
+        self.checkpoint, self.running = checkpoint, True
+
+    def begin(self, scheduler: Any, together: torch.optim.Optimizer, number: int) -> None:
+        """As `train` does: the state, and what the callbacks do before the first step. `together`: the optimizer of all members."""
+        self.lr_scheduler, self.together, self.number = scheduler, together, number
+        self.model_wrapped = self.accelerator.prepare_model(self.model, evaluation_mode=True)
+        steps = self.args.max_steps
+        self._init_training_state(steps, steps, 1, str(self.checkpoint) if self.checkpoint else None, None)
+        self._globalstep_last_logged = self.state.global_step
+        self.running = not out_of_patience(self.state, self.args.eval_steps, self.patience)
+        self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
+
+    def read(self, mask: Tensor, seconds: float) -> None:
+        """Count its rows of a batch, by their attention mask (B, T), and the time that they were waited for."""
+        self.count(example_lengths({"attention_mask": mask}))
+        self._data_seconds += seconds
+
+    def stepped(self, epoch: float, loss: Tensor) -> None:
+        """Another step is made, with this loss."""
+        self.control = self.callback_handler.on_step_begin(self.args, self.state, self.control)
+        self.state.global_step += 1
+        self.state.epoch = epoch
+        self._losses.append((self.state.global_step, loss))
+        self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
+
+    def record(self, losses: Tensor, norm: Tensor, learning_rate: float) -> dict[str, float] | None:
+        """Log the mean loss, given the sum of those since the last record; None if it is not time for that, or it is lost."""
+        if not self.control.should_log:
+            return None
+        steps = self.state.global_step - self._globalstep_last_logged
+        self._globalstep_last_logged = self.state.global_step
+        logs = {"loss": losses.item() / steps, "grad_norm": norm.item(), "learning_rate": learning_rate}
+        self.store_flos()
+        with self.unless_lost():
+            self.log(logs)
+        return logs if self.running else None
+
+    @contextlib.contextmanager
+    def unless_lost(self) -> Iterator[None]:
+        """Around what looks at its losses: one that is NaN or infinite ends it, and its folder says so, as that of a run alone."""
+        try:
+            yield
+        except NonFiniteLoss as error:
+            text = diverged(error, self)
+            Path(self.config.output, DIVERGED).write_text(f"{text}\n", encoding="utf-8")
+            self.end()
+
+    def end(self) -> None:
+        """No further step is its own."""
+        self.running = False
+        self.store_flos()
+        self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
+
+    def keep(self, count: int) -> None:
+        """Save its model, and say that it was trained at once with others, `count` in all."""
+        device, decoder = self.args.device, cast(DecoderForCausalLM, self.model)
+        how = f"stacked with {count - 1} other seeds"
+        if device.type == "cuda":
+            how += ": short convolutions by PyTorch, and no scan by mamba-ssm"
+        kernels = kernels_of(decoder.mixers(), device, DTYPES[self.config.train.precision])
+        why = "seeds are stacked, and each has a loss of its own"
+        mixers = {mixer: f"{path}; {how}" for mixer, path in kernels.items()}
+        keep_trained(self, {"mixers": mixers, "all_logits": why})
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        assert self.lr_scheduler is not None
+        own = unstacked_state(self.together.state_dict(), self.number)
+        torch.save(own, Path(output_dir, OPTIMIZER_NAME))
+        torch.save(self.lr_scheduler.state_dict(), Path(output_dir, SCHEDULER_NAME))
+
+
+def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSignal, progress: ProgressLine) -> None:
+    """Make the steps of all members at once, and after each let every member do what a run alone does then.
+
+    A member ends by itself, and is then kept, unless it is lost; training ends with the last of them.
+
+    Raises:
+        Stopped: a signal ended them.
+    """
+    first, count = members[0], len(members)
+    args, smoothing = first.args, first.config.train.label_smoothing_factor
+    model = first.accelerator.prepare_model(model, evaluation_mode=True)
+    if args.gradient_checkpointing:
+        model.gradient_checkpointing_enable(args.gradient_checkpointing_kwargs)
+    optimizer, scheduler = first.create_optimizer(model), first.create_scheduler(args.max_steps)
+    for number, member in enumerate(members):
+        member.begin(scheduler, optimizer, number)
+        for own, together in zip(member.model.parameters(), model.parameters(), strict=True):  # type: ignore[union-attr]
+            own.data = together.data[number]
+    if first.checkpoint is not None:
+        _load(members, optimizer, scheduler)
+    state, control = TrainerState(global_step=first.state.global_step, max_steps=args.max_steps), TrainerControl()
+    for callback in (stop, progress):
+        callback.on_train_begin(args, state, control)
+    sums, ended = torch.zeros(count, device=args.device), time.perf_counter()
+    for batch in _batches(members, state.global_step):
+        running = [(number, member) for number, member in enumerate(members) if member.running]
+        if not running:
+            break
+        for number, member in running:
+            member.read(batch["attention_mask"].chunk(count)[number], time.perf_counter() - ended)
+        batch = {name: part.to(args.device, non_blocking=True) for name, part in batch.items()}
+        total, tokens = losses(model, batch["input_ids"], batch["labels"], batch["attention_mask"], smoothing)
+        each = total / tokens.clamp(min=1)
+        each.sum().backward()
+        norms = clip_by_member(model.parameters(), args.max_grad_norm)
+        optimizer.step()
+        rate = float(scheduler.get_last_lr()[0])
+        scheduler.step()
+        model.zero_grad()
+        state.global_step += 1
+        for callback in (stop, progress):
+            callback.on_step_end(args, state, control)
+        sums = sums + each.detach()
+        for number, member in running:
+            member.stepped(state.global_step / args.max_steps, each.detach()[number])
+        logs = [member.record(sums[number], norms[number], rate) for number, member in running]
+        if logged := [one for one in logs if one is not None]:
+            sums = torch.zeros_like(sums)
+            mean, speed = (sum(one[key] for one in logged) for key in ("loss", "tokens_per_second"))
+            progress.on_log(args, state, control, logs={"loss": mean / len(logged), "tokens_per_second": speed})
+        _validate(members)
+        _save([member for _, member in running if member.running], control.should_save)
+        for _, member in running:
+            if member.running and member.control.should_training_stop:
+                member.end()
+                member.keep(count)
+        if control.should_training_stop:
+            break
+        ended = time.perf_counter()
+    for member in members:
+        if member.running:
+            member.end()
+    stop.check(state, "the same command, and")
+
+
+def _batches(members: Sequence[Member], start: int) -> DataLoader[dict[str, Tensor]]:
+    """Batches from step `start` on: row i of each member, in the order of its own seed, as (M B, T), the first member's rows first."""
+    args, collator = members[0].args, cast(Collator, members[0].data_collator)
+
+    def collated(rows: Sequence[tuple[Tokens, ...]]) -> dict[str, Tensor]:
+        return collator([row for member in zip(*rows) for row in member])
+
+    size = args.per_device_train_batch_size
+    return DataLoader(
+        cast(Any, StackDataset(*(cast(Rows, member.train_dataset) for member in members))),
+        batch_size=size,
+        sampler=range(start * size, args.max_steps * size),
+        collate_fn=collated,
+        num_workers=args.dataloader_num_workers,
+        pin_memory=args.device.type == "cuda",
+    )
+
+
+def _validate(members: Sequence[Member]) -> None:
+    """Validate those whose turn it is. That is no part of training's speed, be it another member's."""
+    begin, since = time.perf_counter(), [member._since for member in members]
+    for member in members:
+        if member.running and member.control.should_evaluate:
+            with member.unless_lost():
+                member._determine_best_metric(member.evaluate(), None)
+    for before, member in zip(since, members):
+        member._since = before + time.perf_counter() - begin
+
+
+def _save(members: Sequence[Member], asked: bool) -> None:
+    """Save all when one does, so that there are steps at which each has a checkpoint to go on from: all first, then seals, so that what
+    a kill leaves unsealed of some is sealed of none, unless it comes between two seals."""
+    if asked or any(member.control.should_save for member in members):
+        for member in members:
+            with member.unless_lost():
+                member._save_checkpoint(member.model, None)
+        for member in members:
+            if member.running:
+                member.control = member.callback_handler.on_save(member.args, member.state, member.control)
+
+
+def _load(members: Sequence[Member], optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
+    folders = [member.checkpoint or Path() for member in members]
+    for member, folder in zip(members, folders):
+        member._load_from_checkpoint(str(folder))
+    states = [torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True) for folder in folders]
+    optimizer.load_state_dict(stacked_state(states))
+    scheduler.load_state_dict(torch.load(folders[0] / SCHEDULER_NAME, weights_only=True))
+
+
+def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """AdamW's state dict over stacked parameters, of those of members."""
+    first = states[0]["state"]
+    together = {
+        number: {
+            key: torch.stack([one["state"][number][key] for one in states]) if value.ndim else value
+            for key, value in moments.items()
+        }
+        for number, moments in first.items()
+    }
+    return {**states[0], "state": together}
+
+
+def unstacked_state(state: dict[str, Any], member: int) -> dict[str, Any]:
+    """AdamW's state dict of one member; the count of steps is that of all."""
+    own = {
+        number: {key: value[member].clone() if value.ndim else value for key, value in moments.items()}
+        for number, moments in state["state"].items()
+    }
+    return {**state, "state": own}

@@ -1,4 +1,4 @@
-"""A run's figures: `metrics.jsonl`, and W&B beside it. Tracking never fails a run."""
+"""A run's figures: on the screen, in `metrics.jsonl`, and on W&B, which never fails a run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from transformers import TrainerCallback, TrainerState
 
 from remedy.files import replace_file, writing
+from remedy.speed import Speed, duration
 from remedy.train.wandb_runs import WandbLogger
 
 METRICS = "metrics.jsonl"
-TAIL = 1 << 14
 
 
 class Tracking(TrainerCallback):
@@ -57,17 +59,6 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return _records(path.read_text(encoding="utf-8", errors="replace").splitlines()) if path.exists() else []
 
 
-def last_record(path: Path, key: str = "loss") -> dict[str, Any] | None:
-    """Find the last whole record with a key, from the file's end; None before there is one."""
-    if not path.exists():
-        return None
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - TAIL))
-        lines = file.read().decode("utf-8", "replace").splitlines()
-    return next((record for line in reversed(lines) for record in _records([line]) if key in record), None)
-
-
 def _has_loss(record: dict[str, Any]) -> bool:
     return "loss" in record or "eval_loss" in record
 
@@ -83,3 +74,52 @@ def _records(lines: list[str]) -> list[dict[str, Any]]:
             break
         records.append(record)
     return records
+
+
+class ProgressLine(TrainerCallback):
+    """Step, loss, tokens per second and time left. A context, so that the terminal is left in order however training ends."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.speed = Speed()
+        self.figures = {"loss": "", "eval_loss": ""}
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+        )
+        self.live = Progress(*columns, console=Console())
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live.task_ids:  # it was started
+            self.live.stop()
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.speed.rate(state.global_step)
+        if state.is_world_process_zero and self.live.console.is_terminal:
+            self.live.add_task(self.name, total=state.max_steps, completed=state.global_step, figures="")
+            self.live.start()
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        for task in self.live.task_ids:
+            self.live.update(task, completed=state.global_step)
+
+    def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        logs = kwargs["logs"]
+        kind = next((key for key in ("eval_loss", "loss") if key in logs), None)
+        if kind is None or not state.is_world_process_zero:
+            return
+        if kind == "eval_loss":
+            self.figures[kind] = f"validation loss {logs['eval_loss']:.4g}, {logs['eval_exact_match']:.1%} exact"
+        else:
+            left = duration(self.speed.left(state.global_step, state.max_steps))
+            said = f"loss {logs['loss']:.4g}, {logs['tokens_per_second']:,.0f} tokens/s"
+            self.figures[kind] = f"{said}, {left} left" if left else said
+        for task in self.live.task_ids:
+            self.live.update(task, figures=", ".join(filter(None, self.figures.values())))
+        if not self.live.task_ids:
+            print(f"step {state.global_step} of {state.max_steps}: {self.figures[kind]}", flush=True)

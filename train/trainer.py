@@ -1,4 +1,5 @@
-"""Hugging Face's Trainer on rows in index order, with speed and data-wait figures, that stops at a NaN or infinite loss."""
+"""Hugging Face's Trainer on rows in index order, with speed and data-wait figures, that stops at a NaN or infinite loss; and what a
+user can put right in a training, in words that say how."""
 
 from __future__ import annotations
 
@@ -15,25 +16,29 @@ from typing import Any, cast
 import torch
 from safetensors import SafetensorError
 from torch.utils.data import Dataset, Sampler, SequentialSampler
-from transformers import Trainer, TrainerState
+from transformers import PrinterCallback, Trainer, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from remedy.files import writing
 from remedy.models.context_length import context_limit, refuse_longer
 from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.flops import training_flops
+from remedy.models.flops import device_peak, training_flops
 from remedy.models.mixers import Mixer
 from remedy.models.packing import try_packing
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.processes import this_process
 from remedy.settings import UserError
-from remedy.train.data import Collator, by_length, example_lengths
+from remedy.train.checkpoints import latest_intact
+from remedy.train.config import DIVERGED, RunConfig
+from remedy.train.data import Collator, Rows, by_length, example_lengths
 from remedy.train.losses import Head, mean_loss
 from remedy.train.processes import largest, summed
-from remedy.train.validation import Sample, Validation
+from remedy.train.validation import Sample, Validation, validation_rows
 
 log = logging.getLogger(__name__)
+NO_MEMORY = ("allocate memory", "DataLoader worker")
+"""What errors say of a want of memory that have no class of their own; a worker that makes examples is killed for it."""
 
 
 @contextlib.contextmanager
@@ -77,44 +82,48 @@ class RowTrainer(Trainer):
     """Reads rows in index order, those of a step in pieces of like lengths, validates, and saves what is better than before; logs
     tokens per second over all processes, the share of time spent on data, and MFU.
 
-    `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al., "PaLM", 2022, appendix B). `shape`: (rows, tokens)
-    of the last batch. `shown`: receiver of samples after each validation. `pack`: examples in a row; a pretrained model must hold them
-    apart, which is tried before the first step. So is training without the logits of all tokens (`train/losses.py`; `all_logits`: why
-    not). A checkpoint is only saved, and a record only logged, after all losses so far were finite.
+    `show`: receiver of samples after each validation. `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al.,
+    "PaLM", 2022, appendix B). `shape`: (rows, tokens) of the last batch. A pretrained model must hold packed examples apart, which is
+    tried before the first step. So is training without the logits of all tokens (`train/losses.py`; `all_logits`: why not). A
+    checkpoint is only saved, and a record only logged, after all losses so far were finite.
 
     Raises:
-        UserError: an example, or here one of validation, is longer than the model's table of positions; or labels are to be smoothed
-            (`smoothing`) of a model whose own loss is used.
+        UserError: an example, or here one of validation, is longer than the model's table of positions; labels are to be smoothed of
+            a model whose own loss is used; or as `validation_rows`.
     """
 
     def __init__(
         self,
-        *,
-        peak: float | None = None,
-        validation: Validation | None = None,
-        patience: int | None = None,
-        pack: int = 1,
-        smoothing: float = 0.0,
-        shown: tuple[TraceTokenizer, Callable[[int, list[Sample]], None]] | None = None,
+        config: RunConfig,
+        tokenizer: TraceTokenizer,
+        rows: Any = None,
+        show: Callable[[int, list[Sample]], None] | None = None,
         **kwargs: Any,
     ) -> None:
+        settings, self.validation = config.train, None
+        if settings.evaluate_every is not None:
+            size = kwargs["args"].per_device_train_batch_size
+            held_out = validation_rows(config, tokenizer)
+            self.validation = Validation(held_out, tokenizer.pad_id, settings.supervised(), size)
         super().__init__(
-            eval_dataset=cast(Any, validation.rows if validation is not None else None),
+            train_dataset=rows,
+            eval_dataset=cast(Any, self.validation.rows if self.validation is not None else None),
+            data_collator=Collator(tokenizer.pad_id, settings.supervised()),
             compute_loss_func=mean_loss,
             **kwargs,
         )
-        self.peak = peak
-        self.validation = validation
-        self.patience = patience
-        self.pack = pack
-        self.shown = shown
-        self.head: Head | None = Head(cast(CausalLM, self.model), smoothing)
+        self.remove_callback(PrinterCallback)
+        self.config, self.tokenizer, self.show = config, tokenizer, show
+        self.peak = device_peak(config.tracking.peak_tflops)
+        self.patience, self.pack = settings.patience, settings.pack
+        self.head: Head | None = Head(cast(CausalLM, self.model), settings.label_smoothing_factor)
         self.untried = not isinstance(self.model, DecoderForCausalLM)
         self.all_logits = "not tried: no step was made after the run was resumed" if self.untried else None
         self.current_tokens = 0
         self._cost = training_flops(cast(CausalLM, self.model))
         self._limit = context_limit(cast(CausalLM, self.model))
-        refuse_longer(self._limit, max((row.size for row in validation.rows), default=0) if validation else 0)
+        if self.validation is not None:
+            refuse_longer(self._limit, max(row.size for row in self.validation.rows))
         self.shape: tuple[int, ...] = ()
         self._data_seconds = 0.0
         self._tokens = 0
@@ -231,11 +240,9 @@ class RowTrainer(Trainer):
         model.eval()
         with self.compute_loss_context_manager():
             found = self.validation.figures(cast(CausalLM, model), self.args.device, this_process(), self.head)
-            if self.shown is not None:
-                tokenizer, show = self.shown
-                show(
-                    self.state.global_step, self.validation.samples(cast(CausalLM, model), self.args.device, tokenizer)
-                )
+            if self.show is not None:
+                samples = self.validation.samples(cast(CausalLM, model), self.args.device, self.tokenizer)
+                self.show(self.state.global_step, samples)
         model.train()
         figures = {f"eval_{name}": value for name, value in found.items()}
         self.log(figures)
@@ -283,3 +290,41 @@ class RowTrainer(Trainer):
         first = largest(-bad if bad else -(1 << 62))
         if first != -(1 << 62):
             raise NonFiniteLoss(-first)
+
+
+@contextlib.contextmanager
+def explained(trainer: RowTrainer) -> Iterator[None]:
+    """Turns what a user can put right during training into a message that says how."""
+    config, settings = trainer.config, trainer.config.train
+    try:
+        yield
+    except NonFiniteLoss as error:
+        if this_process().is_main:
+            Path(config.output, DIVERGED).write_text(f"step {error.step}\n", encoding="utf-8")
+        raise UserError(diverged(error, trainer)) from None
+    except UserError as error:  # a worker of the DataLoader sends it as a text that ends with the error's own
+        found = str(error)
+        raise UserError(found.rsplit("Error: ", 1)[-1].strip() if found.startswith("Caught ") else found) from None
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+        if not known and not any(words in str(error) for words in NO_MEMORY):
+            raise
+        batch, length = trainer.shape or (settings.batch_size, 0)
+        raise UserError(
+            f"out of memory at {batch} rows of {length} tokens in a process: raise train.gradient_accumulation_steps "
+            f"(now {settings.gradient_accumulation_steps}), lower train.batch_size or train.dataloader_num_workers, make examples "
+            "shorter (data.task, data.reveal.max_tokens), or set train.gradient_checkpointing=true; with several GPUs, "
+            "train.deepspeed.stage=3"
+        ) from None
+
+
+def diverged(error: NonFiniteLoss, trainer: RowTrainer) -> str:
+    """Explain a loss that is NaN or infinite."""
+    step, size = error.step, trainer.config.train.batch_size
+    examples = cast(Rows, trainer.train_dataset).describe(range((step - 1) * size, step * size))
+    kept, _ = latest_intact(Path(trainer.config.output))
+    rest = f"{kept.path.name} is the last good checkpoint" if kept else "no checkpoint was written before"
+    return (
+        f"step {step}: the loss is NaN or infinite ({examples}); {rest}. Lower train.learning_rate or "
+        "train.max_grad_norm, raise train.warmup_ratio, or use fp32"
+    )

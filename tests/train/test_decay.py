@@ -5,10 +5,11 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from remedy.models.config import DecoderSettings
-from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS
+from remedy.models.tokenizer import build_tokenizer
+from remedy.settings import build
+from remedy.train.config import RunConfig
+from remedy.train.run import build_model
 from remedy.train.trainer import RowTrainer
 
 MIXED: dict[str, Any] = {"mixers": list(MIXERS), "num_hidden_layers": len(MIXERS), "qk_norm": True}
@@ -16,10 +17,13 @@ LEFT_ALONE = ("A_log", ".D", "bias", "norm", ".shift_", ".k_k", ".k_a", ".r_k")
 
 
 def test_the_optimizers_groups(tmp_path: Path) -> None:
-    config = DecoderConfig.from_settings(DecoderSettings.model_validate(MIXED), 20)
-    model = DecoderForCausalLM(config)
+    config = build(
+        RunConfig, {"data": {"task": {"kind": "permutation"}}, "tokenizer": {"kind": "chars"}, "model": MIXED}
+    )
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    model: Any = build_model(config, tokenizer)
     arguments = TrainingArguments(output_dir=str(tmp_path), weight_decay=0.3, use_cpu=True, report_to=[])
-    groups = RowTrainer(model=model, args=arguments).create_optimizer().param_groups
+    groups = RowTrainer(config, tokenizer, model=model, args=arguments).create_optimizer().param_groups
     decay = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
     for name, parameter in model.named_parameters():
         alone = any(part in name for part in LEFT_ALONE)

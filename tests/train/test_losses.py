@@ -99,7 +99,7 @@ def learnt(model: Any, tokens: torch.Tensor, labels: torch.Tensor, chunk: int) -
 def assert_same(model: Any, words: int) -> None:
     tokens, labels = batch(words)
     loss, gradients = learnt(model, tokens, labels, 0)
-    for chunk in (1, 7, 1000):
+    for chunk in (7, 1000):
         found, mine = learnt(model, tokens, labels, chunk)
         torch.testing.assert_close(found, loss, atol=0, rtol=1e-6)
         assert mine.keys() == gradients.keys()
@@ -122,13 +122,6 @@ def test_the_loss_and_the_gradients_are_the_decoders() -> None:
 def test_the_loss_and_the_gradients_are_those_of_adapted_models(lora: str, tied: bool, tmp_path: Path) -> None:
     model = adapted(ADAPTED[lora], tied, tmp_path)
     assert_same(model, model.config.vocab_size)
-
-
-def test_a_batch_with_nothing_to_learn_has_a_loss_of_zero() -> None:
-    tokens, labels = batch(WORDS)
-    loss, gradients = learnt(decoder(), tokens, torch.full_like(labels, -100), 7)
-    assert loss == 0
-    assert all(not gradient.any() for gradient in gradients.values())
 
 
 class Largest(TorchDispatchMode):

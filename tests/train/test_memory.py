@@ -22,11 +22,11 @@ def settings(precision: str = "bf16", **deepspeed: object) -> TrainSettings:
     return TrainSettings.model_validate({"precision": precision, "batch_size": 64, "deepspeed": deepspeed})
 
 
-@pytest.mark.parametrize("gpus", [1, 8])
 @pytest.mark.parametrize(
     ("stage", "offload"), [(2, "none"), (2, "optimizer"), (3, "none"), (3, "optimizer"), (3, "all")]
 )
-def test_stages_are_deepspeeds_estimates(gpus: int, stage: int, offload: str) -> None:
+def test_stages_are_deepspeeds_estimates(stage: int, offload: str) -> None:
+    gpus = 8
     found = model_states(P, settings(stage=stage, offload=offload), gpus, lora=False)
     if stage == 2:
         two = pytest.importorskip("deepspeed.runtime.zero.stage_1_and_2")
@@ -79,7 +79,7 @@ class Live(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(
-    ("trained", "chunk", "accumulated"), [(True, 40, True), (True, 1000, False), (True, 40, False), (False, 40, True)]
+    ("trained", "chunk", "accumulated"), [(True, 40, True), (True, 1000, False), (False, 40, True)]
 )
 def test_the_losss_memory_is_what_is_held(
     trained: bool, chunk: int, accumulated: bool, monkeypatch: pytest.MonkeyPatch

@@ -13,15 +13,16 @@ import pytest
 import torch
 import yaml
 
+from remedy.models.loading import load_checkpoint
 from remedy.models.mixers import Mixer
-from remedy.models.model_manifest import check_model
+from remedy.models.model_manifest import check_model, read_training
 from remedy.owner import owned
 from remedy.processes import Process
 from remedy.settings import UserError, load
 from remedy.train import run
 from remedy.train.config import RunConfig
+from remedy.train.processes import SIGNALS
 from remedy.train.run import train
-from remedy.train.stopping import SIGNALS
 from remedy.train.tracking import read_metrics
 from remedy.train.trainer import RowTrainer
 from tests.launch.in_process import remedy
@@ -55,7 +56,7 @@ def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path
     other = load(RunConfig, config, [f"output={killed}", "train.learning_rate=0.5"])
     with pytest.raises(UserError, match=r"train\.learning_rate is 0\.5 but was 0\.001"):
         train(other, resume=True)
-    assert "no checkpoint" not in finished(start([sys.executable, SCRIPT, config, f"output={killed}", "--resume"]))
+    train(load(RunConfig, config, [f"output={killed}"]), resume=True)
     assert curve(killed) == curve(whole)
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
@@ -93,16 +94,21 @@ def test_a_folder_is_one_runs_and_its_weights_are_of_one_configuration(
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_loss_of_one_and_make_one_tracked_run(tmp_path: Path) -> None:
+def test_two_processes_give_the_figures_of_one_and_make_one_tracked_run(tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
-    config = written(tmp_path)
+    changes = {**CONFIG["train"], "evaluate_every": 4, "validation_examples": 13, "keep_best": "loss", "max_steps": 8}
+    config = written(tmp_path, train=changes)
     one, two = tmp_path / "one", tmp_path / "two"
     in_process(config, f"output={one}")
-    words = [*launcher(2, "deepspeed"), SCRIPT, config, f"output={two}", "tracking.wandb=true"]
-    finished(start(words, WANDB_MODE="offline"))
-    assert len(curve(two)) == 12
-    for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one)):
-        assert loss == pytest.approx(expected, abs=1e-4), step
+    words = [*launcher(2, "deepspeed"), SCRIPT, config, f"output={two}", "train.deepspeed.stage=3"]
+    finished(start([*words, "tracking.wandb=true"], WANDB_MODE="offline"))
+    speed = ("tokens_per_second", "data_wait", "grad_norm")
+    for alone, together in zip(*(read_metrics(folder / "metrics.jsonl") for folder in (one, two)), strict=True):
+        for name in alone.keys() - set(speed):
+            assert together[name] == pytest.approx(alone[name], rel=1e-4, abs=1e-4), name
+    accounts = [read_training(folder) for folder in (one, two)]
+    assert accounts[0]["tokens"] == accounts[1]["tokens"]  # type: ignore[index]
+    load_checkpoint(str(two))
     assert len(list(two.glob("wandb/offline-run-*"))) == 1
     assert (
         yaml.safe_load((two / "config.yaml").read_text())["train"]["adam_beta2"] == 0.98
@@ -179,7 +185,7 @@ def test_every_process_tries_kernels_before_the_trainer_has_the_model(
     def note(layers: list[Mixer], device: torch.device, dtype: torch.dtype) -> None:
         tried.append((len(layers), device.type, dtype))
 
-    def trainer(**given: object) -> None:
+    def trainer(*given: object, **named: object) -> None:
         raise Reached
 
     monkeypatch.setattr(run, "this_process", lambda: Process(1, 1, 1))  # not the one that writes

@@ -16,10 +16,9 @@ from remedy.models.model_manifest import check_model, read_training
 from remedy.settings import ConfigError, UserError, build
 from remedy.train import stacked
 from remedy.train.config import RunConfig
-from remedy.train.members import StackedTrainer
+from remedy.train.processes import Stopped
 from remedy.train.run import train
-from remedy.train.stacked import seeds_of, train_stacked
-from remedy.train.stopping import Stopped
+from remedy.train.stacked import Member, train_stacked
 from remedy.train.tracking import read_metrics
 from tests.train.launching import CONFIG
 
@@ -30,7 +29,7 @@ def recipe(folder: Path, **changes: Any) -> list[RunConfig]:
     """Two seeds of a small Transformer."""
     model = {"mixers": ["attention"], "hidden_size": 16, "num_attention_heads": 2}
     settings = {**CONFIG, "model": model, "output": str(folder), "train": {**CONFIG["train"], "stacked": 2, **changes}}
-    return seeds_of(build(RunConfig, settings, "test"))
+    return build(RunConfig, settings, "test").runs()
 
 
 def alone(folder: Path, config: RunConfig) -> Path:
@@ -70,15 +69,15 @@ def test_each_seed_is_the_run_that_it_is_alone_also_when_cut_off_and_resumed(
         (0, 0, "seed-0"),
         (1, 1, "seed-1"),
     ]
-    train_stacked("tiny", configs, on_any_cpu=True)
+    train_stacked("tiny", configs)
     for config in configs:
         same_run(Path(config.output), alone(tmp_path, config))
 
     cut = recipe(tmp_path / "cut", **VALIDATED)
-    log, again = StackedTrainer._log_members, list[bool]()
+    stepped, again = Member.stepped, list[bool]()
 
-    def cut_off(self: StackedTrainer, learning_rate: float) -> None:
-        log(self, learning_rate)
+    def cut_off(self: Member, *given: Any) -> None:
+        stepped(self, *given)
         if self.state.global_step == 11 and not again:
             again.append(True)
             raise KeyboardInterrupt
@@ -86,18 +85,18 @@ def test_each_seed_is_the_run_that_it_is_alone_also_when_cut_off_and_resumed(
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patched:
-        patched.setattr(StackedTrainer, "_log_members", cut_off)
+        patched.setattr(Member, "stepped", cut_off)
         with pytest.raises(KeyboardInterrupt):
-            train_stacked("tiny", cut, on_any_cpu=True)
+            train_stacked("tiny", cut)
         with pytest.raises(
             Stopped, match="SIGTERM after step 18 of 24, with a checkpoint; go on with: the same command, and --resume"
         ):
-            train_stacked("tiny", cut, resume=True, on_any_cpu=True)
+            train_stacked("tiny", cut, resume=True)
     assert all((Path(config.output) / "checkpoint-18").exists() for config in cut)
     with pytest.raises(UserError, match="pass --resume"):
-        train_stacked("tiny", cut, on_any_cpu=True)
+        train_stacked("tiny", cut)
     assert not (Path(cut[0].output) / "complete.json").exists()
-    train_stacked("tiny", cut, resume=True, on_any_cpu=True)
+    train_stacked("tiny", cut, resume=True)
     for one, other in zip(reversed(cut), reversed(configs)):
         assert figures(Path(one.output)) == figures(Path(other.output))
         weights = [(Path(config.output) / "model.safetensors").read_bytes() for config in (one, other)]
@@ -105,7 +104,7 @@ def test_each_seed_is_the_run_that_it_is_alone_also_when_cut_off_and_resumed(
     assert read_training(Path(cut[0].output))["kept_step"] == 24  # type: ignore[index]
     for config in cut:
         (Path(config.output) / "complete.json").unlink()
-    train_stacked("tiny", cut, resume=True, on_any_cpu=True)
+    train_stacked("tiny", cut, resume=True)
     check_model(Path(cut[0].output))
     assert (Path(cut[0].output) / "model.safetensors").read_bytes() == weights[0]
     # A checkpoint is one that the run alone could have made, and go on from.
@@ -130,13 +129,13 @@ def test_a_seed_that_is_lost_leaves_the_others_and_says_so_again(
     monkeypatch.setattr("remedy.models.stacked._try", lambda *_: None)
     says = r"tiny,seed=1: step 1: the loss is NaN or infinite \(train examples \d+ to \d+\); no checkpoint was written before"
     with pytest.raises(UserError, match=says):
-        train_stacked("tiny", configs, on_any_cpu=True)
+        train_stacked("tiny", configs)
     same_run(Path(configs[0].output), alone(tmp_path, configs[0]))
     assert (Path(configs[1].output) / "diverged.txt").exists()
     assert not (Path(configs[1].output) / "model.safetensors").exists()
     before = (Path(configs[0].output) / "model.safetensors").stat().st_mtime_ns
     with pytest.raises(UserError, match=says):
-        train_stacked("tiny", configs, resume=True, on_any_cpu=True)
+        train_stacked("tiny", configs, resume=True)
     assert (Path(configs[0].output) / "model.safetensors").stat().st_mtime_ns == before
 
 
@@ -144,10 +143,6 @@ def test_a_seed_that_is_lost_leaves_the_others_and_says_so_again(
     ("changes", "says"),
     [
         ({"train.deepspeed": {}}, "stacked 2 does not go with deepspeed"),
-        ({"train.torch_compile": True}, "does not go with torch_compile"),
-        ({"train.precision": "fp16"}, "does not go with precision fp16"),
-        ({"train.pack": 2}, "does not go with pack"),
-        ({"train.gradient_accumulation_steps": 2}, "does not go with gradient_accumulation_steps"),
         ({"train.max_steps": 0}, "does not go with max_steps 0"),
         ({"model": {"kind": "pretrained", "name_or_path": "some/model"}}, "not pretrained models or adapters"),
     ],
@@ -158,14 +153,10 @@ def test_what_a_seed_would_not_be_alone_is_refused(changes: dict[str, Any], says
         settings.changed(changes)
 
 
-def test_where_nothing_would_be_gained_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="on a CPU, seeds with attention are trained no faster at once"):
-        train_stacked("tiny", recipe(tmp_path))
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    with pytest.raises(UserError, match="members are trained by one process"):
+def test_several_processes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", "0"), ("LOCAL_RANK", "0")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match="trained at once by one process"):
         train_stacked("tiny", recipe(tmp_path))
 
 
@@ -182,7 +173,7 @@ def test_patience_ends_a_seed_by_itself(tmp_path: Path, monkeypatch: pytest.Monk
         return {**found, "loss": 9.0 + len(asked)} if len(asked) == 3 else found
 
     monkeypatch.setattr(Validation, "figures", worse)
-    train_stacked("tiny", configs, on_any_cpu=True)
+    train_stacked("tiny", configs)
     accounts = [read_training(Path(config.output)) for config in configs]
     assert [(one["steps"], one["kept_step"], one["stopped_early"]) for one in accounts if one] == [
         (12, 6, True),

@@ -1,8 +1,6 @@
 """Validation while training: what its figures are, that training goes on as without it, and what is kept, also when resumed."""
 
-import json
 import os
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -23,14 +21,14 @@ from remedy.models.model_manifest import read_training
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import build_tokenizer
 from remedy.processes import Process
-from remedy.settings import ConfigError, UserError, build
+from remedy.settings import ConfigError, build
 from remedy.train.config import RunConfig
+from remedy.train.processes import Stopped
 from remedy.train.run import train
-from remedy.train.stopping import Stopped
 from remedy.train.tracking import read_metrics
 from remedy.train.trainer import RowTrainer
 from remedy.train.validation import Validation, validation_rows
-from tests.train.launching import CONFIG, SCRIPT, finished, in_process, launcher, start, written
+from tests.train.launching import CONFIG
 
 ALONE = Process(0, 0, 1)
 RESTLESS = {"learning_rate": 0.3, "max_steps": 60, "evaluate_every": 2, "validation_examples": 20}
@@ -151,7 +149,7 @@ def test_the_best_is_kept_and_a_run_out_of_patience_stops(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", ["first", "best", "last"])
+@pytest.mark.parametrize("after", ["best", "last"])
 def test_resumed_with_validation_all_is_the_same_to_the_bit(
     tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +157,7 @@ def test_resumed_with_validation_all_is_the_same_to_the_bit(
     whole = train(settings(tmp_path / "whole", **changes))
     records = validations(whole)
     best = min(records, key=lambda record: record["eval_loss"])["step"]
-    stop = {"first": 3, "best": best + 1, "last": records[-1]["step"]}[after]
+    stop = {"best": best + 1, "last": records[-1]["step"]}[after]
     step = RowTrainer.training_step
 
     def signalled(self: RowTrainer, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -178,26 +176,6 @@ def test_resumed_with_validation_all_is_the_same_to_the_bit(
     assert read_training(resumed) == read_training(whole)
 
 
-@pytest.mark.slow
-def test_the_best_checkpoint_outlives_newer_ones_and_its_damage_is_named(tmp_path: Path) -> None:
-    config = settings(tmp_path, keep_best="loss", patience=2, save_steps=2, save_total_limit=1, **RESTLESS)
-    output = train(config)
-    account = read_training(output)
-    assert account is not None
-    names = sorted(path.name for path in output.glob("checkpoint-*"))
-    assert names == sorted([f"checkpoint-{account['kept_step']}", f"checkpoint-{account['steps']}"])
-    weights = output / f"checkpoint-{account['kept_step']}" / "model.safetensors"
-    content = bytearray(weights.read_bytes())
-    content[-3] ^= 1
-    weights.write_bytes(content)
-    with pytest.raises(UserError, match=rf"checkpoint-{account['kept_step']}: the best checkpoint .* delete the"):
-        train(config, resume=True)
-    shutil.rmtree(output / f"checkpoint-{account['steps']}")
-    shutil.rmtree(weights.parent)
-    again = train(config, resume=True)  # from the start, since nothing is left
-    assert json.loads((again / "training.json").read_text())["kept_step"] == account["kept_step"]
-
-
 def test_what_would_do_nothing_is_refused() -> None:
     for changes, says in (
         ({"keep_best": "loss"}, "keep_best loss does nothing without evaluate_every"),
@@ -210,22 +188,6 @@ def test_what_would_do_nothing_is_refused() -> None:
     unseen = settings(Path("x"), evaluate_every=2, loss_roles=["value"])
     with pytest.raises(ConfigError, match=r"train\.evaluate_every: no token of 256 validation examples has a role"):
         validation_rows(unseen, build_tokenizer(unseen.tokenizer, unseen.data))
-
-
-@pytest.mark.slow
-def test_processes_validate_together(tmp_path: Path) -> None:
-    pytest.importorskip("deepspeed")
-    changes = {**CONFIG["train"], "evaluate_every": 4, "validation_examples": 13, "keep_best": "loss", "max_steps": 8}
-    config = written(tmp_path, train=changes)
-    one, two = tmp_path / "one", tmp_path / "two"
-    in_process(config, f"output={one}")
-    finished(start([*launcher(2), SCRIPT, config, f"output={two}", "train.deepspeed.stage=3"]))
-    for alone, together in zip(validations(one), validations(two), strict=True):
-        for name in alone:
-            assert together[name] == pytest.approx(alone[name], abs=1e-4), name
-    accounts = [read_training(folder) for folder in (one, two)]
-    assert accounts[0]["tokens"] == accounts[1]["tokens"]  # type: ignore[index]
-    load_checkpoint(str(two))
 
 
 def test_samples_show_the_likeliest_tokens_beside_the_true_ones() -> None:

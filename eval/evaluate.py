@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,17 +65,21 @@ def evaluate_checkpoint(
     name: str = "",
     progress: Callable[[Progress], None] = lambda done: print(done, flush=True),
     rank: Rank | None = None,
+    variant: str = "",
+    chosen: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Evaluate a run's folder, or a model of the hub, as `remedy evaluate` does; returns the summary's path. `rank`: as of `evaluate`.
+    """Evaluate a run's folder, or a model of the hub, as `remedy evaluate` does; returns the summary's path. `rank`, `variant`: as of
+    `evaluate`; `chosen`: settings of the run that were chosen on validation.
 
     Raises:
         UserError: the checkpoint cannot be read, does not fit the configuration, or as `evaluate`.
     """
     config.refuse_on((rank or Rank()).process.world_size)
-    subject = for_checkpoint(str(checkpoint), config)
+    subject = for_checkpoint(str(checkpoint), config, chosen)
     conditions_of(config, subject)  # what does not fit the data is said before weights are loaded
     model, tokenizer = load_evaluated(str(checkpoint), config)
-    return evaluate(model, tokenizer, subject, config, Path(directory), name or str(checkpoint), progress, rank=rank)
+    name = name or str(checkpoint)
+    return evaluate(model, tokenizer, subject, config, Path(directory), name, progress, variant, rank)
 
 
 def evaluate(

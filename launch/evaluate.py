@@ -69,11 +69,6 @@ def _take_device(number: int) -> None:
         torch.cuda.set_device(number)
 
 
-def say(done: object) -> None:
-    """Print how far an evaluation is."""
-    print(done, flush=True)
-
-
 def evaluate(
     checkpoint: Checkpoint,
     config: Annotated[str, typer.Argument(help="YAML with `diagnostics`")],
@@ -88,7 +83,7 @@ def evaluate(
 
     with together() as rank:
         settings = load_one(EvalConfig, config, overrides)
-        summary = evaluate_checkpoint(checkpoint, settings, out, name, say, rank)
+        summary = evaluate_checkpoint(checkpoint, settings, out, name, rank=rank)
         if rank.is_main:
             print(f"summary: {summary}")
 

@@ -22,7 +22,7 @@ import psutil
 from remedy.checksums import read_json, write_json
 from remedy.files import write_text
 from remedy.launch.console import reporting
-from remedy.launch.experiment import TRAINED, Job
+from remedy.launch.jobs import Job, was_trained
 from remedy.launch.train import resumable
 from remedy.settings import UserError, dump, load
 from remedy.train.config import DIVERGED, RunConfig
@@ -92,39 +92,35 @@ def do(folders: Sequence[Path], processes: int, threads: int) -> None:
     """
     import torch
 
+    from remedy.train.processes import SIGNALS
+
     torch.set_num_threads(threads)
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    _leave_on_signals()
+    for number in SIGNALS:  # before training begins, and in the evaluation after it
+        signal.signal(number, _leave)
     if len(folders) > 1:
         _train_together(folders)
         return
     (folder,) = folders
     run, evaluated = load(RunConfig, folder / TRAIN), (folder / EVALUATE).exists()
-    if not (folder / TRAINED).exists():
+    if not was_trained(Path(run.output), evaluated):
         try:
             _train(run, folder, processes)
         except (UserError, SystemExit):
             # Of a trial, that is a result: this setting is not the one to choose.
-            if evaluated or not (Path(run.output) / DIVERGED).exists():
+            if not was_trained(Path(run.output), evaluated):
                 raise
-        (folder / TRAINED).touch()
     if evaluated and processes > 1:
         _on_several(processes, "remedy.launch.job", str(folder))
     elif evaluated:
         evaluate_run(folder)
 
 
-def _leave_on_signals() -> None:
-    """At a signal that ends a training with a checkpoint, before it has begun and in the evaluation after it as well: leave. What is
-    written stays."""
-    from remedy.train.stopping import RESUMABLE, SIGNALS
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    from remedy.train.processes import RESUMABLE
 
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        print(f"stopped: {signal.Signals(number).name}; what is written stays", file=sys.stderr, flush=True)
-        sys.exit(RESUMABLE)
-
-    for number in SIGNALS:
-        signal.signal(number, stop)
+    print(f"stopped: {signal.Signals(number).name}; what is written stays", file=sys.stderr, flush=True)
+    sys.exit(RESUMABLE)
 
 
 def _train(run: RunConfig, folder: Path, processes: int) -> None:
@@ -138,28 +134,22 @@ def _train(run: RunConfig, folder: Path, processes: int) -> None:
 
 
 def _train_together(folders: Sequence[Path]) -> None:
-    """Train the runs of these folders at once. Those whose loss becomes NaN or infinite are left to their own processes, which say so;
-    of a trial that is a result."""
+    """Train the runs of these folders at once. Those whose loss becomes NaN or infinite are left to their own processes."""
     from remedy.train.stacked import train_stacked
 
-    runs = {folder: load(RunConfig, folder / TRAIN) for folder in folders}
-    name = f"{runs[folders[0]].name} and {len(folders) - 1} more"
-    lost = {folder: Path(run.output, DIVERGED) for folder, run in runs.items()}
+    runs = [load(RunConfig, folder / TRAIN) for folder in folders]
     try:
         with resumable():
-            train_stacked(name, list(runs.values()), resume=True)
+            train_stacked(f"{runs[0].name} and {len(runs) - 1} more", runs, resume=True)
     except UserError as error:
-        if not any(path.exists() for path in lost.values()):
+        if not any(Path(run.output, DIVERGED).exists() for run in runs):
             raise
         print(error, flush=True)
-    for folder, path in lost.items():
-        if not path.exists() or not (folder / EVALUATE).exists():
-            (folder / TRAINED).touch()
 
 
 def _on_several(processes: int, *command: str) -> None:
-    """Run a module under torchrun, as a process of each GPU."""
-    from remedy.train.stopping import RESUMABLE, SIGNALS
+    """Run a module under torchrun, as a process of each GPU. If this process is killed, so is torchrun, at which its processes end."""
+    from remedy.train.processes import RESUMABLE, SIGNALS
 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     launched = subprocess.Popen([*torchrun, "-m", *command], preexec_fn=_die_with_parent)
@@ -181,7 +171,6 @@ def _on_several(processes: int, *command: str) -> None:
 
 
 def _die_with_parent() -> None:
-    """In torchrun, before it is: if this process is killed, so is torchrun, at which its processes end."""
     if sys.platform == "linux":
         from remedy.data_gen.execution.kernel import die_with_parent
 
@@ -190,20 +179,17 @@ def _die_with_parent() -> None:
 
 def evaluate_run(folder: Path) -> None:
     """Evaluate a trained run as its folder says."""
-    from remedy.eval.checkpoint import for_checkpoint, load_evaluated
     from remedy.eval.config import EvalConfig
-    from remedy.eval.evaluate import evaluate
-    from remedy.launch.evaluate import say, together
+    from remedy.eval.evaluate import evaluate_checkpoint
+    from remedy.launch.evaluate import together
     from remedy.train.wandb_runs import log_evaluation
 
     run, about = load(RunConfig, folder / TRAIN), read_json(folder / RUN, _CURE)
     name, variant = about["name"], "" if about["variant"] == about["name"] else about["variant"]
     with together() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        subject = for_checkpoint(run.output, settings, about["chosen"])
-        model, tokenizer = load_evaluated(run.output, settings)
-        out = folder / EVALUATION
-        summary = evaluate(model, tokenizer, subject, settings, out, name, say, variant=variant, rank=rank)
+        given = {"rank": rank, "variant": variant, "chosen": about["chosen"]}
+        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, name, **given)
         if rank.is_main:
             log_evaluation(run, summary)
 

@@ -19,7 +19,8 @@ from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.defaults import default_comparisons
 from remedy.eval.report.verdicts import ALONE
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, decidable, seeds_for_fixed
-from remedy.launch.experiment import ExperimentConfig, Job, conditions, expand, trials
+from remedy.launch.experiment import ExperimentConfig
+from remedy.launch.jobs import Job, conditions, expand, trials
 from remedy.models.config import DecoderSettings
 from remedy.models.flops import training_flops
 from remedy.models.tokenizer import build_tokenizer
@@ -27,7 +28,7 @@ from remedy.speed import duration
 from remedy.train.data import parted
 from remedy.train.footprint import drawn_rows
 from remedy.train.run import build_model
-from remedy.train.tracking import METRICS, last_record
+from remedy.train.tracking import METRICS, read_metrics
 
 UTILISATION = 0.2
 """Share of the speed of a matrix product that small models reach in training; benchmarks/RESULTS.md."""
@@ -121,8 +122,8 @@ def training_cost(jobs: Sequence[Job]) -> tuple[float, str]:
     drawn = [example.size for row in rows for example in parted(row)]
     share = train.train.total_steps * train.train.batch_size / len(rows)
     for job in jobs:
-        if speed := (last_record(job.model / METRICS) or {}).get("tokens_per_second"):
-            return share * sum(drawn) / speed, f"measured: {speed:,.0f} tokens/s in {job.name}"
+        if speeds := [one["tokens_per_second"] for one in read_metrics(job.model / METRICS) if "loss" in one]:
+            return share * sum(drawn) / speeds[-1], f"measured: {speeds[-1]:,.0f} tokens/s in {job.name}"
     with torch.device("meta"):
         model = build_model(train, tokenizer)
     return share * training_flops(model).of(drawn) / (product_speed() * UTILISATION), "guessed from operations"

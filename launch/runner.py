@@ -1,34 +1,26 @@
-"""Runs of an experiment as processes on this machine, some at a time, how far they are, and the report over them."""
+"""An experiment walked forward on this machine: trials, then runs, some at a time, each a process; and the report over them."""
 
 from __future__ import annotations
 
 import logging
-import math
 import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing.connection import wait
-from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from remedy.eval.records.folder import REQUEST, SUMMARY
 from remedy.eval.report.planned import write_plan
-from remedy.eval.report.reading import Evaluations, read_evaluations
-from remedy.launch.experiment import ExperimentConfig, Job, conditions, expand, stacks, trials
-from remedy.launch.groups import SELECTION_FOLDER
+from remedy.eval.report.reading import read_evaluations
+from remedy.launch.experiment import SELECTION_FOLDER, ExperimentConfig
 from remedy.launch.job import EVALUATION, begun, folders_of, prepare
-from remedy.launch.selection import choose
+from remedy.launch.jobs import Job, choose, conditions, expand, stacks, trials
 from remedy.launch.train import given_programs
 from remedy.models.model_manifest import recorded_weights, weights_are_gone
 from remedy.owner import owned
@@ -37,13 +29,10 @@ from remedy.settings import UserError
 LOG = "log.txt"
 LOOK_SECONDS = 0.5
 QUIET_SECONDS = 30.0
-"""Seconds between two lines on a run that goes on, without a terminal."""
-TAIL = 1 << 14
-"""Bytes from a log's end in which its last lines are looked for."""
-COLOURS = {"waiting": "dim", "done": "green", "failed": "bold red"}
-log = logging.getLogger(__name__)
+"""Seconds between two lines on a run that goes on."""
 IMPORTED = ("train.run", "train.wandb_runs", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.job")
 """What a run imports when it comes to it."""
+log = logging.getLogger(__name__)
 
 
 def run(config: ExperimentConfig, where: str) -> Path:
@@ -58,10 +47,10 @@ def run(config: ExperimentConfig, where: str) -> Path:
         check_programs([*tried, *jobs])
         plan(config, jobs)
         if tried:
-            _run_all(config, tried, f"{len(tried)} trials that choose settings on validation")
+            _do(config, tried, f"{len(tried)} trials that choose settings on validation")
             jobs = expand(config, where, choose(config, tried))
             plan(config, jobs)  # which runs are one variant may hang on what was chosen
-        _run_all(config, jobs, f"{len(jobs)} runs")
+        _do(config, jobs, f"{len(jobs)} runs")
         return report_all(config, jobs)
 
 
@@ -95,8 +84,7 @@ def check_programs(jobs: Sequence[Job]) -> None:
 def plan(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
     """Write down which runs the experiment consists of."""
     folder = Path(config.output)
-    runs = {str(job.folder.relative_to(folder)): {"run": job.name, "variant": job.variant} for job in jobs}
-    write_plan(folder, runs)
+    write_plan(folder, {str(job.folder.relative_to(folder)): {"run": job.name, "variant": job.variant} for job in jobs})
 
 
 def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False) -> Path:
@@ -130,28 +118,32 @@ def is_done(job: Job) -> bool:
     """
     if job.members or not job.is_trained or job.evaluate is None:
         return job.is_trained and not job.members
-    folder, weights, gone = job.folder / EVALUATION, recorded_weights(job.model), weights_are_gone(job.model)
+    folder = job.folder / EVALUATION
     try:
         found = read_evaluations([folder])
-        problem = "is not finished" if found.missing or not (folder / SUMMARY).exists() else ""
-        problem = problem or ("" if _is_asked(job, found) else "holds another evaluation")
-        problem = f"{folder}: {problem}" if problem else ""
+        request = found.requests[0]
+        problem = ""
+        if found.missing or not (folder / SUMMARY).exists():
+            problem = f"{folder}: is not finished"
+        elif not _is_asked(job, request):
+            problem = f"{folder}: holds another evaluation"
     except UserError as error:
         problem = str(error)
-    if gone and problem:
-        raise UserError(
-            f"{problem}, and the weights are gone: put them back, or delete {job.folder} to train again"
-        ) from None
-    if gone or problem:
-        return not problem
-    evaluated = found.requests[0].get("checkpoint", {}).get("weights")
-    return bool(weights) and evaluated == weights and not job.train.tracking.wandb
+    if weights_are_gone(job.model):
+        if problem:
+            raise UserError(
+                f"{problem}, and the weights are gone: put them back, or delete {job.folder} to train again"
+            ) from None
+        return True
+    weights = recorded_weights(job.model)
+    if problem or not weights or job.train.tracking.wandb:
+        return False
+    return bool(request.get("checkpoint", {}).get("weights") == weights)
 
 
-def _is_asked(job: Job, found: Evaluations) -> bool:
+def _is_asked(job: Job, request: Mapping[str, Any]) -> bool:
     """Say if an evaluation is the job's."""
     assert job.evaluate is not None
-    request = found.requests[0]
     variant = job.variant if job.variant != job.name else ""
     asked = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}
     chosen = (request.get("training") or {"chosen": job.chosen})["chosen"]
@@ -159,7 +151,7 @@ def _is_asked(job: Job, found: Evaluations) -> bool:
     return all(request.get(key) == value for key, value in asked.items()) and chosen == job.chosen and in_4bit
 
 
-def _run_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
+def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
     """Train those that are trained at once, then do all.
 
     Raises:
@@ -172,43 +164,44 @@ def _run_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
 
 
 def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
+    """Do all jobs, those of most rows first, so that no long one is left for the end."""
     print(f"{what}, {config.workers} at a time; each writes {LOG} in its folder below {config.output}", flush=True)
-    waiting, took = list(jobs), dict[str, float]()
-    running: dict[str, tuple[Job, BaseProcess, float]] = {}
+    waiting = sorted(jobs, key=lambda job: -job.train.train.total_steps * job.train.train.batch_size)
+    running: dict[str, tuple[Job, BaseProcess]] = {}
     ended: dict[str, str] = {}
-    context = _context()
+    context, board = _context(), Board(job.name for job in jobs)
     try:
-        with Board([job.name for job in jobs]) as board:
-            while len(ended) < len(jobs):
-                if waiting and len(running) < config.workers:
-                    job = longest(waiting, took)
-                    waiting.remove(job)
-                    try:
-                        prepare(job)
-                        if is_done(job):
-                            ended[job.name] = ""
-                        else:
-                            running[job.name] = job, _begin(context, config, job), time.monotonic()
-                    except UserError as error:
-                        ended[job.name] = str(error)
-                else:
-                    wait([process.sentinel for _, process, _ in running.values()], LOOK_SECONDS)
-                    for name, (job, process, since) in list(running.items()):
-                        if process.exitcode is not None:
-                            del running[name]
-                            ended[name] = _problem(job, process.exitcode)
-                            took[job.variant] = time.monotonic() - since
-                board.show(ended, {name: job.folder / LOG for name, (job, _, _) in running.items()})
+        while len(ended) < len(jobs):
+            if waiting and len(running) < config.workers:
+                job = waiting.pop(0)
+                try:
+                    prepare(job)
+                    if is_done(job):
+                        ended[job.name] = ""
+                    else:
+                        given = (folders_of(job), job.folder / LOG, config.processes, config.threads)
+                        process = context.Process(target=begun, args=given, name=job.name)
+                        process.start()
+                        running[job.name] = job, process
+                except UserError as error:
+                    ended[job.name] = str(error)
+            else:
+                wait([process.sentinel for _, process in running.values()], LOOK_SECONDS)
+                for name, (job, process) in list(running.items()):
+                    if process.exitcode is not None:
+                        del running[name]
+                        ended[name] = _problem(job, process.exitcode)
+            board.show(ended, {name: job.folder / LOG for name, (job, _) in running.items()})
     finally:  # at an interrupt, each with a checkpoint
-        for _, process, _ in running.values():
+        for _, process in running.values():
             process.terminate()
-        for _, process, _ in running.values():
+        for _, process in running.values():
             process.join()
     if failed := [f"{job.name}: {ended[job.name]}" for job in jobs if ended[job.name]]:
         raise UserError("\n".join(failed))
 
 
-def _context() -> BaseContext:
+def _context() -> Any:
     """The way in which processes begin: forked from one that has imported what they need, which alone would cost each seconds.
 
     On other systems than Linux, whose libraries may not survive a fork, and with CUDA, whose state does not, each imports for itself.
@@ -216,25 +209,9 @@ def _context() -> BaseContext:
     os.environ["TQDM_DISABLE"] = "1"
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
-    context: Any = multiprocessing.get_context("forkserver")
+    context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([f"remedy.{name}" for name in IMPORTED])
-    return context  # type: ignore[no-any-return]
-
-
-def _begin(context: Any, config: ExperimentConfig, job: Job) -> BaseProcess:
-    given = (folders_of(job), job.folder / LOG, config.processes, config.threads)
-    process: BaseProcess = context.Process(target=begun, args=given, name=job.name)
-    process.start()
-    return process
-
-
-def longest(waiting: Sequence[Job], took: Mapping[str, float]) -> Job:
-    """The run to begin next, so that no long one is left for the end: of variants of which none has ended before, then that
-    whose variant took longest (`took`, seconds); of equals that of most rows, then the first."""
-    return max(
-        waiting,
-        key=lambda job: (took.get(job.variant, math.inf), job.train.train.total_steps * job.train.train.batch_size),
-    )
+    return context
 
 
 def _problem(job: Job, status: int) -> str:
@@ -251,45 +228,25 @@ def last_line(path: Path, start: str = "") -> str:
     if not path.exists():
         return ""
     with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, 2) - TAIL))
+        file.seek(max(0, file.seek(0, 2) - (1 << 14)))
         lines = file.read().decode("utf-8", "replace").splitlines()
     return next((line for line in reversed(lines) if line.strip() and line.startswith(start)), "")
 
 
 class Board:
-    """Shows how far all runs are, as a context."""
+    """Says how far all runs are: a line at each change, and now and then of each that goes on."""
 
-    def __init__(self, names: Iterable[str], console: Console | None = None) -> None:
-        console = console or Console()
+    def __init__(self, names: Iterable[str]) -> None:
         self.begin = time.monotonic()
-        self.shown: dict[str, tuple[str, float]] = dict.fromkeys(names, ("waiting", self.begin))
-        self.live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
-
-    def __enter__(self) -> Board:
-        if self.live is not None:
-            self.live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.live is not None:
-            self.live.stop()
+        self.said: dict[str, tuple[str, float]] = dict.fromkeys(names, ("waiting", self.begin))
 
     def show(self, ended: Mapping[str, str], running: Mapping[str, Path]) -> None:
         """The state of all runs; call it often. `ended`: what went wrong, if anything; `running`: logs, whose last lines say more."""
-        table = Table("run", "state", "", box=None, pad_edge=False, header_style="bold")
         now = time.monotonic()
-        for name, (before, since) in self.shown.items():
-            state, more = "waiting", ""
-            if name in ended:
-                state, more = ("failed", ended[name]) if ended[name] else ("done", "")
-            elif name in running:
-                state, more = "running", last_line(running[name])
-            table.add_row(Text(name), state, Text(more), style=COLOURS.get(state))
+        for name in [*ended, *running]:
+            before, since = self.said[name]
+            state = "running" if name in running else "failed" if ended[name] else "done"
             if state != before or (state == "running" and now - since >= QUIET_SECONDS):
-                self.shown[name] = (state, now)
-                if self.live is None:
-                    log.info("[%5.0f s] %s: %s", now - self.begin, name, ", ".join(filter(None, (state, more))))
-        if self.live is not None:
-            self.live.update(table)
+                self.said[name] = state, now
+                more = last_line(running[name]) if name in running else ended[name]
+                log.info("[%5.0f s] %s: %s", now - self.begin, name, ", ".join(filter(None, (state, more))))

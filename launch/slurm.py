@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remedy.files import file_name
-from remedy.launch.experiment import ExperimentConfig, Job, expand, trials
+from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.job import do, folders_of, prepare
+from remedy.launch.jobs import Job, choose, expand, trials
 from remedy.launch.runner import check_programs, plan
-from remedy.launch.selection import choose
 from remedy.settings import UserError
 
 ARRAY = """\
 #!/usr/bin/env bash
 # The {count} {what} of {where}, one task each; a task that is signalled before its time limit queues again and goes on.
-#SBATCH --job-name={name}{suffix}
+#SBATCH --job-name={name}-{what}
 #SBATCH --array={first}-{last}
 #SBATCH --time=04:00:00
 #SBATCH --gpus-per-task={processes}
@@ -70,17 +70,6 @@ def do_job(settings: ExperimentConfig, where: str, number: int) -> None:
     do(folders_of(mine), settings.processes, settings.threads)
 
 
-def _alone(settings: ExperimentConfig, where: str) -> tuple[list[Job], list[Job]]:
-    """Return the trials and runs, none of which is trained at once with others."""
-    tried, jobs = trials(settings, where), expand(settings, where)
-    if stacked := next((job for job in jobs if job.stacked is not None), None):
-        raise UserError(
-            f"{where}: {stacked.name}: train.stacked {stacked.stacked}: a task of an array is one run, so that nothing is trained at "
-            "once: remove it, or use `remedy run`"
-        )
-    return tried, jobs
-
-
 def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[str], folder: Path) -> None:
     """Write the scripts of an array of runs, of one of trials before it where settings are selected first, and of the report; say how
     to submit them.
@@ -106,10 +95,20 @@ def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[st
     after = ""
     for script, what, mine, first in (("selection", "trials", tried, 0), ("array", "runs", jobs, len(tried))):
         if mine:
-            suffix, last = "-selection" if mine is tried else "", first + len(mine) - 1
-            text = ARRAY.format(**facts, what=what, count=len(mine), first=first, last=last, suffix=suffix)
+            text = ARRAY.format(**facts, what=what, count=len(mine), first=first, last=first + len(mine) - 1)
             (folder / f"{script}.sbatch").write_text(text, encoding="utf-8")
             print(f"{len(mine)} {what}, {sum(job.is_trained for job in mine)} of them trained. Submit them:")
             print(f"  {what}=$(sbatch --parsable {after}{folder / script}.sbatch)")
             after = f"--dependency=afterok:${what} "
     print(f"and the report after them:\n  sbatch {after}{folder / 'report.sbatch'}")
+
+
+def _alone(settings: ExperimentConfig, where: str) -> tuple[list[Job], list[Job]]:
+    """Return the trials and runs, none of which is trained at once with others."""
+    tried, jobs = trials(settings, where), expand(settings, where)
+    if stacked := next((job for job in jobs if job.stacked is not None), None):
+        raise UserError(
+            f"{where}: {stacked.name}: train.stacked {stacked.stacked}: a task of an array is one run, so that nothing is trained at "
+            "once: remove it, or use `remedy run`"
+        )
+    return tried, jobs

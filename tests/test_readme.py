@@ -11,7 +11,8 @@ import pytest
 
 from remedy.eval.report.page import compose
 from remedy.launch.cli import MAIN, TOOLS
-from remedy.launch.experiment import ExperimentConfig, expand
+from remedy.launch.experiment import ExperimentConfig
+from remedy.launch.jobs import expand
 from remedy.launch.reference import settings_class
 from remedy.launch.runner import run
 from remedy.settings import load

@@ -74,8 +74,7 @@ def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) 
         console.start(app)
 
 
-@pytest.mark.parametrize("name", ["file", "/proc/x/y", "x" * 300])
-@pytest.mark.parametrize("command", ["train", "generate", "run"])
+@pytest.mark.parametrize(("command", "name"), [("train", "file"), ("generate", "/proc/x/y"), ("run", "x" * 300)])
 def test_an_output_that_cannot_be_made_is_one_line(
     command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,37 +93,26 @@ def test_an_output_that_cannot_be_made_is_one_line(
     ("arguments", "says"),
     [
         (["generate", DATA, "write.splits={}"], "splits have no examples"),
-        (["generate", DATA, "write.splits={train: -5}"], "'write.splits.train'"),
         (
             ["generate", DATA, "write.shard_size=1", "write.splits={train: 1000000000}"],
             "have 1,000,000,000 shards of 1",
         ),
-        (["generate", DATA, "data.task.length=10000000000000"], "length must be 0 to 100000"),
         (["generate", DATA, "data.task.held_out_lengths=[99]"], "99 keeps nothing from training"),
         (["generate", DATA, "--shard", f"{'9' * 5000}/{'9' * 5001}"], "write i/N"),
-        (["train", PERMUTATION, "train.seed=4294967296"], "'train.seed'"),
         (["train", PERMUTATION, "output=''"], "output: must not be empty, which would mean the current folder"),
-        (["run", QUICKSTART, "output=''"], "output: must not be empty"),
         (["plan", PERMUTATION, "train.max_steps=0"], "this run trains nothing and reads no rows"),
-        (["train", PERMUTATION, "train.batch_size=100000000"], "'train.batch_size'"),
         (["train", PERMUTATION, f"train.max_steps={'x' * 5000}"], "xxx...xxx"),
         (
             ["train", PERMUTATION, "data.task.length=long"],
             "valid integer, unable to parse string as an integer, or must",
         ),
-        (["train", PERMUTATION, "data.task.length=[1, b]"], "'data.task.length.1'"),
         (["train", PERMUTATION, "train.max_steps=2020-13-45"], "not valid YAML: month must be in 1..12"),
         (["train", PERMUTATION, "data={task: {}, task: {}}"], "key 'task' is given twice"),
-        (["generate", DATA, "tokenizer.kind=chars"], "kind chars has none, kind bpe has"),
-        (["evaluate", "x", ROOT / "configs/evaluate/permutation.yaml", "diagnostics=[]"], "'diagnostics'"),
         (["run", QUICKSTART, "groups.permutation.base.tracking=1"], "key 'tracking': must be a section"),
-        (["trace", EXAMPLE, "tracer.timeout_seconds=.inf"], "'tracer.timeout_seconds'"),
         (["measure", ROOT / "configs/measure/programs.yaml", "costs.limits=[-1]"], "'costs.limits.0'"),
         (["trace", EXAMPLE, "format=cwn"], "unknown trace format 'cwn'; did you mean 'cwm'?"),
-        (["trace", EXAMPLE, "reveal.spacing=4", "reveal.answer_only=true"], "spacing 4 does nothing with answer_only"),
         (["trace", EXAMPLE, "reveal.max_tokens=4"], "reveal.max_tokens is counted with a tokenizer"),
         (["trace", "nothing.py"], "nothing.py: cannot be read"),
-        (["evaluate", "nothing", ROOT / "configs/evaluate/any_model.yaml"], "not a model folder"),
         (["evaluate", "nothing", ROOT / "configs/evaluate/permutation.yaml"], "nothing: there is no such folder here"),
         (["report", ROOT / "configs"], "no evaluation or measurement found"),
         (
@@ -139,7 +127,7 @@ def test_a_wrong_setting_is_one_line(arguments: list[object], says: str, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("text", ["a: 1\na: 2", "[a]: 1", "a: \x01"])
+@pytest.mark.parametrize("text", ["a: 1\na: 2", "a: \x01"])
 def test_a_file_that_is_no_configuration_is_one_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(text)
@@ -211,9 +199,7 @@ def test_an_interrupted_training_leaves_a_checkpoint_of_its_step(tmp_path: Path)
     assert (out / f"checkpoint-{step}").is_dir()
 
 
-@pytest.mark.parametrize(
-    "command", [("generate", DATA, *FEW), ("measure", ROOT / "configs/measure/programs.yaml"), ("run", QUICKSTART)]
-)
+@pytest.mark.parametrize("command", [("generate", DATA, *FEW), ("run", QUICKSTART)])
 def test_a_folder_into_which_another_process_writes_is_refused(command: tuple[object, ...], tmp_path: Path) -> None:
     with owned(tmp_path):
         said = refused([*command, f"output={tmp_path}"] if command[0] == "run" else [*command, "--out", tmp_path])
@@ -242,23 +228,12 @@ def test_a_terminal_is_shown_a_source_without_what_it_would_obey(
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("generate", DATA, "--out"),
-        ("show", DATA, "--html"),
-        ("run", QUICKSTART, "--slurm"),
-    ],
-    ids=lambda command: command[0],
-)
-def test_nothing_is_written_to_an_empty_name(
-    command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_written_to_an_empty_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be the current folder."""
     monkeypatch.chdir(tmp_path)
-    ended = remedy([*command, ""])
+    ended = remedy(["run", QUICKSTART, "--slurm", ""])
     assert ended.status == 2
-    assert f"'{command[-1]}': an empty name would mean the current folder" in ended.errors
+    assert "'--slurm': an empty name would mean the current folder" in ended.errors
     assert not list(tmp_path.iterdir())
 
 
@@ -266,7 +241,6 @@ def test_nothing_is_written_to_an_empty_name(
     ("code", "says"),
     [
         ("def main(:  # << START_OF_TRACE\n    pass\n", "does not compile"),
-        ("raise KeyError('k')\ndef main():  # << START_OF_TRACE\n    pass\n", "KeyError while loading"),
         ("def main():  # << START_OF_TRACE\n    import time; time.sleep(99)\n", "stopped after 1 s"),
         (
             "class A:\n    def __repr__(self): raise SystemExit\ndef main():  # << START_OF_TRACE\n    a = A()\n    a\n",

@@ -1,22 +1,20 @@
 """Experiments: how groups become runs, what is refused before anything is trained, and how progress is shown."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
 
-from remedy.launch.experiment import ExperimentConfig, Job, expand
-from remedy.launch.groups import Group, members
+from remedy.launch.experiment import ExperimentConfig, Group, members
 from remedy.launch.job import prepare
+from remedy.launch.jobs import Job, expand
 from remedy.launch.runner import QUIET_SECONDS, Board
 from remedy.models.config import DecoderSettings
 from remedy.settings import ConfigError, UserError, apply_changes, build, load
 from tests.eval.made_records import made, write_evaluation
 from tests.launch.in_process import remedy
-from tests.launch.sweep import SWEEP, sweep
+from tests.launch.sweep import SWEEP
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE: dict[str, Any] = {
@@ -53,9 +51,8 @@ def test_runs_and_their_evaluations_are_changed_in_one_grammar() -> None:
 def test_an_experiment_is_tried_out_by_two_overrides() -> None:
     for job in expand(experiment(max_steps=5, max_examples=4), "e"):
         assert job.train.train.stage_ends() == [1, 5]
+        assert job.evaluate is not None
         assert job.evaluate.model_dump()["diagnostics"][0]["examples"] == 4
-    for job in expand(experiment(max_examples=1000), "e"):
-        assert job.evaluate.model_dump()["diagnostics"][0]["examples"] == 20
     with pytest.raises(ConfigError, match=r"e: groups\.g\.runs\.a: .*max_steps \(1\) is less than one"):
         expand(experiment(max_steps=1), "e")
 
@@ -73,7 +70,7 @@ def test_a_run_of_the_model_as_it_is_stays_so_with_seeds_grids_and_max_steps() -
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        *((name, None) for name in ("", ".", "..", "a\x00", "a\n")),
+        *((name, None) for name in ("", "..", "a\n")),
         ("../../x", "x"),
         ("a b,seed=1", "a-b-seed-1"),
         ("x=[1, 2]", "x-1-2"),
@@ -128,7 +125,6 @@ SIDE = {"run": "a"}
     ("changes", "says"),
     [
         ({"groups.g.base.name": "x"}, "base.name does nothing"),
-        ({"groups.g.runs.a": {"output": "x"}}, "runs.a.output does nothing"),
         ({"groups.g.runs.a": {"train.seed": 1}, "groups.g.grid": {"train.seed": [2]}}, "since `grid` sets it"),
         ({"groups.g.evaluate_runs": {"c": {}}}, "evaluate_runs names no run: c"),
         ({"groups.g.evaluate.load_in_4bit": True}, "groups.g.runs.a: evaluate.load_in_4bit is for pretrained models"),
@@ -141,7 +137,6 @@ SIDE = {"run": "a"}
             "comparisons.0.baseline.where: records of 'a' have no label 'lengh'; did you mean 'length'?",
         ),
         ({"groups.g.seeds": [1, 1]}, "seeds has a value twice"),
-        ({"groups.g.seeds": [1], "groups.g.grid": {"train.seed": [2]}}, "grid.train.seed does nothing, since `seeds`"),
         (
             {"groups.g.seeds": [1], "groups.g.runs.a": {"train.data_seed": 3}},
             "runs.a.train.data_seed does nothing, since `seeds` sets it",
@@ -166,13 +161,14 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
             prepare(job)
 
 
-def test_without_a_terminal_every_change_is_a_line_and_silence_is_short(
+def test_every_change_is_a_line_and_silence_is_short(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr("remedy.launch.runner.time.monotonic", lambda: clock[0])
     path = tmp_path / "log.txt"
-    with caplog.at_level("INFO", logger="remedy"), Board(["a", "b"], Console(file=io.StringIO())) as board:
+    board = Board(["a", "b"])
+    with caplog.at_level("INFO", logger="remedy"):
         for seconds, step in ((1, 1), (2, 2), (QUIET_SECONDS + 1, 3), (QUIET_SECONDS + 2, 4)):
             clock[0] = seconds
             path.write_text(f"step 0 of 9\nstep {step} of 9\n\n")
@@ -184,15 +180,6 @@ def test_without_a_terminal_every_change_is_a_line_and_silence_is_short(
         "[   32 s] a: done",
         "[   32 s] b: failed, exit status 1",
     ]
-
-
-def test_on_a_terminal_there_is_one_table(tmp_path: Path) -> None:
-    screen = io.StringIO()
-    (tmp_path / "log.txt").write_text("step 250 of 800: loss 0.612, 31,000 tokens/s, 1 min 05 s left\n")
-    with Board(["a"], Console(file=screen, force_terminal=True, width=100, legacy_windows=False)) as board:
-        board.show({}, {"a": tmp_path / "log.txt"})
-    for part in ("run", "state", "running", "step 250 of 800: loss 0.612, 31,000 tokens/s, 1 min 05 s left"):
-        assert part in screen.getvalue()
 
 
 def test_runs_that_differ_in_their_seeds_alone_are_one_variant() -> None:
@@ -269,15 +256,3 @@ def test_seeds_of_a_group_initialise_and_order_the_data_and_another_world_is_ano
     ]
     (alone, _) = members(Group(base={}, evaluate={}, seeds=(0, 1)))
     assert (alone.name, alone.variant) == ("seed=0", "all")
-
-
-def test_runs_are_tracked_under_the_experiment_and_a_wrong_value_names_its_run(tmp_path: Path) -> None:
-    base = {**SWEEP["groups"]["swaps"]["base"], "tracking": {}}
-    path = tmp_path / "sweep.yaml"
-    path.write_text(yaml.safe_dump(sweep({"base": base})))
-    jobs = expand(load(ExperimentConfig, path), "sweep")
-    assert jobs[0].train.tracking.group == "sweep"
-    assert jobs[0].train.tracking.tags == ("swaps", "mixers=gru")
-    wrong = load(ExperimentConfig, path, ["groups.swaps.grid={model.num_hidden_layers: [1, 0]}"])
-    with pytest.raises(ConfigError, match=r"groups\.swaps\.runs\.num_hidden_layers=0: key 'model\.num_hidden_layers'"):
-        expand(wrong, "sweep")

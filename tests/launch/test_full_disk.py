@@ -54,10 +54,9 @@ def files(folder: Path, pattern: str = "**/*") -> dict[str, bytes]:
 def test_generate_on_a_full_disk_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "data.yaml").write_text(yaml.safe_dump(DATA))
     out, whole = tmp_path / "out", tmp_path / "whole"
-    for workers in (1, 2):
-        done = here("generate", tmp_path / "data.yaml", "--out", out, "--workers", workers, largest=20_000)
-        refused(done, "train-0000", ".parquet: ", "make room and give the same command again")
-        assert files(out, "data/*") == {}
+    done = here("generate", tmp_path / "data.yaml", "--out", out, "--workers", 2, largest=20_000)
+    refused(done, "train-0000", ".parquet: ", "make room and give the same command again")
+    assert files(out, "data/*") == {}
     for folder in (out, whole):
         assert here("generate", tmp_path / "data.yaml", "--out", folder).status == 0
     assert files(out) == files(whole)

@@ -18,9 +18,9 @@ import yaml
 
 from remedy.checksums import read_json
 from remedy.eval.report.planned import read_selection
-from remedy.launch import job as process_of_a_run
-from remedy.launch.experiment import ExperimentConfig, expand
-from remedy.launch.runner import _problem, is_done, longest
+from remedy.launch.experiment import ExperimentConfig
+from remedy.launch.jobs import expand
+from remedy.launch.runner import _problem, is_done
 from remedy.models.model_manifest import read_training
 from remedy.settings import build, load
 from remedy.train.config import RunConfig
@@ -29,7 +29,6 @@ from remedy.train.tracking import read_metrics
 from tests.evaluations import assert_the_same
 from tests.launch.in_process import Ended, remedy
 from tests.launch.sweep import SWEEP, sweep
-from tests.train.launching import CONFIG
 
 RATES = {"1e-05": 1e-5, "0.01": 1e-2, "0.001": 1e-3}
 BASE = SWEEP["groups"]["swaps"]["base"]
@@ -218,20 +217,10 @@ def test_an_array_task_has_cores_for_its_processes_and_those_that_load_data(tmp_
         assert told.stdout == f"{given}\n"
 
 
-def test_a_signal_outside_of_training_leaves_with_the_status_that_queues_again() -> None:
-    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)}
-    try:
-        process_of_a_run._leave_on_signals()
-        with pytest.raises(SystemExit) as left:
-            os.kill(os.getpid(), signal.SIGUSR1)
-        assert left.value.code == 75
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 @pytest.mark.slow
-def test_a_slurm_task_on_several_processes_is_signalled_queues_again_and_goes_on(tmp_path: Path) -> None:
+def test_a_slurm_task_on_several_processes_is_signalled_queues_again_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     train = {**BASE["train"], "max_steps": 60, "save_steps": 1000}
     group = {"base": {**BASE, "train": train}, "grid": {}, "runs": {"only": {"model.mixers": ["gru"]}}}
     (tmp_path / "two.yaml").write_text(yaml.safe_dump(sweep(group, processes=2)))
@@ -243,10 +232,10 @@ def test_a_slurm_task_on_several_processes_is_signalled_queues_again_and_goes_on
     said, _ = job.communicate(timeout=200)
     assert job.returncode == 75, said
     assert list((folder / "model").glob("checkpoint-*"))
-    assert not (folder / "trained").exists()
-    done = start("run", "two.yaml", cwd=tmp_path)
-    said, _ = done.communicate(timeout=400)
-    assert done.returncode == 0, said
+    assert not (folder / "model" / "complete.json").exists()
+    monkeypatch.chdir(tmp_path)
+    done = remedy(["run", "two.yaml"], seconds=400)
+    assert done.status == 0, done
     assert [record["step"] for record in read_metrics(metrics)] == list(range(1, 61))
     alone = ["evaluate", folder / "model", folder / "evaluate.yaml", "--out", tmp_path / "alone", "--name", "only"]
     assert remedy(alone).status == 0
@@ -262,22 +251,3 @@ def test_of_several_processes_the_error_is_repeated_and_not_the_launchers_table(
     (job.folder / "log.txt").write_text("step 1\nerror: no room\n=====\nFAILED\n")
     assert _problem(job, 2) == f"failed (exit status 2; all of it in {job.folder / 'log.txt'}): error: no room"
     assert _problem(job, 0) == ""
-
-
-def test_the_longest_run_begins_first_and_of_a_variant_that_no_one_knows_one() -> None:
-    job = expand(build(ExperimentConfig, SWEEP), "e")[0]
-
-    def like(variant: str, seed: int, steps: int) -> object:
-        run = build(RunConfig, {**CONFIG, "output": "x", "train": {"max_steps": steps}})
-        return job._replace(name=f"{variant}{seed}", variant=variant, train=run)
-
-    waiting = [like(variant, seed, steps) for variant, steps in (("a", 5), ("b", 9), ("c", 5)) for seed in (0, 1)]
-    began = []
-    took = {"a": 1.0, "b": 2.0, "c": 3.0}
-    known: dict[str, float] = {}
-    while waiting:
-        one = longest(waiting, known)  # type: ignore[arg-type]
-        waiting.remove(one)
-        began.append(one.name)
-        known[one.variant] = took[one.variant]
-    assert began == ["b0", "a0", "c0", "c1", "b1", "a1"]

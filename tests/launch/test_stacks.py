@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from remedy.launch import job
-from remedy.launch.experiment import TRAINED, ExperimentConfig, expand, stacks, trials
+from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.job import folders_of, prepare
+from remedy.launch.jobs import expand, stacks, trials
 from remedy.launch.slurm import write_scripts
 from remedy.models.model_manifest import check_model, read_training
 from remedy.settings import ConfigError, UserError, build, load
@@ -84,7 +85,7 @@ def test_they_are_trained_in_the_runs_own_folders_and_one_that_is_lost_is_left_t
         patched.setattr(stacked, "build_model", broken)
         patched.setattr("remedy.models.stacked._try", lambda *_: None)
         job._train_together(folders)
-    assert [(folder / TRAINED).exists() for folder in folders] == [True, False]
+    assert [one.is_trained for one in jobs] == [True, False]
     check_model(folders[0] / "model")
     training = read_training(folders[0] / "model")
     assert training is not None

@@ -1,0 +1,322 @@
+"""The jobs of an experiment: every run with its resolved settings, the trials by which variants choose, and seeds trained at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from remedy.checksums import write_json
+from remedy.data_gen.config import DataConfig
+from remedy.eval.checkpoint import Subject
+from remedy.eval.conditions import conditions_of
+from remedy.eval.config import EvalConfig
+from remedy.eval.diagnostics import Condition
+from remedy.eval.records.schema import COMMON
+from remedy.eval.report.comparison import Side, one_primary
+from remedy.eval.report.planned import SELECTION, SelectionRecord, Tried
+from remedy.files import file_name
+from remedy.launch.experiment import (
+    SEEDS,
+    SELECTION_FOLDER,
+    ExperimentConfig,
+    Group,
+    Member,
+    Selection,
+    members,
+    trial_members,
+)
+from remedy.messages import cut, shown, suggest
+from remedy.models.config import DecoderSettings
+from remedy.models.model_manifest import SEAL, read_training
+from remedy.settings import ConfigError, UserError, apply_changes, build, resolve
+from remedy.train.config import DIVERGED, RunConfig
+
+Choices = Mapping[tuple[str, str], dict[str, Any]]
+"""The settings that variants chose, by group and variant."""
+
+
+class Job(NamedTuple):
+    """One run of an experiment, in a folder of its own: train, then evaluate, or a trial of a selection, which is only trained.
+
+    `variant`: the name of all runs that differ from it in their seeds alone; `recipe`: its settings without seeds and place, as text;
+    `chosen`: settings that its variant chose on validation, or that the trial tries; `stacked`: with so many seeds of its recipe it is
+    trained at once (its own settings, `train`, are those of a run alone); `unused`: keys of the group's base that do nothing in it,
+    and what is said then; `evaluate`: None of a trial; `members`: the runs that a training at once is of.
+    """
+
+    name: str
+    variant: str
+    group: str
+    folder: Path
+    train: RunConfig
+    recipe: str
+    chosen: dict[str, Any]
+    stacked: int | None
+    unused: Mapping[str, str]
+    evaluate: EvalConfig | None = None
+    members: tuple[Job, ...] = ()
+
+    @property
+    def model(self) -> Path:
+        """The folder of its checkpoints and weights."""
+        return Path(self.train.output)
+
+    @property
+    def is_trained(self) -> bool:
+        """Say if it was trained to its end."""
+        return was_trained(self.model, self.evaluate is not None)
+
+
+def was_trained(model: Path, evaluated: bool) -> bool:
+    """Say if a training has ended in this folder; of a trial, which is not evaluated, a loss that is NaN or infinite is an end too."""
+    return (model / SEAL).exists() or (not evaluated and (model / DIVERGED).exists())
+
+
+def expand(config: ExperimentConfig, where: str, choices: Choices | None = None) -> list[Job]:
+    """All runs with their resolved settings. `choices`: of groups that select; before they are made, runs have the first values.
+
+    Raises:
+        ConfigError: a run's settings do not validate; the message names the run.
+    """
+    jobs: list[Job] = []
+    for name, group in config.groups.items():
+        mine = []
+        for member in members(group):
+            job = _job(config, name, member, {}, where)
+            if group.select is not None and job.train.train.total_steps:  # the model as it is chooses nothing
+                chosen = choices[name, member.variant] if choices is not None else group.select.points()[0]
+                job = _job(config, name, member, chosen, where)
+            mine.append(job._replace(evaluate=_evaluation(config, group, member, job, _label(name, member, where))))
+        for key, says in mine[0].unused.items():
+            if all(key in job.unused for job in mine):
+                raise ConfigError(says)
+        jobs += mine
+    _refuse_twice(jobs, where)
+    jobs = _one_variant_a_recipe(jobs)
+    for job in jobs:
+        if job.stacked is not None and sum(other.variant == job.variant for other in jobs) < 2:
+            raise ConfigError(
+                f"{where}: {job.name}: train.stacked {job.stacked} does nothing with one seed: give the group `seeds`, or remove it"
+            )
+    one_primary(config.comparisons)
+    evaluations = {name: job.evaluate for job in jobs for name in (job.name, job.variant) if job.evaluate is not None}
+    for number, comparison in enumerate(config.comparisons):
+        for name, side in (("baseline", comparison.baseline), ("treatment", comparison.treatment)):
+            _check_side(side, evaluations, f"{where}: comparisons.{number}.{name}")
+    return jobs
+
+
+def trials(config: ExperimentConfig, where: str) -> list[Job]:
+    """The trainings by which groups with `select` choose, with their resolved settings; each is validated at its end.
+
+    Raises:
+        ConfigError: a trial's settings do not validate; the message names it.
+    """
+    found = []
+    for name, group in config.groups.items():
+        for member in trial_members(group):
+            job = _job(config, name, member, member.tries, where)
+            if steps := job.train.train.total_steps:  # what trains nothing has nothing to choose
+                if job.train.train.evaluate_every is None:
+                    job = job._replace(
+                        train=job.train.changed({"train.evaluate_every": steps}, _label(name, member, where))
+                    )
+                found.append(job)
+    _refuse_twice(found, where)
+    return found
+
+
+def stacks(jobs: Sequence[Job]) -> list[Job]:
+    """Runs that are not trained yet, of one variant and one recipe, as many at a time as their settings say, each as one training
+    whose folder lies in the first's.
+
+    What is left over by itself is trained as any other run, by its own process.
+    """
+    recipes: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        if job.stacked is not None and not job.is_trained:
+            recipes.setdefault((job.variant, job.recipe), []).append(job)
+    found = []
+    for mine in recipes.values():
+        size = mine[0].stacked or 1
+        for first, *others in (mine[start : start + size] for start in range(0, len(mine), size)):
+            if others:
+                name = f"{first.name} and {len(others)} more"
+                found.append(first._replace(name=name, folder=first.folder / "stack", members=(first, *others)))
+    return found
+
+
+def conditions(job: Job) -> list[Condition]:
+    """Return what a run is evaluated on.
+
+    Raises:
+        ConfigError: a diagnostic does not fit its data.
+    """
+    if job.evaluate is None:
+        return []
+    data = build(DataConfig, apply_changes(job.train.data.model_dump(), job.evaluate.set, "set"), job.name)
+    return conditions_of(job.evaluate, Subject(data, job.evaluate.trained_on or job.train.data.task))
+
+
+def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
+    """Return what each variant chooses by its trials, and write a record of it into their folder.
+
+    Raises:
+        UserError: a trial is not finished, or none of a variant's has a finite loss.
+    """
+    missing = [number for number, trial in enumerate(trials) if not trial.is_trained]
+    if missing:
+        raise UserError(
+            f"{len(missing)} of {len(trials)} trials of the selection are not finished, the first is {trials[missing[0]].name} "
+            f"(--job {missing[0]}): run them first"
+        )
+    choices = {}
+    for name, group in config.groups.items():
+        if (select := group.select) is None:
+            continue
+        variants: dict[str, list[Tried]] = {}
+        for variant in dict.fromkeys(trial.variant for trial in trials if trial.group == name):
+            mine = [trial for trial in trials if (trial.group, trial.variant) == (name, variant)]
+            variants[variant] = judged(select, mine, f"{name}, {variant}")
+            choices[name, variant] = next(one["values"] for one in variants[variant] if one["chosen"])
+        record = SelectionRecord(group=name, metric=select.metric, seeds=list(select.seeds), variants=variants)
+        write_json(Path(config.output) / name / SELECTION_FOLDER / SELECTION, record)
+    return choices
+
+
+def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Tried]:
+    """Each setting that a variant's trials tried, with its figures; the best is chosen, of equals the first.
+
+    A setting under which any seed's loss became NaN or infinite is not chosen.
+
+    Raises:
+        UserError: there is none without.
+    """
+    tried: list[Tried] = []
+    ranks: list[tuple[float, float]] = []
+    for values in select.points():
+        found = [_validation(trial) for trial in trials if trial.chosen == values]
+        whole = [one for one in found if one is not None]
+        loss, exact = (sum(one[key] for one in whole) / max(1, len(whole)) for key in ("loss", "exact_match"))
+        figures = [one[select.metric] if one is not None else None for one in found]
+        mean = (loss if select.metric == "loss" else exact) if len(whole) == len(found) else None
+        tried.append({"values": values, "figures": figures, "mean": mean, "chosen": False})
+        order = (loss, -exact) if select.metric == "loss" else (-exact, loss)
+        ranks.append((math.inf, math.inf) if mean is None else order)
+    best = tried[min(range(len(tried)), key=lambda place: ranks[place])]
+    if best["mean"] is None:
+        raise UserError(
+            f"select ({where}): under every setting that was tried a loss became NaN or infinite: try lower learning rates"
+        )
+    best["chosen"] = True
+    return tried
+
+
+def _validation(trial: Job) -> dict[str, float] | None:
+    """The figures of the model that a trial kept; None if its loss became NaN or infinite."""
+    if (trial.model / DIVERGED).exists():
+        return None
+    training = read_training(trial.model)
+    if training is None or training["validation"] is None:
+        raise UserError(
+            f"{trial.model}: has no figures of validation: delete {trial.folder} and run the experiment again"
+        )
+    return training["validation"]
+
+
+def _refuse_twice(jobs: Sequence[Job], where: str) -> None:
+    names, held = set(), dict[Path, str]()
+    for job in jobs:
+        if job.name in names:
+            raise ConfigError(f"{where}: run names must be unique over all groups; {shown(job.name)} comes twice")
+        names.add(job.name)
+        if (other := held.setdefault(job.folder, job.name)) != job.name:
+            raise ConfigError(
+                f"{where}: runs {shown(other)} and {shown(job.name)} would share {job.folder}: rename one"
+            )
+
+
+def _one_variant_a_recipe(jobs: Sequence[Job]) -> list[Job]:
+    """The runs, those of equal settings and evaluations but for seeds under one variant's name: that of the first."""
+    names: dict[tuple[str, str], str] = {}
+    for job in jobs:
+        names.setdefault(_whole(job), job.variant if job.variant not in names.values() else job.name)
+    return [job._replace(variant=names[_whole(job)]) for job in jobs]
+
+
+def _whole(job: Job) -> tuple[str, str]:
+    asked = job.evaluate.model_dump(mode="json") if job.evaluate is not None else {}
+    return job.recipe, json.dumps(asked, sort_keys=True)
+
+
+def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -> None:
+    """Refuse a run or a label that no record will have, before anything is trained."""
+    if side.run not in evaluations:
+        raise ConfigError(f"{place}.run: no variant or run {side.run!r}; {suggest(side.run, evaluations)}")
+    own = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
+    known = ["diagnostic", *dict.fromkeys(own), *(label.name for label in COMMON)]
+    for key in side.where:
+        if key not in known:
+            raise ConfigError(f"{place}.where: records of {side.run!r} have no label {key!r}; {suggest(key, known)}")
+
+
+def _label(group: str, member: Member, where: str) -> str:
+    """The place in an experiment's file that messages name."""
+    return f"{where}: groups.{cut(group)}.{'select, trial ' if member.tries else 'runs.'}{cut(member.name)}"
+
+
+def _part(name: str, label: str) -> str:
+    """A name as one part of a path: a run's folder lies in its group's, and that in the experiment's."""
+    if not name.isprintable() or not (part := file_name(name)):
+        raise ConfigError(f"{label}: {shown(name)} cannot name the folder of a group or run: choose another name")
+    return part
+
+
+def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str, Any], where: str) -> Job:
+    """One training with its resolved settings."""
+    label = _label(group, member, where)
+    below = [SELECTION_FOLDER] if member.tries else []
+    folder = Path(config.output, _part(group, label), *below, _part(member.name, label))
+    own = {"plugins": config.plugins} if config.plugins else {}
+    base = {**own, **config.groups[group].base, "name": member.name, "output": str(folder / "model")}
+    changes = {**member.changes, **chosen}
+    tracking = apply_changes(base, changes, label).get("tracking") or {}
+    if isinstance(tracking, Mapping) and tracking.get("wandb", True):
+        changes = {**changes, "tracking": {"group": config.name, "tags": [group, *below, member.variant], **tracking}}
+    train, unused = resolve(RunConfig, base, changes, label)
+    stacked = train.train.stacked
+    if stacked is not None:
+        if config.processes > 1:
+            raise ConfigError(
+                f"{label}: train.stacked {stacked}: seeds are trained at once by one process, not by {config.processes}"
+            )
+        train = train.changed({"train.stacked": None}, label)
+    recipe = train.model_dump(mode="json", exclude={"name": True, "output": True, "tracking": True, "train": {*SEEDS}})
+    if config.max_steps is not None and train.train.total_steps:  # the experiment is tried out
+        train = train.changed({"train.max_steps": config.max_steps}, label)
+    text = json.dumps(recipe, sort_keys=True)
+    return Job(member.name, member.variant, group, folder, train, text, chosen, stacked, unused)
+
+
+def _evaluation(config: ExperimentConfig, group: Group, member: Member, job: Job, label: str) -> EvalConfig:
+    """The resolved settings of a run's evaluation."""
+    found, _ = resolve(EvalConfig, group.evaluate, group.evaluate_runs.get(member.of, {}), label, label)
+    if config.max_examples is not None:
+        most = config.max_examples
+        counts = {number: getattr(one, "examples", None) for number, one in enumerate(found.diagnostics)}
+        fewer = {f"diagnostics.{number}.examples": min(count or most, most) for number, count in counts.items()}
+        found = found.changed(fewer, label)
+    if found.backend is not None:
+        raise ConfigError(
+            f"{label}: evaluate.backend does not fit a run that is trained here, which no server has: remove it, and evaluate the run "
+            "with `remedy evaluate` once it is served"
+        )
+    if found.load_in_4bit and isinstance(job.train.model, DecoderSettings):
+        raise ConfigError(
+            f"{label}: evaluate.load_in_4bit is for pretrained models, and this run's is a decoder: remove it"
+        )
+    found.refuse_on(config.processes)
+    return found

@@ -53,12 +53,12 @@ def test_a_table_is_read_whole_under_its_own_name_as_its_owners_or_named(tmp_pat
     (tmp_path / "y.parquet").write_bytes(content)
     with pytest.raises(DamagedFile, match=r"y\.parquet: belongs to something else .* or to another name: do this"):
         read_table(tmp_path / "y.parquet", "do this", "owner")
-    for place in range(0, len(content), 5):
+    for place in range(0, len(content), 23):
         path.write_bytes(content[:place])
         with pytest.raises(DamagedFile, match=r"x\.parquet: is damaged"):
             read_table(path, "", "owner")
     end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    for place in range(0, end, 5):  # flips of the footer may pass
+    for place in range(0, end, 23):  # flips of the footer may pass
         path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
         with contextlib.suppress(DamagedFile):
             assert read_table(path, "", "owner").equals(table)

@@ -35,14 +35,16 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configurations(own: Path) -> Iterator[dict[str, Any]]:
-    """Every kind of task in every format, and traces against answers alone."""
-    tasks: list[dict[str, Any]] = [{"kind": "permutation", "n": 3, "length": [2, 9]}]
-    tasks += [{"kind": "composition", "family": family, "depth": [1, 3]} for family in ("strings", "math", "dicts")]
-    tasks += [{"kind": "programs", "path": str(own), "tracer": {"isolation": "trusted"}}]
-    for task in tasks:
-        for form in ("cwm", "cwm_numbered", "repl", "symbolic"):
-            yield {"task": task, "format": form}
-        yield {"task": task, "reveal": {"answer_only": True}}
+    """Every kind of task, every family of them in one format, and traces against answers alone."""
+    permutation = {"kind": "permutation", "n": 3, "length": [2, 9]}
+    strings, *others = (
+        {"kind": "composition", "family": family, "depth": [1, 3]} for family in ("strings", "math", "dicts")
+    )
+    programs = {"kind": "programs", "path": str(own), "tracer": {"isolation": "trusted"}}
+    yield from ({"task": permutation, "format": form} for form in ("cwm", "repl", "symbolic"))
+    yield from ({"task": programs, "format": form} for form in ("cwm", "cwm_numbered", "repl"))
+    yield from ({"task": task, "format": form} for task, form in zip((strings, *others), ("cwm", "symbolic", "repl")))
+    yield from ({"task": task, "reveal": {"answer_only": True}} for task in (permutation, strings, programs))
 
 
 OTHERS: dict[str, list[Any]] = {

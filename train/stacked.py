@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -277,20 +278,19 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
 
 def _batches(members: Sequence[Member], start: int) -> DataLoader[dict[str, Tensor]]:
     """Batches from step `start` on: row i of each member, in the order of its own seed, as (M B, T), the first member's rows first."""
-    args, collator = members[0].args, cast(Collator, members[0].data_collator)
-
-    def collated(rows: Sequence[tuple[Tokens, ...]]) -> dict[str, Tensor]:
-        return collator([row for member in zip(*rows) for row in member])
-
-    size = args.per_device_train_batch_size
+    args, size = members[0].args, members[0].args.per_device_train_batch_size
     return DataLoader(
         cast(Any, StackDataset(*(cast(Rows, member.train_dataset) for member in members))),
         batch_size=size,
         sampler=range(start * size, args.max_steps * size),
-        collate_fn=collated,
+        collate_fn=partial(_collated, cast(Collator, members[0].data_collator)),
         num_workers=args.dataloader_num_workers,
         pin_memory=args.device.type == "cuda",
     )
+
+
+def _collated(collator: Collator, rows: Sequence[tuple[Tokens, ...]]) -> dict[str, Tensor]:
+    return collator([row for member in zip(*rows) for row in member])
 
 
 def _validate(members: Sequence[Member]) -> None:

@@ -188,8 +188,8 @@ def evaluate_run(folder: Path) -> None:
     name, variant = about["name"], "" if about["variant"] == about["name"] else about["variant"]
     with together() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        given = {"rank": rank, "variant": variant, "chosen": about["chosen"]}
-        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, name, **given)
+        chosen, out = about["chosen"], folder / EVALUATION
+        summary = evaluate_checkpoint(run.output, settings, out, name, rank=rank, variant=variant, chosen=chosen)
         if rank.is_main:
             log_evaluation(run, summary)
 

@@ -133,7 +133,7 @@ def test_training_and_evaluation_are_one_tracked_run(finished: Path) -> None:
     tables = list((model / "wandb").glob("offline-run-*/files/media/table/test/conditions*.table.json"))
     assert "right.mean" in tables[0].read_text()
     report = finished / "runs" / "sweep" / "report"
-    assert list((report / "wandb").glob("offline-run-*/files/media/images/*.png"))
+    assert len(list((report / "wandb").glob("offline-run-*"))) == 1
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.splits import SPLITS, SplitName
 from remedy.files import clear_partials
 from remedy.owner import owned
+from remedy.plugins import plugins_section
 from remedy.processes import worker_pool
 from remedy.settings import Settings, UserError
 from remedy.speed import Speed, duration
@@ -241,6 +242,7 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
         "tokenizer": fingerprint,
         "splits": dict(sorted(config.splits.items())),
         "shard_size": config.shard_size,
+        **plugins_section(),
     }
     path, wanted = directory / MANIFEST, digest_of(manifest)
     held = read_manifest(directory) if path.exists() else {}
@@ -248,7 +250,7 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
         return wanted
     if other := foreign_table(directory / "data", wanted):
         shards = sorted((directory / "data").glob("*.parquet"))
-        differing = [key for key, value in held.items() if value != manifest[key] and key != "data_hash"]
+        differing = [key for key, value in held.items() if value != manifest.get(key) and key != "data_hash"]
         differs = f" (it differs in {', '.join(differing)})" if differing else ""
         if not overwrite:
             raise UserError(

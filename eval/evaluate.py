@@ -50,6 +50,7 @@ from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.owner import owned
+from remedy.plugins import plugins_section
 from remedy.processes import neighbours
 
 log = logging.getLogger(__name__)
@@ -126,6 +127,7 @@ def evaluate(
         **({"backend": generator.identity} if isinstance(generator, ServedGenerator) else {}),
         **({"quantization": "nf4"} if is_in_4bit(model) else {}),
         **({"new_tokens": len(tokenizer.new_ids)} if tokenizer.new_ids else {}),
+        **plugins_section(),
     }
     why = untrained(subject.training, len(tokenizer.new_ids))
     work = _Work(generator, tokenizer, config, directory, name, digest_of(request), rank)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from remedy.messages import suggest
+from remedy.plugins import PluginError, load_known_plugins
 from remedy.settings import ConfigError
 
 WIDTH = 110
@@ -48,6 +49,10 @@ def print_choices(
     """Print what settings choose from by name, a line for each: tasks, mixers, formats, diagnostics and others."""
     if what and what not in REGISTRIES:
         raise ConfigError(f"list: unknown kind {what!r}; {suggest(what, REGISTRIES)}")
+    try:
+        load_known_plugins()
+    except PluginError as error:
+        raise ConfigError(f"plug-in {error}") from None
     for kind in [what] if what else REGISTRIES:
         key, place = REGISTRIES[kind]
         module, _, name = place.partition(":")

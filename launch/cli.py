@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -9,7 +10,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from remedy.launch.console import command_line, start
+from remedy.launch.console import MaybeTexts, command_line, start
+from remedy.plugins import PluginError, ask_for_plugins
+from remedy.settings import UserError
 
 SETTINGS = frozenset({"train", "plan", "generate", "evaluate", "measure", "run"})
 """Commands of a YAML file."""
@@ -93,8 +96,31 @@ def _all(
 
 def main(*words: str) -> None:
     """Run the command line, or one of its commands, `words`; a user's error is one message and exit status 2."""
-    sys.argv[1:1] = words
+    plugin: Annotated[
+        MaybeTexts,
+        typer.Option(
+            metavar="MODULE", help="of any command: a module of your own, or its path; what it registers can be named"
+        ),
+    ] = None,
+    sys.argv[1:] = _plugins_first([*words, *sys.argv[1:]])
     start(app)
+    try:
+        ask_for_plugins(plugin or ())
+    except PluginError as error:
+        raise UserError(f"--plugin: {error}") from None
+
+
+def _plugins_first(words: list[str]) -> list[str]:
+    """The words of a command line with `--plugin` before the command, wherever it was given."""
+    first: list[str] = []
+    rest: list[str] = []
+    waiting = iter(words)
+    for word in waiting:
+        if word == "--plugin":
+            first += [word, *itertools.islice(waiting, 1)]
+        else:
+            (first if word.startswith("--plugin=") else rest).append(word)
+    return [*first, *rest]
 
 
 if __name__ == "__main__":

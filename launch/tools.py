@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -144,7 +145,8 @@ def run(
 
         print_plan(settings, config, rate, spread)
     elif slurm is not None:
-        scripts.write_scripts(settings, config, overrides or [], slurm)
+        plugins = [f"plugins={json.dumps(settings.plugins)}"] if settings.plugins else []
+        scripts.write_scripts(settings, config, [*(overrides or []), *plugins], slurm)
     elif job is not None:
         scripts.do_job(settings, config, job)
     else:

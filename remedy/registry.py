@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from remedy.messages import shown, suggest
 from remedy.mistakes import unknown_keys
+from remedy.plugins import PluginError, load_known_plugins
 from remedy.settings import ConfigError
 
 T = TypeVar("T")
@@ -40,16 +41,30 @@ class Registry(dict[str, T]):
         return add
 
     def __missing__(self, name: str) -> T:
+        try:
+            if load_known_plugins():
+                return self[name]
+        except PluginError as error:
+            raise ConfigError(f"plug-in {error}") from None
         raise ConfigError(f"unknown {self.what} {shown(name)}; {suggest(name, self)}")
 
+    def find(self, name: str) -> T | None:
+        """The choice, registered here or by an installed plug-in; None if there is none, as in the records of another machine."""
+        try:
+            return self[name]
+        except ConfigError:
+            return None
+
     def check(self, name: str) -> str:
-        """The name, if it is registered.
+        """The name, if it is registered, here or by an installed plug-in.
 
         Raises:
             ValueError: it is not; the message suggests the nearest.
         """
-        if name not in self:
-            raise ValueError(f"unknown {self.what} {shown(name)}; {suggest(name, self)}")
+        try:
+            self[name]
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
         return name
 
 

@@ -8,10 +8,8 @@ there are any: on the command line, in curriculum stages, mixture parts, grids, 
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +20,7 @@ from yaml.constructor import ConstructorError
 
 from remedy.messages import cut, one_line, shown
 from remedy.mistakes import explain, place_of, suggest_key, unknown_keys
+from remedy.plugins import PluginError, asked_plugins, load_plugin
 
 S = TypeVar("S", bound="Settings")
 _ABSENT = object()
@@ -104,7 +103,8 @@ class Configuration(Settings):
     """The base of what a YAML file holds as a whole."""
 
     plugins: tuple[str, ...] = ()
-    """Modules that register tasks, mixers or diagnostics of your own (`@TASKS.register("mine")`), imported before anything else."""
+    """Modules, or paths of modules, that register tasks, mixers or diagnostics of your own (`@TASKS.register("mine")`), imported
+    before anything else; `--plugin` names more."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -140,7 +140,9 @@ def resolve(
         ConfigError: a key names nothing, or the result does not validate.
     """
     settings = apply_changes(data, changes, of_changes or where)
-    _import_plugins(settings, where)
+    plugins = dict.fromkeys([*_import_plugins(settings, where), *asked_plugins()])
+    if plugins and "plugins" in model.model_fields:
+        settings["plugins"] = list(plugins)
     own = tuple(f"{key}." for key in changes)
     left_out: dict[str, str] = {}
     while True:
@@ -189,19 +191,15 @@ def _parsed(text: str, where: str) -> Any:
         raise ConfigError(f"{where}: not valid YAML: {one_line(str(error))}") from None
 
 
-def _import_plugins(data: Mapping[str, Any], where: str) -> None:
-    """Import the modules of a user's own that settings name, from the current folder too."""
+def _import_plugins(data: Mapping[str, Any], where: str) -> list[str]:
+    """Import the modules of a user's own that settings name, from the current folder too; returns their lasting names."""
     names = data.get("plugins", ())
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{where}: plugins: must be a list of modules, such as [my_tasks]")
-    if names and "" not in sys.path:
-        sys.path.append("")
-    for name in names:
-        try:
-            import_module(name)
-        except Exception as error:  # of any kind: it is a user's code
-            said = f"{name} cannot be imported ({type(error).__name__}: {error})"
-            raise ConfigError(f"{where}: plugins: {said}") from None
+    try:
+        return [load_plugin(name) for name in names]
+    except PluginError as error:
+        raise ConfigError(f"{where}: plugins: {error}") from None
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ os.environ["REMEDY_CACHE"] = ""  # programs are run, whatever an earlier test or
 import pytest
 import torch
 from hypothesis import settings
+
+from remedy import plugins
 
 # A busy machine is no failure.
 settings.register_profile("suite", deadline=None, print_blob=True)
@@ -52,6 +55,15 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the public data files in {folder} (or $REMEDY_SHARED/data)")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def plugins_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test imports as a plug-in is not recorded in what the next one makes."""
+    monkeypatch.setattr(plugins, "_loaded", {})
+    monkeypatch.setattr(plugins, "_asked", [])
+    monkeypatch.setenv("REMEDY_PLUGINS", "[]")
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 @pytest.fixture(autouse=True)

@@ -65,7 +65,7 @@ SMALLER = {
     ],
 }
 """For each configuration that the README's commands name, the overrides that make it small."""
-AT_ONCE = {"harvest", "trace", "show", "rewrite", "merge", "report", "simulate", "compare"}
+AT_ONCE = {"harvest", "trace", "show", "rewrite", "merge", "report", "simulate", "compare", "list"}
 """Commands of `remedy` that take no such configuration and are quick as they are."""
 
 

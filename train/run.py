@@ -29,6 +29,7 @@ from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.owner import owned
+from remedy.plugins import plugins_section
 from remedy.processes import Process, this_process
 from remedy.settings import ConfigError, UserError, dump
 from remedy.train.arguments import training_arguments
@@ -161,7 +162,7 @@ def _finish(
     tokenizer.save(output)
     if isinstance(config.model, DecoderSettings):
         tokenizer.publish(output)
-    write_json(output / TRAINING, training_account(config, state, computed))
+    write_json(output / TRAINING, {**training_account(config, state, computed), **plugins_section()})
     seal_model(output)
 
 

@@ -27,7 +27,8 @@ def default_comparisons(conditions: Sequence[ConditionSummary], baselines: Colle
     without one, the first."""
     found: list[Comparison] = []
     for diagnostic, mine in by_diagnostic(conditions).items():
-        compared = DIAGNOSTICS[diagnostic].compared if diagnostic in DIAGNOSTICS else ()
+        kind = DIAGNOSTICS.find(diagnostic)
+        compared = () if kind is None else kind.compared
         found += between_variants(mine, baselines)
         found += within_variants(mine, [label for label in compared if label != "forcing"])
     return found

@@ -135,8 +135,8 @@ def diagnostic_sections(diagnostic: str, found: Evaluations) -> list[Section]:
     records = found.records[found.records["diagnostic"] == diagnostic]
     records = records.drop(columns=[name for name in label_columns(records) if records[name].isna().all()])
     groups = grouped(conditions, records)
-    if diagnostic in DIAGNOSTICS:
-        kind = DIAGNOSTICS[diagnostic]
+    kind = DIAGNOSTICS.find(diagnostic)
+    if kind is not None:
         name, axis, published = kind.title, kind.axis, kind.published
         sections = [*kind.headline(conditions), *(kind.sections(conditions, records) or [])]
     else:

@@ -1,0 +1,112 @@
+"""Plug-ins: modules of a user's own that register tasks, mixers, formats and other choices when they are imported.
+
+A module or the path of one is named in a configuration (`plugins`) or by `--plugin`; installed packages name theirs as entry points of
+the group `remedy.plugins`, which are imported once a name is asked for that is not known. What is imported runs with the user's rights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+GROUP = "remedy.plugins"
+_TO_CHILDREN = "REMEDY_PLUGINS"
+"""The variable that tells processes which this one starts what it imported by name or path."""
+_loaded: dict[str, str] = {}
+_asked: list[str] = []
+"""Those of the command line."""
+
+
+class PluginError(Exception):
+    """A plug-in that cannot be imported."""
+
+
+def load_plugin(name: str) -> str:
+    """Import a module, or the file or folder of one; returns what names it from any folder.
+
+    Raises:
+        PluginError: it cannot be imported, or its name is another module's.
+    """
+    path = Path(name).absolute() if name.endswith(".py") or os.sep in name else None
+    module = name if path is None else path.stem
+    if module not in _loaded:
+        _import(module, path, name)
+    lasting = name if path is None else str(path)
+    told = json.loads(os.environ.get(_TO_CHILDREN, "[]"))
+    if lasting not in told:
+        os.environ[_TO_CHILDREN] = json.dumps([*told, lasting])
+    return lasting
+
+
+def ask_for_plugins(names: Iterable[str]) -> None:
+    """Import the plug-ins of a command line, which belong to every configuration that it reads.
+
+    Raises:
+        PluginError: as `load_plugin`.
+    """
+    _asked[:] = [load_plugin(name) for name in names]
+
+
+def asked_plugins() -> tuple[str, ...]:
+    """The plug-ins of the command line."""
+    return tuple(_asked)
+
+
+def load_known_plugins() -> bool:
+    """Import the plug-ins of installed packages, and those of the process that started this one; returns if any were new.
+
+    Raises:
+        PluginError: one cannot be imported.
+    """
+    before = len(_loaded)
+    for name in json.loads(os.environ.get(_TO_CHILDREN, "[]")):
+        load_plugin(name)
+    for point in entry_points(group=GROUP):
+        if point.module not in _loaded:
+            _import(point.module, None, f"{point.module}{f', of package {point.dist.name},' if point.dist else ''}")
+    return len(_loaded) > before
+
+
+def plugins_section() -> dict[str, dict[str, str]]:
+    """What is written into all that this process makes: the modules that were imported as plug-ins, each with a digest of its package's
+    sources, under `plugins`; nothing without any."""
+    return {"plugins": dict(sorted(_loaded.items()))} if _loaded else {}
+
+
+def _import(module: str, path: Path | None, said: str) -> None:
+    folder = "" if path is None else str(path.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        if path is not None and not path.exists():
+            raise FileNotFoundError("there is no such file")
+        if path is not None and not (find_spec(module) and _is_at(find_spec(module).origin, path)):  # type: ignore[union-attr]
+            raise ImportError(f"another module is called {module}: rename the file")
+        _loaded[module] = ""  # while it is imported, names that it registers later are not looked for in it
+        _loaded[module] = _digest(import_module(module))
+    except Exception as error:  # of any kind: it is a user's code
+        _loaded.pop(module, None)
+        raise PluginError(f"{said} cannot be imported ({type(error).__name__}: {error})") from error
+
+
+def _is_at(origin: str | None, path: Path) -> bool:
+    return origin is not None and Path(origin).resolve() in (path.resolve(), path.resolve() / "__init__.py")
+
+
+def _digest(module: ModuleType) -> str:
+    """Digest the sources of the package that a module is of."""
+    top = sys.modules[module.__name__.split(".")[0]]
+    file = Path(top.__file__ or module.__file__ or "")
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    digest = hashlib.sha256()
+    for one in files:
+        digest.update(one.relative_to(file.parent).as_posix().encode() + b"\0" + one.read_bytes())
+    return digest.hexdigest()[:16]

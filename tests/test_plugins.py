@@ -1,0 +1,164 @@
+"""Plug-ins from outside the package: the templates of examples/plugins, by path and as an installed package."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from remedy import plugins
+from remedy.data_gen.tasks import TASKS
+from remedy.data_gen.traces.string_encodings import ENCODINGS
+from remedy.registry import Registry
+from remedy.settings import ConfigError
+from tests.launch.in_process import remedy
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "examples" / "plugins"
+DATA = {"task": {"kind": "countdown"}, "format": "dollars", "string_encoding": "hexadecimal"}
+TOKENIZER = {"kind": "raw_bytes"}
+RUN = {
+    "output": "run",
+    "data": DATA,
+    "tokenizer": TOKENIZER,
+    "model": {"mixers": ["average"], "num_hidden_layers": 1, "hidden_size": 16},
+    "train": {"max_steps": 2, "batch_size": 2, "threads": 1},
+    "tracking": {"wandb": False},
+}
+FILES = {
+    "data.yaml": {"data": DATA, "tokenizer": TOKENIZER, "write": {"splits": {"train": 4}, "shard_size": 2}},
+    "train.yaml": RUN,
+    "evaluate.yaml": {
+        "diagnostics": [{"kind": "countdown_sizes", "highs": [30, 40], "examples": 2}],
+        "max_new_tokens": 100,
+    },
+}
+COMMANDS = (
+    "list diagnostics",
+    "generate data.yaml --out data --workers 2",
+    "show data",
+    "train train.yaml",
+    "evaluate run evaluate.yaml --out evaluated",
+    "report evaluated --out report",
+)
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """Forget what a test registers: other tests share the process."""
+    registries: list[Registry] = [TASKS, ENCODINGS]
+    before = [set(registry) for registry in registries]
+    yield
+    for registry, names in zip(registries, before):
+        for name in set(registry) - names:
+            del registry[name]
+    for path in TEMPLATES.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+def run(command: str, folder: Path, *options: str, path: str = "") -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH", "")]))}
+    words = [sys.executable, "-m", "remedy.launch.cli", *command.split(), *options]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def installed(folder: Path) -> str:
+    """Build a package of the templates with entry points and install it, offline, to a folder for PYTHONPATH."""
+    source, site = folder / "source", folder / "site"
+    shutil.copytree(TEMPLATES, source / "toys", ignore=shutil.ignore_patterns("__pycache__"))
+    points = "\n".join(f'{path.stem} = "toys.{path.stem}"' for path in sorted(TEMPLATES.glob("*.py")))
+    (source / "toys" / "__init__.py").touch()
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        f'[project]\nname = "toys"\nversion = "1.0"\n[project.entry-points."remedy.plugins"]\n{points}\n'
+    )
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", str(site), str(source)], check=True)
+    return str(site)
+
+
+@pytest.mark.slow
+def test_every_command_knows_those_of_a_package_and_records_what_was_loaded(tmp_path: Path) -> None:
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(yaml.safe_dump(content))
+    site = installed(tmp_path)
+    said = {command: run(command, tmp_path, path=site) for command in COMMANDS}
+    assert "countdown_sizes  Does the model count down" in said["list diagnostics"]
+    assert "tokenizer: raw_bytes" in said["show data"]
+    assert "Countdowns" in (tmp_path / "report" / "report.md").read_text()
+    made = [tmp_path / name for name in ("data/manifest.json", "run/training.json", "evaluated/evaluation.json")]
+    recorded = [json.loads(path.read_text())["plugins"] for path in made]
+    assert recorded[0].keys() == {f"toys.{path.stem}" for path in TEMPLATES.glob("*.py")}
+    assert recorded == recorded[:1] * 3
+    assert {len(digest) for digest in recorded[0].values()} == {16}
+
+
+@pytest.mark.slow
+def test_worker_processes_know_those_of_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump(FILES["data.yaml"]))
+    options = [f"--plugin={path}" for path in sorted(TEMPLATES.glob("*.py"))]
+    run(COMMANDS[1], tmp_path, *options)
+    assert json.loads((tmp_path / "data" / "manifest.json").read_text())["plugins"].keys() == {
+        path.stem for path in TEMPLATES.glob("*.py")
+    }
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_another_source_is_another_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = (TEMPLATES / "countdown.py").read_text()
+    data = {**DATA, "format": "cwm", "string_encoding": "plain"}
+    config = {**FILES["data.yaml"], "data": data, "tokenizer": {"kind": "chars"}, "plugins": ["./countdown.py"]}
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump(config))
+    (tmp_path / "countdown.py").write_text(source)
+    assert remedy(["generate", "data.yaml", "--out", "data"]).status == 0
+    assert plugins.plugins_section()["plugins"].keys() == {"countdown"}
+    for registered in (TASKS, sys.modules, plugins._loaded):
+        registered.pop("countdown")
+    (tmp_path / "countdown.py").write_text(source.replace("n -= 1", "n = n - 1"))
+    ended = remedy(["generate", "data.yaml", "--out", "data"])
+    assert ended.status == 2
+    assert "another data set (it differs in plugins)" in ended.errors
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("./nowhere.py", "--plugin: ./nowhere.py cannot be imported (FileNotFoundError: there is no such file)"),
+        ("no_such_module", "--plugin: no_such_module cannot be imported (ModuleNotFoundError"),
+        ("./json.py", "another module is called json: rename the file"),
+        ("./broken.py", "broken.py cannot be imported (ZeroDivisionError: division by zero)"),
+    ],
+)
+def test_what_cannot_be_imported_is_said(name: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "json.py").touch()
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    ended = remedy(["list", "tasks", "--plugin", name])
+    assert ended.status == 2
+    assert says in ended.errors
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_installed_ones_are_imported_for_a_name_that_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shutil.copy(TEMPLATES / "hexadecimal.py", tmp_path)
+    (tmp_path / "hexes-1.0.dist-info").mkdir()
+    (tmp_path / "hexes-1.0.dist-info" / "METADATA").write_text("Name: hexes\nVersion: 1.0\n")
+    points = tmp_path / "hexes-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[remedy.plugins]\nhexes = hexadecimal\n")
+    assert ENCODINGS.check("list") == "list"
+    assert not plugins.plugins_section()
+    assert ENCODINGS.check("hexadecimal") == "hexadecimal"
+    assert plugins.plugins_section()["plugins"].keys() == {"hexadecimal"}
+    points.write_text("[remedy.plugins]\nhexes = hexes\n")
+    with pytest.raises(ConfigError, match="plug-in hexes, of package hexes, cannot be imported"):
+        ENCODINGS["hexa"]

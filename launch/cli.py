@@ -38,9 +38,15 @@ TOOLS = {
     "merge": ("tools", "Write a LoRA run as one model that needs no adapters."),
     "measure": ("tools", "Count what traces cost and how tokenizers cut strings, without a model."),
     "compare": ("tools", "Judge two models' logs of lm-eval or inspect_ai, or tables, by the same rules."),
+    "export-benchmark": ("tools", "Freeze examples for others: JSONL, tasks for lm-eval and inspect_ai, a scorer."),
     "list": ("choices", "Print what settings choose from by name: tasks, mixers, formats and others."),
 }
-FUNCTIONS = {"trace": "print_trace", "rewrite": "print_rewrite", "list": "print_choices"}
+FUNCTIONS = {
+    "export-benchmark": "export_benchmark",
+    "trace": "print_trace",
+    "rewrite": "print_rewrite",
+    "list": "print_choices",
+}
 """Functions that are not called as their commands are."""
 
 
@@ -90,20 +96,14 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _all(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print it")] = False,
-) -> None:
-    """Test mitigations of the failures of code world models: generate traces, train, evaluate, compare."""
-
-
-def main(*words: str) -> None:
-    """Run the command line, or one of its commands, `words`; a user's error is one message and exit status 2."""
     plugin: Annotated[
         MaybeTexts,
         typer.Option(
             metavar="MODULE", help="of any command: a module of your own, or its path; what it registers can be named"
         ),
     ] = None,
-    sys.argv[1:] = _plugins_first([*words, *sys.argv[1:]])
-    start(app)
+) -> None:
+    """Test mitigations of the failures of code world models: generate traces, train, evaluate, compare."""
     try:
         ask_for_plugins(plugin or ())
     except PluginError as error:
@@ -121,6 +121,12 @@ def _plugins_first(words: list[str]) -> list[str]:
         else:
             (first if word.startswith("--plugin=") else rest).append(word)
     return [*first, *rest]
+
+
+def main(*words: str) -> None:
+    """Run the command line, or one of its commands, `words`; a user's error is one message and exit status 2."""
+    sys.argv[1:] = _plugins_first([*words, *sys.argv[1:]])
+    start(app)
 
 
 if __name__ == "__main__":

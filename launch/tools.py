@@ -110,6 +110,20 @@ def compare(
     print("\n".join([*found.remarks, *words, f"report: {page}"]))
 
 
+def export_benchmark(
+    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="evaluations whose `set` holds the data")],
+    out: Annotated[Path, target("a new folder for the benchmark")],
+) -> None:
+    """Freeze the examples of evaluations for others: JSONL with a card, tasks for lm-eval and inspect_ai, a scorer without torch."""
+    from remedy.eval.benchmark.export import export_benchmark as write
+    from remedy.eval.config import EvalConfig
+
+    named = {path.stem: load(EvalConfig, path) for path in configs}
+    if len(named) < len(configs):
+        raise UserError("two configurations have one file name, which names their part of the benchmark: rename one")
+    print(f"benchmark: {write(named, out)}")
+
+
 def run(
     config: Annotated[str, typer.Argument(help="YAML of an experiment")],
     overrides: Overrides = None,

@@ -7,13 +7,12 @@ from typing import NamedTuple
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, Execution, write
 from remedy.data_gen.execution.pool import trace_one
-from remedy.data_gen.execution.program import Program, Trace, Value
+from remedy.data_gen.execution.program import UNCHANGED, Program, Trace, Value
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.tasks.program_sources import Case
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.tasks.task import Drawn
-from remedy.data_gen.traces.reveal import UNCHANGED
 from remedy.data_gen.traces.string_encodings import escape
 from remedy.data_gen.traces.values import literal
 from remedy.models.tokenizer import TraceTokenizer

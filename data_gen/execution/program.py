@@ -83,6 +83,10 @@ class Value(NamedTuple):
         return self.type == "str"
 
 
+UNCHANGED = Value("..", "unchanged")
+"""Stands for a value equal to the one last shown."""
+
+
 @dataclass(slots=True)
 class Frame:
     """One step: the event, the physical line about to run, and what is known at that moment.

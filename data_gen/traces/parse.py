@@ -11,9 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from remedy.data_gen.execution.program import Event
+from remedy.data_gen.execution.program import UNCHANGED, Event
 from remedy.data_gen.roles import Role, Special
-from remedy.data_gen.traces.reveal import UNCHANGED
 
 Piece = str | Special
 

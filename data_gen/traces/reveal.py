@@ -9,11 +9,8 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from remedy import rng
-from remedy.data_gen.execution.program import Event, Frame, Value
+from remedy.data_gen.execution.program import UNCHANGED, Event, Frame, Value
 from remedy.settings import Settings
-
-UNCHANGED = Value("..", "unchanged")
-"""Stands for a value equal to the one last shown."""
 
 Shown = dict[str, Value]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from remedy.data_gen.execution.program import Event
+from remedy.data_gen.execution.program import UNCHANGED, Event
 from remedy.data_gen.traces.cwm import read_locals
 from remedy.data_gen.traces.parse import Malformed, json_string
-from remedy.data_gen.traces.reveal import UNCHANGED, RevealConfig
+from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions
 from remedy.eval.control_flow.evaluator import Guide
 from remedy.eval.decoding.control_flow import WITH_LOCALS, TokenWalk, TraceGrammar, Trie

@@ -10,10 +10,9 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 
-from remedy.data_gen.execution.program import Value
+from remedy.data_gen.execution.program import UNCHANGED, Value
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.traces.cwm import state_spans
-from remedy.data_gen.traces.reveal import UNCHANGED
 from remedy.data_gen.traces.spans import Spans
 from remedy.data_gen.traces.string_encodings import escape
 from remedy.eval.control_flow.evaluator.values import is_data, read

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from remedy.data_gen.examples import Example
+from remedy.data_gen.execution.program import UNCHANGED
 from remedy.data_gen.roles import Role
-from remedy.data_gen.traces.reveal import UNCHANGED
 from remedy.eval.records.failures import Failure
 from remedy.eval.records.schema import Matches, Score
 from remedy.eval.scoring.common import (

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from remedy.data_gen.execution.program import Event
+from remedy.data_gen.execution.program import UNCHANGED, Event
 from remedy.data_gen.traces.parse import ReadFrame, restore
-from remedy.data_gen.traces.reveal import UNCHANGED
 from remedy.eval.control_flow.evaluator.guide import Guide
 from remedy.eval.control_flow.flow import ControlFlow
 from remedy.eval.control_flow.options import Step

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.execution.program import Event, Frame, Program, Trace, Value
+from remedy.data_gen.execution.program import UNCHANGED, Event, Frame, Program, Trace, Value
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.traces.render import render
-from remedy.data_gen.traces.reveal import UNCHANGED, RevealConfig, reveal
+from remedy.data_gen.traces.reveal import RevealConfig, reveal
 from remedy.settings import ConfigError, build
 
 values = st.dictionaries(st.sampled_from("abc"), st.integers(0, 2).map(lambda i: Value(str(i), "int")), max_size=3)

@@ -1,0 +1,88 @@
+"""Score what a model wrote of an exported benchmark. This file and those beside it need Python alone.
+
+python score.py NAME OUTPUTS.jsonl [--answers]
+
+A line of OUTPUTS.jsonl is `{"id": ..., "written": ...}`. What a model wrote is parsed as data, never run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+from remedy.data_gen.roles import Special
+from remedy.data_gen.traces.judge import TraceScore, judge
+from remedy.data_gen.traces.repl import Repl
+from remedy.data_gen.traces.values import same_value
+
+Row = Mapping[str, Any]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Read the lines of a JSONL file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def score_trace(written: str, row: Row) -> TraceScore:
+    """Score a written trace beside the true one. Its end is taken as written, and a last newline too, since harnesses strip both."""
+    ended = written if written.endswith("\n") else f"{written}\n"
+    return judge([ended, Special.END_OF_TEXT], [row["trace"], Special.END_OF_TEXT], Repl(), row["answer_frames"])
+
+
+def score_answer(written: str, row: Row) -> bool:
+    """Say if the first line of a reply is the true answer: a value that is equal, or the same text."""
+    line = next((line.strip() for line in written.splitlines() if line.strip()), "")
+    return same_value(line, row["answer"])
+
+
+def wilson(right: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a rate, for examples that are independent."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share, scale = right / of, 1 + z * z / of
+    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / scale
+    centre = (share + z * z / (2 * of)) / scale
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def lines(rows: Sequence[Row], outputs: Mapping[str, str], answers: bool) -> list[str]:
+    """Say what was right, a line for each part of a benchmark. Examples without an output count as wrong."""
+    found = []
+    for part in dict.fromkeys(row["part"] for row in rows):
+        mine = [row for row in rows if row["part"] == part]
+        given = [(outputs.get(row["id"], ""), row) for row in mine]
+        scores = [] if answers else [score_trace(*one) for one in given]
+        right = sum(score_answer(*one) for one in given) if answers else sum(score.right for score in scores)
+        low, high = wilson(right, len(mine))
+        said = f"{part}: right {right} of {len(mine)}, {right / len(mine):.1%} (95 %: {low:.1%} to {high:.1%})"
+        if scores:
+            wrong = Counter(score.first_wrong.label for score in scores if score.first_wrong is not None)
+            first = ", ".join(f"{role} {count}" for role, count in wrong.most_common()) or "none"
+            said += f"; right before the first wrong frame {sum(s.prefix for s in scores) / len(scores):.1%}; first wrong: {first}"
+        found.append(said)
+    missing = sum(row["id"] not in outputs for row in rows)
+    return found + ([f"{missing} of {len(rows)} examples have no output and count as wrong"] if missing else [])
+
+
+def main(folder: Path) -> None:
+    """Score a file of outputs against one of the benchmarks in a folder."""
+    parser = argparse.ArgumentParser(description="Score what a model wrote of this benchmark.")
+    parser.add_argument("name", choices=sorted(path.stem for path in (folder / "data").glob("*.jsonl")))
+    parser.add_argument("outputs", type=Path, help='JSON lines with "id" and "written"')
+    parser.add_argument(
+        "--answers", action="store_true", help="replies to `question`, in place of traces after `prompt`"
+    )
+    given = parser.parse_args()
+    try:
+        outputs = {str(line["id"]): str(line["written"]) for line in read(given.outputs)}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        parser.error(f'{given.outputs}: cannot be read as JSON lines with "id" and "written": {error}')
+    rows = read(folder / "data" / f"{given.name}.jsonl")
+    if unknown := sorted(outputs.keys() - {row["id"] for row in rows}):
+        parser.error(f"{given.outputs}: {given.name} has no example {unknown[0]!r}")
+    print("\n".join(lines(rows, outputs, given.answers)))

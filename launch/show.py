@@ -152,16 +152,24 @@ def load_source(path: Path, overrides: Sequence[str]) -> GenerateConfig | RunCon
 
 
 def config_view(path: Path, overrides: Sequence[str], index: int, split: str) -> View:
-    """One example; supervised is what the run trains on, or what runs train on by default.
+    """One example of a file's configuration.
 
     Raises:
-        UserError: there is no such split or index, the configuration is of another kind, or the tokenizer cannot be built.
+        UserError: as `load_source` and `example_view`.
+    """
+    return example_view(load_source(path, overrides), path, index, split)
+
+
+def example_view(settings: Any, path: Path, index: int, split: str) -> View:
+    """One example; supervised is what the run trains on, or what runs train on by default. `path`: of the settings, for messages.
+
+    Raises:
+        UserError: there is no such split or index, or the tokenizer cannot be built.
     """
     from remedy.eval.view.model import View, blocks_of, tokens_of
     from remedy.models.encoding import encoded_examples
     from remedy.models.tokenizer import build_tokenizer
 
-    settings: Any = load_source(path, overrides)
     data = settings.data
     split = _split(path, data.task, index, split)
     tokenizer = build_tokenizer(settings.tokenizer, data)

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
     from remedy.data_gen.traces.reveal import RevealConfig as RevealConfig
     from remedy.eval.config import EvalConfig as EvalConfig
     from remedy.eval.evaluate import evaluate_checkpoint as evaluate
-    from remedy.eval.report.page import report as report
+    from remedy.launch.notebook import Report as Report
+    from remedy.launch.notebook import report as report
+    from remedy.launch.notebook import show as show
     from remedy.models.loading import load_checkpoint as load_checkpoint
     from remedy.models.tokenizer import build_tokenizer as build_tokenizer
+    from remedy.rewards import dataset as dataset
     from remedy.settings import UserError as UserError
     from remedy.settings import load as load
     from remedy.train.config import RunConfig as RunConfig
@@ -44,9 +47,10 @@ _NAMES = {
     "data_gen.traces.reveal": "RevealConfig",
     "eval.config": "EvalConfig",
     "eval.evaluate": "evaluate",
-    "eval.report.page": "report",
+    "launch.notebook": "Report report show",
     "models.loading": "load_checkpoint",
     "models.tokenizer": "build_tokenizer",
+    "rewards": "dataset",
     "settings": "UserError load",
     "train.config": "RunConfig",
     "train.run": "train_model",

@@ -10,7 +10,7 @@ of floats out. The dataset has the columns `prompt`, `trace` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from remedy.data_gen.config import DataConfig
@@ -24,9 +24,11 @@ from remedy.messages import suggest
 from remedy.settings import UserError
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, IterableDataset
     from transformers import PreTrainedTokenizerBase
 
+PIECE = 100
+"""Examples that are made at a time."""
 PARTS: dict[str, Callable[[TraceScore], float]] = {
     "prefix": lambda score: score.prefix,
     "answer": lambda score: float(score.right),
@@ -109,21 +111,31 @@ class TraceReward:
         return found
 
 
-def dataset(data: DataConfig, count: int, split: str = "train") -> Dataset:
-    """The first examples of a split as rows for a trainer: `prompt` and `trace` as text with special tokens spelled out,
-    `answer_frames`, the frames that say the answer (counted from the end), and `index`. Programs whose trace is no example are left out.
+def dataset(
+    data: DataConfig, count: int, split: str = "train", streaming: bool = False
+) -> Dataset | IterableDataset:
+    """The first examples of a split as rows: `prompt` and `trace` as text with special tokens spelled out, `answer`, `answer_frames`, the
+    frames that say the answer (counted from the end), `index` and `program`. Programs whose trace is no example are left out.
+
+    `streaming`: rows are made when they are read, and nothing is kept.
 
     Raises:
-        UserError: the data has too few programs.
+        UserError: the data has too few programs; streamed, when they are read.
     """
-    from datasets import Dataset
+    from datasets import Dataset, IterableDataset
 
-    rows = []
-    for example in examples(data, split, range(count)):
-        if example.outcome != "ok":
-            continue
-        given = [span for span in example.spans if span.role is Role.CONTEXT]
-        written = [span for span in example.spans if span.role is not Role.CONTEXT]
-        row = {"prompt": spans_text(given), "trace": spans_text(written), "index": example.index}
-        rows.append({**row, "answer_frames": answer_places(example)})
-    return Dataset.from_list(rows)
+    if streaming:
+        return IterableDataset.from_generator(_rows, gen_kwargs={"data": data, "count": count, "split": split})
+    return Dataset.from_list(list(_rows(data, count, split)))
+
+
+def _rows(data: DataConfig, count: int, split: str) -> Iterator[dict[str, Any]]:
+    for start in range(0, count, PIECE):
+        for example in examples(data, split, range(start, min(start + PIECE, count))):
+            if example.outcome != "ok":
+                continue
+            given = [span for span in example.spans if span.role is Role.CONTEXT]
+            written = [span for span in example.spans if span.role is not Role.CONTEXT]
+            row = {"prompt": spans_text(given), "trace": spans_text(written), "answer": example.answer}
+            own = {"index": example.index, "program": example.program, "answer_frames": answer_places(example)}
+            yield {**row, **own}

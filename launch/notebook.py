@@ -1,0 +1,104 @@
+"""What a notebook adds to the commands: an example to look at, and a report as tables and figures."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from remedy.data_gen.config import DataConfig
+from remedy.eval.view.model import View
+from remedy.eval.view.page import page
+from remedy.eval.view.terminal import show_view
+from remedy.launch.generate import GenerateConfig
+from remedy.launch.show import example_view
+from remedy.settings import UserError
+from remedy.train.config import RunConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An example by roles: HTML in a notebook, colours in a terminal."""
+
+    view: View
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{html.escape(page(self.view))}" style="width:100%;height:480px;border:0"></iframe>'
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        own = Console(
+            file=(text := io.StringIO()),
+            width=options.max_width,
+            force_terminal=console.is_terminal,
+            no_color=console.no_color,
+        )
+        show_view(self.view, own)
+        yield Text.from_ansi(text.getvalue())
+
+    def __str__(self) -> str:
+        console = Console(no_color=True, force_terminal=False, width=120)
+        with console.capture() as captured:
+            show_view(self.view, console)
+        return captured.get()
+
+
+def show(config: DataConfig | RunConfig, index: int = 0, split: str = "train") -> Shown:
+    """Show one example, token by token; what training does not supervise is grey.
+
+    Raises:
+        UserError: there is no such split or index.
+    """
+    settings = GenerateConfig(data=config) if isinstance(config, DataConfig) else config
+    return Shown(example_view(settings, Path("the configuration"), index, split))
+
+
+@dataclass(frozen=True)
+class Report:
+    """A written report: tables as pandas holds them, and its figures."""
+
+    folder: Path
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the conditions, with their rates and intervals."""
+        return self._table("conditions")
+
+    def verdicts(self) -> pd.DataFrame:
+        """Return the comparisons, each with its difference, interval and verdict; no rows where nothing was compared."""
+        return self._table("verdicts")
+
+    def figures(self) -> dict[str, Path]:
+        """List the figures by name."""
+        return {path.stem: path for path in sorted((self.folder / "figures").glob("*.png"))}
+
+    def _repr_html_(self) -> str:
+        return str(self.verdicts().to_html(index=False)) + str(self.to_pandas().to_html(index=False))
+
+    def _table(self, name: str) -> pd.DataFrame:
+        import pandas as pd
+
+        try:
+            return pd.read_csv(self.folder / f"{name}.csv")
+        except pd.errors.EmptyDataError:
+            return pd.DataFrame()
+
+
+def report(evaluations: Sequence[str | Path], out: str | Path, title: str = "Report") -> Report:
+    """Compare evaluations as `remedy report` does, the baseline first.
+
+    Raises:
+        UserError: as `remedy report`, or no evaluation is given.
+    """
+    from remedy.eval.report.page import report as write
+
+    if isinstance(evaluations, (str, Path)) or not evaluations:
+        raise UserError("report: give a list of folders of evaluations")
+    return Report(write([Path(one) for one in evaluations], Path(out), title=title).parent)

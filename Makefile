@@ -6,7 +6,7 @@ export HF_HUB_OFFLINE := 1
 export USE_HUB_KERNELS := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart format check docs picture test-fast test weekly bench packages llama3 pretrained kernels clean
+.PHONY: help quickstart format check docs docs-site picture test-fast test weekly bench packages llama3 pretrained kernels clean
 
 help: ## print these targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -25,6 +25,10 @@ check: .venv/ready-dev ## run linter, formatter (changing nothing) and type chec
 
 docs: .venv/ready ## write docs/config.md anew from the settings classes
 	$(BIN)/python -m remedy.launch.reference docs/config.md
+
+docs-site: .venv/ready ## build the documents as a site: open build/site/index.html
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	$(BIN)/mkdocs build --quiet
 
 picture: .venv/ready-dev ## draw the chart of docs/architecture.md anew from the imports
 	$(BIN)/python -m benchmarks.picture

@@ -1,4 +1,4 @@
-"""What a notebook adds to the commands: an example to look at, and a report as tables and figures."""
+"""Additions for notebooks: an example to look at, and a report as tables and figures."""
 
 from __future__ import annotations
 

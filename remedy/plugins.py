@@ -76,8 +76,8 @@ def load_known_plugins() -> bool:
 
 
 def plugins_section() -> dict[str, dict[str, str]]:
-    """What is written into all that this process makes: the modules that were imported as plug-ins, each with a digest of its package's
-    sources, under `plugins`; nothing without any."""
+    """Return a section for all that this process makes: `plugins`, the modules that were imported as such, each with a digest of its
+    package's sources; nothing without any."""
     return {"plugins": dict(sorted(_loaded.items()))} if _loaded else {}
 
 

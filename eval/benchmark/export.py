@@ -23,7 +23,7 @@ from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
-from remedy.eval.scoring.answers import answer_places
+from remedy.eval.scoring.frames import answer_places
 from remedy.files import file_name, write_text
 from remedy.messages import shown
 from remedy.plugins import plugins_section

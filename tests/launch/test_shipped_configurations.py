@@ -20,6 +20,7 @@ FILES = sorted((ROOT / "configs").rglob("*.yaml"))
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a run's, in which commands stop where their work would begin, after a first example."""
+    import remedy.eval.benchmark.export
     import remedy.eval.checkpoint
     import remedy.eval.costs.measure
     import remedy.launch.generate
@@ -32,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(remedy.launch.generate, "build_tokenizer", lambda tokenizer, data: stop(data))
     monkeypatch.setattr(remedy.train.run, "train", lambda config, resume: [stop(d) for d in config.stage_data()])
     monkeypatch.setattr(remedy.eval.checkpoint, "load_checkpoint", lambda *_: stop())
+    monkeypatch.setattr(remedy.eval.benchmark.export, "freeze", lambda name, config: stop())
     monkeypatch.setattr(remedy.eval.costs.measure, "measure", lambda *arguments: stop())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -64,6 +66,7 @@ def command(file: Path, written: Path) -> list[str]:
         "data": ["generate", str(written), "--out", "shards"],
         "train": ["train", str(written)],
         "evaluate": ["evaluate", "run", str(written), "--out", "evaluation"],
+        "benchmark": ["export-benchmark", str(written), "--out", "benchmark"],
         "measure": ["measure", str(written), "--out", "measured"],
         "experiment": ["run", str(written), "--slurm", "scripts"],
         "study": ["run", str(written), "--slurm", "scripts"],

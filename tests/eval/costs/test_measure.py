@@ -131,7 +131,7 @@ def test_what_would_do_nothing_is_refused(changes: dict[str, Any], says: str, tm
         measured(tmp_path / "own.jsonl", tmp_path / "out", **changes)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_token_counts_are_the_published_ones(shared: Path, tmp_path: Path) -> None:
     llama3()
     settings = {

@@ -29,8 +29,8 @@ class Kind(StrEnum):
     """Its cache holds keys and values, of which tokens are cut off: rows may read chunks of different lengths."""
     COPY = "copy"
     """Its cache holds states too: it goes back to a copy, and reads again what stays; chunks of a batch are of one length."""
-    GENERATE = "generate"
-    """Its cache is Transformers' affair, or there is none: one sequence at a time is written, from where it leaves the truth."""
+    PLAIN = "plain"
+    """Its cache is of another kind, or there is none: rows are read whole every time."""
 
 
 class CachedModel:
@@ -115,8 +115,7 @@ class _Open(NamedTuple):
 
 
 class ChunkReader:
-    """Rows that read on by chunks, of a model whose cache is cropped or copied. `extend` is followed by `keep` for
-    the same rows."""
+    """Rows that read on by chunks; `Kind.PLAIN` holds nothing of them. `extend` is followed by `keep` for the same rows."""
 
     def __init__(self, model: CachedModel, kind: Kind, limit: int | None = None) -> None:
         """`limit`: places in a table of positions, if there is one."""
@@ -141,7 +140,7 @@ class ChunkReader:
         width = max(reads)
         keep = width - min(read - chunks[row].guesses - 1 for row, read in zip(rows, reads))
         cache = before = None
-        if fresh and not crops and len(set(reads)) > 1:  # no cache could be kept
+        if self.kind is Kind.PLAIN or (fresh and not crops and len(set(reads)) > 1):  # no cache could be kept
             logits = self._model.parallel(self._padded([chunks[row].tokens for row in rows], width), keep)
         else:
             if not fresh:
@@ -177,17 +176,6 @@ class ChunkReader:
             self._hold(after, rows, [length + read for length, read in zip(lengths, reads)], whole)
         if rest and before is not None:
             self._hold(before, rows, lengths, rest)
-
-    def step(self, tokens: Mapping[int, int]) -> tuple[list[int], Tensor]:
-        """Read one token of each row, all of which have read something, and keep it: the rows in some order, and logits (B, V) after
-        their tokens. What `extend` and `keep` do, without guesses, and with less for each row."""
-        rows, lengths, cache = self._take(tokens)
-        crops = self.kind is Kind.CROP
-        where = self._where(cache, lengths, 1)
-        logits, cache = self._model.read(self._padded([[tokens[row]] for row in rows], 1), cache, 1, crops, **where)
-        lengths = [length + 1 for length in lengths]
-        self._groups.append(_Group(rows, lengths, cropped(cache, Cut(1, [1] * len(rows), lengths)) if crops else cache))
-        return rows, logits[:, -1]
 
     def mark(self, row: int) -> None:
         """Keep a copy of a row's cache as it is now, for `back`; the first time alone."""

@@ -1,20 +1,19 @@
 """Reads sequences with any causal language model: whole, by steps of one token a row, or by chunks of guessed tokens.
 
-A model whose cache can be cut back (`Kind.CROP`) or copied (`Kind.COPY`) reads rows together and is offered guesses. Any other is
-asked for a token at a time by Transformers' own `generate`. Which it is the layers of its cache say; one measurement, on sequences of
-random tokens, holds it to the model's own parallel pass.
+A model whose cache can be cut back (`Kind.CROP`) or copied (`Kind.COPY`) reads on from it; any other reads whole
+sequences (`Kind.PLAIN`). Which it is the layers of its cache say; one measurement, on sequences of random tokens, holds it to the
+model's own parallel pass.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 from transformers.cache_utils import Cache
 
 from remedy.models.cache_memory import Footprint, available_bytes, footprint
@@ -28,8 +27,6 @@ log = logging.getLogger(__name__)
 PROBE_LENGTHS = (37, 23, 23)
 PROBE = 12
 """Tokens at the end of a random sequence that are read by chunks, to be compared with the parallel pass."""
-WRONG = 0.5
-"""A departure, in standard deviations of the logits, that no arithmetic explains: a state was lost on the way."""
 OVERHEAD = {"cpu": (12.0, 3e6), "cuda": (250.0, 2e10)}
 """Tokens that are computed while weights are fetched, and, over the weights of a layer, while its modules are called.
 
@@ -38,7 +35,6 @@ fetches (H100 in bf16: 989 TFLOPS, 3.35 TB/s), and a weight has two bytes and ta
 """
 LOGITS = 2**28
 """Logits that one call may give: 1 GB in float32."""
-ENDLESS = 2**30
 RUNS_NOT = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
 """What a model's code raises where it cannot do what is asked of it."""
 
@@ -53,14 +49,12 @@ class Departure(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Reading of a model: its kind of cache, how far that departs from the parallel pass, and a row's cache where one is kept here.
-    `carries`: whether it goes on from a cache at all, in place of a pass over the whole sequence for every token."""
+    """Reading of a model: its kind of cache, how far that departs from the parallel pass, and a row's cache where one is kept."""
 
     kind: Kind
     departure: Departure = Departure()
     footprint: Footprint = Footprint()
     cache: Cache | None = None
-    carries: bool = True
 
 
 class ModelReader:
@@ -116,7 +110,7 @@ class ModelReader:
         return float("inf") if cache is None else available_bytes(cache)
 
     def chunks(self) -> ChunkReader:
-        """Reads on by several tokens at once; not of `Kind.GENERATE`."""
+        """Reads on by several tokens at once."""
         return ChunkReader(self.cached, self.kind, self.limit)
 
     def report(self) -> dict[str, Any]:
@@ -133,7 +127,7 @@ class ModelReader:
     @torch.no_grad()
     def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         self._sequences = [list(prompt) for prompt in prompts]
-        self._chunks = self.chunks() if self.kind in (Kind.CROP, Kind.COPY) else None
+        self._chunks = self.chunks() if self.kind is not Kind.PLAIN else None
         if self._chunks is None:
             return self._ends(self._sequences)
         return torch.cat([_begun(self._chunks, row, prompt) for row, prompt in enumerate(self._sequences)])
@@ -148,54 +142,18 @@ class ModelReader:
         if self._chunks is None:
             rows, logits = list(reading), self._ends([self._sequences[row] for row in reading])
         else:
-            rows, logits = self._chunks.step(reading)
-        found = torch.zeros(len(tokens), logits.shape[-1], dtype=logits.dtype, device=logits.device)
-        found[rows] = logits
-        return found
+            rows, found = list(reading), self._chunks.extend({row: Chunk([token], 0) for row, token in reading.items()})
+            self._chunks.keep(dict.fromkeys(rows, 1))
+            logits = torch.cat([found[row] for row in rows])
+        every = torch.zeros(len(tokens), logits.shape[-1], dtype=logits.dtype, device=logits.device)
+        every[rows] = logits
+        return every
 
     @torch.no_grad()
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[Tensor]:
         for batch in self._fitting(sequences):
             for row, sequence in zip(self._whole(batch), batch):
                 yield row[: len(sequence)]
-
-    @torch.no_grad()
-    def generate(self, prompt: Sequence[int], choose: Callable[[Tensor], int | None]) -> None:
-        """Read a prompt, and on from it token by token, with the cache that Transformers' `generate` keeps for the model. `choose` is
-        given the logits (1, V) after all that was read, and says the token that is read next; None: no other is."""
-        if self._measured.carries:
-            self._generate(prompt, choose)
-            return
-        read = list(prompt)
-        while (token := choose(self.cached.parallel(self._ids([read]), 1)[:, -1])) is not None:
-            read.append(token)
-
-    def _generate(self, prompt: Sequence[int], choose: Callable[[Tensor], int | None]) -> None:
-        ended = False
-
-        def forced(_: Any, logits: Tensor) -> Tensor:
-            nonlocal ended
-            token = choose(logits)
-            ended = token is None
-            scores = torch.full_like(logits, -torch.inf)
-            scores[:, token or 0] = 0.0
-            return scores
-
-        def stop(ids: Tensor, _: Any) -> Tensor:
-            return torch.full((len(ids),), ended, device=ids.device)
-
-        self.cached.parallel(self._ids([prompt[:1]]))  # clears states that modules keep of a sequence (RecurrentGemma)
-        model: Any = self.model
-        own = model.generation_config  # it may penalise repetition, and its end of text is none here
-        model.generation_config = GenerationConfig(max_new_tokens=ENDLESS, use_cache=True, pad_token_id=0)
-        try:
-            model.generate(
-                self._ids([prompt]),
-                logits_processor=LogitsProcessorList([forced]),
-                stopping_criteria=StoppingCriteriaList([stop]),
-            )
-        finally:
-            model.generation_config = own
 
     @property
     def _tolerance(self) -> float:
@@ -221,42 +179,24 @@ class ModelReader:
         except RUNS_NOT as error:
             said = next(iter(str(error).splitlines()), type(error).__name__)
             raise UserError(f"{about} cannot be run by this version of Transformers: {said}") from None
-        before_last = [true[-2:-1] for true in expected]
-        if (
-            _departure(self._ends([one[:-1] for one in sequences])[:, None], before_last).relative
-            > 10 * self._tolerance
-        ):
+        whole = _departure(self._ends([one[:-1] for one in sequences])[:, None], [true[-2:-1] for true in expected])
+        if whole.relative > 10 * self._tolerance:
             raise UserError(
                 f"{self.name} is not a causal language model ({self.model.config.model_type}): what it predicts after a token depends "
                 "on those that follow"
             )
         kind = self.cached.kind()
         if kind is not None and min(lengths) > PROBE:
-            departure = self._held_to(expected, lambda: self._in_chunks(kind, sequences))
+            try:
+                departure = _departure(self._in_chunks(kind, sequences), [true[-PROBE:] for true in expected])
+            except RUNS_NOT:
+                departure = Departure(float("inf"), float("inf"))
             if departure.relative <= self._tolerance:
                 caches = [self.cached.read(self._ids([one]), None)[1] for one in sequences[:2]]
                 row = footprint((lengths[1], caches[1]), (lengths[0], caches[0]))
                 return Measured(kind, departure, row, caches[0])
-        departure = self._held_to(expected, lambda: [self._generated(sequences[0])])
-        slow = "its cache is not cut back or copied here: sequences are written one by one, once they leave the truth by the token"
-        if not departure.relative <= WRONG:
-            log.warning("%s: %s, each by a pass over the whole sequence, since no cache carries it on", about, slow)
-            return Measured(Kind.GENERATE, carries=False)
-        if departure.relative > self._tolerance:
-            slow += (
-                f"; its steps depart from its own parallel pass, by up to {departure.logprob:.1g} in log-probability"
-            )
-        log.warning("%s: %s", about, slow)
-        return Measured(Kind.GENERATE, departure)
-
-    def _held_to(self, expected: Sequence[Tensor], read: Callable[[], Sequence[Tensor]]) -> Departure:
-        """The departure of logits that are read, of the ends of the first sequences, from those that are expected; infinite of a way
-        to read that the model cannot be read in."""
-        try:
-            found = read()
-        except RUNS_NOT:
-            return Departure(float("inf"), float("inf"))
-        return _departure(found, [true[-len(one) :] for one, true in zip(found, expected)])
+        log.warning("%s: no cache of a known kind carries it on: every token takes a pass over all before it", about)
+        return Measured(Kind.PLAIN, whole)
 
     def _in_chunks(self, kind: Kind, sequences: Sequence[list[int]]) -> list[Tensor]:
         """Read sequences of more than `PROBE` tokens, some of them wrong guesses: of each, logits (PROBE, V) after its last ones."""
@@ -271,18 +211,6 @@ class ModelReader:
         last = chunks.extend({row: Chunk(rest[row], PROBE - right[row] - 1) for row in rows})
         chunks.keep({})
         return [torch.cat([first[row][: right[row]], last[row]]) for row in rows]
-
-    def _generated(self, sequence: Sequence[int]) -> Tensor:
-        """Return the logits (T, V) after the last tokens of a sequence, at most `PROBE`, read one by one."""
-        start = max(1, len(sequence) - PROBE + 1)
-        rest, rows = iter(sequence[start:]), list[Tensor]()
-
-        def choose(logits: Tensor) -> int | None:
-            rows.append(logits)
-            return next(rest, None)
-
-        self._generate(sequence[:start], choose)
-        return torch.cat(rows)
 
     def _ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         return torch.tensor([list(one) for one in sequences], device=self._device)

@@ -85,7 +85,8 @@ class Settings(BaseModel):
             default = type(holder).model_fields[last].get_default(call_default_factory=True)
             if value != default or (_as_written.get() and last in holder.model_fields_set and value is not None):
                 words = f"{value:g}" if isinstance(value, float) else cut(str(value))
-                says[key] = f"{key} {words} does nothing {because}: remove it"
+                null = f", or say {last}=null where a base sets it" if default is None else ""
+                says[key] = f"{key} {words} does nothing {because}: remove it{null}"
         if says:
             raise PydanticCustomError("idle", "{says}", {"says": next(iter(says.values())), "idle": says})
         self._idle.update(idle)

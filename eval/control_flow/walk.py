@@ -88,12 +88,6 @@ class Walk:
             self._allowed = frozenset(found)
         return self._allowed
 
-    @property
-    def exceptions(self) -> Exceptions:
-        """Return which exceptions may be raised from here on."""
-        self.allowed()
-        return self._exceptions
-
     def _of(self, place: Place, parents: frozenset[Below]) -> Iterable[Option]:
         return self.options.of(place, self._exceptions == "all" or loose(parents))
 

@@ -7,7 +7,7 @@ retrieval", 2021). STATE and VALUE are free text. What is allowed alone need not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 
 from remedy.data_gen.execution.program import Event
@@ -61,17 +61,9 @@ class Trie:
         """Return the token that closes the free text that comes next; None if none does."""
         return next((~symbol for symbol in self.next if symbol < 0), None)
 
-    def endings(self) -> Iterator[tuple[Symbols, set[Step]]]:
-        """Return how each frame with this beginning goes on, and the steps that it stands for."""
-        if self.steps:
-            yield (), self.steps
-        for symbol, following in self.next.items():
-            for symbols, steps in following.endings():
-                yield (symbol, *symbols), steps
-
     def all_steps(self) -> frozenset[Step]:
         """The steps that frames with this beginning stand for."""
-        return frozenset(step for _, steps in self.endings() for step in steps)
+        return frozenset(self.steps).union(*(following.all_steps() for following in self.next.values()))
 
 
 class TraceGrammar:
@@ -172,13 +164,3 @@ class TokenWalk:
         while not node.steps:
             node = next(iter(node.next.values()))
         return next(iter(node.steps)).event
-
-    def rest(self) -> Iterator[tuple[Symbols, Walk]]:
-        """Return how the frame that is being written may go on to its end, and the walk after it; nothing when the trace has ended."""
-        if self._node is self.grammar.frames(self._walk.allowed()):
-            yield (), self._walk
-        elif not self.done:
-            for symbols, steps in self._node.endings():
-                walk = self._walk.advance(steps)
-                assert walk is not None
-                yield symbols, walk

@@ -100,6 +100,8 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
 
 def _read(choice: Mapping[str, Any], usage: Mapping[str, Any], question: Question) -> Answer:
     ids = choice.get("token_ids")
+    if any(type(one) is not int or one < 0 for one in ids or ()):
+        raise TypeError("token ids that are no whole numbers")
     if ids is None:
         raise BadReply(
             "the reply has no token ids (return_token_ids): in its text special tokens are lost; vLLM gives them from 0.10.2 on"
@@ -120,7 +122,7 @@ def _read(choice: Mapping[str, Any], usage: Mapping[str, Any], question: Questio
         raise _no_logprobs(f"logprobs: {LIKELIEST}")
     held = bool(question.allowed or question.grammar)
     numbers = [[_logprob(one, held) for one in top.values()] for top in tops]
-    written = Scores(list(map(int, ids)), list(map(_logprob, logprobs)), [_margin(top) for top in numbers])
+    written = Scores(list(ids), list(map(_logprob, logprobs)), [_margin(top) for top in numbers])
     if not held and any(one < max(top) - POSITIVE for one, top in zip(written.logprobs, numbers)):
         raise BadReply(
             "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked not to"

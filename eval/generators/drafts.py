@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Callable, Sequence
-from enum import IntEnum
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from remedy.eval.decoding.cursor import Cursor
 
@@ -19,50 +17,21 @@ CANDIDATES = 8
 """Places that are looked at on either side of the one where the row is expected, of those with the same last tokens."""
 
 
-class Source(IntEnum):
-    """Source of a draft."""
-
-    TRUTH = 0
-    """The truth, in step."""
-    BACK = 1
-    """The truth, where what was read last looks like it again."""
-    COPY = 2
-    """What the row itself has read before."""
-
-
-class Draft(NamedTuple):
-    """Tokens that may be read next. `place`: of the first of them, in the truth or in what was read, after `read` tokens."""
-
-    tokens: list[int]
-    source: Source
-    place: int = 0
-    read: int = 0
-
-
-Worth = Callable[[Source], int]
-NO_DRAFT = Draft([], Source.TRUTH)
-
-
 class _Copied:
-    """A sequence that a row may follow: where every few of its tokens stand, and where the row stood in it when a guess from it was
-    right."""
+    """A sequence that a row may follow: where every few of its tokens stand."""
 
     def __init__(self) -> None:
-        self.anchor: tuple[int, int] | None = None
-        """After so many tokens that were read, the row stood at this place."""
         self._seen = 0
         self._after: dict[tuple[int, ...], list[int]] = {}
 
-    def found(self, tokens: Sequence[int], read: Sequence[int]) -> tuple[int, int] | None:
+    def found(self, tokens: Sequence[int], read: Sequence[int], expected: int) -> tuple[int, int] | None:
         """Return how many of the tokens before a place are those that were read last, and the place: the one with most, of all that
-        are near where the row would be if it had written one token for another since it was in step (at first, near the end)."""
+        are near the expected one, and of that itself."""
         self._grow(tokens)
-        expected = len(tokens) if self.anchor is None else self.anchor[1] + len(read) - self.anchor[0]
         places = next((places for size in GRAMS if (places := self._after.get(tuple(read[-size:])))), [])
         middle = bisect(places, expected)
         near = places[max(0, middle - CANDIDATES) : middle + CANDIDATES]
-        if expected < len(tokens):
-            near = [*near, expected]
+        near += [expected] * (expected < len(tokens))
         ranked = [(_matched(tokens, place, read), -abs(place - expected), place) for place in near]
         if not ranked:
             return None
@@ -85,44 +54,41 @@ class Drafter:
         self.cursor = cursor
         self._truth = _Copied()
         self._own = _Copied()
+        self._forgotten = 0
+        self._back = self._truthful = True
+        """Whether the last draft was of the truth, and whether the next is where both look as likely."""
 
-    def draft(self, read: Sequence[int], room: int, worth: Worth) -> Draft:
-        """Return what may follow the tokens that were read: of the truth, in step, up to `room` tokens, else as many of a source as are
-        `worth` it."""
+    def draft(self, read: Sequence[int], room: int, reach: int) -> list[int]:
+        """Return what may follow the tokens that were read: of the truth, in step, up to `room` tokens, else up to `reach`."""
         cursor = self.cursor
         if not cursor.done and cursor.run + 1 == len(cursor.runs) and not cursor.runs[cursor.run][2]:
-            room = min(
-                room, cursor.remaining
-            )  # nothing is fed after the last run: what the row may not write is not read
-        ahead = cursor.ahead(room)
-        if ahead is not None:
-            self._truth.anchor = (len(read), ahead[0])
-            return Draft(ahead[1], Source.TRUTH, ahead[0], len(read))
-        sequences = {Source.BACK: (self._truth, self.cursor.ids), Source.COPY: (self._own, read)}
-        places = {source: copied.found(tokens, read) for source, (copied, tokens) in sequences.items()}
-        found = [(one[0], worth(source), source, one[1]) for source, one in places.items() if one is not None]
-        if not found:
-            return NO_DRAFT
-        _, most, source, start = max(found)
-        count = min(room, most)
-        tokens = list(sequences[source][1][start : start + count])
-        if source is Source.COPY and tokens:
-            # Past what was read it copies itself, as the model does in a loop, which ends where the row may write no more.
-            count = min(count, cursor.remaining)
-            tokens = (tokens * math.ceil(count / len(tokens)))[:count]
-        return Draft(cursor.resumed(tokens, count), source, start, len(read))
+            # Nothing is fed after the last run: what the row may not write is not read.
+            room = min(room, cursor.remaining)
+        if (ahead := cursor.ahead(room)) is not None:
+            self._back = True
+            return ahead[1]
+        back = self._truth.found(cursor.ids, read, len(read) + self._forgotten)
+        copy = self._own.found(read, read, len(read))
+        count = min(room, reach)
+        if count < 1 or (back is None and copy is None):
+            return []
+        self._back = copy is None or (back is not None and (back[0], self._truthful) > (copy[0], not self._truthful))
+        if back is not None and self._back:
+            return cursor.resumed(list(cursor.ids[back[1] : back[1] + count]), count)
+        assert copy is not None
+        tokens = list(read[copy[1] : copy[1] + count])
+        # Past what was read it copies itself, as the model does in a loop, which ends where the row may write no more.
+        count = min(count, cursor.remaining)
+        return cursor.resumed((tokens * math.ceil(count / len(tokens)))[:count], count)
 
-    def renew(self, read: int, before: int) -> None:
-        """Return what was read has been forgotten but for so many tokens, of so many before."""
+    def judged(self, right: bool) -> None:
+        """The last draft was right throughout, or not."""
+        self._truthful = self._back == right
+
+    def renew(self, forgotten: int) -> None:
+        """Return to what is left where so many of the tokens that were read have been forgotten."""
         self._own = _Copied()
-        if self._truth.anchor is not None:
-            self._truth.anchor = (self._truth.anchor[0] + read - before, self._truth.anchor[1])
-
-    def returned(self, draft: Draft, right: int) -> None:
-        """So many tokens of a draft were right: if any, the row is where it was taken from."""
-        if draft.source is not Source.TRUTH and right:
-            copied = self._truth if draft.source is Source.BACK else self._own
-            copied.anchor = (draft.read, draft.place)
+        self._forgotten += forgotten
 
 
 def _matched(sequence: Sequence[int], place: int, read: Sequence[int]) -> int:

@@ -6,42 +6,16 @@ It knows no model: predictions are token ids with their log-probabilities and ma
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from remedy.eval.decoding.cursor import Cursor
-from remedy.eval.generators.drafts import Draft, Drafter, Source
+from remedy.eval.generators.drafts import Drafter
 from remedy.eval.generators.scores import Prediction, Scores
 
 SETTLED = Prediction(-1, 0.0, math.inf)
-"""Stands where no model is proposal."""
-
-
-PRIOR = ((9.8, 10.0), (3.0, 4.0), (3.0, 4.0))
-"""For each source of drafts: tokens right and tokens judged, as if they had been seen before."""
-RECENT = 0.8
-"""What a row's own record is multiplied with when it is judged again: it is of late."""
-OWN = 8.0
-"""How many judged tokens of its own weigh as much as all that is known of other rows."""
-
-
-class Record:
-    """Rate at which drafts of each source were right."""
-
-    def __init__(self, prior: Sequence[tuple[float, float]] = PRIOR, memory: float = 1.0) -> None:
-        self._memory = memory
-        self._counts = [list(one) for one in prior]
-
-    def judge(self, source: Source, right: int, wrong: bool) -> None:
-        """So many of its tokens were right, and whether one was wrong after them."""
-        counts = self._counts[source]
-        counts[0] = counts[0] * self._memory + right
-        counts[1] = counts[1] * self._memory + right + wrong
-
-    def chance(self, own: Record, source: Source) -> float:
-        """Return how likely the next token is right of a row with a record of its `own`."""
-        (all_right, all_judged), (right, judged) = self._counts[source], own._counts[source]
-        return (OWN * all_right / all_judged + right) / (OWN + judged)
+"""Stands where no model is asked."""
+FEW = 8
+"""Tokens that are guessed at least after a draft that was wrong."""
 
 
 class Proposal(NamedTuple):
@@ -49,7 +23,7 @@ class Proposal(NamedTuple):
     what follows all of them."""
 
     tokens: list[int]
-    draft: Draft
+    draft: list[int]
     whole: bool
     """Whether these are all tokens that stand, so that what is predicted after them counts."""
     decides: bool
@@ -57,7 +31,7 @@ class Proposal(NamedTuple):
 
     @property
     def length(self) -> int:
-        return len(self.tokens) + len(self.draft.tokens)
+        return len(self.tokens) + len(self.draft)
 
 
 class Row:
@@ -75,7 +49,9 @@ class Row:
         self.lasting = 0
         """How many of the first tokens stand again whenever it begins anew; none until it has: its first stretch is read as any."""
         self.drafter = Drafter(cursor)
-        self.record = Record(((0.0, 0.0),) * len(Source), RECENT)
+        self.reach = FEW
+        """How many tokens are guessed once it has left the truth: twice as many after a draft that was right, a quarter after another,
+        or twice as many as were right of it."""
         self.undecided = False
         """Whether what comes next was not told: a near tie, which a step of one token has to decide, or a choice among tokens of which
         none is the likeliest."""
@@ -84,8 +60,8 @@ class Row:
         self.renewed = False
         """Whether it has just forgotten a frame, and begins anew with what it still sees."""
         self.near_ties = 0
-        self.judged = (Source.TRUTH, 0, False)
-        """Of the last draft: its source, how many tokens were right of those that a model judges, whether one was wrong."""
+        self.judged = 0
+        """Of the last draft: how many tokens were right of those that a model judges."""
         self.ended = cursor.over
 
     def judge(self, proposal: Proposal, scores: Scores | None, near: float) -> int:
@@ -93,12 +69,12 @@ class Row:
 
         `scores`: None where not all tokens that stand were asked for. `near`: margins below it are near ties.
         """
-        self.judged = (proposal.draft.source, 0, False)
+        self.judged = 0
         if scores is None:
             return len(proposal.tokens)
         again, self.undecided = self.undecided, False
-        guessed = proposal.draft.tokens
-        right = judged = 0
+        guessed = proposal.draft
+        right = 0
         wrong, following = False, True  # following: all that was read stands, so that there is a prediction after it
         while not self.ended:
             ask = not self.cursor.settled
@@ -117,20 +93,14 @@ class Row:
             if token is None:
                 break
             if following and right < len(guessed) and guessed[right] == token:
-                right, judged = right + 1, judged + ask
+                right, self.judged = right + 1, self.judged + ask
             elif following:
                 following, wrong = False, right < len(guessed)
-        self._learn(proposal.draft, right, judged, wrong)
+        self.departed |= wrong
+        if guessed:
+            self.drafter.judged(not wrong)
+            self.reach = max(FEW, 2 * right, self.reach // 4) if wrong else 2 * self.reach
         return len(proposal.tokens) + right - self.undecided
-
-    def step(self, scores: Scores, place: int, near: float) -> None:
-        """Walk on by one token, as the plain loop, and over those that are settled then. `place`: of the row's prediction."""
-        predicted = SETTLED if self.cursor.settled else scores.at(place, self.cursor.among)
-        self.near_ties += predicted.margin < near and not self.undecided
-        self.undecided = False
-        token = self._walk(predicted)
-        while token is not None and not self.ended and self.cursor.settled:
-            token = self._walk(SETTLED)
 
     def _walk(self, predicted: Prediction) -> int | None:
         """The token that is read next; None where nothing follows what the reader holds: the row has ended, or begins anew."""
@@ -140,15 +110,8 @@ class Row:
         elif self.cursor.waits and not self.cursor.over:
             before = len(self.read) + 1
             self.read = self.cursor.prompt()
-            self.drafter.renew(len(self.read), before)
+            self.drafter.renew(before - len(self.read))
             self.prompt, self.renewed, self.departed = len(self.read), True, False
             self.lasting = self.cursor.sight.lasting
         self.ended = self.cursor.over
         return token
-
-    def _learn(self, draft: Draft, right: int, judged: int, wrong: bool) -> None:
-        self.departed |= wrong
-        self.record.judge(draft.source, judged, wrong)
-        self.judged = (draft.source, judged, wrong)
-        if not self.renewed:
-            self.drafter.returned(draft, right)

@@ -7,16 +7,7 @@ evaluations on machines of one kind make the same calls.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-
-
-def worthwhile(chance: float, saved: float) -> int:
-    """Return how many tokens are guessed: as long as one saves more than it costs. `saved`: tokens' time that one which is right
-    saves."""
-    if chance * saved <= 1:
-        return 0
-    return math.floor(math.log(saved) / -math.log(min(chance, 1 - 1e-6)))
 
 
 def width(lengths: Sequence[int], overhead: float) -> int:

@@ -86,11 +86,6 @@ def most_likely(logits: Tensor) -> Scores:
     return Scores(best.tolist(), logprobs.tolist(), (values[:, 0] - values[:, 1]).tolist(), logits)
 
 
-def abreast(logits: Tensor) -> Scores:
-    """For the logits (B, V) of one place of each row: a row's is at the row's number in the batch."""
-    return Scores(*_likeliest(logits), logits)
-
-
 def _of(block: list[Tensor]) -> Iterator[Scores]:
     best, logprobs, margins = _likeliest(torch.cat(block) if len(block) > 1 else block[0])
     start = 0

@@ -4,6 +4,8 @@ A request scores the true trace (`prompt_logprobs`): where the likeliest token i
 first departure on the model writes, a request for a written run, whose prompt is all that stands so far: a server that caches prefixes
 reads each token once. Where the two likeliest tokens of a scored place are nearer than the server's own two ways of computing, the
 model writes that token, as it would in the plain loop. The cursor of that loop judges all replies, and walks over what is certain.
+Under a constraint, a request that begins with a choice carries a grammar of the next token alone, and the model writes on freely: as
+far as the constraint allows it, that stands.
 """
 
 from __future__ import annotations
@@ -13,24 +15,18 @@ import logging
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import windows
-from remedy.eval.control_flow import ControlFlowError
-from remedy.eval.decoding.constrained import ConstrainedCursor
-from remedy.eval.decoding.control_flow import TokenWalk
 from remedy.eval.decoding.cursor import Cursor, Generated
-from remedy.eval.decoding.grammar import LarkGrammar, beginning
-from remedy.eval.decoding.protocol import Place
 from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore, predictions
-from remedy.eval.generators.drafts import NO_DRAFT, Draft, Source
 from remedy.eval.generators.http_client import HttpClient, ServerClosed
 from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.scores import near_tie
-from remedy.eval.generators.server import About, Server, connect, try_grammar
+from remedy.eval.generators.server import About, Server, beginning, connect, try_grammar
 from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.settings import UserError
@@ -54,58 +50,6 @@ INVARIANCE = {
     "unknown": "if it was started with VLLM_BATCH_INVARIANT=1, say so by backend.batch_invariant=true",
 }
 """What is to be done with a server whose results may depend on what else it is asked."""
-
-
-class SentGrammar(NamedTuple):
-    """The grammar of a request. Control flow is sent whole, to the end of the trace. Where values decide, or that is more than a server
-    reads, the grammar is of the next token alone, and the model writes on freely: as far as the constraint allows it, that stands."""
-
-    text: str
-    """What may be written, in Lark; empty: anything."""
-    whole: bool
-
-
-NO_GRAMMAR = SentGrammar("", True)
-
-
-class ConstraintGrammar:
-    """One example's constraint as grammars, from the place where its trace begins."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self._grammar = LarkGrammar(place.grammar) if type(place) is TokenWalk else None
-
-    def at(self, cursor: Cursor) -> SentGrammar:
-        """The grammar that is sent where a cursor is."""
-        place = _place(cursor)
-        if self._grammar is not None:
-            assert isinstance(place, TokenWalk)
-            try:
-                return SentGrammar(self._grammar.after(place), True)
-            except ControlFlowError:  # more than a server reads
-                self._grammar = None
-        allowed = place.allowed()
-        return SentGrammar("" if allowed.text else beginning(allowed.ids), False)
-
-
-def outside(cursor: Cursor, sent: SentGrammar, tokens: Sequence[int]) -> int | None:
-    """The first token that goes on from where a cursor is and is not allowed by what was sent; None: all are. What follows a special
-    token that ends a text in place of the closing one is not looked at: the cursor does not take it."""
-    place = _place(cursor)
-    for token in tokens if sent.whole else tokens[: bool(sent.text)]:
-        allowed = place.allowed()
-        if not allowed.ids or (allowed.text and token not in allowed.ids and cursor.tokenizer.is_special(token)):
-            return None
-        after = place.after(token)
-        if after is None:
-            return token
-        place = after
-    return None
-
-
-def _place(cursor: Cursor) -> Place:
-    assert isinstance(cursor, ConstrainedCursor)
-    return cursor.place
 
 
 class ServedGenerator:
@@ -157,7 +101,7 @@ class ServedGenerator:
             "url": self.backend.url,
             **self.identity,
             "departure": self.server.departure,
-            "certain_tokens": "fed, or written one by one where a grammar goes to the end of the trace",
+            "certain_tokens": "fed",
             "cut": None,
             "context": self.context._asdict() if self.context else None,
         }
@@ -188,38 +132,35 @@ class ServedGenerator:
         except UserError as error:
             cure = "start the server again and give" if isinstance(error, ServerClosed) else "put that right and give"
             raise UserError(f"{error}: {cure} the same command, which goes on from there") from None
-        if self.client.failures:
-            said = ", ".join(f"{kind} {count:,} times" for kind, count in self.client.failures.items())
-            log.info("%s: requests that were sent again so far: %s", self.backend.url, said)
         return [found[number] for number in range(len(asked))]
 
     async def _write(self, request: Request, writing: Writing) -> Written:
         truth = request.example
         if writing.fed == frozenset(Role):
             return Written(await self._predicted(truth, writing.predicted, writing.memory))
-        constraint = ConstraintGrammar(request.start) if request.start is not None else None
         cursor = cursor_of(request, writing, self.tokenizer, self.limit)
         row, luck = Row(0, cursor), _Luck()
         near = near_tie(self.server.departure)
         while not row.ended:
             row.renewed = False
             draft = self._draft(row, luck)
-            if draft.tokens:
+            if draft:
                 self.asked["score"] += 1
-                scores = await self.server.score(row.read, draft.tokens)
+                scores = await self.server.score(row.read, draft)
                 row.judge(Proposal([], draft, True, False), scores, near)
-                luck.scored(row.judged[1])
+                luck.right, luck.wrong = luck.right + row.judged, luck.wrong + 1
                 continue
             self.asked["write"] += 1
-            sent = constraint.at(cursor) if constraint else NO_GRAMMAR
-            most = self._most(row, PIECE if sent.whole else luck.reach)
-            scores = await self.server.write(row.read, most, cursor.stops, sent.text)
-            if constraint and (wrong := outside(cursor, sent, scores.tokens)) is not None:
-                raise UserError(f"{self.backend.url}: the server did not hold to the grammar: it wrote token {wrong}")
+            among = cursor.among
+            most = self._most(row, luck.reach if request.start else PIECE)
+            scores = await self.server.write(row.read, most, cursor.stops, beginning(among) if among else "")
+            if among and scores.tokens[0] not in among:
+                raise UserError(
+                    f"{self.backend.url}: the server did not hold to the grammar: it wrote token {scores.tokens[0]}"
+                )
             before = len(cursor.generated)
-            stood = row.judge(Proposal([], Draft(scores.tokens[:-1], Source.COPY), True, True), scores, near)
-            luck.stood(stood == len(scores.tokens) - 1)
-            luck.written(truth, cursor.generated[before:])
+            stood = row.judge(Proposal([], scores.tokens[:-1], True, True), scores, near)
+            luck.written(truth, cursor.generated[before:], stood == len(scores.tokens) - 1)
         return Written(cursor.generated, row.near_ties)
 
     async def _predicted(self, truth: Encoded, predicted: frozenset[Role], memory: Memory | None) -> list[Generated]:
@@ -241,19 +182,17 @@ class ServedGenerator:
         room = self.about.longest - len(row.read) if self.about.longest else PIECE
         return max(1, min(row.cursor.remaining, reach, room))
 
-    def _draft(self, row: Row, luck: _Luck) -> Draft:
+    def _draft(self, row: Row, luck: _Luck) -> list[int]:
         """The truth from here on, where it pays to have it scored: at first always."""
         cursor, read = row.cursor, len(row.read)
         true = None if row.undecided else cursor.ahead(len(cursor.ids) if self.limit is None else self.limit - read)
         if true is None:
-            return NO_DRAFT
+            return []
         place, tokens = true
         last = cursor.runs[cursor.written][1]
         end = last if last < len(cursor.ids) else last - 1  # of what ends the last run nothing follows
-        tokens = tokens[: max(0, end - place)]
-        if luck.wrong:
-            tokens = tokens[: _worthwhile(cursor, luck, read, len(tokens))]
-        return Draft(tokens, Source.TRUTH, place, read)
+        count = max(0, min(len(tokens), end - place))
+        return tokens[: luck.worthwhile(cursor, read, count)]
 
 
 class _Luck:
@@ -261,36 +200,29 @@ class _Luck:
     tokens it is asked for where a constraint may want others than it writes."""
 
     def __init__(self) -> None:
-        self.right = 0
-        self.wrong = 0
+        self.right = self.wrong = 0
         self.reach = SHORT
 
-    def stood(self, all: bool) -> None:
-        """Say if a constraint took all that was written."""
-        self.reach = min(2 * self.reach, PIECE) if all else SHORT
-
-    def scored(self, right: int) -> None:
-        self.right += right
-        self.wrong += 1
-
-    def written(self, truth: Encoded, runs: Sequence[Generated]) -> None:
+    def written(self, truth: Encoded, runs: Sequence[Generated], stood: bool) -> None:
+        """Runs that were written; `stood`: whether a constraint took all of them."""
+        self.reach = min(2 * self.reach, PIECE) if stood else SHORT
         for run in runs:
             right = run.ids == truth.ids[run.start : run.stop]
             self.right += len(run.ids) * right
             self.wrong += not right
 
+    def worthwhile(self, cursor: Cursor, read: int, count: int) -> int:
+        """Return how many tokens of the truth are scored of a row that has read so many; 0 where writing them takes less.
 
-def _worthwhile(cursor: Cursor, luck: _Luck, read: int, count: int) -> int:
-    """Return how many tokens of the truth are scored of a row that has left it before; 0 where writing them takes less.
-
-    A request that scores reads all of its prompt anew, and saves what is asked for and written up to the next departure.
-    """
-    expected = luck.right / luck.wrong
-    written = [stop - start for start, stop, fed in cursor.runs if not fed]
-    share = sum(written) / len(cursor.ids)
-    reach = min(count, round(2 * expected / share))
-    saved = expected * DECODED + expected * len(written) / sum(written) * REQUEST
-    return reach if saved > read + reach + REQUEST else 0
+        A request that scores reads all of its prompt anew, and saves what is asked for and written up to the next departure.
+        """
+        if not self.wrong:
+            return count
+        expected = self.right / self.wrong
+        written = [stop - start for start, stop, fed in cursor.runs if not fed]
+        reach = min(count, round(2 * expected * len(cursor.ids) / sum(written)))
+        saved = expected * DECODED + expected * len(written) / sum(written) * REQUEST
+        return reach if saved > read + reach + REQUEST else 0
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

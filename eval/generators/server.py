@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from remedy.data_gen.roles import Special
@@ -73,6 +73,12 @@ class Server:
     async def score(self, read: Sequence[int], guess: Sequence[int]) -> Scores:
         """Return what the model would have written in place of each guessed token, and what after them."""
         return (await self.answer(Question([*read, *guess], 1, first=len(read)))).predicted
+
+
+def beginning(ids: Iterable[int]) -> str:
+    """One of these tokens and after it anything, in llguidance's dialect of Lark, over token ids."""
+    first = " | ".join(f"<[{token}]>" for token in ids)
+    return f"%llguidance {{}}\nstart: first rest\nfirst: {first}\nrest: | rest <[*]>\n"
 
 
 async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:

@@ -4,8 +4,7 @@ Greedy decoding writes the true trace up to the first token where the likeliest 
 over the truth finds it; only what follows has to be decoded, and there, too, drafts are judged by the chunk (Leviathan et al., "Fast
 inference from Transformers via speculative decoding", 2023; here a guess is right where it is the likeliest token). The cursor that the
 plain loop walks with judges them, so that the same tokens are written. Where the two likeliest tokens are nearer than rounding, a step
-of one token decides, as there. Where a cache can be neither cut back nor copied, Transformers' `generate` writes what follows the
-first departure.
+of one token decides, as there.
 """
 
 from __future__ import annotations
@@ -18,15 +17,13 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from remedy.data_gen.roles import Role
 from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore
-from remedy.eval.generators.drafts import NO_DRAFT, Draft, Source
 from remedy.eval.generators.loop import LoopGenerator
-from remedy.eval.generators.row import Proposal, Record, Row
-from remedy.eval.generators.schedule import calls, even_width, power_below, width, worthwhile
-from remedy.eval.generators.scores import abreast, most_likely, near_tie, scores
+from remedy.eval.generators.row import Proposal, Row
+from remedy.eval.generators.schedule import calls, even_width, power_below, width
+from remedy.eval.generators.scores import near_tie, scores
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.context_length import ContextLimit
 from remedy.models.reader import LOGITS, ModelReader
@@ -85,36 +82,8 @@ class LocalGenerator:
                 yield from zip(batch, loop.batch([asked[number] for number in batch], writing))
             return
         rows = (Row(number, cursor_of(asked[number], writing, self.tokenizer, self.limit)) for number in numbers)
-        alone = self.reader.kind is Kind.GENERATE
-        done = map(self._generated, rows) if alone else _Batch(self.reader, self.batch_size).run(rows)
-        for row in done:
+        for row in _Batch(self.reader, self.batch_size).run(rows):
             yield row.number, Written(row.cursor.generated, row.near_ties)
-
-    def _generated(self, row: Row) -> Row:
-        """Write a row by `generate`, from where one parallel pass over the truth finds that it leaves it."""
-        near, held = near_tie(self.reader.departure.logprob), 0
-
-        def choose(logits: Tensor) -> int | None:
-            nonlocal held
-            if held == len(row.read):
-                row.step(most_likely(logits), 0, near)
-            if row.ended or row.renewed:
-                return None
-            held += 1
-            return row.read[held - 1]
-
-        while not row.ended:
-            row.renewed = False
-            room = min(FARTHEST, (self.limit or FARTHEST) - len(row.read))
-            draft = row.drafter.draft(row.read, room, lambda source: 0) if room > 0 else NO_DRAFT
-            if draft.tokens:
-                (logits,) = self.reader.parallel([[*row.read, *draft.tokens]])
-                found = most_likely(logits[len(row.read) - 1 :])
-                row.judge(Proposal([], draft, True, False), found, near)
-            if not (row.ended or row.renewed):
-                held = len(row.read)
-                self.reader.generate(row.read, choose)
-        return row
 
 
 class _Wanted(NamedTuple):
@@ -122,11 +91,11 @@ class _Wanted(NamedTuple):
 
     held: int
     tokens: list[int]
-    draft: Draft
+    draft: list[int]
 
     @property
     def length(self) -> int:
-        return len(self.tokens) + len(self.draft.tokens)
+        return len(self.tokens) + len(self.draft)
 
 
 class _Batch:
@@ -135,8 +104,8 @@ class _Batch:
     def __init__(self, reader: ModelReader, size: int) -> None:
         self.size = size
         self.crops = reader.kind is Kind.CROP
+        self.plain = reader.kind is Kind.PLAIN
         self.chunks = reader.chunks()
-        self.record = Record()
         self.overhead = reader.overhead
         self.limit = reader.limit
         self.footprint = reader.footprint
@@ -175,74 +144,62 @@ class _Batch:
         kinds: dict[tuple[bool, bool, bool], list[tuple[Row, Proposal]]] = {}
         for row, want in zip(live, wanted):
             proposal = self._proposal(row, want, common)
-            uneven = self.crops or (not want.held and bool(proposal.draft.tokens))
+            uneven = self.crops or self.plain or (not want.held and bool(proposal.draft))
             kind = want.held == 0, uneven, proposal.decides and row.undecided
             kinds.setdefault(kind, []).append((row, proposal))
         for (fresh, uneven, _), members in kinds.items():
             # Padding is little where rows read on: it is bounded by their common width.
             padding = self.overhead if fresh else math.inf
             for places in calls([one.length for _, one in members], padding, not uneven, self.most):
-                self._read([members[place] for place in places], fresh)
+                self._read([members[place] for place in places])
 
     def _wanted(self, row: Row, live: int) -> _Wanted:
         """Return what would best be read next of a row if it were by itself."""
         held = self.chunks.held(row.number)
         tokens = row.read[held:]
-        if not held and row.lasting:
-            return _Wanted(held, tokens[: row.lasting], NO_DRAFT)
+        if not (held or self.plain) and row.lasting:
+            return _Wanted(held, tokens[: row.lasting], [])
         if not row.undecided:
             return _Wanted(held, tokens, self._draft(row, len(tokens), live))
-        return _Wanted(held, tokens if self._as_in_the_loop(row, held) else tokens[:-1], NO_DRAFT)
+        return _Wanted(held, tokens if self._as_in_the_loop(row, held) else tokens[:-1], [])
 
-    def _draft(self, row: Row, pending: int, live: int) -> Draft:
+    def _draft(self, row: Row, pending: int, live: int) -> list[int]:
         """As many tokens as it pays to guess after so many that stand and are not held: of the truth all, until one was wrong."""
         room = min(self.most - 1, (self.limit or FARTHEST) - len(row.read))
         again = pending > max(1.0, self.overhead / (4 * live))
-        if room <= 0 or (row.departed and again and not self.crops):
-            return NO_DRAFT
-
-        def worth(source: Source) -> int:
-            saved = self.overhead / live + 1
-            return worthwhile(self.record.chance(row.record, source), saved)
-
-        draft = row.drafter.draft(row.read, room, worth)
-        if draft.source is not Source.TRUTH or not row.departed:
-            return draft
-        return draft._replace(tokens=draft.tokens[: worth(Source.TRUTH)])
+        if room <= 0 or (row.departed and again and not (self.crops or self.plain)):
+            return []
+        return row.drafter.draft(row.read, min(room, row.reach) if row.departed else room, row.reach)
 
     def _proposal(self, row: Row, want: _Wanted, common: int | None) -> Proposal:
         """Return what a row reads next. Tokens that stand come first: what is left of them is read in a later round."""
-        tokens, draft, count = want.tokens, want.draft.tokens, want.length
+        tokens, draft, count = want.tokens, want.draft, want.length
         if want.held and common is not None:
             if self.crops:
                 count = min(count, common)
             else:  # what stands has to be read anyway, if need be in a call of its own
                 count = max(common if common <= count else 1, power_below(len(tokens)))
         if count < len(tokens) or want.held + len(tokens) < len(row.read):
-            return Proposal(tokens[:count], NO_DRAFT, False, False)
+            return Proposal(tokens[:count], [], False, False)
         draft = draft[: count - len(tokens)]
         decides = not draft and self._as_in_the_loop(row, want.held)
-        return Proposal(tokens, want.draft._replace(tokens=draft), True, decides)
+        return Proposal(tokens, draft, True, decides)
 
     def _as_in_the_loop(self, row: Row, held: int) -> bool:
         """Say if the tokens of a row that stand and are not held are read as the plain loop would: its prompt, or one token."""
-        return len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)
+        return self.plain or len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)
 
-    def _read(self, members: list[tuple[Row, Proposal]], fresh: bool) -> None:
+    def _read(self, members: list[tuple[Row, Proposal]]) -> None:
         """Read in one call, and judge the drafts."""
-        if not fresh and all(one.length == 1 and one.whole for _, one in members):
-            self._step([row for row, _ in members])
-            return
         if not all(one.decides for _, one in members):  # it is not as the plain loop reads
             members = [(row, one._replace(decides=False)) for row, one in members]
         logits = self.chunks.extend(
-            {row.number: Chunk([*one.tokens, *one.draft.tokens], len(one.draft.tokens)) for row, one in members}
+            {row.number: Chunk([*one.tokens, *one.draft], len(one.draft)) for row, one in members}
         )
         found = scores([logits[row.number] for row, one in members if one.whole])
         kept = {}
         for row, one in members:
             stands = row.judge(one, next(found) if one.whole else None, self.near)
-            self.record.judge(*row.judged)
             if not (row.ended or row.renewed):
                 kept[row.number] = stands
         self.chunks.keep(kept)
@@ -250,15 +207,6 @@ class _Batch:
             if row.lasting and self.chunks.held(row.number) == row.lasting:
                 self.chunks.mark(row.number)
         self._let_go(row for row, _ in members)
-
-    def _step(self, rows: list[Row]) -> None:
-        """Read one token of each, as the plain loop."""
-        by_number = {row.number: row for row in rows}
-        order, logits = self.chunks.step({row.number: row.read[-1] for row in rows})
-        found = abreast(logits)
-        for place, number in enumerate(order):
-            by_number[number].step(found, place, self.near)
-        self._let_go(rows)
 
     def _let_go(self, rows: Iterable[Row]) -> None:
         """Rows that are done hold nothing more; those that begin anew, what they always see."""

@@ -46,9 +46,7 @@ class Scripted:
         self.read = [list(prompt) for prompt in prompts]
         return self.step([None] * len(prompts))
 
-    def step(self, tokens: Any) -> Any:
-        if isinstance(tokens, Mapping):  # of a reader by chunks
-            return self.one_more(tokens)
+    def step(self, tokens: Sequence[int | None]) -> torch.Tensor:
         self.calls += 1
         for row, token in zip(self.read, tokens):
             row += [] if token is None else [token]
@@ -61,11 +59,6 @@ class Scripted:
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
         for read in sequences:
             yield torch.stack([self.logits(list(read[: end + 1])) for end in range(len(read))])
-
-    def generate(self, prompt: Sequence[int], choose: Callable[[torch.Tensor], int | None]) -> None:
-        read = list(prompt)
-        while (token := choose(self.logits(read)[None])) is not None:
-            read.append(token)
 
     def available(self) -> float:
         return self.memory
@@ -95,13 +88,6 @@ class Scripted:
             found[row] = torch.stack([self.logits(read[:end]) for end in ends])
         return found
 
-    def one_more(self, tokens: Mapping[int, int]) -> tuple[list[int], torch.Tensor]:
-        assert all(map(self.held, tokens))
-        found = Scripted.extend(self, {row: Chunk([token], 0) for row, token in tokens.items()})
-        self.keep(dict.fromkeys(tokens, 1))
-        rows = sorted(tokens, reverse=True)
-        return rows, torch.cat([found[row] for row in rows])
-
     def mark(self, row: int) -> None:
         self.marked.setdefault(row, self.states[row])
 
@@ -122,6 +108,8 @@ class Scripted:
             if row not in kept:
                 continue
             assert 0 <= kept[row] <= len(chunk.tokens)
+            if self.kind is Kind.PLAIN:
+                continue
             whole = kept[row] == len(chunk.tokens) and not uneven
             if whole or self.kind is Kind.CROP:
                 self.states[row] = [*before, *chunk.tokens[: kept[row]]]

@@ -28,7 +28,8 @@ from tests.tiny_cwm import write_tiny_cwm
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
 
-BASES: list[dict[str, Any]] = [{"mixers": [name]} for name in MIXERS] + [
+BASES: list[dict[str, Any]] = [
+    *({"mixers": [name]} for name in ("attention", "mamba", "gated_deltanet", "deltaproduct", "rwkv7")),
     {"mixers": ["deltanet", "attention"]},
     {"mixers": ["gru"], "num_hidden_layers": 1, "hidden_size": 16},
     {"mixers": ["attention"], "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2},

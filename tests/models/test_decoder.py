@@ -20,32 +20,19 @@ from remedy.settings import UserError
 
 def build(mixers: tuple[str, ...]) -> DecoderForCausalLM:
     torch.manual_seed(0)
-    config = DecoderSettings.model_validate({"mixers": mixers, "hidden_size": 32})
+    config = DecoderSettings.model_validate({"mixers": mixers, "hidden_size": 32, "num_hidden_layers": len(mixers)})
     return DecoderForCausalLM(DecoderConfig.from_settings(config, 40, pad_token_id=0, eos_token_id=39)).eval()
 
 
-@pytest.mark.parametrize("name", MIXERS)
 @torch.no_grad()
-def test_saved_and_loaded_by_the_auto_class_it_is_the_same_model(name: str, tmp_path: Path) -> None:
-    model = build((name,))
+def test_saved_and_loaded_by_the_auto_class_it_is_the_same_model(tmp_path: Path) -> None:
+    model = build(tuple(MIXERS))
     model.save_pretrained(tmp_path)
     assert (tmp_path / "model.safetensors").exists()
     again = AutoModelForCausalLM.from_pretrained(tmp_path, trust_remote_code=False).eval()
     assert type(again) is DecoderForCausalLM
     tokens = torch.randint(0, 40, (2, 30))
     torch.testing.assert_close(again(tokens).logits, model(tokens).logits, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("name", MIXERS)
-@torch.no_grad()
-def test_generate_is_greedy_decoding_with_a_cache(name: str) -> None:
-    model = build((name,))
-    prompt = torch.randint(1, 38, (2, 6))  # Transformers takes 0 for padding
-    generated = model.generate(prompt, max_new_tokens=12, do_sample=False, eos_token_id=None)
-    expected = prompt
-    for _ in range(12):
-        expected = torch.cat([expected, model(expected).logits[:, -1:].argmax(-1)], 1)
-    assert torch.equal(generated, expected)
 
 
 def test_loss_is_the_mean_over_supervised_tokens() -> None:

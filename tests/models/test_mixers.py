@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from remedy.models.chunks import Kind
 from remedy.models.mixers.attention import windowed_attention
 from remedy.models.reader import ModelReader
-from tests.models.small_decoders import ALL, FORMS, decoder, named
+from tests.models.small_decoders import ALL, FORMS, decoder
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,10 @@ def test_parallel_and_step_by_step_and_by_pieces_agree(mixers: tuple[str, ...], 
         torch.testing.assert_close(torch.cat(pieces, 1), parallel, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(("mixers", "settings"), FORMS, ids=named)
+@pytest.mark.parametrize("mixers", ALL, ids="+".join)
 @torch.no_grad()
-def test_rows_of_unequal_prompts_are_read_together_as_alone(
-    mixers: tuple[str, ...], settings: dict[str, object]
-) -> None:
-    model = decoder(mixers, **settings)
+def test_rows_of_unequal_prompts_are_read_together_as_alone(mixers: tuple[str, ...]) -> None:
+    model = decoder(mixers)
     reader = ModelReader(model)
     rows = [torch.randint(0, 40, (n,)).tolist() for n in (31, 3, 12)]
     found = [reader.prefill([row[:-2] for row in rows])]
@@ -84,16 +82,6 @@ def test_a_window_block_by_block_is_the_masked_one_with_its_gradients(window: in
 
 
 @pytest.mark.parametrize("mixers", ALL, ids="+".join)
-@torch.no_grad()
-def test_no_token_sees_the_future(mixers: tuple[str, ...]) -> None:
-    model = decoder(mixers)
-    tokens = torch.randint(0, 40, (2, 50))
-    changed = tokens.clone()
-    changed[:, 30:] = torch.randint(0, 40, (2, 20))
-    torch.testing.assert_close(model(tokens).logits[:, :30], model(changed).logits[:, :30], atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("mixers", ALL, ids="+".join)
 def test_every_parameter_gets_a_gradient(mixers: tuple[str, ...]) -> None:
     model = decoder(mixers).train()
     tokens = torch.randint(0, 40, (2, 20))
@@ -101,9 +89,7 @@ def test_every_parameter_gets_a_gradient(mixers: tuple[str, ...]) -> None:
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["mamba", "mamba2", "deltanet", "gated_deltanet", "deltaproduct", "rwkv7", "path_attention"]
-)
+@pytest.mark.parametrize("name", ["mamba", "mamba2", "deltaproduct", "rwkv7", "path_attention"])
 def test_half_precision_changes_little(name: str) -> None:
     model = decoder((name,))
     tokens = torch.randint(0, 40, (2, 60))

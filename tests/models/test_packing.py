@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from remedy.models.packing import Packing, refuse_unpackable, try_packing
 from remedy.settings import UserError
-from tests.models.small_decoders import FORMS, decoder, named
+from tests.models.small_decoders import ALL, FORMS, decoder, named
 from tests.tiny_models import FAMILIES, tiny_model
 
 VOCABULARY = 40
@@ -59,7 +59,7 @@ def assert_as_alone(model: Any, rows: list[list[torch.Tensor]]) -> None:
         assert float((right - left).norm()) <= 1e-5 * max(1.0, float(left.norm()))
 
 
-@pytest.mark.parametrize(("mixers", "settings"), FORMS, ids=named)
+@pytest.mark.parametrize(("mixers", "settings"), [(mixers, {}) for mixers in ALL], ids=named)
 def test_every_mixer_reads_packed_examples_as_alone(mixers: tuple[str, ...], settings: dict[str, object]) -> None:
     model = decoder(mixers, **settings).train()
     assert_as_alone(model, [examples(9, 37, 3), examples(2, 5), examples(40, 1, 12, 4)])

@@ -19,8 +19,10 @@ def rule_inputs(steps: int, beta_max: float, dtype: torch.dtype = torch.float64)
     return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, beta_max * torch.rand(2, 3, steps, dtype=dtype)
 
 
-@pytest.mark.parametrize(("steps", "beta_max"), [(1, 1.0), (5, 2.0), (32, 1.0), (33, 2.0), (100, 2.0)])
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize(
+    ("steps", "beta_max", "gated"),
+    [(1, 1.0, True), (5, 2.0, False), (32, 1.0, True), (33, 2.0, False), (100, 2.0, True)],
+)
 def test_chunked_delta_rule_is_the_recurrence(steps: int, beta_max: float, gated: bool) -> None:
     q, k, v, beta = (x.requires_grad_() for x in rule_inputs(steps, beta_max))
     g = (-3 * torch.rand(2, 3, steps, dtype=torch.float64)).requires_grad_() if gated else None
@@ -47,8 +49,7 @@ def scan_inputs(steps: int) -> tuple[torch.Tensor, ...]:
     return tuple(x.requires_grad_() for x in (u, step, a, b, c))
 
 
-@pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("steps", [2, 9, 40])
+@pytest.mark.parametrize(("steps", "signed"), [(2, True), (9, False), (40, True)])
 def test_selective_scan_is_the_recurrence_forward_and_backward(signed: bool, steps: int) -> None:
     u, step, a, b, c = scan_inputs(steps)
     start = torch.randn(2, 6, 4, requires_grad=True)
@@ -65,8 +66,7 @@ def test_selective_scan_is_the_recurrence_forward_and_backward(signed: bool, ste
     assert_same_gradients(naive, y, (u, step, a, b, c, start))
 
 
-@pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("steps", [1, 16, 45])
+@pytest.mark.parametrize(("steps", "signed"), [(1, True), (16, False), (45, True)])
 def test_state_space_duality_is_the_recurrence_forward_and_backward(signed: bool, steps: int) -> None:
     torch.manual_seed(steps)
     u, step = torch.randn(2, steps, 3, 5), 2 * torch.rand(2, steps, 3)
@@ -97,7 +97,7 @@ def generalised_inputs(steps: int) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.mark.parametrize("rule", [wkv_recurrent, partial(wkv_chunked, chunk=16)], ids=["recurrent", "chunked"])
-@pytest.mark.parametrize("steps", [1, 5, 32, 33, 100])
+@pytest.mark.parametrize("steps", [1, 5, 33])
 def test_the_generalised_delta_rule_is_the_papers_recurrence(rule: Any, steps: int) -> None:
     """Peng et al., 2025: wkv_t = wkv_{t-1} (diag(w_t) - kappa_t^T (alpha_t * kappa_t)) + v_t^T k_t, read by r_t; rows as theirs."""
     inputs = tuple(x.requires_grad_() for x in generalised_inputs(steps))
@@ -142,7 +142,7 @@ def path_inputs(steps: int) -> tuple[torch.Tensor, ...]:
     return q, k, v, F.normalize(w, dim=-1), 2 * torch.rand(2, 2, steps, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("steps", [2, 5, 16, 17, 40])
+@pytest.mark.parametrize("steps", [2, 16, 40])
 def test_attention_along_a_path_is_the_papers_product_of_matrices(steps: int) -> None:
     """Yang et al., 2025: query i and key j meet as k_j^T H_{j+1} ... H_i q_i."""
     inputs = tuple(x.requires_grad_() for x in path_inputs(steps))

@@ -81,11 +81,6 @@ def test_saved_and_loaded_it_is_the_same_tokenizer(tokenizer: TraceTokenizer, tm
         assert again.encode(one.spans) == tokenizer.encode(one.spans)
 
 
-def test_fingerprints_tell_tokenizers_apart_and_training_is_deterministic() -> None:
-    assert len({BPE.fingerprint, SPLIT.fingerprint, CHARS.fingerprint}) == 3
-    assert build_tokenizer(BytePairSettings(vocab_size=400), DATA).fingerprint == BPE.fingerprint
-
-
 def test_damaged_or_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match="no tokenizer is stored"):
         tokenizers.load(tmp_path)

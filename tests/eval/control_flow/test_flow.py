@@ -31,16 +31,6 @@ def walked(flow: ControlFlow, *steps: tuple[Event, int], exceptions: str = "caug
     return walk
 
 
-def test_a_straight_line_is_certain_to_its_end() -> None:
-    flow = ControlFlow(program("x = 1\nx = x\nx = x"))
-    walk = flow.start("caught")
-    for step in [Step(CALL, 1), Step(LINE, 2), Step(LINE, 3), Step(LINE, 4), Step(RETURN, 4), END]:
-        assert walk.allowed() == {step}
-        after = walk.advance([step])
-        assert after is not None
-        walk = after
-
-
 def test_a_branch_has_two_ways_and_each_its_own_next_line() -> None:
     flow = ControlFlow(program("x = 1\nif x:\n    y = 2\nelse:\n    y = 3\nreturn y"))
     at_test = walked(flow, (LINE, 2), (LINE, 3))
@@ -115,12 +105,6 @@ def test_what_cannot_follow_ends_the_walk_and_the_walk_before_stays_as_it_was() 
     assert flow.advance(walk, LINE, "    x = 1\n") is None
     assert flow.advance(walk, RETURN, "    return x\n") is None
     assert walk.allowed() == {Step(LINE, 3)}
-
-
-def test_repeating_and_skipping_frames_is_refused() -> None:
-    body = "x = 0\nfor i in range(3):\n    x += i\n    y = x\nreturn y"
-    walk = walked(ControlFlow(program(body)), (LINE, 2), (LINE, 3), (LINE, 4))
-    assert walk.allowed() == {Step(LINE, 5)}
 
 
 @pytest.mark.parametrize(

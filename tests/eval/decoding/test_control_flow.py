@@ -97,8 +97,16 @@ def test_no_true_token_is_refused(tokenizer: TraceTokenizer, exceptions: str) ->
         follow(start(example, tokenizer, DATA, exceptions), tokenizer.encode(example.spans))
 
 
-@pytest.mark.parametrize("format", ["cwm", "cwm_unseeded", "cwm_numbered", "cwm_numbers"])
-@pytest.mark.parametrize("reveal", [{}, {"locals": "diff"}, {"spacing": 4}], ids=["full", "diff", "spaced"])
+@pytest.mark.parametrize(
+    ("format", "reveal"),
+    [
+        ("cwm", {"locals": "diff"}),
+        ("cwm", {"spacing": 4}),
+        ("cwm_unseeded", {}),
+        ("cwm_numbered", {"spacing": 4}),
+        ("cwm_numbers", {}),
+    ],
+)
 def test_all_formats_with_events(format: str, reveal: dict[str, Any]) -> None:
     data = DataConfig.model_validate({**DATA.model_dump(), "format": format, "reveal": reveal})
     for example in examples(data, "test", range(3)):

@@ -67,23 +67,6 @@ def test_no_true_token_is_refused(tokenizer: TraceTokenizer, locals: str) -> Non
         assert share(follow(start(example, tokenizer, data, exceptions), tokenizer.encode(example.spans))) > 0.4
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 10**9), st.sampled_from(["full", "diff"]))
-def test_programs_with_many_names_for_one_value(number: int, locals: Any) -> None:
-    found = true_trace(Writer(number).program(), frames=400)
-    if found is not None:
-        reveal = RevealConfig(locals=locals)
-        place = GuidedGrammar(ControlFlow(found.program), CHARACTERS, reveal=reveal).start()
-        follow(place, CHARACTERS.encode(render(found, config=reveal).spans))
-
-
-@pytest.mark.parametrize("format", ["cwm", "cwm_unseeded", "cwm_numbered", "cwm_numbers"])
-def test_all_formats_with_events(format: str) -> None:
-    data = DataConfig.model_validate({**DATA.model_dump(), "format": format, "reveal": {"locals": "diff"}})
-    for example in examples(data, "test", range(3)):
-        follow(start(example, BPE, data), BPE.encode(example.spans))
-
-
 @pytest.mark.parametrize("moves", ["swaps", "full"])
 def test_on_straight_line_programs_only_new_values_are_left(moves: str) -> None:
     data = DataConfig.model_validate({**STRAIGHT, "task": {**TASK, "moves": moves}, "reveal": {"locals": "diff"}})
@@ -237,10 +220,9 @@ def certain_share(programs: list[Program], tokenizer: TraceTokenizer, locals: An
     return certain / total
 
 
-@pytest.mark.parametrize("locals", ["full", "diff"])
-def test_some_of_cruxeval(shared: Path, locals: str) -> None:
+def test_some_of_cruxeval(shared: Path) -> None:
     """With the vocabulary of Llama 3: four fifths need no model."""
-    assert certain_share(cruxeval(shared)[::40], llama(), locals) > 0.75
+    assert certain_share(cruxeval(shared)[::40], llama(), "diff") > 0.75
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -31,34 +30,25 @@ from tests.eval.generators.serving import (
 )
 from tests.evaluations import assert_the_same, unfinished
 
-FAULTS: dict[str, Any] = {
-    "no reply in time": "late",
-    "the connection was dropped": "drop",
-    "a reply that is no JSON, or is cut": "cut",
-    "status 429": 429,
-    "status 500": 500,
-    "status 503": 503,
-}
+FAULTS: list[Any] = ["late", "drop", "cut", 429, 500, 503, "half", "drip"]
 
 
-def test_what_may_pass_is_tried_again_and_counted() -> None:
+def test_what_may_pass_is_tried_again() -> None:
     model, tokenizer = model_for(SYMBOLIC)
     truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(3))]
     asked = Writing(fed_roles("action_forced"), True, 100)
     server = ContractServer(model, tokenizer)
     server.late = 1.0
-    faults = [*FAULTS.values(), "half", "drip"]
     with server.running() as url:
         served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer, batch_size=1)
         expected = served.generate(requests(truths), asked)
         begin = server.posts
         served.client.backend = served.backend.model_copy(update={"timeout": 0.9})
         server.script = lambda number, content: (
-            faults[(number - begin) // 2] if (number - begin) % 2 == 0 and (number - begin) // 2 < len(faults) else None
+            FAULTS[(number - begin) // 2] if (number - begin) % 2 == 0 and (number - begin) // 2 < len(FAULTS) else None
         )
         assert served.generate(requests(truths), asked) == expected
-    again = dict.fromkeys(FAULTS, 1) | {"the connection was dropped": 2, "no reply in time": 2}
-    assert served.client.failures == again
+    assert server.posts - begin >= 2 * len(FAULTS)
 
 
 def test_a_server_that_goes_away_leaves_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
@@ -110,9 +100,7 @@ def test_a_request_that_fails_for_long_is_said_to(
 def test_lines_that_are_torn_or_anothers_are_written_again(tmp_path: Path) -> None:
     truth = Encoded([1, 2, 3], [0, 3, 3], [0, 0, 0], [False] * 3)
     asked = Writing(fed_roles("free"))
-    written = Written(
-        [Generated(1, 3, [5, 6], [-0.1, 0.0], True, (Held(False, 2, 0.5, True), Held(True)), (1.5, math.inf))], 1
-    )
+    written = Written([Generated(1, 3, [5, 6], [-0.1, 0.0], True, (Held(False, 2, 0.5, True), Held(True)))], 1)
     Journal(tmp_path, "a").add(truth, asked, written)
     assert Journal(tmp_path, "a").find(truth, asked) == Journal(tmp_path, "a", rank=1).find(truth, asked) == written
     for other in (asked._replace(exact=True), asked._replace(constraint="guided")):

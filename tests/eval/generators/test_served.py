@@ -234,6 +234,7 @@ BENDS = [
     ("scored", -1e308, "are no log-probabilities"),
     ("scored", 3.0, "are no log-probabilities"),
     ("scored", "-1", "another form than vLLM's"),
+    *(("ids", value, "token ids that are no whole numbers") for value in (1.5, True, -1)),
 ]
 
 
@@ -241,7 +242,9 @@ BENDS = [
 def test_false_values_are_refused(part: str, value: Any, says: str) -> None:
     kept = json.loads((Path(__file__).parents[2] / "fixtures" / "vllm_replies.json").read_text())["replies"]["score"]
     choice = kept["reply"]["choices"][0]
-    if part == "logprob":
+    if part == "ids":
+        choice["token_ids"][0] = value
+    elif part == "logprob":
         choice["logprobs"]["token_logprobs"][0] = value
     else:
         choice["prompt_logprobs"][-1] = {str(token): {"logprob": value} for token in range(2)}

@@ -66,7 +66,7 @@ EVERYWHERE = {
     "an address of a constant": ("os", "id('a b')"),
     "an address as a hash": ("os", "hash(object())"),
     "the order of a set of objects": ("os", "[a.n for a in {*map(A, range(9))}]"),
-    "the order of addresses": ("os", "[a.n for a in sorted(map(A, range(6)), key=id)]"),
+    "the order of addresses": ("os", "[a.n for a in sorted(map(A, range(12)), key=id)]"),
     "numbers of a generator without a seed": ("random", "random.Random().random()"),
     "a new seed": ("random", "(random.seed(), random.random())"),
     "bytes of the system": ("os", "os.urandom(4)"),

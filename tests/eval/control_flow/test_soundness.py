@@ -56,7 +56,7 @@ def test_on_straight_line_programs_one_frame_can_follow_though_lines_repeat(move
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.weekly)])
-def test_generated_programs(count: int) -> None:
+def test_many_generated_programs(count: int) -> None:
     assert follow_all((AnyWriter(number).program() for number in range(count)), most=300).traces > 0.9 * count
     counted = follow_all((Writer(number).program() for number in range(count)), most=300)
     assert counted.traces > 0.9 * count

@@ -49,7 +49,7 @@ def show(
     ] = "",
     condition: Annotated[
         str,
-        typer.Option(help="of an evaluation: words of the condition, for example 'length-8 free' (default: the first)"),
+        typer.Option(help="of an evaluation: words of the condition, for example 'length=8 free' (default: the first)"),
     ] = "",
     ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
     html: Annotated[MaybePath, target("write a page instead")] = None,

@@ -1,4 +1,4 @@
-"""cwm-remedy: tests cures for the failures of code world models.
+"""cwm-remedy: tests mitigations for the failures of code world models.
 
 The five folders beside this one are its subpackages; the links here let every tool find them by their import names. The names
 below are what a notebook starts from; each is imported when it is first used, so that `import remedy` stays quick.

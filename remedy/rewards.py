@@ -5,7 +5,7 @@ of floats out. The dataset has the columns `prompt`, `trace` and
 `answer_frames`, as `dataset` makes it. What a model wrote is read as data, never run.
 
     >>> reward = TraceReward(tokenizer, parts={"prefix": 1.0, "answer": 1.0})
-    >>> GRPOTrainer(model, reward_funcs=reward, train_dataset=dataset("configs/train/mine.yaml", 1000), ...)
+    >>> GRPOTrainer(model, reward_funcs=reward, train_dataset=dataset(load(RunConfig, "mine.yaml").data, 1000), ...)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The 25 string functions of the composition diagnostic, as plain Python that is traced: their source is the data.
 
-Meanings follow the literature on string composition (see the README); every one is deterministic and total on strings.
+Meanings follow the literature on string composition; every one is deterministic and total on strings.
 """
 
 

@@ -2,7 +2,7 @@
 
 From the ground up: `bytecode` lists instructions and handlers; `known`, `names` and `effects` say which functions each may run;
 `moves` which events may come next at a point of a frame; `options` and `walk` read a trace frame by frame; `flow` is all of it, for one
-program; `grammar` writes what may still come as productions of a context-free grammar.
+program.
 """
 
 from remedy.eval.control_flow.bytecode import ControlFlowError

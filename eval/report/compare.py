@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,13 +21,15 @@ from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.render import Report
 from remedy.eval.report.verdicts import decide
 from remedy.eval.stats import BAR, MARGIN
-from remedy.messages import suggest
+from remedy.messages import shown, suggest
 from remedy.settings import UserError
 
 TABLES = (".csv", ".jsonl", ".parquet")
 KINDS = (*TABLES, ".json", ".eval")
 ZSTANDARD = 93
 """The number of zstd among the compressions of ZIP archives, which Python's `zipfile` reads from 3.14 on."""
+MOST_BYTES = 2**30
+"""Of a file in an archive, unpacked: more is no log, and may fill the memory."""
 INSPECT = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Letters of inspect_ai's scores, with the values that its own metrics give them."""
 
@@ -39,6 +42,8 @@ NEUTRAL: dict[str, Any] = {
     "truncated": False,
 }
 """What records have that logs do not tell."""
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, zlib.error)
+"""What is raised by a log that is none. A RuntimeError: an archive that is encrypted or packed in an unknown way, or JSON too deep."""
 
 
 class Reading(NamedTuple):
@@ -94,7 +99,7 @@ def compare_logs(
     records["run"] = records["variant"] + " " + records["run"]
     comparisons = []
     for task in tasks:
-        about = task if len(tasks) > 1 else f"{names[1]} in place of {names[0]} on {task}"
+        about = task if len(tasks) > 1 else f"{names[1]} in place of {names[0]}{f' on {task}' if task else ''}"
         before, after = (Side(run=side, where={"task": task}) for side in ("baseline", "treatment"))
         one = Comparison(mitigation=about, baseline=before, treatment=after, margin=margin, solved_at=solved_at)
         comparisons.append(one)
@@ -102,27 +107,37 @@ def compare_logs(
         if mine["metric"].nunique() > 1:
             scored = " and ".join(f"{name!r}" for name in mine["metric"].unique())
             raise UserError(f"{one.where}: the sides are scored by {scored}: name one by --metric")
-        logs = mine["example"].value_counts()
+        examples = mine.groupby("example")
+        logs, clusters = examples["right"].count(), examples["cluster"].nunique()
+        if (clusters > 1).any():
+            raise UserError(
+                f"{one.where}: example {clusters.idxmax()!r} is in several clusters: name a field (--cluster) that all logs give alike"
+            )
         left_out = int((logs < mine["run"].nunique()).sum())
         if left_out == len(logs):
             raise UserError(f"{one.where}: {baseline} and {treatment} share no example")
         if left_out:
-            remarks.append(f"{about}: {left_out} of {len(logs)} examples are not in every log: left out.")
+            remarks.append(f"{about}: {left_out} of {len(logs)} examples are not scored in every log: left out.")
     shown = {"baseline": Side(run=names[0]), "treatment": Side(run=names[1])}
-    found = decide(comparisons, records.drop(columns="metric"))
+    scored = records.drop(columns="metric").dropna(subset="right").astype({"right": bool})
+    found = decide(comparisons, scored)
     verdicts = [item._replace(comparison=item.comparison.model_copy(update=shown)) for item in found]
     return Report(verdicts, remarks, [], pd.DataFrame(), [])
 
 
 def side_names(first: Path, second: Path) -> tuple[str, str]:
-    """Names of two sides: of their files or folders, or of the folders above where these are equal."""
-    while first.stem == second.stem and first.parent.name and second.parent.name:
-        first, second = first.parent, second.parent
-    return first.stem, second.stem
+    """Names of two sides: of their files or folders, or of the folders above where these are equal; else as they were given."""
+    one, other = first, second
+    while one.stem == other.stem and one != other:
+        one, other = one.parent, other.parent
+    if one.stem and other.stem and one != other:
+        return one.stem, other.stem
+    return (first.name, second.name) if first.name != second.name else (str(first), str(second))
 
 
 def read_logs(path: Path, how: Reading) -> pd.DataFrame:
-    """The results in a log, or in all logs below a folder: `run`, `task`, `metric`, `example`, `cluster` and whether it is `right`.
+    """The results in a log, or in all logs below a folder: `run`, `task`, `metric`, `example`, `cluster` and whether it is `right`
+    (None where it was not scored).
 
     Raises:
         UserError: no log is found, a log cannot be read or did not end well, a score or cluster must be named, or a score is neither
@@ -145,7 +160,7 @@ def read_logs(path: Path, how: Reading) -> pd.DataFrame:
 def _read_log(path: Path, how: Reading) -> pd.DataFrame:
     try:
         rows = list(_rows(path))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except (*_DAMAGED, zipfile.BadZipFile) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: cannot be read as results by example ({type(error).__name__}: {error})") from None
@@ -154,8 +169,8 @@ def _read_log(path: Path, how: Reading) -> pd.DataFrame:
     found = []
     for row in rows:
         metric = metrics[row.task]
-        if metric in row.scores:  # not another filter's row, nor an example that was not scored
-            right = _right(path, row, metric, how.right_from)
+        if metric in row.scores or not row.scores:  # not another filter's row
+            right = _right(path, row, metric, how.right_from) if row.scores else None
             names = row.task, metric, row.example, _cluster(path, row, how.cluster)
             found.append((f"{path} {row.seed}", *names, right, "" if right else "wrong"))
     table = pd.DataFrame(found, columns=["run", "task", "metric", "example", "cluster", "right", "failure"])
@@ -178,11 +193,11 @@ def _rows(path: Path) -> Iterable[Row]:
     if path.suffix not in TABLES:
         raise UserError(f"{path}: is no log that is known here: {', '.join(KINDS)}")
     if path.suffix == ".jsonl":
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
         if lines and "doc_id" in lines[0]:
             return [_lm_eval_row(path, line) for line in lines]
         return _table_rows(path, pd.DataFrame(lines))
-    return _table_rows(path, pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path))
+    return _table_rows(path, pd.read_csv(path, dtype={"id": str}) if path.suffix == ".csv" else pd.read_parquet(path))
 
 
 def _lm_eval_row(path: Path, line: Mapping[str, Any]) -> Row:
@@ -201,7 +216,12 @@ def _inspect_rows(path: Path, about: Mapping[str, Any], samples: Iterable[Mappin
         raise UserError(f"{path}: the log's status is {about['status']!r}: give one that ended")
     rows = []
     for sample in samples:
-        scores = {name: score["value"] for name, score in (sample.get("scores") or {}).items()}
+        scores: dict[str, Any] = {}
+        for scorer, score in (sample.get("scores") or {}).items():
+            value = score["value"]  # of a scorer with several, each by its name
+            scores |= (
+                {f"{one},{scorer}": each for one, each in value.items()} if isinstance(value, dict) else {scorer: value}
+            )
         name, fields = f"{sample['id']}-{sample['epoch']}", sample.get("metadata") or {}
         rows.append(Row(about["eval"]["task"], "", name, scores, fields, str(sample["id"])))
     return rows
@@ -227,6 +247,8 @@ def _table_rows(path: Path, table: pd.DataFrame) -> list[Row]:
 def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
     """A file of an archive; zstd's are decompressed by pyarrow."""
     info = archive.getinfo(name)
+    if info.file_size > MOST_BYTES:
+        raise UserError(f"{path}: {name} has {info.file_size:,} bytes, and at most {MOST_BYTES:,} are read")
     if info.compress_type != ZSTANDARD:
         return archive.read(info)
     with path.open("rb") as file:
@@ -234,7 +256,7 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
         name_length, extra_length = (int.from_bytes(file.read(2), "little") for _ in range(2))
         file.seek(name_length + extra_length, 1)
         packed = file.read(info.compress_size)
-    return bytes(pa.input_stream(pa.py_buffer(packed), compression="zstd").read())
+    return bytes(pa.input_stream(pa.py_buffer(packed), compression="zstd").read(info.file_size))
 
 
 def _metric(path: Path, rows: Iterable[Row], asked: str) -> str:
@@ -265,8 +287,12 @@ def _right(path: Path, row: Row, metric: str, right_from: float | None) -> bool:
     value = INSPECT.get(value, value) if isinstance(value, str) else value
     try:
         score = float(value)
-    except (TypeError, ValueError):
-        raise UserError(f"{path}: example {row.example!r}: {metric} is {value!r}, which is no number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{path}: example {row.example!r}: {metric} is {shown(value)}, which is no number") from None
+    if math.isnan(score):
+        raise UserError(
+            f"{path}: example {row.example!r}: {metric} is nan, neither right nor wrong: leave the example out"
+        )
     if right_from is None and score not in (0.0, 1.0):
         raise UserError(
             f"{path}: example {row.example!r}: {metric} is {score:g}, neither right (1) nor wrong (0): say from which score on an "

@@ -1,12 +1,13 @@
 """Logs of lm-evaluation-harness and inspect_ai, written by them (`examples/harness_logs/make.py`), judged by our rules."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from remedy.eval.report.compare import Reading, compare_logs, read_logs
+from remedy.eval.report.compare import Reading, compare_logs, read_logs, side_names
 from remedy.eval.stats import VerdictWord
 from remedy.settings import UserError
 
@@ -67,6 +68,45 @@ def test_json_logs_read_as_archives_do(tmp_path: Path) -> None:
         read_logs(path, Reading())
 
 
+def inspect_log(path: Path, scores: list[dict | None]) -> Path:
+    samples = [{"id": number, "epoch": 1, "scores": one} for number, one in enumerate(scores)]
+    path.write_text(json.dumps({"status": "success", "eval": {"task": "reverse"}, "samples": samples}))
+    return path
+
+
+def test_a_scorer_of_several_scores_gives_each_by_its_name(tmp_path: Path) -> None:
+    path = inspect_log(tmp_path / "a.json", [{"traces": {"value": {"right": 1.0, "prefix": 0.5}}}])
+    assert list(read_logs(path, Reading(metric="right"))["right"]) == [True]
+    with pytest.raises(UserError, match="name one by --metric: right,traces, prefix,traces"):
+        read_logs(path, Reading())
+
+
+def test_examples_that_no_log_scores_are_counted(tmp_path: Path) -> None:
+    sides = [inspect_log(tmp_path / name, [{"exact": {"value": "C"}}] * 3 + [None]) for name in ("a.json", "b.json")]
+    assert compare_logs(*sides).remarks == [
+        "b in place of a on reverse: 1 of 4 examples are not scored in every log: left out."
+    ]
+
+
+def test_clusters_that_differ_between_logs_are_refused(tmp_path: Path) -> None:
+    sides = [table(tmp_path / f"{of}.csv", [1] * 6, family=[at // of for at in range(6)]) for of in (2, 3)]
+    with pytest.raises(UserError, match="example '2' is in several clusters"):
+        compare_logs(*sides, Reading(cluster="family"))
+
+
+def test_ids_are_text_and_separators_within_them_are_no_ends_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,right\n01,1\n1,0\n")
+    assert list(read_logs(tmp_path / "a.csv", Reading())["example"]) == ["01", "1"]
+    (tmp_path / "a.jsonl").write_text('{"id": "a\u2028b\x85", "right": 1}\n', encoding="utf-8")
+    assert list(read_logs(tmp_path / "a.jsonl", Reading())["example"]) == ["a\u2028b\x85"]
+
+
+def test_sides_are_named_by_what_tells_them_apart() -> None:
+    assert side_names(Path("a/seed-0"), Path("b/seed-0")) == ("a", "b")
+    assert side_names(Path("a/x.csv"), Path("a/x.jsonl")) == ("x.csv", "x.jsonl")
+    assert side_names(Path("x.csv"), Path("a/x.csv")) == ("x.csv", "a/x.csv")
+
+
 def test_a_named_cluster_widens_the_interval() -> None:
     sides = LOGS / "lm_eval/base/seed-0", LOGS / "lm_eval/treated/seed-0"
     alone, together = (compare_logs(*sides, Reading(cluster=field)).verdicts[0] for field in ("", "family"))
@@ -83,7 +123,7 @@ def test_tasks_share_the_level_and_what_does_not_pair_is_said(tmp_path: Path) ->
     assert [one.level for one in found.verdicts] == pytest.approx([0.025, 0.025]) or max(
         one.level for one in found.verdicts
     ) <= 0.05
-    assert found.remarks == ["two: 1 of 41 examples are not in every log: left out."]
+    assert found.remarks == ["two: 1 of 41 examples are not scored in every log: left out."]
     with pytest.raises(UserError, match="share no task"):
         compare_logs(before, tmp_path / "more.csv")
 
@@ -111,6 +151,8 @@ def test_a_table_with_seeds_is_several_runs(tmp_path: Path) -> None:
         ([1, 0], {}, Reading(cluster="family"), "has no field 'family'"),
         ([1, 0], {}, Reading(metric="acc"), "has no score 'acc'"),
         (["yes", "no"], {}, Reading(), "which is no number"),
+        ([10**400, 0], {}, Reading(), "which is no number"),
+        ([float("nan"), 1], {}, Reading(right_from=0.5), "is nan, neither right nor wrong"),
     ],
 )
 def test_what_cannot_be_judged_is_said(tmp_path: Path, right: list, columns: dict, how: Reading, message: str) -> None:
@@ -124,9 +166,35 @@ def test_scores_between_take_a_threshold(tmp_path: Path) -> None:
     assert list(read_logs(path, Reading(right_from=0.5))["right"]) == [False, True, True]
 
 
-@pytest.mark.parametrize("text", ["", "not json", '{"doc_id": 1}', '{"id": 1}', "[1, 2]"])
+@pytest.mark.parametrize("text", ["", "not json", '{"doc_id": 1}', '{"id": 1}', "[1, 2]", "[" * 100_000])
 def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "samples_x_1.jsonl"
     path.write_text(text)
     with pytest.raises(UserError, match=r"samples_x_1\.jsonl"):
         compare_logs(path, path)
+
+
+def test_a_packed_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remedy.eval.report.compare.MOST_BYTES", 100)
+    with zipfile.ZipFile(tmp_path / "a.eval", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", " " * 101)
+    with pytest.raises(UserError, match=r"header\.json has 101 bytes, and at most 100 are read"):
+        read_logs(tmp_path / "a.eval", Reading())
+
+
+@pytest.mark.parametrize("damage", ["bytes", "method", "encrypted"])
+def test_damaged_archives_are_named(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "a.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json.dumps({"status": "success"}))
+    packed = bytearray(path.read_bytes())
+    entry = packed.index(b"PK\x01\x02")
+    if damage == "bytes":
+        packed[43:53] = b"\xff" * 10
+    elif damage == "method":
+        packed[entry + 10] = 97
+    else:
+        packed[entry + 8] |= 1
+    path.write_bytes(packed)
+    with pytest.raises(UserError, match=r"a\.eval: cannot be read"):
+        read_logs(path, Reading())

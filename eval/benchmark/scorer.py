@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 def read(path: Path) -> list[dict[str, Any]]:
     """Read the lines of a JSONL file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
 
 
 def score_trace(written: str, row: Row) -> TraceScore:
@@ -79,9 +79,12 @@ def main(folder: Path) -> None:
     )
     given = parser.parse_args()
     try:
-        outputs = {str(line["id"]): str(line["written"]) for line in read(given.outputs)}
+        written = read(given.outputs)
+        outputs = {str(line["id"]): str(line["written"]) for line in written}
     except (OSError, ValueError, LookupError, TypeError) as error:
         parser.error(f'{given.outputs}: cannot be read as JSON lines with "id" and "written": {error}')
+    if len(outputs) < len(written):
+        parser.error(f"{given.outputs}: an example is there twice: give one output of each")
     rows = read(folder / "data" / f"{given.name}.jsonl")
     if unknown := sorted(outputs.keys() - {row["id"] for row in rows}):
         parser.error(f"{given.outputs}: {given.name} has no example {unknown[0]!r}")

@@ -76,14 +76,17 @@ def test_the_same_text_has_the_same_score(folder: Path, evaluated: Evaluated) ->
 
 
 def test_the_scorer_needs_python_alone(folder: Path, evaluated: Evaluated, tmp_path: Path) -> None:
-    """Without site-packages (-S), nor an environment (-E)."""
+    """Without site-packages (-S), nor an environment or the script's own folder (-I)."""
     lines = [json.dumps({"id": key, "written": text}) for key, text in evaluated.written.items()]
     (tmp_path / "outputs.jsonl").write_text("\n".join(lines[1:]))
-    command = [sys.executable, "-E", "-S", str(folder / "score.py"), "tracking", str(tmp_path / "outputs.jsonl")]
+    command = [sys.executable, "-I", "-S", str(folder / "score.py"), "tracking", str(tmp_path / "outputs.jsonl")]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     right = sum(list(evaluated.right.values())[1:7])
     assert said[0].startswith(f"length 3, horizon 1: right {right} of 7, {right / 7:.1%}")
     assert said[-1] == "1 of 14 examples have no output and count as wrong"
+    (tmp_path / "outputs.jsonl").write_text("\n".join([*lines, lines[0]]))
+    twice = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (twice.returncode, "is there twice" in twice.stderr) == (2, True)
     assert sum(path.stat().st_size for path in folder.rglob("*")) < 5_000_000
     assert {path.stem for path in (folder / SCORER).glob("*.py")} == {
         *(name.rpartition(".")[2] for name in MODULES),
@@ -105,6 +108,11 @@ def test_rows_say_prompt_trace_and_answer_and_the_card_what_there_is(folder: Pat
     (config,) = yaml.safe_load(front)["configs"]
     assert all((folder / file["path"]).exists() for file in config["data_files"])
     assert len(read(folder / "data" / "shots" / "tracking.jsonl")) == 4
+
+
+def test_separators_within_a_text_are_no_ends_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"written": "a\u2028b\x85"}\n', encoding="utf-8")
+    assert read(tmp_path / "a.jsonl") == [{"written": "a\u2028b\x85"}]
 
 
 @pytest.mark.parametrize(("right", "of"), [(0, 9), (4, 9), (9, 9)])

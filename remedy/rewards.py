@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Role, Special, spans_text
-from remedy.data_gen.traces.judge import TraceScore, judge, pieces
+from remedy.data_gen.traces.judge import TraceScore, judge, pieces, spells_tokens
 from remedy.data_gen.traces.parse import Piece
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.scoring.frames import answer_places
@@ -61,9 +61,10 @@ class TraceReward:
         self.tokenizer = tokenizer
         known = tokenizer.get_vocab()
         self._special = {known[special.value]: special for special in Special if special.value in known}
-        if self.form.closes_frames and Special.FRAME_SEP not in self._special.values():
+        needed = (Special.FRAME_SEP, Special.END_OF_TEXT) if self.form.closes_frames else (Special.END_OF_TEXT,)
+        if lacking := [special.value for special in needed if special not in self._special.values()]:
             raise UserError(
-                f"tokenizer: has no token {Special.FRAME_SEP.value}, which format {format} is made of: take the tokenizer of a model "
+                f"tokenizer: has no token {lacking[0]}, which format {format} is made of: take the tokenizer of a model "
                 "that `remedy train` wrote"
             )
         self.__name__ = "trace_" + "_".join(self.parts)
@@ -115,13 +116,16 @@ def dataset(
     data: DataConfig, count: int, split: str = "train", streaming: bool = False
 ) -> Dataset | IterableDataset:
     """The first examples of a split as rows: `prompt` and `trace` as text with special tokens spelled out, `answer`, `answer_frames`, the
-    frames that say the answer (counted from the end), `index` and `program`. Programs whose trace is no example are left out.
+    frames that say the answer (counted from the end), `index` and `program`. Programs whose trace is no example are left out, and those whose
+    text spells a special token, since texts would not tell it from the token.
 
     `streaming`: rows are made when they are read, and nothing is kept.
 
     Raises:
-        UserError: the data has too few programs; streamed, when they are read.
+        UserError: the data asks for the answer without a trace, or has too few programs; streamed, the latter when they are read.
     """
+    if data.reveal.answer_only:
+        raise UserError("reveal.answer_only: leaves no trace to pay for: remove it")
     from datasets import Dataset, IterableDataset
 
     if streaming:
@@ -132,7 +136,7 @@ def dataset(
 def _rows(data: DataConfig, count: int, split: str) -> Iterator[dict[str, Any]]:
     for start in range(0, count, PIECE):
         for example in examples(data, split, range(start, min(start + PIECE, count))):
-            if example.outcome != "ok":
+            if example.outcome != "ok" or spells_tokens(example.spans):
                 continue
             given = [span for span in example.spans if span.role is Role.CONTEXT]
             written = [span for span in example.spans if span.role is not Role.CONTEXT]

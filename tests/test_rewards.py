@@ -1,5 +1,6 @@
 """Rewards by the interpreter, in the form that TRL's trainers call."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,15 @@ def test_a_tokenizer_without_the_tokens_of_traces_is_refused(
     bare = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
     with pytest.raises(UserError, match=r"has no token <.frame_sep.>"):
         TraceReward(bare)
+    with pytest.raises(UserError, match=r"has no token <.end_of_text.>"):
+        TraceReward(bare, "repl")
+
+
+def test_what_has_no_trace_as_text_is_left_out(tmp_path: Path) -> None:
+    codes = [f"def f(x):\n    return x + {text!r}\n" for text in ("<|frame_sep|>", "<frame_sep>")]
+    rows = [{"id": f"{at}", "split": "train", "code": code, "input": "'a'"} for at, code in enumerate(codes)]
+    (tmp_path / "programs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    data = build(DataConfig, {"task": {"kind": "programs", "path": str(tmp_path / "programs.jsonl")}}, "test")
+    assert [row["answer"] for row in dataset(data, 2)] == ["'a<frame_sep>'"]
+    with pytest.raises(UserError, match="leaves no trace to pay for"):
+        dataset(DATA.changed({"reveal.answer_only": True}), 1)

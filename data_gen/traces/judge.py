@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from remedy.data_gen.execution.program import Event
-from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.roles import Role, Span, Special
 from remedy.data_gen.traces.frames import Format
 from remedy.data_gen.traces.parse import Piece, ReadFrame, restore
 from remedy.data_gen.traces.values import same_value
@@ -45,6 +45,12 @@ def pieces(text: str) -> list[Piece]:
         found += [part for part in (text[start : match.start()], Special(match[0])) if part]
         start = match.end()
     return [*found, text[start:]] if start < len(text) else found
+
+
+def spells_tokens(spans: Sequence[Span]) -> bool:
+    """Say if text among the spans spells a special token, as a program's string can: their text alone does not tell the two apart."""
+    text = "".join(span.piece if isinstance(span.piece, str) else "\0" for span in spans)
+    return _SPECIAL.search(text) is not None
 
 
 def judge(

@@ -19,6 +19,7 @@ from remedy.checksums import digest_of
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.roles import Role, Span
+from remedy.data_gen.traces.judge import spells_tokens
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
@@ -105,7 +106,11 @@ def freeze(name: str, config: EvalConfig) -> Frozen:
         _refuse(name, condition)
         said = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in condition.own_labels.items())
         for example in examples(condition.data, condition.split, range(condition.examples)):
-            reason = example.outcome if example.outcome != "ok" else "raised" if len(answer_places(example)) > 1 else ""
+            reason = "" if example.outcome == "ok" else example.outcome
+            if not reason and spells_tokens(example.spans):
+                reason = "spells a token"
+            elif not reason and len(answer_places(example)) > 1:
+                reason = "raised"
             if reason:
                 found.left_out[reason] += 1
                 continue

@@ -39,6 +39,8 @@ def load_plugin(name: str) -> str:
     module = name if path is None else path.stem
     if module not in _loaded:
         _import(module, path, name)
+    elif path and (file := getattr(sys.modules.get(module), "__file__", None)) and not _is_at(file, path):
+        raise PluginError(f"{name} cannot be imported: another plug-in is called {module}: rename the file")
     lasting = name if path is None else str(path)
     told = json.loads(os.environ.get(_TO_CHILDREN, "[]"))
     if lasting not in told:
@@ -92,7 +94,7 @@ def _import(module: str, path: Path | None, said: str) -> None:
             raise ImportError(f"another module is called {module}: rename the file")
         _loaded[module] = ""  # while it is imported, names that it registers later are not looked for in it
         _loaded[module] = _digest(import_module(module))
-    except Exception as error:  # of any kind: it is a user's code
+    except (Exception, SystemExit) as error:  # of any kind: it is a user's code
         _loaded.pop(module, None)
         raise PluginError(f"{said} cannot be imported ({type(error).__name__}: {error})") from error
 

@@ -134,15 +134,28 @@ def test_another_source_is_another_data_set(tmp_path: Path, monkeypatch: pytest.
         ("no_such_module", "--plugin: no_such_module cannot be imported (ModuleNotFoundError"),
         ("./json.py", "another module is called json: rename the file"),
         ("./broken.py", "broken.py cannot be imported (ZeroDivisionError: division by zero)"),
+        ("./leaves.py", "leaves.py cannot be imported (SystemExit: 0)"),
     ],
 )
 def test_what_cannot_be_imported_is_said(name: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "json.py").touch()
     (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
     ended = remedy(["list", "tasks", "--plugin", name])
     assert ended.status == 2
     assert says in ended.errors
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    files = [tmp_path / folder / "of_one_name.py" for folder in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.touch()
+    assert [plugins.load_plugin(str(files[0])) for _ in range(2)] == [str(files[0])] * 2
+    with pytest.raises(plugins.PluginError, match="another plug-in is called of_one_name: rename the file"):
+        plugins.load_plugin(str(files[1]))
 
 
 @pytest.mark.usefixtures("forgotten")

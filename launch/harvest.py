@@ -40,4 +40,7 @@ def harvest(
     harvest_all(
         packages, out, licences or [], against or [], options, show_duplicates, lambda line: print(line, flush=True)
     )
-    print(f"harvested: {out}; train on it with task: {{kind: programs, path: {out}}}")
+    if not out.exists() or not out.stat().st_size:
+        print("no program was found: the lines above count why")
+    else:
+        print(f"harvested: {out}; train on it with task: {{kind: programs, path: {out}}}")

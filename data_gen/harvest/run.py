@@ -92,8 +92,11 @@ def _said(package: Package, found: Yield, seconds: float) -> dict[str, Any]:
 def _summary(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     if not path.exists():
         return {"settings": settings, "packages": {}}
-    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    before = summary["settings"]
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        before, _ = dict(summary["settings"]), dict(summary["packages"])
+    except (ValueError, LookupError, TypeError):
+        raise UserError(f"{path}: is no summary of a harvest: remove it, or give another --out") from None
     if other := next((name for name in settings if settings[name] != before.get(name)), None):
         raise UserError(
             f"{path}: this harvest was begun with {other} {shown(before.get(other))}, not {shown(settings[other])}: "

@@ -39,7 +39,7 @@ def load_plugin(name: str) -> str:
     module = name if path is None else path.stem
     if module not in _loaded:
         _import(module, path, name)
-    elif path and (file := getattr(sys.modules.get(module), "__file__", None)) and not _is_at(file, path):
+    elif path and path.exists() and (file := getattr(sys.modules.get(module), "__file__", None)) and not _is_at(file, path):
         raise PluginError(f"{name} cannot be imported: another plug-in is called {module}: rename the file")
     lasting = name if path is None else str(path)
     told = json.loads(os.environ.get(_TO_CHILDREN, "[]"))

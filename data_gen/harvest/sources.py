@@ -204,7 +204,8 @@ def is_licensed(licence: str, wanted: Sequence[str]) -> bool:
         words = re.split(r"[\s()-]+", part.strip(" ()").lower())
         return any(words[: len(want)] == want for want in (re.split(r"[\s-]+", one.lower()) for one in wanted))
 
-    return all(any(map(is_one, part.split(" OR "))) for part in licence.split(" AND "))
+    parts = re.split(r"\s+and\s+|\s*&\s*", licence, flags=re.IGNORECASE)  # of metadata, which need not be SPDX's
+    return all(any(map(is_one, re.split(r"\s+or\s+", part, flags=re.IGNORECASE))) for part in parts)
 
 
 def _same(name: str, other: str) -> bool:

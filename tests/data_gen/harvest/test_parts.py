@@ -101,6 +101,8 @@ def test_families_are_seen_in_the_syntax_tree() -> None:
         ("Apache-2.0 OR GPL-3.0-only", "Apache", True),
         ("Apache-2.0 AND GPL-3.0-only", "Apache", False),
         ("LGPL-3.0", "GPL", False),
+        ("MIT and GPL-3.0", "MIT", False),
+        ("MIT or GPL-3.0", "GPL", True),
         ("unknown", "MIT", False),
     ],
 )

@@ -10,6 +10,7 @@ of floats out. The dataset has the columns `prompt`, `trace` and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,8 @@ class TraceReward:
         for name, weight in self.parts.items():
             if name not in PARTS:
                 raise UserError(f"parts: there is no reward {name!r}; {suggest(name, PARTS)}")
-            if weight <= 0:
-                raise UserError(f"parts: {name}: must be above 0, and is {weight}: leave it out instead")
+            if not 0 < weight < math.inf:
+                raise UserError(f"parts: {name}: must be above 0 and finite, and is {weight}: leave it out instead")
         self.form = FORMATS[format]
         if self.form.one_token:
             raise UserError(f"format: {format} has no text to read: take another")
@@ -79,11 +80,11 @@ class TraceReward:
         """The rewards of completions, by their token ids, since texts come to a reward without their special tokens.
 
         Raises:
-            ValueError: a row's true trace does not read as one.
+            ValueError: a row's true trace does not read as one, or there are not as many of each.
         """
         return [
             None if true is None else self._reward(self.score(ids, true, places))
-            for ids, true, places in zip(completion_ids, trace, answer_frames)
+            for ids, true, places in zip(completion_ids, trace, answer_frames, strict=True)
         ]
 
     def score(self, ids: Sequence[int], true: str, answer_frames: Sequence[int]) -> TraceScore:

@@ -35,6 +35,7 @@ def test_a_trace_is_paid_to_its_first_wrong_frame(tokenizer: PreTrainedTokenizer
     assert form(completion_ids=ids, trace=[true] * 3, answer_frames=[[-1]] * 3) == [1.0, 0.0, 0.0]
     assert TraceReward(tokenizer, parts={"answer": 1.0, "format": 3.0})(ids[:1], [true], [[-1]]) == [1.0]
     assert prefix(completion_ids=[ids[0], ids[0]], trace=[true, None], answer_frames=[[-1]] * 2) == [1.0, None]
+    assert TraceReward(tokenizer, parts={"answer": 1.0})(ids[:1], [true], [[]]) == [0.0]  # of no place, none is right
     assert prefix.score(ids[2], true, [-1]).first_wrong is Role.STRUCTURE
 
 
@@ -59,6 +60,7 @@ def test_what_follows_the_end_of_text_is_padding(tokenizer: PreTrainedTokenizerB
 @pytest.mark.parametrize(
     ("format", "parts", "message"),
     [
+        ("cwm", {"answer": float("nan")}, "must be above 0 and finite"),
         ("cwm", {"anser": 1.0}, "did you mean 'answer'"),
         ("cwm", {"answer": 0.0}, "must be above 0"),
         ("symbolic", None, "no text"),

@@ -113,7 +113,7 @@ def same_answer(
         return False
     if len(places) == 1 and _leaves_by_exception(read) != _leaves_by_exception(true):
         return False
-    return all(len(read) >= -place and _same(read[place], true[place]) for place in places)
+    return bool(places) and all(len(read) >= -place and _same(read[place], true[place]) for place in places)
 
 
 def _in_full(frames: Sequence[ReadFrame]) -> list[ReadFrame]:

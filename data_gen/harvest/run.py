@@ -35,7 +35,7 @@ def harvest_all(
     beside it says what is done, and with which options.
 
     Raises:
-        UserError: a package cannot be found, or `out` was made with other options.
+        UserError: a package cannot be found, or `out` was made with other options or is gone.
     """
     python = interpreter(options.python)
     packages = {one.name: one for one in (find(word, python) for word in words)}
@@ -46,6 +46,8 @@ def harvest_all(
     path = out.with_suffix(".summary.json")
     summary = _summary(path, settings)
     done: dict[str, Any] = summary["packages"]
+    if not out.exists() and any(one.get("frames") for one in done.values()):
+        raise UserError(f"{path}: tells of programs in a file that is not at {out}: remove it, or give another --out")
     known = _known(out, done)
     say(_line("package", _COLUMNS) + "\n" + "|---" * (len(_COLUMNS) + 1) + "|")
     for name in sorted(packages):

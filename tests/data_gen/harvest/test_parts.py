@@ -1,5 +1,6 @@
 """Parts of a harvest: arguments as they are written down, duplicates, families, licences, packages."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,11 @@ def test_what_is_no_summary_is_named_and_no_program_is_said(tmp_path: Path) -> N
     (tmp_path / "bare" / "__init__.py").write_text("def f(a):\n    return a\n")
     command = ["harvest", str(tmp_path / "bare"), "--out", str(tmp_path / "a.jsonl")]
     assert remedy(command).output.splitlines()[-1] == "no program was found: the lines above count why"
+    summary = json.loads((tmp_path / "a.summary.json").read_text())
+    summary["packages"]["bare"]["frames"] = 9
+    (tmp_path / "a.summary.json").write_text(json.dumps(summary))
+    (tmp_path / "a.jsonl").unlink(missing_ok=True)
+    assert "tells of programs in a file that is not at" in remedy(command).errors
     for text in ("garbage", "[]", '{"settings": {}}'):
         (tmp_path / "a.summary.json").write_text(text)
         ended = remedy(command)

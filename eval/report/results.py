@@ -68,6 +68,7 @@ def result_sections(
     steps = [group for group in groups if not group.scored and group.runs[0]["per_frame"]]
     found = []
     if scored and axis is not None:
+        axis = varying(scored, axis)
         about = f"{title(axis)}: {LABELS[axis].meaning} " if axis in LABELS else ""
         draw = partial(curves, scored, axis)
         found.append(Section(f"{name}: right answers by {axis}", draw=draw, note=about + NOTES["drawn"]))
@@ -85,6 +86,12 @@ def result_sections(
     if len(held := held_out_table(scored, requests)) > 1:
         found.append(Section(f"{name}: held out from training", rows=held, note=NOTES["held_out"]))
     return found
+
+
+def varying(groups: Sequence[Group], axis: str) -> str:
+    """The axis, or what grows with it elsewhere if it is constant: with every state shown the horizon is 1 at any length."""
+    along = LABELS[axis].along if axis in LABELS else ()
+    return next((one for one in (axis, *along) if len({group.labels.get(one) for group in groups}) > 1), axis)
 
 
 def untraced(conditions: Sequence[ConditionSummary]) -> str:

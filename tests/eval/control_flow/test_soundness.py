@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_many_generated_programs(count: int) -> None:
     assert counted.share_decided > 0.65
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_modules_of_the_standard_library() -> None:
     assert follow_all(library_programs(), most=1_000).traces > 60
 
@@ -84,15 +85,18 @@ def humaneval(shared: Path) -> list[Program]:
     ]
 
 
-def test_some_of_cruxeval_and_how_much_is_decided(shared: Path) -> None:
-    counted = follow_all(cruxeval(shared)[::20], "caught")
+@pytest.mark.parametrize("programs", [cruxeval, humaneval])
+def test_some_of_the_benchmarks_and_how_much_is_decided(
+    shared: Path, programs: Callable[[Path], list[Program]]
+) -> None:
+    counted = follow_all(programs(shared)[::5], "caught")
     assert counted.most <= 5
     assert counted.share_decided > 0.94
     assert counted.names > 0.98 * counted.variables
     assert counted.values > 0.7 * counted.variables
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("exceptions", ["all", "caught"])
 def test_cruxeval(shared: Path, exceptions: str) -> None:
     counted = follow_all(cruxeval(shared), "all" if exceptions == "all" else "caught", most=20_000)
@@ -103,7 +107,7 @@ def test_cruxeval(shared: Path, exceptions: str) -> None:
     assert counted.values > 0.7 * counted.variables
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("exceptions", ["all", "caught"])
 def test_humaneval(shared: Path, exceptions: str) -> None:
     counted = follow_all(humaneval(shared), "all" if exceptions == "all" else "caught")

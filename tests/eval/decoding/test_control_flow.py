@@ -200,7 +200,7 @@ def test_what_leaves_frames_or_events_out_is_refused(format: str, reveal: dict[s
         TraceGrammar(flow, BPE, format, RevealConfig.model_validate(reveal))
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_tokens_of_cruxeval_that_need_no_model(shared: Path) -> None:
     """With the vocabulary of Llama 3, in diffs: four tenths, at control flow alone."""
     found = dict.fromkeys(Role, (0, 0))

@@ -225,13 +225,13 @@ def test_some_of_cruxeval(shared: Path) -> None:
     assert certain_share(cruxeval(shared)[::40], llama(), "diff") > 0.75
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize(("locals", "least"), [("full", 0.80), ("diff", 0.78)])
 def test_cruxeval(shared: Path, locals: str, least: float) -> None:
     assert certain_share(cruxeval(shared), llama(), locals) > least
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize(("locals", "least"), [("full", 0.88), ("diff", 0.86)])
 def test_humaneval(shared: Path, locals: str, least: float) -> None:
     assert certain_share(humaneval(shared), llama(), locals) > least

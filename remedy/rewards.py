@@ -34,9 +34,10 @@ PARTS: dict[str, Callable[[TraceScore], float]] = {
     "prefix": lambda score: score.prefix,
     "answer": lambda score: float(score.right),
     "format": lambda score: float(score.valid),
+    "whole": lambda score: float(score.first_wrong is None),
 }
 """What a trace is paid for, each from 0 to 1: the share of true frames that are right before the first wrong one, the right answer,
-and a text that reads as a trace to its end."""
+a text that reads as a trace to its end, and the true trace with nothing after it."""
 
 
 class TraceReward:

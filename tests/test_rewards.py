@@ -36,6 +36,12 @@ def test_a_trace_is_paid_to_its_first_wrong_frame(tokenizer: PreTrainedTokenizer
     assert TraceReward(tokenizer, parts={"answer": 1.0, "format": 3.0})(ids[:1], [true], [[-1]]) == [1.0]
     assert prefix(completion_ids=[ids[0], ids[0]], trace=[true, None], answer_frames=[[-1]] * 2) == [1.0, None]
     assert TraceReward(tokenizer, parts={"answer": 1.0})(ids[:1], [true], [[]]) == [0.0]  # of no place, none is right
+    more = [*ids[0][:-1], *ids[0][-4:]]  # a second end of a frame
+    assert TraceReward(tokenizer, parts={"whole": 1.0})([ids[0], ids[1], more], [true] * 3, [[-1]] * 3) == [
+        1.0,
+        0.0,
+        0.0,
+    ]
     assert prefix.score(ids[2], true, [-1]).first_wrong is Role.STRUCTURE
 
 

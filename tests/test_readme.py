@@ -65,6 +65,8 @@ SMALLER = {
     ],
 }
 """For each configuration that the README's commands name, the overrides that make it small."""
+QUICKSTART = "runs/quickstart"
+"""The folder in the names of what the quickstart makes: the quickstart's test runs the commands that take it."""
 AT_ONCE = {"harvest", "trace", "show", "rewrite", "merge", "report", "simulate", "compare", "list"}
 """Commands of `remedy` that take no such configuration and are quick as they are."""
 
@@ -115,7 +117,7 @@ def run_command(words: list[str], cwd: Path) -> str:
 def test_every_command_of_the_readme_runs_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     elsewhere = ("make ", "remedy run ", "python benchmarks/")  # the tests below
-    ran = [command for command in COMMANDS if not command.startswith(elsewhere)]
+    ran = [command for command in COMMANDS if not command.startswith(elsewhere) and QUICKSTART not in command]
     assert len(ran) >= 15
     for command in ran:
         output = run_command(smaller(command), folder)
@@ -154,7 +156,7 @@ def test_the_experiments_of_the_readme_are_valid_and_every_run_is_compared() -> 
 
 
 @pytest.mark.slow
-def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -> None:
+def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fewer = ["groups.permutation.seeds=[0]", "groups.strings.seeds=[0, 1]", "max_steps=4", "max_examples=4"]
     overrides = [f"output={tmp_path / 'quickstart'}", *fewer]
     config = load(ExperimentConfig, ROOT / "configs" / "experiment" / "quickstart.yaml", overrides)
@@ -165,6 +167,10 @@ def test_the_quickstart_runs_end_to_end_and_again_without_work(tmp_path: Path) -
     models = {p: p.stat().st_mtime_ns for p in (tmp_path / "quickstart").glob("*/*/model/model.safetensors")}
     assert len(models) == 6
     assert run(config, "quickstart") == page
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    after = [command.replace(QUICKSTART, "quickstart") for command in COMMANDS if QUICKSTART in command]
+    assert all("checked: " in run_command(shlex.split(command), tmp_path) for command in after)
     assert written == {p: p.stat().st_mtime_ns for p in written}
     assert models == {p: p.stat().st_mtime_ns for p in models}
 

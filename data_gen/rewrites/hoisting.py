@@ -11,6 +11,7 @@ Two things are taken for granted: looking a method up has no effect, and variabl
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ _STOPS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 _FIELDS = ("body", "orelse", "finalbody")
 
 
-class Hoister:
+class Hoister(ABC):
     """Rewrites the statements of every function of a module in place."""
 
     stem = "step"
@@ -31,9 +32,9 @@ class Hoister:
         self.before: list[ast.stmt] = []
         self.changed = False
 
+    @abstractmethod
     def wanted(self, part: ast.expr, parent: ast.expr | None) -> bool:
         """Say if a part of an expression, or with `parent` None a statement's whole expression, is to be taken out."""
-        raise NotImplementedError
 
     def take_out(self, part: ast.expr) -> ast.expr:
         """Put statements that compute the part into `before`, and return what stands in its place."""

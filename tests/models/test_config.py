@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import peft
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoConfig
 
 from remedy.models.config import DecoderSettings, LoraSettings, PretrainedSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.mixers import MIXERS, Mixer
+from remedy.models.mixers import MIXERS
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
@@ -26,8 +27,9 @@ from tests.models.end_to_end import trained_and_evaluated
 from tests.tiny_cwm import write_tiny_cwm
 
 if TYPE_CHECKING:
-    from remedy.models.cache import MixerCache
+    pass
 
+ROOT = Path(__file__).resolve().parents[2]
 BASES: list[dict[str, Any]] = [
     *({"mixers": [name]} for name in ("attention", "mamba", "gated_deltanet", "deltaproduct", "rwkv7")),
     {"mixers": ["deltanet", "attention"]},
@@ -138,28 +140,10 @@ def test_every_setting_reaches_the_checkpoint_under_its_own_name(tmp_path: Path)
     assert read.tokenizer_fingerprint == "abc"
 
 
-class Average(Mixer):
-    """Every token sees the mean of those up to it, scaled by one number for each channel."""
-
-    uses = frozenset({"state_size"})
-
-    def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__(config, layer)
-        self.scale = nn.Parameter(torch.full((config.hidden_size,), float(config.state_size)))
-
-    def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
-        state = self.read_state(cache)
-        past = torch.zeros_like(x[:, :1]) if state is None else state[:, None, :-1]
-        seen = torch.zeros_like(x[:, :1, :1]) if state is None else state[:, None, -1:]
-        total = past + x.cumsum(1)
-        count = seen + torch.arange(1, x.shape[1] + 1, device=x.device)[None, :, None]
-        self.write_state(cache, torch.cat([total, count], -1)[:, -1])
-        return self.scale * total / count
-
-
 @pytest.fixture
 def average() -> Iterator[None]:
-    MIXERS.register("average")(Average)
+    mixer = runpy.run_path(str(ROOT / "examples" / "plugins" / "average.py"))["Average"]
+    mixer.uses = frozenset({"state_size"})  # else the test's setting is refused
     yield
     del MIXERS["average"]
 

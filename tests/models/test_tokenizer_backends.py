@@ -3,73 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import runpy
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
-from remedy.data_gen.config import DataConfig
-from remedy.data_gen.roles import Special
 from remedy.models import tokenizer as tokenizers
 from remedy.models.tokenizer import TokenizerError, build_tokenizer
 from remedy.models.tokenizer_backends import (
     TOKENIZERS,
-    Backend,
     BytePairSettings,
     CharacterSettings,
     SymbolSettings,
-    TokenizerSettings,
 )
 from remedy.settings import ConfigError, build
 from remedy.train.config import RunConfig
 from tests.models.end_to_end import trained_and_evaluated
 
+ROOT = Path(__file__).resolve().parents[2]
 DATA = {"task": {"kind": "composition", "depth": [1, 2]}}
-
-
-class Bytes(Backend):
-    """One token per byte of UTF-8."""
-
-    size = 256 + len(Special)
-
-    def __init__(self) -> None:
-        self.special_ids = {special: 256 + number for number, special in enumerate(Special)}
-
-    def text_ids(self, text: str) -> list[int]:
-        return list(text.encode())
-
-    def text(self, ids: Sequence[int]) -> str:
-        return bytes(ids).decode("utf-8", "replace")
-
-    def stored(self) -> dict[str, Any]:
-        return {}
-
-
-class ByteSettings(TokenizerSettings):
-    kind: Literal["bytes"] = "bytes"
-
-    def build(self, data: DataConfig | None) -> Bytes:
-        return Bytes()
-
-    def restore(self, stored: Mapping[str, Any], folder: Path) -> Bytes:
-        return Bytes()
 
 
 @pytest.fixture
 def bytes_kind() -> Iterator[None]:
-    TOKENIZERS.register("bytes")(ByteSettings)
+    runpy.run_path(str(ROOT / "examples" / "plugins" / "raw_bytes.py"))
     yield
-    del TOKENIZERS["bytes"]
+    del TOKENIZERS["raw_bytes"]
 
 
 @pytest.mark.usefixtures("bytes_kind")
 def test_a_kind_registered_outside_generates_trains_and_evaluates(tmp_path: Path) -> None:
-    records = trained_and_evaluated(tmp_path, tokenizer={"kind": "bytes"})
+    records = trained_and_evaluated(tmp_path, tokenizer={"kind": "raw_bytes"})
     assert len(records) == 2
-    assert json.loads((tmp_path / "run" / tokenizers.FILE).read_text())["config"] == {"kind": "bytes"}
-    with pytest.raises(ConfigError, match="did you mean 'bytes'"):
-        build(RunConfig, {"data": DATA, "tokenizer": {"kind": "byte"}}, "x")
+    assert json.loads((tmp_path / "run" / tokenizers.FILE).read_text())["config"] == {"kind": "raw_bytes"}
+    with pytest.raises(ConfigError, match="did you mean 'raw_bytes'"):
+        build(RunConfig, {"data": DATA, "tokenizer": {"kind": "raw_byte"}}, "x")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """What a format writes is read back as the written frames; what a model may write instead never raises."""
 
 import random
-from collections.abc import Iterator, Sequence
+import runpy
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +14,8 @@ from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Event, Frame, Program, Trace, Value
 from remedy.data_gen.roles import Role, Special, spans_text
 from remedy.data_gen.traces.frames import Rendered, WrittenFrame
-from remedy.data_gen.traces.parse import Piece, Reader, ReadFrame, ReadTrace, restore
+from remedy.data_gen.traces.parse import Piece, ReadFrame, ReadTrace, restore
 from remedy.data_gen.traces.render import FORMATS, render
-from remedy.data_gen.traces.repl import Repl, ReplReader
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.launch.trace import trace as trace_file
@@ -203,26 +202,9 @@ def test_a_line_that_looks_like_a_query_is_one_if_the_next_line_answers_it() -> 
     )
 
 
-class Dollars(Repl):
-    """A session with another prompt: a format of an outsider."""
-
-    def write(self, trace: Trace, frames: Sequence[WrittenFrame], **how: Any) -> Rendered:
-        spans, written = super().write(trace, frames, **how)
-        texts = [s._replace(piece=s.piece.replace(">>> ", "$ ")) if isinstance(s.piece, str) else s for s in spans]
-        return Rendered(texts, written)
-
-    def reader(self, answer_only: bool = False) -> Reader:
-        return DollarReader()
-
-
-class DollarReader(ReplReader):
-    def _text(self, text: str) -> None:
-        super()._text(text.replace("$ ", ">>> "))
-
-
 @pytest.fixture
 def dollars() -> Iterator[str]:
-    FORMATS.register("dollars")(Dollars())
+    runpy.run_path(str(ROOT / "examples" / "plugins" / "dollars.py"))
     yield "dollars"
     del FORMATS["dollars"]
 

@@ -36,8 +36,8 @@ PARTS: dict[str, Callable[[TraceScore], float]] = {
     "format": lambda score: float(score.valid),
     "whole": lambda score: float(score.first_wrong is None),
 }
-"""What a trace is paid for, each from 0 to 1: the share of true frames that are right before the first wrong one, the right answer,
-a text that reads as a trace to its end, and the true trace with nothing after it."""
+"""What a trace is paid for, each from 0 to 1: the share of frames that are right before the first wrong one (which a trace that goes on
+after its end has too), the right answer, a text that reads as a trace to its end, and the true trace with nothing after it."""
 
 
 class TraceReward:

@@ -43,6 +43,8 @@ def test_a_trace_is_paid_to_its_first_wrong_frame(tokenizer: PreTrainedTokenizer
         0.0,
     ]
     assert prefix.score(ids[2], true, [-1]).first_wrong is Role.STRUCTURE
+    endless = [ids[0][:-1], more, [*ids[0][:-1], *ids[0]]]
+    assert prefix(endless, [true] * 3, [[-1]] * 3) == [pytest.approx(count / (count + 1))] * 3  # its end is one more
 
 
 def test_where_nothing_is_returned_the_last_state_is_the_answer(tokenizer: PreTrainedTokenizerBase) -> None:

@@ -33,8 +33,10 @@ class TraceScore(NamedTuple):
 
     @property
     def prefix(self) -> float:
-        """The share of the true trace's frames that are right before the first wrong one."""
-        return self.frames_right / self.frames if self.frames else float(self.valid)
+        """The share of the true trace's frames that are right before the first wrong one. What goes on after the last, or does not
+        end there, is a frame more, which is wrong: only the true trace has 1."""
+        goes_on = self.frames_right == self.frames and self.first_wrong is not None
+        return self.frames_right / (self.frames + goes_on) if self.frames_right else float(self.first_wrong is None)
 
 
 def pieces(text: str) -> list[Piece]:
